@@ -4,10 +4,18 @@ Law
 ---
 1. Metadata lives in pyproject.toml; this file knows only how the native core is built.
 2. It fetches nothing itself: pip brings the build requirements, cargo the crates of Cargo.lock.
+3. The core is always optimised, in editable installs too: a slow build would be taken for a slow
+   library.
 """
+
+import sys
 
 from setuptools import setup
 from setuptools_rust import Binding, RustExtension
+
+if not sys.platform.startswith("linux"):
+    # said here, because cargo would say it in forty compiler errors (memfd, futex, io_uring)
+    sys.exit(f"multitables runs on Linux only; this is {sys.platform!r}. Nothing was built.")
 
 setup(
     rust_extensions=[
@@ -16,6 +24,7 @@ setup(
             path="core/Cargo.toml",
             binding=Binding.PyO3,
             py_limited_api=True,
+            rust_version=">=1.85",  # as core/Cargo.toml says, but a clearer message
             debug=False,
             args=["--locked"],
         )
