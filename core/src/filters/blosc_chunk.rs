@@ -1,0 +1,401 @@
+//! The blosc buffer: format of c-blosc (versions 1, 2) and c-blosc2 (3 to 5).
+//!
+//! Owns: header, block starts, streams and byte/bit shuffle of one buffer. Written from the
+//! published chunk format and not bound to C's entry points, because those trust parts of the
+//! header (lazy chunks, plug-in codecs) and copy each stream once more than needed.
+//!
+//! 1. Every offset and length is checked against the buffer before it is used.
+//! 2. Blocks are independent: any block may be decoded alone into memory of its size.
+//! 3. Streams that were stored raw are never copied before they are unshuffled.
+//! 4. Rare features (delta, dictionaries, plug-in codecs and filters) are `Unsupported`.
+//!
+//! It must never know of frames, n-dimensional blocks or HDF5.
+
+use libdeflater::Decompressor;
+
+use super::Fault;
+use super::c_codecs::{self, Zstd};
+use super::deflate::zlib_decode;
+use super::shuffle::{interleave, unshuffle};
+
+const HEADER: usize = 16;
+const EXTENDED_HEADER: usize = 32;
+const MAX_BLOCK: usize = 536_866_816;
+/// c-blosc 1 split blocks only up to this element size ...
+const MAX_SPLITS: usize = 16;
+/// ... and only into streams of at least this many bytes.
+const MIN_SPLIT: usize = 128;
+
+/// Codes of `Fault::malformed`.
+const BAD_HEADER: i64 = 1;
+const BAD_OFFSET: i64 = 2;
+const BAD_STREAM: i64 = 3;
+
+/// What the decoders of one thread reuse.
+pub(super) struct Codecs {
+    zstd: Option<Zstd>,
+    zlib: Option<Decompressor>,
+    streams: Vec<u8>,
+}
+
+impl Codecs {
+    pub fn new() -> Codecs {
+        Codecs {
+            zstd: None,
+            zlib: None,
+            streams: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shuffling {
+    No,
+    Bytes,
+    Bits,
+}
+
+/// What stands in for the blocks of a buffer that holds none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content<'a> {
+    Blocks,
+    /// The data itself.
+    Raw(&'a [u8]),
+    Zeros,
+    Nans,
+    Repeat(&'a [u8]),
+}
+
+/// One blosc buffer whose header has been checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BloscChunk<'a> {
+    /// Exactly the buffer.
+    bytes: &'a [u8],
+    pub nbytes: usize,
+    pub block_size: usize,
+    version: u8,
+    typesize: usize,
+    header_size: usize,
+    codec: u8,
+    may_split: bool,
+    shuffling: Shuffling,
+    content: Content<'a>,
+}
+
+impl<'a> BloscChunk<'a> {
+    /// Reads and checks the header; bytes behind the buffer are ignored.
+    pub fn parse(stored: &'a [u8]) -> Result<BloscChunk<'a>, Fault> {
+        let short = |wanted| Fault::truncated(wanted, stored.len());
+        let bad = Fault::malformed(BAD_HEADER);
+        if stored.len() < HEADER {
+            return Err(short(HEADER));
+        }
+        let size_at = |i: usize| -> Result<usize, Fault> {
+            let word: [u8; 4] = stored[i..i + 4].try_into().expect("four bytes");
+            usize::try_from(i32::from_le_bytes(word)).map_err(|_| bad)
+        };
+        let (version, flags, typesize) = (stored[0], stored[2], usize::from(stored[3]));
+        let (nbytes, block_size, cbytes) = (size_at(4)?, size_at(8)?, size_at(12)?);
+        if !(1..=5).contains(&version) {
+            return Err(Fault::unsupported(version.into()));
+        }
+        let extended = version >= 3 && flags & 5 == 5;
+        let header_size = if extended { EXTENDED_HEADER } else { HEADER };
+        if cbytes > stored.len() {
+            return Err(short(cbytes));
+        }
+        let oversized = nbytes > 0 && block_size > nbytes;
+        if cbytes < header_size
+            || typesize == 0
+            || block_size == 0
+            || oversized
+            || block_size > MAX_BLOCK
+        {
+            return Err(bad);
+        }
+        let bytes = &stored[..cbytes];
+
+        let mut special = 0;
+        let shuffling = if extended {
+            let blosc2_flags = bytes[31];
+            special = (blosc2_flags >> 4) & 7;
+            // Dictionary, big-endian data, lazy chunk, instrumented codec.
+            if blosc2_flags & 0x8b != 0 {
+                return Err(Fault::unsupported(blosc2_flags.into()));
+            }
+            // Filters after "alpha" have six slots; in alpha the sixth is garbage.
+            let slots = if version == 3 { 5 } else { 6 };
+            extended_shuffling(&bytes[16..16 + slots])?
+        } else if version >= 3 && flags & 8 != 0 {
+            return Err(Fault::unsupported(flags.into()));
+        } else if flags & 1 != 0 && typesize > 1 {
+            Shuffling::Bytes
+        } else if flags & 4 != 0 && (version >= 3 || block_size >= typesize) {
+            Shuffling::Bits
+        } else {
+            Shuffling::No
+        };
+
+        let body = &bytes[header_size..];
+        let content = match special {
+            0 if flags & 2 != 0 || nbytes == 0 => Content::Raw(
+                body.get(..nbytes)
+                    .ok_or(Fault::truncated(nbytes, body.len()))?,
+            ),
+            0 => Content::Blocks,
+            // 4: never initialised, so any bytes are right.
+            1 | 4 => Content::Zeros,
+            2 if typesize == 4 || typesize == 8 => Content::Nans,
+            3 => Content::Repeat(
+                body.get(..typesize)
+                    .ok_or(Fault::truncated(typesize, body.len()))?,
+            ),
+            _ => return Err(Fault::unsupported(special.into())),
+        };
+        let codec = flags >> 5;
+        if content == Content::Blocks && ![0, 1, 3, 4].contains(&codec) {
+            return Err(Fault::unsupported(codec.into()));
+        }
+        Ok(BloscChunk {
+            bytes,
+            nbytes,
+            block_size,
+            version,
+            typesize,
+            header_size,
+            codec,
+            may_split: flags & 0x10 == 0,
+            shuffling,
+            content,
+        })
+    }
+
+    /// The bytes of block `n` in the decoded data.
+    pub fn block_range(&self, n: usize) -> std::ops::Range<usize> {
+        let start = n * self.block_size;
+        start..(start + self.block_size).min(self.nbytes)
+    }
+
+    /// Decodes all blocks; returns how many bytes were made.
+    pub fn decode(&self, codecs: &mut Codecs, out: &mut [u8]) -> Result<usize, Fault> {
+        let size = out.len();
+        let out = out
+            .get_mut(..self.nbytes)
+            .ok_or(Fault::wrong_size(size, self.nbytes))?;
+        if self.content == Content::Blocks {
+            for (n, block) in out.chunks_mut(self.block_size).enumerate() {
+                self.decode_stored_block(codecs, n, block)?;
+            }
+        } else {
+            self.fill(0, out);
+        }
+        Ok(self.nbytes)
+    }
+
+    /// Decodes block `n` into `out`, which is exactly as long as `block_range(n)`.
+    pub fn decode_block(&self, codecs: &mut Codecs, n: usize, out: &mut [u8]) -> Result<(), Fault> {
+        let range = self.block_range(n);
+        assert_eq!(out.len(), range.len());
+        match self.content {
+            Content::Blocks => self.decode_stored_block(codecs, n, out),
+            _ => {
+                self.fill(range.start, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Decodes from byte `start` of the data on, where no block is stored.
+    fn fill(&self, start: usize, out: &mut [u8]) {
+        let phase = start % self.typesize;
+        match self.content {
+            Content::Raw(data) => out.copy_from_slice(&data[start..start + out.len()]),
+            Content::Zeros | Content::Blocks => out.fill(0),
+            Content::Nans if self.typesize == 4 => repeat(&f32::NAN.to_le_bytes(), phase, out),
+            Content::Nans => repeat(&f64::NAN.to_le_bytes(), phase, out),
+            Content::Repeat(value) => repeat(value, phase, out),
+        }
+    }
+
+    fn decode_stored_block(
+        &self,
+        codecs: &mut Codecs,
+        n: usize,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let offset = self.word(self.header_size + 4 * n)?;
+        let mut rest = usize::try_from(offset)
+            .ok()
+            .filter(|&o| o > 0)
+            .and_then(|o| self.bytes.get(o..))
+            .ok_or(Fault::malformed(BAD_OFFSET))?;
+
+        let n_streams = self.n_streams(out.len());
+        let stream_size = out.len() / n_streams;
+        if stream_size == 0 || stream_size * n_streams != out.len() {
+            return Err(Fault::malformed(BAD_HEADER));
+        }
+        let Codecs {
+            zstd,
+            zlib,
+            streams,
+        } = codecs;
+        if self.shuffling == Shuffling::No {
+            for place in out.chunks_exact_mut(stream_size) {
+                match self.next_stream(&mut rest, stream_size)? {
+                    Stream::Raw(data) => place.copy_from_slice(data),
+                    Stream::Run(byte) => place.fill(byte),
+                    Stream::Packed(data) => self.unpack(zstd, zlib, data, place)?,
+                }
+            }
+            return Ok(());
+        }
+        if streams.len() < out.len() {
+            streams.resize(out.len(), 0);
+        }
+        let streams = &mut streams[..out.len()];
+        // Where stream j lies: in the buffer itself if raw, else decoded in `streams`.
+        let mut raw: [Option<&[u8]>; 256] = [None; 256];
+        let mut all_raw = true;
+        for (j, place) in streams.chunks_exact_mut(stream_size).enumerate() {
+            match self.next_stream(&mut rest, stream_size)? {
+                Stream::Raw(data) => {
+                    raw[j] = Some(data);
+                    continue;
+                }
+                Stream::Run(byte) => place.fill(byte),
+                Stream::Packed(data) => self.unpack(zstd, zlib, data, place)?,
+            }
+            all_raw = false;
+        }
+        let streams = &*streams;
+        match self.shuffling {
+            Shuffling::Bytes if n_streams == self.typesize => {
+                let plane = |j: usize| raw[j].unwrap_or(&streams[j * stream_size..][..stream_size]);
+                interleave(self.typesize, plane, out);
+            }
+            Shuffling::Bytes if n_streams == 1 => {
+                unshuffle(self.typesize, raw[0].unwrap_or(streams), out);
+            }
+            _ => {
+                let one = n_streams == 1 && all_raw;
+                let mut gathered = Vec::new();
+                let source = match raw[0] {
+                    Some(data) if one => data,
+                    _ if raw[..n_streams].iter().all(Option::is_none) => streams,
+                    _ => {
+                        // Bit planes have to be contiguous; raw ones among packed are rare.
+                        gathered.reserve(out.len());
+                        for (j, data) in raw[..n_streams].iter().enumerate() {
+                            let packed = &streams[j * stream_size..][..stream_size];
+                            gathered.extend_from_slice(data.unwrap_or(packed));
+                        }
+                        &gathered
+                    }
+                };
+                if !c_codecs::blosc_bitunshuffle(self.typesize, self.version.max(2), source, out) {
+                    return Err(Fault::malformed(BAD_HEADER));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Into how many streams a block of this size was split.
+    fn n_streams(&self, block_len: usize) -> usize {
+        let is_leftover = block_len != self.block_size;
+        // Before the split flag came (c-blosc 1.14), this condition alone decided.
+        let fits_v1 = self.typesize <= MAX_SPLITS && block_len / self.typesize >= MIN_SPLIT;
+        match self.may_split && !is_leftover && (self.version >= 3 || fits_v1) {
+            true => self.typesize,
+            false => 1,
+        }
+    }
+
+    fn next_stream(&self, rest: &mut &'a [u8], stream_size: usize) -> Result<Stream<'a>, Fault> {
+        let bytes = *rest;
+        let short = |wanted: usize| Fault::truncated(wanted, bytes.len());
+        let (word, body) = bytes.split_first_chunk::<4>().ok_or(short(4))?;
+        let size = i32::from_le_bytes(*word);
+        if size <= 0 && self.version < 3 {
+            return Err(Fault::malformed(BAD_STREAM));
+        }
+        if size == 0 {
+            *rest = body;
+            return Ok(Stream::Run(0));
+        }
+        if size < 0 {
+            // A run of one byte value, in c-blosc2 only.
+            let (token, body) = body.split_first().ok_or(short(5))?;
+            *rest = body;
+            return match (token & 1, u8::try_from(-i64::from(size))) {
+                (1, Ok(byte)) => Ok(Stream::Run(byte)),
+                _ => Err(Fault::malformed(BAD_STREAM)),
+            };
+        }
+        let size = size as usize;
+        let (data, behind) = body.split_at_checked(size).ok_or(short(4 + size))?;
+        *rest = behind;
+        match size == stream_size {
+            true => Ok(Stream::Raw(data)),
+            false => Ok(Stream::Packed(data)),
+        }
+    }
+
+    fn unpack(
+        &self,
+        zstd: &mut Option<Zstd>,
+        zlib: &mut Option<Decompressor>,
+        data: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let made = match self.codec {
+            0 => c_codecs::blosclz(data, out),
+            1 => c_codecs::lz4(data, out),
+            3 => zlib_decode(zlib.get_or_insert_with(Decompressor::new), data, out).ok(),
+            _ => zstd.get_or_insert_with(Zstd::new).decode(data, out).ok(),
+        };
+        match made {
+            Some(n) if n == out.len() => Ok(()),
+            _ => Err(Fault::malformed(BAD_STREAM)),
+        }
+    }
+
+    fn word(&self, at: usize) -> Result<i32, Fault> {
+        let word = self.bytes.get(at..at + 4);
+        let word = word.ok_or(Fault::truncated(at + 4, self.bytes.len()))?;
+        Ok(i32::from_le_bytes(word.try_into().expect("four bytes")))
+    }
+}
+
+enum Stream<'a> {
+    Raw(&'a [u8]),
+    Run(u8),
+    Packed(&'a [u8]),
+}
+
+/// The shuffling that c-blosc2's filter slots ask for.
+fn extended_shuffling(slots: &[u8]) -> Result<Shuffling, Fault> {
+    let mut shuffling = Shuffling::No;
+    for &slot in slots {
+        let found = match slot {
+            // Nothing, and a truncation of precision, which has nothing to undo.
+            0 | 4 => continue,
+            1 => Shuffling::Bytes,
+            2 => Shuffling::Bits,
+            _ => return Err(Fault::unsupported(slot.into())),
+        };
+        if shuffling != Shuffling::No {
+            return Err(Fault::unsupported(slot.into()));
+        }
+        shuffling = found;
+    }
+    Ok(shuffling)
+}
+
+/// Fills `out` with `value` after `value`, beginning at byte `phase` of it.
+fn repeat(value: &[u8], phase: usize, out: &mut [u8]) {
+    for (byte, &with) in out.iter_mut().zip(value.iter().cycle().skip(phase)) {
+        *byte = with;
+    }
+}
