@@ -18,6 +18,7 @@ if not sys.platform.startswith("linux"):
     sys.exit(f"multitables runs on Linux only; this is {sys.platform!r}. Nothing was built.")
 
 setup(
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for every CPython from 3.10
     rust_extensions=[
         RustExtension(
             "_multitables._core",

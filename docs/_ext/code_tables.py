@@ -1,0 +1,123 @@
+"""Directives that turn the code's own tables into tables of the reference.
+
+Law
+---
+1. It imports the installed library and reads; it holds no fact about it.
+2. An empty table is an error: it means that the code moved and the page would silently lie.
+
+`error-table` lists the exceptions of `_multitables.errors`, `filter-table` the filters of the
+core, `constant-table MODULE` the documented constants of a module, and `program-help MODULE` is
+what a program prints for `--help`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import subprocess
+import sys
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.docutils import SphinxDirective
+
+Row = tuple[str, ...]
+
+
+def first_sentence(text: str | None) -> str:
+    """The summary of a docstring, on one line."""
+    paragraph = inspect.cleandoc(text or "").split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
+def list_table(header: Row, rows: list[Row]) -> list[str]:
+    """The lines of a ``list-table``."""
+    if not rows:
+        raise ValueError(f"nothing to list under {header}")
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in [header, *rows]:
+        for position, cell in enumerate(row):
+            first, *rest = cell.splitlines() or [""]
+            lines.append(f"   {'*' if position == 0 else ' '} - {first}")
+            lines.extend(f"       {line}" for line in rest)
+    return [*lines, ""]
+
+
+def error_rows() -> list[Row]:
+    """Every public exception class, in the order of the source, with its bases and summary."""
+    module = importlib.import_module("_multitables.errors")
+    rows = []
+    for name, value in vars(module).items():
+        is_error = inspect.isclass(value) and issubclass(value, BaseException)
+        if not is_error or name.startswith("_") or value.__module__ != module.__name__:
+            continue
+        bases = ", ".join(f"``{base.__name__}``" for base in value.__bases__)
+        rows.append((f"``{name}``", bases, first_sentence(value.__doc__)))
+    return rows
+
+
+def filter_rows() -> list[Row]:
+    """HDF5's number and the name of every filter that the core decodes."""
+    core = importlib.import_module("_multitables._core")
+    return [(str(number), f"``{name}``") for number, name in sorted(core.native_filters().items())]
+
+
+def constant_rows(module_name: str) -> list[Row]:
+    """The constants of a module that have a ``#:`` comment, with value and comment."""
+    module = importlib.import_module(module_name)
+    documented = ModuleAnalyzer.for_module(module_name)
+    documented.analyze()
+    rows = []
+    for (scope, name), comment in documented.attr_docs.items():
+        if not scope and name.isupper():
+            rows.append((f"``{name}``", f"``{getattr(module, name)!r}``", " ".join(comment).strip()))
+    return rows
+
+
+class CodeTable(SphinxDirective):
+    """A table that a function above makes."""
+
+    has_content = False
+    optional_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Make the table and parse it in place."""
+        if self.name == "error-table":
+            lines = list_table(("error", "is also", "means"), error_rows())
+        elif self.name == "filter-table":
+            lines = list_table(("HDF5's number", "filter"), filter_rows())
+        else:
+            rows = constant_rows(self.arguments[0])
+            lines = list_table(("constant", "value", "meaning"), rows)
+        holder = nodes.Element()
+        self.state.nested_parse(StringList(lines, source=self.name), self.content_offset, holder)
+        return list(holder.children)
+
+
+class ProgramHelp(SphinxDirective):
+    """What ``python -m MODULE --help`` prints."""
+
+    has_content = False
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Run it in a process of its own; a program that fails fails the build."""
+        text = subprocess.run(
+            [sys.executable, "-m", self.arguments[0], "--help"],
+            env={**os.environ, "COLUMNS": "88", "NO_COLOR": "1"},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        return [nodes.literal_block(text, text, language="text")]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives."""
+    for name in ("error-table", "filter-table", "constant-table"):
+        app.add_directive(name, CodeTable)
+    app.add_directive("program-help", ProgramHelp)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,48 @@
+"""The files that the documentation's examples read.
+
+Law
+---
+1. Every document starts in a fresh, empty directory with these files and leaves nothing behind.
+2. The files are small and their contents follow from their names, so that examples can print.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+
+import h5py
+import numpy as np
+import tables
+
+_places: list[tuple[str, str]] = []
+
+
+def write_run7(filename: str) -> None:
+    """1000 images of 8 x 8 float32, compressed in chunks of 64; their labels; a table."""
+    rows = 1000
+    with h5py.File(filename, "w") as file:
+        images = np.arange(rows * 64, dtype="f4").reshape(rows, 8, 8)
+        file.create_dataset("images", data=images, chunks=(64, 8, 8), compression="gzip")
+        file.create_dataset("labels", data=np.arange(rows) % 10, chunks=(500,))
+    with tables.open_file(filename, "a") as file:
+        rows_of_table = np.zeros(rows, dtype=[("time", "f8"), ("energy", "f4", (3,))])
+        rows_of_table["time"] = np.arange(rows) / 10
+        file.create_table("/", "events", rows_of_table, filters=tables.Filters(5, "blosc:lz4"))
+
+
+def enter() -> None:
+    """Make the directory and go there."""
+    before = os.getcwd()
+    place = tempfile.mkdtemp(prefix="multitables-docs-")
+    _places.append((before, place))
+    os.chdir(place)
+    write_run7("run7.h5")
+
+
+def leave() -> None:
+    """Go back, and remove the directory."""
+    before, place = _places.pop()
+    os.chdir(before)
+    shutil.rmtree(place)
