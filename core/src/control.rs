@@ -1,0 +1,345 @@
+//! The ring's control header: who has claimed, fetched, published and released what.
+//!
+//! Law:
+//! 1. Everything here is atomics in shared memory; a process may die between any two of them.
+//! 2. A task is owned by whoever's number stands in its slot. Only its owner publishes it, so a
+//!    dead reader's tasks are found, and run again, without guessing.
+//! 3. A task may be claimed only when its last row fits under tail + capacity, in tape order, so
+//!    that the oldest unreleased block can always be completed: there is no deadlock.
+//! 4. Sleepers are woken only when they said that they sleep: no system call in a running stream.
+//! 5. This file knows rows and tasks, never bytes, files or Python.
+//!
+//! A slot holds `(task + 1) << 8 | code`, code being a reader's number + 1, FAILED or PUBLISHED.
+//! Slots are reused: the plan has at least as many as tasks can begin within the ring's capacity.
+
+use crate::futex;
+use crate::plan::{ENDLESS, Plan};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+const PUBLISHED: u64 = 255;
+const FAILED: u64 = 254;
+
+/// Bytes before the readers' records.
+const HEAD_BYTES: usize = 1024;
+pub const RECORD_BYTES: usize = 2048;
+/// Bytes of text that a reader's error can carry.
+pub const TEXT_BYTES: usize = 1536;
+
+/// The fields that all share, each group on a cache line of its own.
+#[repr(C)]
+struct Head {
+    next_task: AtomicU64,
+    _pad0: [u64; 15],
+    tail_row: AtomicU64,
+    _pad1: [u64; 15],
+    published: AtomicU64,
+    wake_at: AtomicU64,
+    wake_word: AtomicU32,
+    _half: u32,
+    _pad2: [u64; 13],
+    space_word: AtomicU32,
+    space_waiting: AtomicU32,
+    stop: AtomicU32,
+    _half2: u32,
+    _pad3: [u64; 14],
+    turn: AtomicU64,
+    turn_word: AtomicU32,
+    turn_waiting: AtomicU32,
+}
+
+/// What one reader tells about itself; written by that reader only.
+#[repr(C)]
+pub struct Record {
+    pub pid: AtomicU32,
+    pub state: AtomicU32,
+    /// The task in hand + 1, or 0.
+    pub current: AtomicU64,
+    pub tasks: AtomicU64,
+    pub chunks: AtomicU64,
+    pub library_tasks: AtomicU64,
+    pub fetched_bytes: AtomicU64,
+    pub decoded_bytes: AtomicU64,
+    pub open_ns: AtomicU64,
+    pub fetch_ns: AtomicU64,
+    pub decode_ns: AtomicU64,
+    pub wait_ns: AtomicU64,
+    pub fetches: AtomicU64,
+    pub error_kind: AtomicU32,
+    pub error_filter: AtomicU32,
+    pub error_detail: AtomicU32,
+    pub text_len: AtomicU32,
+    pub error_task: AtomicU64,
+    pub error_chunk: AtomicU64,
+    pub error_expected: AtomicU64,
+    pub error_got: AtomicU64,
+    pub text: [AtomicU8; TEXT_BYTES],
+}
+
+/// `Record::state`.
+pub const STATE_RUNNING: u32 = 1;
+pub const STATE_FINISHED: u32 = 2;
+pub const STATE_FAILED: u32 = 3;
+
+const _: () = assert!(size_of::<Head>() <= HEAD_BYTES && size_of::<Record>() <= RECORD_BYTES);
+
+/// Bytes that a control header takes.
+pub fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
+    HEAD_BYTES + n_readers * RECORD_BYTES + n_slots * 8
+}
+
+/// Why a claim returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    Task(u64),
+    /// The ring is full (only from `try_claim`).
+    Full,
+    /// Every task of the stream has been claimed.
+    Done,
+    /// The parent ended the stream.
+    Stopped,
+}
+
+/// A view of the control header; the memory belongs to a mapping that outlives it.
+#[derive(Clone, Copy)]
+pub struct Control {
+    base: *mut u8,
+    n_readers: usize,
+    n_slots: usize,
+}
+
+// SAFETY: all access goes through atomics.
+unsafe impl Send for Control {}
+// SAFETY: as above.
+unsafe impl Sync for Control {}
+
+impl Control {
+    /// # Safety
+    /// `base` must point at `control_bytes(n_readers, n_slots)` bytes, 8-aligned, zero when made,
+    /// that stay mapped while this value or a copy of it is in use.
+    pub unsafe fn new(base: *mut u8, n_readers: usize, n_slots: usize) -> Control {
+        Control {
+            base,
+            n_readers,
+            n_slots,
+        }
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: `new`'s promise; Head is atomics and padding, valid for any bytes.
+        unsafe { &*self.base.cast::<Head>() }
+    }
+
+    pub fn record(&self, reader: usize) -> &Record {
+        assert!(reader < self.n_readers);
+        // SAFETY: `new`'s promise and the check above; records are 8-aligned.
+        unsafe {
+            &*self
+                .base
+                .add(HEAD_BYTES + reader * RECORD_BYTES)
+                .cast::<Record>()
+        }
+    }
+
+    fn slots(&self) -> &[AtomicU64] {
+        let at = HEAD_BYTES + self.n_readers * RECORD_BYTES;
+        // SAFETY: `new`'s promise.
+        unsafe { std::slice::from_raw_parts(self.base.add(at).cast::<AtomicU64>(), self.n_slots) }
+    }
+
+    fn slot(&self, task: u64) -> &AtomicU64 {
+        &self.slots()[(task as usize) & (self.n_slots - 1)]
+    }
+
+    // ---- readers
+
+    /// Claim the next task if it fits into the ring now.
+    pub fn try_claim(&self, plan: &Plan, reader: usize) -> Claim {
+        let head = self.head();
+        loop {
+            if self.stopped() {
+                return Claim::Stopped;
+            }
+            let next = head.next_task.load(SeqCst);
+            if next >= plan.total_tasks() {
+                return Claim::Done;
+            }
+            if !self.fits(plan, next) {
+                return Claim::Full;
+            }
+            let slot = self.slot(next);
+            let seen = slot.load(SeqCst);
+            if seen >> 8 > next {
+                // Another reader has it and was stopped before it moved the counter: help.
+                let _ = head
+                    .next_task
+                    .compare_exchange(next, next + 1, SeqCst, SeqCst);
+                continue;
+            }
+            let mine = ((next + 1) << 8) | (reader as u64 + 1);
+            if slot.compare_exchange(seen, mine, SeqCst, SeqCst).is_ok() {
+                let _ = head
+                    .next_task
+                    .compare_exchange(next, next + 1, SeqCst, SeqCst);
+                return Claim::Task(next);
+            }
+        }
+    }
+
+    fn fits(&self, plan: &Plan, task: u64) -> bool {
+        let (record, lap_row) = plan.task(task);
+        lap_row + record.row_end <= self.tail_row().saturating_add(plan.capacity_rows())
+    }
+
+    /// Sleep until rows were released, the stream was stopped, or `limit` has passed.
+    pub fn wait_for_space(&self, plan: &Plan, limit: Duration) {
+        let head = self.head();
+        head.space_waiting.fetch_add(1, SeqCst);
+        let word = head.space_word.load(SeqCst);
+        let next = head.next_task.load(SeqCst);
+        if !self.stopped() && next < plan.total_tasks() && !self.fits(plan, next) {
+            futex::wait(&head.space_word, word, limit);
+        }
+        head.space_waiting.fetch_sub(1, SeqCst);
+    }
+
+    /// Tasks that a reader of this number claimed before it died, oldest first.
+    pub fn inherited(&self, reader: usize) -> Vec<u64> {
+        let mut tasks: Vec<u64> = self
+            .slots()
+            .iter()
+            .map(|slot| slot.load(SeqCst))
+            .filter(|value| value & 255 == reader as u64 + 1)
+            .map(|value| (value >> 8) - 1)
+            .collect();
+        tasks.sort_unstable();
+        tasks
+    }
+
+    /// The rows of `task` are in the ring.
+    pub fn publish(&self, task: u64) {
+        self.slot(task).store(((task + 1) << 8) | PUBLISHED, SeqCst);
+        let head = self.head();
+        let published = head.published.fetch_add(1, SeqCst) + 1;
+        let wake_at = head.wake_at.load(SeqCst);
+        if wake_at != 0 && published >= wake_at {
+            self.wake_parent();
+        }
+    }
+
+    /// `task` cannot be read; the reason stands in the reader's record.
+    pub fn fail(&self, task: u64) {
+        self.slot(task).store(((task + 1) << 8) | FAILED, SeqCst);
+        self.wake_parent();
+    }
+
+    fn wake_parent(&self) {
+        let head = self.head();
+        if head.wake_at.swap(0, SeqCst) != 0 {
+            head.wake_word.fetch_add(1, SeqCst);
+            futex::wake_all(&head.wake_word);
+        }
+    }
+
+    /// Wait for this task's turn to fetch (rotating disks: file order, one at a time).
+    pub fn wait_turn(&self, task: u64) {
+        let head = self.head();
+        while head.turn.load(SeqCst) < task && !self.stopped() {
+            head.turn_waiting.fetch_add(1, SeqCst);
+            let word = head.turn_word.load(SeqCst);
+            if head.turn.load(SeqCst) < task && !self.stopped() {
+                futex::wait(&head.turn_word, word, Duration::from_millis(200));
+            }
+            head.turn_waiting.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// This task's fetch is over; the next may begin.
+    pub fn pass_turn(&self, task: u64) {
+        let head = self.head();
+        head.turn.fetch_max(task + 1, SeqCst);
+        if head.turn_waiting.load(SeqCst) > 0 {
+            head.turn_word.fetch_add(1, SeqCst);
+            futex::wake_all(&head.turn_word);
+        }
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.head().stop.load(SeqCst) != 0
+    }
+
+    // ---- the parent
+
+    pub fn is_published(&self, task: u64) -> bool {
+        self.slot(task).load(SeqCst) == ((task + 1) << 8) | PUBLISHED
+    }
+
+    pub fn is_failed(&self, task: u64) -> bool {
+        self.slot(task).load(SeqCst) == ((task + 1) << 8) | FAILED
+    }
+
+    pub fn next_task(&self) -> u64 {
+        self.head().next_task.load(SeqCst)
+    }
+
+    /// True when readers can do nothing more until rows are released.
+    pub fn starved(&self, plan: &Plan, frontier: u64) -> bool {
+        let next = self.next_task();
+        frontier == next && next < plan.total_tasks() && !self.fits(plan, next)
+    }
+
+    pub fn tail_row(&self) -> u64 {
+        self.head().tail_row.load(SeqCst)
+    }
+
+    /// Give the rows before `row` back to the readers.
+    pub fn move_tail(&self, row: u64) {
+        let head = self.head();
+        head.tail_row.store(row, SeqCst);
+        if head.space_waiting.load(SeqCst) > 0 {
+            self.wake_readers();
+        }
+    }
+
+    pub fn stop(&self) {
+        let head = self.head();
+        head.stop.store(1, SeqCst);
+        head.turn_word.fetch_add(1, SeqCst);
+        futex::wake_all(&head.turn_word);
+        self.wake_readers();
+        head.wake_word.fetch_add(1, SeqCst);
+        futex::wake_all(&head.wake_word);
+    }
+
+    fn wake_readers(&self) {
+        let head = self.head();
+        head.space_word.fetch_add(1, SeqCst);
+        futex::wake_all(&head.space_word);
+    }
+
+    /// Ask to be woken when `count` tasks of the stream have been published; returns the word to
+    /// wait on. Call under the parent's lock, then look again, then `sleep`.
+    pub fn arm(&self, count: u64) -> u32 {
+        let head = self.head();
+        let word = head.wake_word.load(SeqCst);
+        let before = head.wake_at.load(SeqCst);
+        let target = if before == 0 {
+            count.max(1)
+        } else {
+            before.min(count.max(1))
+        };
+        head.wake_at.store(target, SeqCst);
+        word
+    }
+
+    pub fn sleep(&self, word: u32, limit: Duration) {
+        futex::wait(&self.head().wake_word, word, limit);
+    }
+
+    pub fn published(&self) -> u64 {
+        self.head().published.load(SeqCst)
+    }
+}
+
+/// The number of rows is never near the end of the tape's numbers.
+const _: () = assert!(ENDLESS == u64::MAX);

@@ -1,0 +1,291 @@
+//! Stored bytes from a file: through the page cache, or around it.
+//!
+//! Law:
+//! 1. Chunks that lie near each other in the file are fetched by one call.
+//! 2. `Buffered` asks the page cache first without waiting. Only when it misses does it hint what
+//!    comes next, so that a warm file costs no extra system call.
+//! 3. `Direct` reads with O_DIRECT into aligned buffers of its own, several at a time.
+//! 4. A file is what the parent indexed, or it is an error: device, inode, size and time are
+//!    compared at opening and after each fetch.
+//! 5. This file knows nothing of filters, tapes or tasks.
+
+use crate::direct::Direct;
+use crate::plan::{Chunk, Fingerprint, UNALLOCATED};
+use std::ffi::CString;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Gaps up to this size between stored chunks are read along rather than skipped.
+const GAP_BYTES: u64 = 16 << 10;
+/// One fetch is at most this large, unless a single chunk is larger.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// Why stored bytes could not be had.
+#[derive(Debug)]
+pub enum FetchError {
+    Open(io::Error),
+    Read(io::Error),
+    /// The file ends inside the range.
+    Short {
+        expected: u64,
+        got: u64,
+    },
+    /// The file is not the one that was indexed, or no longer.
+    Changed {
+        expected: u64,
+        got: u64,
+    },
+}
+
+/// Where a run of chunks lies in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub chunks: Range<usize>,
+    pub byte_offset: u64,
+    pub len: u64,
+}
+
+/// Group chunks that one fetch can serve. Unallocated chunks are in no run.
+pub fn runs(chunks: &[Chunk], into: &mut Vec<Run>) {
+    into.clear();
+    for (index, chunk) in chunks.iter().enumerate() {
+        if chunk.byte_offset == UNALLOCATED {
+            continue;
+        }
+        let end = chunk.byte_offset.saturating_add(chunk.stored_size);
+        if let Some(run) = into.last_mut() {
+            let run_end = run.byte_offset + run.len;
+            if run.chunks.end == index
+                && chunk.byte_offset >= run_end
+                && chunk.byte_offset - run_end <= GAP_BYTES
+                && end - run.byte_offset <= RUN_BYTES
+            {
+                run.chunks.end = index + 1;
+                run.len = end - run.byte_offset;
+                continue;
+            }
+        }
+        into.push(Run {
+            chunks: index..index + 1,
+            byte_offset: chunk.byte_offset,
+            len: chunk.stored_size,
+        });
+    }
+}
+
+/// An opened data file.
+#[derive(Debug)]
+pub struct DataFile {
+    fd: OwnedFd,
+    fingerprint: Fingerprint,
+    /// The page cache can be asked without waiting (preadv2 with RWF_NOWAIT).
+    probe: bool,
+    pub fetches: u64,
+}
+
+impl DataFile {
+    pub fn open(
+        filename: &[u8],
+        expected: Fingerprint,
+        direct: bool,
+    ) -> Result<DataFile, FetchError> {
+        let name = CString::new(filename).map_err(|error| FetchError::Open(error.into()))?;
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | if direct { libc::O_DIRECT } else { 0 };
+        // SAFETY: a valid C string; the result is owned below.
+        let raw = unsafe { libc::open(name.as_ptr(), flags) };
+        if raw < 0 {
+            return Err(FetchError::Open(io::Error::last_os_error()));
+        }
+        // SAFETY: `raw` was just opened and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let file = DataFile {
+            fd,
+            fingerprint: expected,
+            probe: !direct,
+            fetches: 0,
+        };
+        file.check_unchanged()?;
+        Ok(file)
+    }
+
+    /// The file is still the one that was indexed. Call after a fetch, before its bytes are used.
+    pub fn check_unchanged(&self) -> Result<(), FetchError> {
+        // SAFETY: plain data that fstat fills.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: a live descriptor and a valid place for the answer.
+        if unsafe { libc::fstat(self.fd.as_raw_fd(), &raw mut stat) } != 0 {
+            return Err(FetchError::Read(io::Error::last_os_error()));
+        }
+        let found = Fingerprint {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size_bytes: stat.st_size as u64,
+            mtime_ns: (stat.st_mtime as u64)
+                .wrapping_mul(1_000_000_000)
+                .wrapping_add(stat.st_mtime_nsec as u64),
+        };
+        if found == self.fingerprint {
+            return Ok(());
+        }
+        Err(FetchError::Changed {
+            expected: self.fingerprint.size_bytes,
+            got: found.size_bytes,
+        })
+    }
+
+    pub fn raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    /// Fill `out` from the page cache without waiting for the device; the bytes that were there.
+    pub fn read_cached(&mut self, out: &mut [u8], byte_offset: u64) -> usize {
+        if !self.probe {
+            return 0;
+        }
+        let part = libc::iovec {
+            iov_base: out.as_mut_ptr().cast(),
+            iov_len: out.len(),
+        };
+        // SAFETY: one iovec over a live slice.
+        let got = unsafe {
+            libc::preadv2(
+                self.fd.as_raw_fd(),
+                &raw const part,
+                1,
+                byte_offset as libc::off_t,
+                libc::RWF_NOWAIT,
+            )
+        };
+        self.fetches += 1;
+        if got >= 0 {
+            return got as usize;
+        }
+        let code = io::Error::last_os_error().raw_os_error();
+        if !matches!(code, Some(libc::EAGAIN | libc::EINTR)) {
+            self.probe = false;
+        }
+        0
+    }
+
+    /// Fill `out`, waiting for the device; the first `have` bytes are there already.
+    pub fn read(
+        &mut self,
+        out: &mut [u8],
+        byte_offset: u64,
+        have: usize,
+    ) -> Result<(), FetchError> {
+        let mut done = have;
+        while done < out.len() {
+            let rest = &mut out[done..];
+            // SAFETY: the pointer and length are those of a live slice.
+            let got = unsafe {
+                libc::pread(
+                    self.fd.as_raw_fd(),
+                    rest.as_mut_ptr().cast(),
+                    rest.len(),
+                    (byte_offset + done as u64) as libc::off_t,
+                )
+            };
+            self.fetches += 1;
+            match got {
+                0 => {
+                    self.check_unchanged()?;
+                    return Err(FetchError::Short {
+                        expected: out.len() as u64,
+                        got: done as u64,
+                    });
+                }
+                1.. => done += got as usize,
+                _ => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(FetchError::Read(error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tell the kernel what will be wanted soon.
+    pub fn hint(&self, byte_offset: u64, len: u64) {
+        // SAFETY: a live descriptor; advice has no other effect.
+        unsafe {
+            libc::posix_fadvise(
+                self.fd.as_raw_fd(),
+                byte_offset as libc::off_t,
+                len as libc::off_t,
+                libc::POSIX_FADV_WILLNEED,
+            );
+        }
+    }
+}
+
+/// How a reader gets the stored bytes of one member.
+#[derive(Debug)]
+pub enum Fetch {
+    Buffered(DataFile),
+    Direct(DataFile, Direct),
+}
+
+impl Fetch {
+    pub fn open(filename: &[u8], expected: Fingerprint, direct: bool) -> Result<Fetch, FetchError> {
+        let file = DataFile::open(filename, expected, direct)?;
+        if !direct {
+            return Ok(Fetch::Buffered(file));
+        }
+        let queue = Direct::new(file.raw_fd()).map_err(FetchError::Open)?;
+        Ok(Fetch::Direct(file, queue))
+    }
+
+    pub fn file(&self) -> &DataFile {
+        match self {
+            Fetch::Buffered(file) | Fetch::Direct(file, _) => file,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(byte_offset: u64, stored_size: u64) -> Chunk {
+        Chunk {
+            grid_index: 0,
+            byte_offset,
+            stored_size,
+            filter_mask: 0,
+            reserved: 0,
+        }
+    }
+
+    #[test]
+    fn neighbours_are_fetched_together() {
+        let chunks = [
+            chunk(1000, 500),
+            chunk(1500, 500),
+            chunk(UNALLOCATED, 0),
+            chunk(2000, 10),
+            chunk(2020, 10),
+            chunk(1_000_000, 10),
+            chunk(500, 10),
+        ];
+        let mut found = Vec::new();
+        runs(&chunks, &mut found);
+        let expected = [
+            (0..2, 1000, 1000),
+            (3..5, 2000, 30),
+            (5..6, 1_000_000, 10),
+            (6..7, 500, 10),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(chunks, byte_offset, len)| Run {
+                chunks,
+                byte_offset,
+                len
+            })
+        );
+    }
+}

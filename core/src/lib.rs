@@ -1,0 +1,124 @@
+//! The native core of multitables, importable as `_multitables._core`.
+//!
+//! Law:
+//! 1. This file only names what Python may call; each part says its own law.
+//! 2. Data flows plan -> control -> fetch -> filters -> scatter -> ring, and never back.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod control;
+pub mod direct;
+pub mod fetch;
+pub mod filters;
+pub mod futex;
+pub mod memory;
+pub mod plan;
+pub mod reader;
+pub mod ring;
+pub mod scatter;
+pub mod serve;
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// CPython's PyBUF_WRITE, which the limited API of 3.10 does not name.
+const WRITABLE: std::ffi::c_int = 0x200;
+
+/// Run a reader on its control socket until the parent closes it. `library(what, start, stop,
+/// memory)` reads rows through an HDF5 library.
+#[pyfunction]
+fn serve_reader(py: Python<'_>, socket: i32, parent: i32, library: Py<PyAny>) -> PyResult<()> {
+    let mut read = |what: &str, start: u64, stop: u64, out: &mut [u8]| -> Result<(), String> {
+        Python::attach(|py| {
+            // SAFETY: the view is released by the callee before `out` is used again: it is checked
+            // to have no other reference when the call returns.
+            let view = unsafe {
+                Bound::from_owned_ptr_or_err(
+                    py,
+                    pyo3::ffi::PyMemoryView_FromMemory(
+                        out.as_mut_ptr().cast(),
+                        out.len() as isize,
+                        WRITABLE,
+                    ),
+                )
+            };
+            let result = view.and_then(|view| {
+                let done = library.call1(py, (what, start, stop, &view));
+                let released = view.call_method0("release");
+                done.and(released.map(Bound::unbind))
+            });
+            result.map(drop).map_err(|error| describe(py, &error))
+        })
+    };
+    // SAFETY: the caller hands its only use of this descriptor over.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    py.detach(|| serve::serve(socket, parent, &mut read))
+        .map_err(PyOSError::new_err)
+}
+
+/// "module\0type\0text" of an exception.
+fn describe(py: Python<'_>, error: &PyErr) -> String {
+    let kind = error.get_type(py);
+    let module = kind
+        .module()
+        .map(|name| name.to_string())
+        .unwrap_or_default();
+    let name = kind.name().map(|name| name.to_string()).unwrap_or_default();
+    let text = error
+        .value(py)
+        .str()
+        .map(|text| text.to_string())
+        .unwrap_or_default();
+    format!("{module}\0{name}\0{text}")
+}
+
+/// Filters that are decoded natively: id -> name.
+#[pyfunction]
+fn native_filters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let names = PyDict::new(py);
+    for filter in &filters::FILTERS {
+        names.set_item(filter.id, filter.name)?;
+    }
+    Ok(names)
+}
+
+/// Bytes of a ring's control header.
+#[pyfunction]
+fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
+    control::control_bytes(n_readers, n_slots)
+}
+
+/// Versions and features, for `multitables.build_info()`.
+#[pyfunction]
+fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let info = PyDict::new(py);
+    info.set_item("core", env!("CARGO_PKG_VERSION"))?;
+    info.set_item("io_uring", direct::io_uring_available())?;
+    let blosc2 = std::str::from_utf8(blosc2_sys::BLOSC2_VERSION_STRING).unwrap_or_default();
+    info.set_item("c-blosc2", blosc2.trim_end_matches('\0'))?;
+    Ok(info)
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ring::Ring>()?;
+    module.add_class::<ring::Guard>()?;
+    module.add_class::<ring::Lease>()?;
+    for (name, value) in [
+        ("ENDED", ring::ENDED),
+        ("EMPTY", ring::EMPTY),
+        ("FAILED", ring::FAILED),
+        ("HELD", ring::HELD),
+        ("CLOSED", ring::CLOSED),
+    ] {
+        module.add(name, value)?;
+    }
+    module.add("PAGE_BYTES", memory::page_bytes())?;
+    module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(native_filters, module)?)?;
+    module.add_function(wrap_pyfunction!(control_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(build_info, module)?)?;
+    Ok(())
+}

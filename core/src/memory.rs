@@ -1,0 +1,230 @@
+//! Shared memory: sealed memfds and their mappings.
+//!
+//! Law:
+//! 1. A memfd is sealed against resizing before anyone maps it, and its pages are reserved at
+//!    creation, so a shortage is an error here and never a SIGBUS later.
+//! 2. A tape is mapped twice, back to back: any span up to its capacity is contiguous.
+//! 3. Mappings end when they are dropped, and with them nothing is left: a memfd has no name.
+//! 4. This file knows nothing of plans, tasks or blocks.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Bytes of one page: what mappings and tapes are rounded to.
+pub fn page_bytes() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// A new memfd of `len` reserved bytes, sealed against shrinking and growing.
+pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
+    // SAFETY: `name` is a valid C string; the returned descriptor is owned below.
+    let raw =
+        unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if raw < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `raw` was just made and belongs to nobody else.
+    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+    let size = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    // SAFETY: a valid descriptor and a checked size.
+    if len > 0 && unsafe { libc::fallocate(raw, 0, 0, size) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+    Ok(fd)
+}
+
+/// A memfd that holds `bytes` and can never change again.
+pub fn sealed_memfd(name: &CStr, bytes: &[u8]) -> io::Result<OwnedFd> {
+    let fd = reserved_memfd(name, bytes.len())?;
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        // SAFETY: the pointer and length are those of a live slice.
+        let wrote = unsafe {
+            libc::pwrite(
+                fd.as_raw_fd(),
+                rest.as_ptr().cast(),
+                rest.len(),
+                done as libc::off_t,
+            )
+        };
+        if wrote < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            return Err(error);
+        }
+        done += wrote as usize;
+    }
+    seal(&fd, libc::F_SEAL_WRITE | libc::F_SEAL_SEAL)?;
+    Ok(fd)
+}
+
+fn seal(fd: &OwnedFd, seals: libc::c_int) -> io::Result<()> {
+    // SAFETY: a valid descriptor; F_ADD_SEALS takes an int.
+    if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Bytes in the file behind `fd`.
+pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    // SAFETY: `stat` is plain data that fstat fills.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid descriptor and a valid place for the answer.
+    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    usize::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Pages are entered into the page table up front below this size, so that the hot path has no
+/// page faults; a larger mapping would make the start slow, and is touched many times anyway.
+const POPULATE_LIMIT_BYTES: usize = 64 << 20;
+
+/// A mapping of shared memory, unmapped when dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is only an address range; what is read and written through it is governed by
+// the ring's protocol (control.rs), which is made of atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Map `len` bytes from `offset`, read-only or shared for writing.
+    pub fn new(fd: BorrowedFd<'_>, offset: usize, len: usize, write: bool) -> io::Result<Mapping> {
+        let protection = if write {
+            libc::PROT_READ | libc::PROT_WRITE
+        } else {
+            libc::PROT_READ
+        };
+        let flags = libc::MAP_SHARED | populate(len);
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no Rust memory.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len.max(1),
+                protection,
+                flags,
+                fd.as_raw_fd(),
+                offset as libc::off_t,
+            )
+        };
+        Mapping::take(at, len.max(1))
+    }
+
+    /// Map `len` bytes (whole pages) from `offset` twice, back to back: 2 * `len` bytes.
+    pub fn double(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Mapping> {
+        if len == 0 || len % page_bytes() != 0 || len > isize::MAX as usize / 2 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: reserves fresh address space that nothing else uses.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                2 * len,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        let mapping = Mapping::take(at, 2 * len)?;
+        for half in 0..2 {
+            // SAFETY: MAP_FIXED lands inside the range reserved just above, which we own.
+            let part = unsafe {
+                libc::mmap(
+                    mapping.base.as_ptr().add(half * len).cast(),
+                    len,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_SHARED | libc::MAP_FIXED | populate(len),
+                    fd.as_raw_fd(),
+                    offset as libc::off_t,
+                )
+            };
+            if part == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(mapping)
+    }
+
+    fn take(at: *mut libc::c_void, len: usize) -> io::Result<Mapping> {
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        match NonNull::new(at.cast::<u8>()) {
+            Some(base) => Ok(Mapping { base, len }),
+            None => Err(io::ErrorKind::OutOfMemory.into()),
+        }
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the range that `take` was given; nothing borrows it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+fn populate(len: usize) -> libc::c_int {
+    if len <= POPULATE_LIMIT_BYTES {
+        libc::MAP_POPULATE
+    } else {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_tape_is_contiguous_across_its_end() {
+        let page = page_bytes();
+        let fd = reserved_memfd(c"test", 3 * page).unwrap();
+        let tape = Mapping::double(fd.as_fd(), page, 2 * page).unwrap();
+        // SAFETY: inside the mapping of 4 pages.
+        unsafe {
+            *tape.base().add(2 * page + 5) = 42;
+            assert_eq!(*tape.base().add(5), 42);
+        }
+    }
+
+    #[test]
+    fn a_sealed_memfd_refuses_writes_and_resizing() {
+        let fd = sealed_memfd(c"test", b"plan").unwrap();
+        assert_eq!(file_len(fd.as_fd()).unwrap(), 4);
+        // SAFETY: plain system calls on a live descriptor.
+        unsafe {
+            assert_eq!(libc::ftruncate(fd.as_raw_fd(), 10), -1);
+            assert_eq!(libc::pwrite(fd.as_raw_fd(), b"x".as_ptr().cast(), 1, 0), -1);
+        }
+        assert!(Mapping::new(fd.as_fd(), 0, 4, true).is_err());
+    }
+}

@@ -1,0 +1,439 @@
+//! The read plan as a reader and the ring see it: tables in a sealed memfd, checked once.
+//!
+//! Law:
+//! 1. The layout is written by `_multitables/wire.py` and read here; both number the same words.
+//! 2. Every count, offset and product is checked when the plan is opened; later code indexes freely.
+//! 3. A plan never changes: its memfd is sealed, so the slices below are plain shared borrows.
+//! 4. This file does no I/O on data files and knows nothing of clocks or processes.
+
+use crate::filters::FilterSpec;
+use crate::memory::{Mapping, file_len};
+use std::os::fd::BorrowedFd;
+
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN01");
+/// A chunk that was never allocated in the file: its elements are the fill value.
+pub const UNALLOCATED: u64 = u64::MAX;
+/// An endless stream has this many rows.
+pub const ENDLESS: u64 = u64::MAX;
+/// `Task::kind`: read through an HDF5 library instead of fetch and decode.
+pub const KIND_LIBRARY: u32 = 1;
+
+const FLAG_DIRECT: u64 = 1;
+const FLAG_CLIPPED: u64 = 2;
+const FLAG_TURNSTILE: u64 = 4;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    magic: u64,
+    total_bytes: u64,
+    n_members: u64,
+    n_tasks: u64,
+    n_chunks: u64,
+    n_words: u64,
+    n_blob: u64,
+    n_readers: u64,
+    n_slots: u64,
+    first_row: u64,
+    lap_rows: u64,
+    end_row: u64,
+    capacity_rows: u64,
+    block_rows: u64,
+    control_bytes: u64,
+    ring_bytes: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct MemberRecord {
+    row_bytes: u64,
+    tape_at: u64,
+    tape_bytes: u64,
+    element_bytes: u64,
+    field_offset: u64,
+    field_bytes: u64,
+    n_dims: u64,
+    dims_at: u64,
+    chunk_dims_at: u64,
+    filters_at: u64,
+    n_filters: u64,
+    fill_at: u64,
+    fixes_at: u64,
+    n_fixes: u64,
+    file_at: u64,
+    file_len: u64,
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    mtime_ns: u64,
+    flags: u64,
+    library_at: u64,
+    library_len: u64,
+    reserved: u64,
+}
+
+/// One piece of work: some stored chunks of one member, and the rows of the lap that they touch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    pub member: u32,
+    pub kind: u32,
+    pub row_begin: u64,
+    pub row_end: u64,
+    pub first_chunk: u64,
+    pub n_chunks: u64,
+}
+
+/// One stored chunk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk {
+    pub grid_index: u64,
+    pub byte_offset: u64,
+    pub stored_size: u64,
+    pub filter_mask: u32,
+    pub reserved: u32,
+}
+
+/// What the conversion from a stored string to NumPy's changes: bytes after its end become NUL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StringFix {
+    pub offset: usize,
+    pub size: usize,
+    pub count: usize,
+    pub space_padded: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    pub device: u64,
+    pub inode: u64,
+    pub size_bytes: u64,
+    pub mtime_ns: u64,
+}
+
+/// One dataset (or one field of it) of the stream.
+#[derive(Debug)]
+pub struct Member {
+    pub row_bytes: usize,
+    pub tape_at: usize,
+    pub tape_bytes: usize,
+    pub element_bytes: usize,
+    pub field_offset: usize,
+    pub field_bytes: usize,
+    pub dims: Vec<u64>,
+    pub chunk_dims: Vec<u64>,
+    pub filters: Vec<FilterSpec>,
+    pub fill: Vec<u8>,
+    pub fixes: Vec<StringFix>,
+    pub filename: Vec<u8>,
+    pub fingerprint: Fingerprint,
+    pub direct: bool,
+    /// Stored pieces end with the dataset's last row (contiguous layout), not with a full chunk.
+    pub clipped: bool,
+    pub turnstile: bool,
+    /// What the library fallback needs to know, as written by the parent.
+    pub library: String,
+    /// Elements of a full chunk times their size.
+    pub decoded_size: usize,
+}
+
+impl Member {
+    /// The chunk's first element in every dimension.
+    pub fn chunk_offset(&self, grid_index: u64, into: &mut Vec<u64>) {
+        into.clear();
+        into.resize(self.dims.len(), 0);
+        let mut rest = grid_index;
+        for axis in (0..self.dims.len()).rev() {
+            let grid = self.dims[axis].div_ceil(self.chunk_dims[axis]).max(1);
+            into[axis] = (rest % grid) * self.chunk_dims[axis];
+            rest /= grid;
+        }
+    }
+
+    /// A chunk is a run of whole rows, exactly as the tape wants them.
+    pub fn whole_rows(&self) -> bool {
+        self.field_bytes == self.element_bytes && self.chunk_dims[1..] == self.dims[1..]
+    }
+}
+
+/// The opened plan.
+#[derive(Debug)]
+pub struct Plan {
+    map: Mapping,
+    header: Header,
+    tasks_at: usize,
+    chunks_at: usize,
+    pub members: Vec<Member>,
+}
+
+type Refused = &'static str;
+
+impl Plan {
+    pub fn open(fd: BorrowedFd<'_>) -> Result<Plan, Refused> {
+        let len = file_len(fd).map_err(|_| "the plan cannot be read")?;
+        if len < size_of::<Header>() {
+            return Err("the plan is shorter than its header");
+        }
+        let map = Mapping::new(fd, 0, len, false).map_err(|_| "the plan cannot be mapped")?;
+        // SAFETY: the mapping is page aligned, at least a header long and never changes (sealed);
+        // Header is plain words.
+        let header = unsafe { *map.base().cast::<Header>() };
+        if header.magic != MAGIC || header.total_bytes != len as u64 {
+            return Err("the plan's header does not fit its bytes");
+        }
+        let members_at = size_of::<Header>();
+        let tasks_at = after(members_at, header.n_members, size_of::<MemberRecord>())?;
+        let chunks_at = after(tasks_at, header.n_tasks, size_of::<Task>())?;
+        let words_at = after(chunks_at, header.n_chunks, size_of::<Chunk>())?;
+        let blob_at = after(words_at, header.n_words, 8)?;
+        if after(blob_at, header.n_blob, 1)? != len {
+            return Err("the plan's tables do not fill it");
+        }
+        // SAFETY: the ranges were checked against the mapping's length just above; all offsets are
+        // multiples of 8 and the records are plain words, valid for any bytes.
+        let (records, words, blob) = unsafe {
+            (
+                table::<MemberRecord>(&map, members_at, header.n_members),
+                table::<u64>(&map, words_at, header.n_words),
+                table::<u8>(&map, blob_at, header.n_blob),
+            )
+        };
+        let members = records
+            .iter()
+            .map(|record| member(record, words, blob, &header))
+            .collect::<Result<Vec<_>, _>>()?;
+        let plan = Plan {
+            map,
+            header,
+            tasks_at,
+            chunks_at,
+            members,
+        };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        let header = &self.header;
+        if !header.n_slots.is_power_of_two() || header.n_readers == 0 || header.n_readers > 200 {
+            return Err("the plan's slots or readers are out of range");
+        }
+        if header.block_rows == 0 || header.capacity_rows < header.block_rows {
+            return Err("the plan's ring is smaller than a block");
+        }
+        let mut last = 0;
+        for task in self.tasks() {
+            let chunks_end = task.first_chunk.checked_add(task.n_chunks);
+            if task.member as usize >= self.members.len()
+                || task.row_begin < last
+                || task.row_begin >= task.row_end
+                || task.row_end > header.lap_rows
+                || task.row_end - task.row_begin > header.capacity_rows
+                || chunks_end.is_none_or(|end| end > header.n_chunks)
+            {
+                return Err("a task of the plan is out of range");
+            }
+            last = task.row_begin;
+        }
+        Ok(())
+    }
+
+    pub fn tasks(&self) -> &[Task] {
+        // SAFETY: the range was checked in `open`; the bytes are sealed and plain words.
+        unsafe { table::<Task>(&self.map, self.tasks_at, self.header.n_tasks) }
+    }
+
+    pub fn chunks(&self) -> &[Chunk] {
+        // SAFETY: as in `tasks`.
+        unsafe { table::<Chunk>(&self.map, self.chunks_at, self.header.n_chunks) }
+    }
+
+    pub fn n_readers(&self) -> usize {
+        self.header.n_readers as usize
+    }
+
+    pub fn n_slots(&self) -> usize {
+        self.header.n_slots as usize
+    }
+
+    /// Row of the dataset at which a lap begins.
+    pub fn first_row(&self) -> u64 {
+        self.header.first_row
+    }
+
+    pub fn lap_rows(&self) -> u64 {
+        self.header.lap_rows
+    }
+
+    /// Rows on the whole tape, `ENDLESS` for a cyclic stream.
+    pub fn end_row(&self) -> u64 {
+        self.header.end_row
+    }
+
+    pub fn capacity_rows(&self) -> u64 {
+        self.header.capacity_rows
+    }
+
+    pub fn block_rows(&self) -> u64 {
+        self.header.block_rows
+    }
+
+    pub fn control_bytes(&self) -> usize {
+        self.header.control_bytes as usize
+    }
+
+    pub fn ring_bytes(&self) -> usize {
+        self.header.ring_bytes as usize
+    }
+
+    /// Tasks on the whole tape; `ENDLESS` for a cyclic stream.
+    pub fn total_tasks(&self) -> u64 {
+        if self.header.end_row == ENDLESS && self.header.n_tasks > 0 {
+            ENDLESS
+        } else {
+            self.header.n_tasks
+        }
+    }
+
+    /// The task numbered `global` on the tape, and the tape row at which its lap begins.
+    pub fn task(&self, global: u64) -> (Task, u64) {
+        let n = self.header.n_tasks;
+        (
+            self.tasks()[(global % n) as usize],
+            (global / n) * self.header.lap_rows,
+        )
+    }
+
+    /// Rows of the tape that are complete when every task before `frontier` is published.
+    pub fn ready_rows(&self, frontier: u64) -> u64 {
+        if frontier >= self.total_tasks() {
+            return self.header.end_row;
+        }
+        let (task, lap_row) = self.task(frontier);
+        lap_row + task.row_begin
+    }
+}
+
+fn after(at: usize, count: u64, each: usize) -> Result<usize, Refused> {
+    usize::try_from(count)
+        .ok()
+        .and_then(|n| n.checked_mul(each))
+        .and_then(|bytes| at.checked_add(bytes))
+        .ok_or("a table of the plan is too large")
+}
+
+/// # Safety
+/// `count` records of `T` from byte `at` must lie inside the mapping, aligned for `T`, and `T` must
+/// be valid for any bytes.
+unsafe fn table<T>(map: &Mapping, at: usize, count: u64) -> &[T] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(map.base().add(at).cast::<T>(), count as usize) }
+}
+
+fn part<T>(all: &[T], at: u64, count: u64) -> Result<&[T], Refused> {
+    let end = at
+        .checked_add(count)
+        .ok_or("an offset of the plan overflows")?;
+    all.get(at as usize..end as usize)
+        .ok_or("an offset of the plan is out of range")
+}
+
+fn product(factors: &[u64], start: u64) -> Result<u64, Refused> {
+    factors
+        .iter()
+        .try_fold(start, |all, &n| all.checked_mul(n))
+        .ok_or("an extent of the plan overflows")
+}
+
+fn member(
+    record: &MemberRecord,
+    words: &[u64],
+    blob: &[u8],
+    header: &Header,
+) -> Result<Member, Refused> {
+    let dims = part(words, record.dims_at, record.n_dims)?.to_vec();
+    let chunk_dims = part(words, record.chunk_dims_at, record.n_dims)?.to_vec();
+    if dims.is_empty() || chunk_dims.contains(&0) {
+        return Err("a dataset of the plan has no extent");
+    }
+    let field_end = record.field_offset.checked_add(record.field_bytes);
+    if field_end.is_none_or(|end| end > record.element_bytes) || record.field_bytes == 0 {
+        return Err("a field of the plan lies outside its element");
+    }
+    if product(&dims[1..], record.field_bytes)? != record.row_bytes {
+        return Err("a row of the plan has another size than its dataset");
+    }
+    let tape_end = record.tape_at.checked_add(record.tape_bytes);
+    if tape_end.is_none_or(|end| end > header.ring_bytes)
+        || record.tape_at < header.control_bytes
+        || header
+            .capacity_rows
+            .checked_mul(record.row_bytes)
+            .is_none_or(|n| n > record.tape_bytes)
+    {
+        return Err("a tape of the plan lies outside the ring");
+    }
+    let decoded_size = product(&chunk_dims, record.element_bytes)?;
+    if decoded_size > isize::MAX as u64 {
+        return Err("a chunk of the plan is too large");
+    }
+    let mut fixes = Vec::new();
+    for fix in part(words, record.fixes_at, record.n_fixes.saturating_mul(4))?.chunks_exact(4) {
+        let end = fix[1]
+            .checked_mul(fix[2])
+            .and_then(|n| n.checked_add(fix[0]));
+        if end.is_none_or(|end| end > record.field_bytes) {
+            return Err("a string of the plan lies outside its element");
+        }
+        fixes.push(StringFix {
+            offset: fix[0] as usize,
+            size: fix[1] as usize,
+            count: fix[2] as usize,
+            space_padded: fix[3] == 2,
+        });
+    }
+    let text = part(blob, record.library_at, record.library_len)?;
+    Ok(Member {
+        row_bytes: record.row_bytes as usize,
+        tape_at: record.tape_at as usize,
+        tape_bytes: record.tape_bytes as usize,
+        element_bytes: record.element_bytes as usize,
+        field_offset: record.field_offset as usize,
+        field_bytes: record.field_bytes as usize,
+        dims,
+        chunk_dims,
+        filters: filters(words, record.filters_at, record.n_filters)?,
+        fill: part(blob, record.fill_at, record.element_bytes)?.to_vec(),
+        fixes,
+        filename: part(blob, record.file_at, record.file_len)?.to_vec(),
+        fingerprint: Fingerprint {
+            device: record.device,
+            inode: record.inode,
+            size_bytes: record.size_bytes,
+            mtime_ns: record.mtime_ns,
+        },
+        direct: record.flags & FLAG_DIRECT != 0,
+        clipped: record.flags & FLAG_CLIPPED != 0,
+        turnstile: record.flags & FLAG_TURNSTILE != 0,
+        library: String::from_utf8(text.to_vec()).map_err(|_| "a text of the plan is not UTF-8")?,
+        decoded_size: decoded_size as usize,
+    })
+}
+
+/// A pipeline as words: for each filter its id, flags, number of values, and the values.
+fn filters(words: &[u64], at: u64, count: u64) -> Result<Vec<FilterSpec>, Refused> {
+    let mut at = at;
+    let mut specs = Vec::new();
+    for _ in 0..count {
+        let head = part(words, at, 3)?;
+        let values = part(words, at + 3, head[2])?;
+        specs.push(FilterSpec {
+            id: head[0] as u32,
+            flags: head[1] as u32,
+            values: values.iter().map(|&value| value as u32).collect(),
+        });
+        at += 3 + head[2];
+    }
+    Ok(specs)
+}
