@@ -1,0 +1,17 @@
+# The library's inside; `multitables.py` is its face. Folders are named by which process runs them.
+#
+#   errors.py           every exception, one message grammar
+#   options.py          the knobs: defaults, limits, checks
+#   chunk_index.py      a dataset in a file -> ChunkIndex (where its chunks lie, how to decode them)
+#   read_plan.py        indexes + options -> ReadPlan (pure)
+#   wire.py             ReadPlan -> bytes that the core reads
+#   device.py           what kind of device holds a file
+#   parent/             runs only in the user's process
+#     streamer.py         the public Streamer: paths and options -> streams
+#     queue.py            the direct queue and the generator over a ring
+#     supervisor.py       starts, watches, replaces and stops readers
+#     failure.py          a reader's record of what went wrong -> exception
+#   reader/             runs only in a reader process
+#     __main__.py         hands the control socket to the core
+#     library_read.py     what the core does not decode, through h5py or PyTables
+#   _core               the native core, built from core/: ring, fetch, filters, scatter

@@ -1,0 +1,253 @@
+"""Every exception of multitables, and the mark that ends a stream.
+
+1. One grammar: what happened and where (expected against got). What is still good. What to do.
+2. Values stand in the message with their units and are attributes as well (``error.values``).
+3. A class inherits the builtin that people already catch for such a failure.
+4. Every exception survives pickle and copy: it crosses processes in users' programs.
+
+This file must never import anything but the standard library, nor know who raises what.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+_SENTENCE_ENDS = (".", "!", "?", '."', '!"', '?"', ".)", "!)", "?)")
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if not text or text.endswith(_SENTENCE_ENDS) else text + "."
+
+
+class MultitablesError(Exception):
+    """Base of every exception of multitables.
+
+    Parameters
+    ----------
+    happened : str
+        What happened and where, expected against got.
+    good : str
+        What is still good.
+    advice : str
+        What to do.
+    **values : object
+        Values of the message, which become attributes of the exception.
+    """
+
+    happened: str
+    good: str
+    advice: str
+    values: dict[str, object]
+
+    def __init__(
+        self, happened: str, *, good: str = "", advice: str = "", **values: object
+    ) -> None:
+        message = " ".join(filter(None, map(_sentence, (happened, good, advice))))
+        # Not super().__init__: UnicodeDecodeError and its like want arguments of their own.
+        Exception.__init__(self, message)
+        self.happened, self.good, self.advice = happened, good, advice
+        self.values = values
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __str__(self) -> str:
+        # OSError rewrites its text when `filename` is set, and KeyError shows a repr.
+        return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (self.happened, self.good, self.advice, self.values)
+        return _rebuild, (type(self), *parts), dict(self.__dict__)
+
+    def __setstate__(self, state: Mapping[str, Any] | None) -> None:
+        self.__dict__.update(state or {})
+
+
+class SubprocessException(MultitablesError):  # noqa: N818 - a name of the 2.x API
+    """Base of whatever a reader process reports.
+
+    An exception that a library raised in a reader also inherits that exception's type.
+    """
+
+
+class CorruptChunkError(SubprocessException, OSError):
+    """The stored bytes of a chunk do not decode, or decode to the wrong size or checksum."""
+
+
+class ReaderDiedError(SubprocessException, ChildProcessError):
+    """A reader process died and could not be replaced."""
+
+
+class FileChangedError(SubprocessException, OSError):
+    """The file changed after it was indexed."""
+
+
+class StalledError(MultitablesError, TimeoutError):
+    """No block came for the deadline's time."""
+
+
+class UnsupportedDatasetError(MultitablesError, ValueError):
+    """The dataset cannot be streamed: its type or shape, or it is no dataset."""
+
+
+class OptionsError(MultitablesError, ValueError):
+    """An option has a value that it cannot have."""
+
+
+class ClosedError(MultitablesError, ValueError):
+    """Something was used after it was closed."""
+
+
+class FileOpenError(MultitablesError, OSError):
+    """The file cannot be opened or is no intact HDF5 file."""
+
+
+class MissingFileError(FileOpenError, FileNotFoundError):
+    """There is no such file."""
+
+
+class MissingDatasetError(MultitablesError, KeyError):
+    """The file holds no object at this path."""
+
+
+class MissingFieldError(MultitablesError, KeyError):
+    """The dataset has no such field (column)."""
+
+
+class SharedMemoryError(MultitablesError, MemoryError):
+    """The memory of the ring cannot be reserved."""
+
+
+class QueueClosedException(MultitablesError):  # noqa: N818 - a name of the 2.x API
+    """The queue was closed."""
+
+
+def _rebuild(
+    kind: type[MultitablesError],
+    happened: str,
+    good: str,
+    advice: str,
+    values: dict[str, object],
+) -> MultitablesError:
+    error = kind(happened, good=good, advice=advice)
+    for name, value in values.items():
+        setattr(error, name, value)
+    error.values = values
+    return error
+
+
+# ---- what a library raised inside a reader ------------------------------------------------
+
+_library_classes: dict[tuple[str, str], type[SubprocessException]] = {}
+
+
+def _library_class(type_name: str, module: str) -> type[SubprocessException]:
+    """Return ``SubprocessException[type_name]``, which inherits the original type if it can."""
+    known = _library_classes.get((module, type_name))
+    if known is not None:
+        return known
+    # A module that is not imported here cannot be named in an `except` here either, and the
+    # name came from another process: nothing is imported for it.
+    original: Any = sys.modules.get(module)
+    for part in type_name.split("."):
+        original = getattr(original, part, None)
+    if not (isinstance(original, type) and issubclass(original, Exception)):
+        return SubprocessException
+    bases = (SubprocessException, original)
+    body = {
+        "__module__": __name__,
+        "__doc__": f"{type_name} raised inside a reader process.",
+        "__reduce__": _reduce_library_error,
+    }
+    try:
+        made = type(f"SubprocessException[{type_name}]", bases, body)
+        made("trial")  # some types refuse to be made from one text
+    except (TypeError, ValueError, AttributeError):
+        made = SubprocessException  # two layouts that do not go together
+    _library_classes[module, type_name] = made
+    return made
+
+
+def library_error(
+    type_name: str,
+    module: str,
+    text: str,
+    *,
+    where: str = "",
+    good: str = "",
+    advice: str = "",
+    **values: object,
+) -> SubprocessException:
+    """Return the exception that stands for one that a library raised in a reader.
+
+    Parameters
+    ----------
+    type_name, module : str
+        The original type's ``__qualname__`` and ``__module__``.
+    text : str
+        The original message.
+    where : str
+        Where in the data it happened, e.g. ``"reading '/x' in 'a.h5', rows 0:64"``.
+    good, advice : str
+        As in `MultitablesError`.
+    **values : object
+        Further attributes.
+
+    Returns
+    -------
+    SubprocessException
+        Also an instance of the original type, where that type is known to this process.
+    """
+    happened = f"{type_name} in a reader{' ' + where if where else ''}: {text}"
+    kind = _library_class(type_name, module)
+    return kind(
+        happened,
+        good=good,
+        advice=advice,
+        original_type=type_name,
+        original_module=module,
+        original_text=text,
+        **values,
+    )
+
+
+def _rebuild_library_error(
+    type_name: str, module: str, happened: str, good: str, advice: str, values: dict[str, object]
+) -> MultitablesError:
+    return _rebuild(_library_class(type_name, module), happened, good, advice, values)
+
+
+def _reduce_library_error(self: Any) -> tuple[Any, ...]:
+    values = self.values
+    names = (values.get("original_type", ""), values.get("original_module", ""))
+    arguments = (*names, self.happened, self.good, self.advice, values)
+    return _rebuild_library_error, arguments, dict(self.__dict__)
+
+
+# ---- the end of a stream ------------------------------------------------------------------
+
+
+class _QueueClosedType:
+    """The type of `QueueClosed`, which has one instance per process."""
+
+    __slots__ = ()
+    _instance: _QueueClosedType | None = None
+
+    def __new__(cls) -> _QueueClosedType:  # noqa: PYI034 - a singleton, never subclassed
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    def __init_subclass__(cls, **_: object) -> NoReturn:
+        raise TypeError("the type of multitables.QueueClosed cannot be subclassed")
+
+    def __repr__(self) -> str:
+        return "multitables.QueueClosed"
+
+    def __reduce__(self) -> str:
+        return "QueueClosed"  # pickle and copy look this name up in the module
+
+
+QueueClosed = _QueueClosedType()

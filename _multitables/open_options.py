@@ -1,0 +1,100 @@
+"""Options of PyTables' ``open_file``, as a stream takes them.
+
+1. Names are taken in any case, as PyTables takes them; unknown ones are ignored, as there.
+2. What only matters to a writer, or to PyTables' own caches, is ignored.
+3. The driver H5FD_DIRECT asks for direct I/O by the readers, whatever libhdf5 was built with.
+
+This file must never open a file or import an HDF5 library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from _multitables.errors import OptionsError
+
+# What the drivers mean here. "plain": the file holds the bytes at the addresses that HDF5 says.
+DRIVERS = {
+    "H5FD_SEC2": "plain",
+    "H5FD_STDIO": "plain",
+    "H5FD_WINDOWS": "plain",
+    "H5FD_CORE": "plain",  # a memory copy of the file: the readers read the file itself
+    "H5FD_DIRECT": "direct",
+    "H5FD_SPLIT": "split",
+}
+
+
+@dataclass(frozen=True)
+class OpenOptions:
+    """What of the options matters to a stream."""
+
+    kind: str = "plain"  # a value of DRIVERS
+    root: str = ""  # prefix of every path, "" or "/a/b"
+    meta_ext: str = "-m.h5"
+    raw_ext: str = "-r.h5"
+    for_library: dict[str, object] = field(default_factory=dict)  # for PyTables in a reader
+
+    @property
+    def direct(self) -> bool:
+        """Whether the readers shall bypass the page cache."""
+        return self.kind == "direct"
+
+
+def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
+    """Take what matters to a stream from keyword arguments of PyTables' ``open_file``.
+
+    Raises
+    ------
+    OptionsError
+        For a driver that there is not, a file image in memory, or a mode other than ``"r"``.
+    """
+    mode = options.get("mode", "r")
+    if mode != "r":
+        raise OptionsError(
+            f"a stream only reads, so mode must be 'r' (got {mode!r})",
+            advice="Leave mode out.",
+            mode=mode,
+        )
+    root = options.get("root_uep", "/")
+    if not isinstance(root, str):
+        raise OptionsError(f"root_uep must be a path in the file (got {root!r})", root_uep=root)
+    given = {name.upper(): value for name, value in options.items()}
+    driver = given.get("DRIVER")
+    if driver is not None and driver not in DRIVERS:
+        raise OptionsError(
+            f"there is no driver {driver!r} (expected one of {', '.join(DRIVERS)})",
+            driver=driver,
+        )
+    if driver == "H5FD_CORE" and given.get("DRIVER_CORE_IMAGE"):
+        raise OptionsError(
+            "DRIVER_CORE_IMAGE is a file in this process's memory, which readers cannot open",
+            advice="Write the image to a file (one on /dev/shm stays in memory) and stream that.",
+        )
+    kind = DRIVERS[str(driver)] if driver is not None else "plain"
+    meta_ext, raw_ext = given.get("DRIVER_SPLIT_META_EXT"), given.get("DRIVER_SPLIT_RAW_EXT")
+    for_library = {}
+    for name, value in given.items():
+        # root_uep is part of the path by now; only a split file needs its driver again.
+        if name in ("MODE", "TITLE", "ROOT_UEP", "FILTERS", "DRIVER_CORE_IMAGE"):
+            continue
+        if name == "DRIVER" and kind != "split":
+            continue
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            continue
+        for_library[name.lower()] = value
+    return OpenOptions(
+        kind=kind,
+        root=normal_path(root).rstrip("/"),
+        meta_ext=str(meta_ext) if meta_ext is not None else "-m.h5",
+        raw_ext=str(raw_ext) if raw_ext is not None else "-r.h5",
+        for_library=for_library,
+    )
+
+
+def normal_path(path: str) -> str:
+    """Return a path in a file as ``/a/b``, whether it was ``a/b``, ``//a/./b`` or ``/a/b/``."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))

@@ -1,0 +1,130 @@
+"""The knobs of a stream: their defaults, their limits and their check.
+
+Law
+---
+1. The only home of defaults and of limits; everybody else asks here.
+2. An option that cannot work is an `OptionsError` before any file is opened or process started.
+3. Knows nothing of datasets, files or processes beyond what the kernel says of this machine.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from dataclasses import dataclass
+
+from _multitables.errors import OptionsError
+
+#: Readers when `n_procs` is None, if as many cores are available.
+DEFAULT_N_PROCS = 4
+#: More readers than this serve no machine, and the ring keeps room for each.
+MAX_N_PROCS = 200
+#: Seconds without a block, while the user holds all that fit, before `StalledError`.
+STALL_SECONDS = 30.0
+#: Seconds between two looks at the readers while a receiver waits.
+WATCH_SECONDS = 0.05
+#: Rows of unchunked data that make a block by default, in bytes.
+UNCHUNKED_BLOCK_BYTES = 128 << 10
+#: The library's own choice of ring is at least this large, so that jitter is hidden, ...
+RING_BYTES = 4 << 20
+#: ... and with direct I/O this much for each reader, so that requests can be in flight.
+DIRECT_READER_BYTES = 16 << 20
+#: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
+TASK_BYTES = 256 << 10
+#: The same for direct reads, where one task is one request to the device.
+DIRECT_TASK_BYTES = 1 << 20
+#: Rows of contiguous data are cut into pieces of about this size.
+PIECE_BYTES = 256 << 10
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Checked options of one stream."""
+
+    n_procs: int
+    read_ahead: int | None
+    cyclic: bool
+    block_size: int | None
+    ordered: bool
+    remainder: bool
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+def _whole(name: str, value: object, least: int, advice: str) -> int:
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise OptionsError(
+            f"{name} is not a whole number: got {value!r} ({type(value).__name__})",
+            advice=advice,
+            option=name,
+            got=value,
+        ) from None
+    if number < least or isinstance(value, bool):
+        raise OptionsError(
+            f"{name} is out of range: expected at least {least}, got {value!r}",
+            advice=advice,
+            option=name,
+            got=value,
+        )
+    return number
+
+
+def check_options(
+    n_procs: int | None,
+    read_ahead: int | None,
+    cyclic: bool,
+    block_size: int | None,
+    ordered: bool,
+    remainder: bool,
+) -> StreamOptions:
+    """Check the options of `get_queue` and `get_generator`, and fill in what is left open."""
+    if n_procs is None:
+        procs = min(DEFAULT_N_PROCS, available_cores())
+    else:
+        procs = _whole("n_procs", n_procs, 1, "Leave it out for one reader a core, up to 4")
+        if procs > MAX_N_PROCS:
+            raise OptionsError(
+                f"n_procs is out of range: expected at most {MAX_N_PROCS}, got {procs}",
+                advice="One reader a core is enough",
+                option="n_procs",
+                got=procs,
+            )
+    ahead = None
+    if read_ahead is not None:
+        ahead = _whole("read_ahead", read_ahead, 1, "Leave it out for the library's choice")
+    size = None
+    if block_size is not None:
+        size = _whole("block_size", block_size, 1, "Leave it out for the chunk's outer length")
+    return StreamOptions(procs, ahead, bool(cyclic), size, bool(ordered), bool(remainder))
+
+
+def memory_limit_bytes() -> int:
+    """Bytes that can be reserved without another process paying: the machine's or the cgroup's."""
+    limit = 1 << 62
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    limit = int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    for most, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            with open(most, encoding="ascii") as file:
+                ceiling = int(file.read())
+            with open(used, encoding="ascii") as file:
+                limit = min(limit, max(0, ceiling - int(file.read())))
+        except (OSError, ValueError):
+            continue
+    return limit

@@ -1,0 +1,1 @@
+"""Runs only in the user's process."""

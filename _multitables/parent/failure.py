@@ -1,0 +1,295 @@
+"""A reader's record of what went wrong, as an exception with the data's address.
+
+Law
+---
+1. One function per kind of record, found through a table; messages follow the errors' grammar.
+2. Says what, where, expected against got, what is still good, and what to do; values are kept as
+   attributes.
+3. Only composes: it reads the plan and the ring's numbers, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from _multitables.chunk_index import ChunkIndex
+from _multitables.errors import (
+    CorruptChunkError,
+    FileChangedError,
+    ReaderDiedError,
+    StalledError,
+    SubprocessException,
+    library_error,
+)
+from _multitables.parent.supervisor import Death
+from _multitables.read_plan import UNALLOCATED, ReadPlan
+
+_REPAIR = (
+    "Copy the file again from its source or from a backup; "
+    "to see which chunks are damaged, read the dataset chunk by chunk"
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """`Ring.failure()`, named."""
+
+    kind: int
+    filter: int
+    detail: int
+    task: int
+    chunk: int
+    expected: int
+    got: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task, or one of its chunks, lies."""
+
+    index: ChunkIndex
+    row_begin: int
+    row_end: int
+    chunk_offset: tuple[int, ...] | None
+    byte_begin: int | None
+    byte_end: int | None
+    filter_names: dict[int, str]
+
+    @property
+    def where(self) -> str:
+        """``'/images' in 'run7.h5', chunk (192, 0, 0), file bytes 1048576:1061913``."""
+        text = f"{self.index.path!r} in {self.index.filename!r}"
+        if self.chunk_offset is not None:
+            text += f", chunk {self.chunk_offset}"
+        if self.byte_begin is not None:
+            text += f", file bytes {self.byte_begin}:{self.byte_end}"
+        return text
+
+    @property
+    def good(self) -> str:
+        """What the failure did not touch."""
+        rows = f"Rows {self.row_begin}:{self.row_end} were not delivered"
+        return f"{rows}; other chunks are not affected"
+
+    def values(self) -> dict[str, object]:
+        """The address as attributes of an exception."""
+        return {
+            "path": self.index.path,
+            "filename": self.index.filename,
+            "chunk_offset": self.chunk_offset,
+            "byte_offset": self.byte_begin,
+            "byte_range": None if self.byte_begin is None else (self.byte_begin, self.byte_end),
+            "rows": (self.row_begin, self.row_end),
+        }
+
+
+def place_of(
+    plan: ReadPlan,
+    member: int,
+    row_begin: int,
+    row_end: int,
+    chunk: tuple[int, int, int] | None,
+) -> Place:
+    """Name the place that `Ring.address` numbers."""
+    index = plan.members[member].index
+    chunk_dims = plan.members[member].chunk_dims
+    names = {spec.id: spec.name for spec in index.pipeline}
+    if chunk is None:
+        return Place(index, row_begin, row_end, None, None, None, names)
+    grid_index, byte_offset, stored_size = chunk
+    offset = []
+    for dim, extent in zip(reversed(index.dims), reversed(chunk_dims), strict=True):
+        grid_index, at = divmod(grid_index, max(1, -(-dim // extent)))
+        offset.append(at * extent)
+    offset.reverse()
+    row_begin = max(row_begin, offset[0])
+    row_end = min(row_end, offset[0] + chunk_dims[0])
+    begin: int | None = byte_offset
+    end: int | None = byte_offset + stored_size
+    if byte_offset == UNALLOCATED:
+        begin = end = None
+    known = None if index.chunk_dims is None else tuple(offset)
+    return Place(index, row_begin, row_end, known, begin, end, names)
+
+
+def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:
+    return CorruptChunkError(
+        happened,
+        good=place.good,
+        advice=_REPAIR,
+        expected=record.expected,
+        got=record.got,
+        filter_id=record.filter,
+        **place.values(),
+    )
+
+
+def _name(place: Place, record: Record) -> str:
+    if record.filter == 0:
+        return "the stored chunk"
+    return place.filter_names.get(record.filter) or f"filter {record.filter}"
+
+
+def _checksum(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"{_name(place, record)} does not match for {place.where} "
+        f"(stored {record.expected:#010x}, computed {record.got:#010x})",
+        place,
+        record,
+    )
+
+
+def _size(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"{_name(place, record)} has the wrong size for {place.where} "
+        f"(expected {record.expected} bytes, got {record.got})",
+        place,
+        record,
+    )
+
+
+def _truncated(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"{_name(place, record)} data is cut short for {place.where} "
+        f"(expected {record.expected} bytes, got {record.got})",
+        place,
+        record,
+    )
+
+
+def _malformed(place: Place, record: Record) -> Exception:
+    code = record.got - 2**64 if record.got >= 2**63 else record.got
+    return _corrupt(
+        f"{_name(place, record)} cannot decode {place.where} "
+        f"(expected its format, got bytes that are not; decoder's code {code})",
+        place,
+        record,
+    )
+
+
+def _unknown_filter(place: Place, record: Record) -> Exception:
+    return SubprocessException(
+        f"{_name(place, record)} is not decoded natively and the library did not read "
+        f"{place.where} either",
+        advice="Install hdf5plugin, or report this with multitables.build_info()",
+        filter_id=record.filter,
+        **place.values(),
+    )
+
+
+def _short(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"the file ends inside {place.where} "
+        f"(expected {record.expected} bytes, got {record.got}): it is truncated",
+        place,
+        record,
+    )
+
+
+def _system(place: Place, record: Record, doing: str) -> Exception:
+    code = errno.errorcode.get(record.detail, str(record.detail))
+    return library_error(
+        "OSError",
+        "builtins",
+        f"{doing} failed for {place.where}: {os.strerror(record.detail)} ({code}). "
+        f"Rows {place.row_begin}:{place.row_end} were not delivered. "
+        "Look at the device (dmesg) and at the file's permissions",
+    )
+
+
+def _read(place: Place, record: Record) -> Exception:
+    return _system(place, record, "reading")
+
+
+def _open(place: Place, record: Record) -> Exception:
+    return _system(place, record, "opening the file in a reader")
+
+
+def _changed(place: Place, record: Record) -> Exception:
+    sizes = f"{record.expected} -> {record.got} bytes"
+    if record.expected == record.got:
+        sizes = f"its time of change or its inode; still {record.got} bytes"
+    return FileChangedError(
+        f"{place.index.filename!r} changed after it was indexed ({sizes})",
+        good=f"Nothing was delivered after row {place.row_begin}",
+        advice="Finish writing, then open a new stream",
+        expected=record.expected,
+        got=record.got,
+        **place.values(),
+    )
+
+
+def _library(place: Place, record: Record) -> Exception:
+    module, name, text = (record.text.split("\0", 2) + ["", "", ""])[:3]
+    return library_error(
+        name,
+        module,
+        f"the {place.index.library or 'h5py'} library failed for {place.where}: "
+        f"{name}: {text.rstrip('.')}. Rows {place.row_begin}:{place.row_end} were not delivered",
+    )
+
+
+def _internal(place: Place, record: Record) -> Exception:
+    return SubprocessException(
+        f"a reader failed for {place.where}: {record.text}",
+        good=place.good,
+        advice="This is a bug in multitables: report it with multitables.build_info()",
+        **place.values(),
+    )
+
+
+#: By `error_kind` in core/src/reader.rs.
+KINDS: dict[int, Callable[[Place, Record], Exception]] = {
+    1: _checksum,
+    2: _size,
+    3: _malformed,
+    4: _unknown_filter,
+    5: _short,
+    6: _read,
+    7: _open,
+    8: _changed,
+    9: _library,
+    10: _internal,
+    11: _truncated,
+}
+
+
+def task_error(place: Place, record: Record) -> Exception:
+    """Compose the exception for a failed task."""
+    return KINDS.get(record.kind, _internal)(place, record)
+
+
+def death_error(death: Death, place: Place | None, delivered: int, total: int | None) -> Exception:
+    """Compose the exception for readers that died too often."""
+    times = {1: "", 2: " twice"}.get(death.deaths, f" {death.deaths} times")
+    doing = f" while decoding {place.where}" if place else " before it read anything"
+    advice = "The readers' own messages are on standard error"
+    if death.status == -9:
+        advice = (
+            "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
+        )
+    of = "" if total is None else f" of {total}"
+    return ReaderDiedError(
+        f"reader {death.reader} (pid {death.pid}) {death.how}{times}{doing}",
+        good=f"{delivered}{of} blocks were delivered and are good; the stream is closed",
+        advice=advice,
+        reader=death.reader,
+        pid=death.pid,
+        status=death.status,
+        **(place.values() if place else {}),
+    )
+
+
+def stalled_error(seconds: float, held: list[tuple[int, int, float]]) -> StalledError:
+    """Compose the exception for a user who holds every block that fits the ring."""
+    begin, end, age = held[0]
+    return StalledError(
+        f"no block for {seconds:.1f} s: you hold all {len(held)} blocks that fit the ring "
+        f"(oldest: rows {begin}:{end}, lent {age:.1f} s ago)",
+        advice="Release blocks, or copy what you keep, so that readers can go on",
+        held=held,
+    )

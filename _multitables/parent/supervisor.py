@@ -1,0 +1,201 @@
+"""Starts, watches, replaces and stops reader processes.
+
+Law
+---
+1. Nobody else starts or signals a process.
+2. A reader that dies is replaced; the new one has its number and runs its claimed tasks again.
+   A task that kills twice ends the stream, with its address.
+3. Readers hold nothing of value, so stopping is a kill and a wait: it cannot hang.
+4. A forked child of the user's process never touches readers.
+"""
+
+from __future__ import annotations
+
+import array
+import multiprocessing.spawn
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import _multitables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from _multitables._core import Ring
+
+#: A task, or a start, may cost this many readers before the stream ends.
+DEATHS_ALLOWED = 2
+#: Seconds that a reader gets to come back from a stream before it is replaced by a new one.
+RETURN_SECONDS = 1.0
+#: `Record::state` in core/src/control.rs.
+STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Death:
+    """A reader that died for the last time that is allowed."""
+
+    reader: int
+    pid: int
+    status: int
+    deaths: int
+    task: int | None
+
+    @property
+    def how(self) -> str:
+        """``was killed by SIGKILL`` or ``exited with status 1``."""
+        if self.status >= 0:
+            return f"exited with status {self.status}"
+        try:
+            name = signal.Signals(-self.status).name
+        except ValueError:
+            name = f"signal {-self.status}"
+        return f"was killed by {name}"
+
+
+class Readers:
+    """A team of reader processes; serves one stream at a time."""
+
+    def __init__(self, count: int) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._members: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+        self._ring: Ring | None = None
+        self._deaths: dict[int | None, int] = {}
+        self._progress = 0
+        self.replaced = 0
+        try:
+            for _ in range(count):
+                self._members.append(_start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids, by reader number."""
+        return [process.pid for process, _ in self._members]
+
+    def assign(self, ring: Ring) -> None:
+        """Let all readers work on `ring`."""
+        self._ring = ring
+        self._deaths = {}
+        self._progress = 0
+        for number in range(len(self._members)):
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        assert self._ring is not None
+        descriptors = array.array("i", self._ring.descriptors())
+        try:
+            self._members[number][1].sendmsg(
+                [number.to_bytes(4, "little")],
+                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)],
+            )
+        except OSError:
+            pass  # it died at once; `watch` finds it
+
+    def watch(self) -> Death | None:
+        """Replace readers that died. Returns the death that ends the stream, if one does."""
+        if not self._lock.acquire(blocking=False):
+            return None  # another thread is looking
+        try:
+            ring = self._ring
+            if ring is None or os.getpid() != self._owner:
+                return None
+            for number, (process, _) in enumerate(self._members):
+                status = process.poll()
+                if status is not None:
+                    death = self._mourn(ring, number, process, status)
+                    if death is not None:
+                        return death
+            return None
+        finally:
+            self._lock.release()
+
+    def _mourn(
+        self, ring: Ring, number: int, process: subprocess.Popen[bytes], status: int
+    ) -> Death | None:
+        claimed = ring.claimed(number)
+        if not claimed and ring.account(number)[0] == STATE_FINISHED:
+            return None  # it had nothing left to do
+        task = claimed[0] if claimed else None
+        progress = sum(ring.account(reader)[2] for reader in range(len(self._members)))
+        if task is None and progress > self._progress:
+            self._deaths.pop(None, None)
+        self._progress = progress
+        deaths = self._deaths.get(task, 0) + 1
+        self._deaths[task] = deaths
+        if deaths >= DEATHS_ALLOWED + (task is None):
+            return Death(number, process.pid, status, deaths, task)
+        self._members[number][1].close()
+        self._members[number] = _start()
+        self.replaced += 1
+        self._send(number)
+        return None
+
+    def rest(self) -> bool:
+        """After a stream's end, wait for the readers to come back; False when one does not."""
+        ring, self._ring = self._ring, None
+        if ring is None:
+            return True
+        deadline = time.monotonic() + RETURN_SECONDS
+        for number, (process, _) in enumerate(self._members):
+            while ring.account(number)[0] not in (STATE_FINISHED, STATE_FAILED):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    return False
+                time.sleep(0.001)
+        return all(process.poll() is None for process, _ in self._members)
+
+    def stop(self) -> None:
+        """End every reader and reap it. May be called again, and from any thread."""
+        with self._lock:
+            self._ring = None
+            members, self._members = self._members, []
+        mine = os.getpid() == self._owner
+        for process, control in members:
+            control.close()
+            if mine:
+                process.kill()
+        for process, _ in members:
+            if mine:
+                process.wait()
+
+
+def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
+        paths = [root, *(os.path.abspath(path) for path in sys.path if path != root)]
+        # No site (-S): the parent's own path says where everything is, and the start is faster.
+        # A session of its own: Ctrl-C in the terminal is the parent's to handle.
+        process = subprocess.Popen(
+            [_executable(), "-S", "-m", "_multitables.reader", str(theirs.fileno()), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, ours
+
+
+def _executable() -> str:
+    executable = multiprocessing.spawn.get_executable()
+    return os.fsdecode(executable) if executable else sys.executable
+
+

@@ -1,0 +1,1 @@
+"""Runs only in a reader process."""

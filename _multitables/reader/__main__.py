@@ -1,0 +1,45 @@
+"""A reader process: hands its control socket to the core and serves until it closes.
+
+Law
+---
+1. Started by the supervisor as ``python -m _multitables.reader SOCKET PARENT``.
+2. Imports neither h5py, tables nor numpy until a task needs a library.
+3. Knows nothing of queues or users; everything it is told comes through the socket.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from _multitables import _core
+
+
+def _library_read(what: str, start: int, stop: int, out: memoryview) -> None:
+    """Read rows through an HDF5 library; imported here because most readers never need one."""
+    import json
+
+    from _multitables.reader.library_read import library_read
+
+    source = json.loads(what)
+    library_read(
+        source["library"],
+        source["filename"],
+        source["path"],
+        source["field"],
+        json.dumps(source["open_options"]),
+        start,
+        stop,
+        (),
+        out,
+    )
+
+
+def main() -> None:
+    """Serve the control socket named on the command line."""
+    if len(sys.argv) != 3:
+        sys.exit("this program is started by multitables: python -m _multitables.reader SOCKET PARENT")
+    _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _library_read)
+
+
+if __name__ == "__main__":
+    main()

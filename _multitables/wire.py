@@ -1,0 +1,163 @@
+"""A read plan as bytes, for the readers and the ring.
+
+Law
+---
+1. The layout is numbered here and in core/src/plan.rs, word by word; a change touches both and
+   the magic word.
+2. All numbers are little-endian words of 8 bytes; tables follow each other without gaps.
+3. Nothing is pickled: texts are UTF-8, file names the bytes that the operating system knows.
+4. Pure: bytes out, no shared memory here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import struct
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from _multitables.read_plan import Member, ReadPlan
+
+MAGIC = int.from_bytes(b"MTPLAN01", "little")
+FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE = 1, 2, 4
+_HEADER = struct.Struct("<16Q")
+_MEMBER = struct.Struct("<24Q")
+
+
+class _Tables:
+    """Words and bytes that records point into."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.blob = bytearray()
+
+    def add_words(self, words: Sequence[int]) -> int:
+        at = len(self.words)
+        self.words.extend(words)
+        return at
+
+    def add_bytes(self, data: bytes) -> tuple[int, int]:
+        at = len(self.blob)
+        self.blob += data
+        return at, len(data)
+
+
+def encode_plan(
+    plan: ReadPlan,
+    control_bytes: int,
+    open_options: Mapping[str, object],
+    fields: Sequence[str],
+    turnstile: bool = False,
+) -> bytes:
+    """Lay `plan` out as the core reads it.
+
+    Parameters
+    ----------
+    control_bytes : int
+        Bytes of the ring's control header, a multiple of the page size.
+    open_options : mapping
+        How a library opens the file; values are JSON's.
+    fields : sequence of str
+        Each member's field, or "".
+    turnstile : bool
+        Fetch in file order, one reader at a time (rotating disks).
+
+    Returns
+    -------
+    bytes
+    """
+    tables = _Tables()
+    records = []
+    tape_at = control_bytes
+    for member, field in zip(plan.members, fields, strict=True):
+        records.append(_encode_member(member, tape_at, tables, open_options, field, turnstile))
+        tape_at += member.tape_bytes
+    words = np.array(tables.words, dtype="<u8").tobytes()
+    parts = [*records, plan.tasks.tobytes(), plan.chunks.tobytes(), words, bytes(tables.blob)]
+    header = _HEADER.pack(
+        MAGIC,
+        _HEADER.size + sum(map(len, parts)),
+        len(plan.members),
+        len(plan.tasks),
+        len(plan.chunks),
+        len(tables.words),
+        len(tables.blob),
+        plan.n_readers,
+        plan.n_slots,
+        plan.first_row,
+        plan.lap_rows,
+        plan.end_row,
+        plan.capacity_rows,
+        plan.block_rows,
+        control_bytes,
+        tape_at,
+    )
+    return b"".join([header, *parts])
+
+
+def _encode_member(
+    member: Member,
+    tape_at: int,
+    tables: _Tables,
+    open_options: Mapping[str, object],
+    field: str,
+    turnstile: bool,
+) -> bytes:
+    index = member.index
+    element = (index.element_bytes, index.field_offset, index.field_bytes)
+    if member.reason:
+        # The library delivers elements as the user sees them.
+        size = index.row_bytes // max(1, math.prod(index.dims[1:])) or 1
+        element = (size, 0, size)
+    dims_at = tables.add_words(index.dims)
+    chunk_dims_at = tables.add_words([max(1, dim) for dim in member.chunk_dims])
+    pipeline = () if member.reason else index.pipeline
+    filters_at = len(tables.words)
+    for spec in pipeline:
+        tables.add_words([spec.id, spec.flags, len(spec.values), *spec.values])
+    fixes_at = len(tables.words)
+    fixes = () if member.reason else index.string_fixes
+    for fix in fixes:
+        tables.add_words([fix.offset, fix.size, fix.count, fix.padding])
+    fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
+    file_at, file_len = tables.add_bytes(os.fsencode(index.filename))
+    what = {
+        "library": index.library or "h5py",
+        "filename": os.fsdecode(index.filename),
+        "path": index.path,
+        "field": field,
+        "open_options": dict(open_options),
+    }
+    library_at, library_len = tables.add_bytes(json.dumps(what).encode())
+    flags = (
+        FLAG_DIRECT * member.direct
+        | FLAG_CLIPPED * member.clipped
+        | FLAG_TURNSTILE * (turnstile and not member.direct)
+    )
+    return _MEMBER.pack(
+        index.row_bytes,
+        tape_at,
+        member.tape_bytes,
+        *element,
+        len(index.dims),
+        dims_at,
+        chunk_dims_at,
+        filters_at,
+        len(pipeline),
+        fill_at,
+        fixes_at,
+        len(fixes),
+        file_at,
+        file_len,
+        index.fingerprint.device,
+        index.fingerprint.inode,
+        index.fingerprint.size_bytes,
+        index.fingerprint.mtime_ns,
+        flags,
+        library_at,
+        library_len,
+        0,
+    )

@@ -1,0 +1,60 @@
+"""multitables streams HDF5 files into programs at the speed of the hardware.
+
+A parent process coordinates reader processes that fetch and decode chunks into a ring of shared
+memory; blocks are views of the ring.
+
+>>> import multitables
+>>> streamer = multitables.Streamer("run7.h5")  # doctest: +SKIP
+>>> with streamer.get_queue("/images") as queue:  # doctest: +SKIP
+...     for guard in queue:
+...         with guard as block:
+...             train(block)
+
+Law: this file only names what is public; it has no logic.
+"""
+
+from _multitables.errors import (
+    ClosedError,
+    CorruptChunkError,
+    FileChangedError,
+    FileOpenError,
+    MissingDatasetError,
+    MissingFieldError,
+    MissingFileError,
+    MultitablesError,
+    OptionsError,
+    QueueClosed,
+    QueueClosedException,
+    ReaderDiedError,
+    SharedMemoryError,
+    StalledError,
+    SubprocessException,
+    UnsupportedDatasetError,
+)
+from _multitables.parent.build_info import build_info
+from _multitables.parent.queue import StreamQueue
+from _multitables.parent.streamer import Streamer
+
+__version__ = "3.0.0"
+
+__all__ = [
+    "ClosedError",
+    "CorruptChunkError",
+    "FileChangedError",
+    "FileOpenError",
+    "MissingDatasetError",
+    "MissingFieldError",
+    "MissingFileError",
+    "MultitablesError",
+    "OptionsError",
+    "QueueClosed",
+    "QueueClosedException",
+    "ReaderDiedError",
+    "SharedMemoryError",
+    "StalledError",
+    "StreamQueue",
+    "Streamer",
+    "SubprocessException",
+    "UnsupportedDatasetError",
+    "build_info",
+]
