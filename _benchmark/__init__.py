@@ -1,0 +1,21 @@
+"""The inside of the benchmark program (`multitables_benchmark.py` is its entry).
+
+Law
+---
+1. Of the library only the face `multitables` is imported, as any user would.
+2. A number is printed only when the data behind it was checked against the oracle in the same run.
+3. Planning and statistics are values; files, clocks and processes are touched where the map says.
+
+Map
+---
+studies/        what is asked: device_sweep (the default) and targets, in one table of studies
+contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
+stream_loop.py  the timed loop over a stream, the same text for the library and the old release
+old_release.py  the old release's own virtual environment
+workloads.py    the files that are read: seeded, any size, checked before they are used again
+measure.py      rounds, medians, page cache, process memory
+environment.py  what the numbers were measured on
+probe.py        one measurement in a fresh interpreter
+progress.py     the bar
+report.py       tables, CSV, JSON
+"""

@@ -1,0 +1,374 @@
+"""Who is measured. Every contender can show what it delivers (check) and be timed over it.
+
+Law
+---
+1. `check` goes through the same calls as `passes`; only the clock differs.
+2. A contender that cannot run here raises `NotMeasuredError` saying what is missing; it never
+   stands in for another.
+3. It owns no table, no target and no order of measuring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from _benchmark import stream_loop
+from _benchmark.measure import Pass
+from _benchmark.stream_loop import Tick, no_tick
+
+SLAB_BYTES = 4 * 2**20  # of the reads of PyTables and h5py: fits the caches, hides the calls
+
+
+class NotMeasuredError(RuntimeError):
+    """A contender cannot run here; the message says what to do."""
+
+
+class ContenderError(RuntimeError):
+    """A contender failed while it ran."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The dataset all contenders of one table read."""
+
+    filename: str
+    path: str
+    rows: int
+    row_bytes: int
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Decoded bytes of one pass."""
+        return self.rows * self.row_bytes
+
+
+class Contender(Protocol):
+    """What the studies ask of everybody.
+
+    ``in_order`` says whether the rows must come in the order of the file.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def in_order(self) -> bool: ...
+
+    def check(self, tick: Tick = no_tick) -> dict[str, Any]: ...
+
+    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]: ...
+
+
+def library() -> Any:
+    """The face of the library."""
+    try:
+        return importlib.import_module("multitables")
+    except ImportError as error:
+        raise NotMeasuredError(f"multitables cannot be imported ({error}); install it") from error
+
+
+def oracle(source: Source, tick: Tick = no_tick) -> dict[str, Any]:
+    """The digest of what PyTables reads: what every contender must deliver."""
+    return stream_loop.digest_of(_tables_slabs(source), tick)
+
+
+def differs(found: Mapping[str, Any], expected: Mapping[str, Any], in_order: bool) -> str:
+    """What is wrong with the data a contender delivered; empty when nothing is."""
+    if found["rows"] != expected["rows"]:
+        return f"{found['rows']} rows instead of {expected['rows']}"
+    if found["any_order"] != expected["any_order"]:
+        return f"data differs: {found['any_order']} instead of {expected['any_order']}"
+    if in_order and found["in_order"] != expected["in_order"]:
+        return "the right rows in the wrong order"
+    return ""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """multitables in this process.
+
+    `open_streamer` is what makes a ``Streamer``; tests put their own there.
+    """
+
+    source: Source
+    access: str
+    n_procs: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    in_order: bool = True
+    open_streamer: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """``queue x2``."""
+        return f"{self.access} x{self.n_procs}"
+
+    def _streamer(self) -> Any:
+        make = self.open_streamer or library().Streamer
+        return make(self.source.filename, **self.options)
+
+    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+        """Digest of one whole pass."""
+        return stream_loop.digest_of(
+            stream_loop.arrays(self._streamer(), self.source.path, self.access, self.n_procs), tick
+        )
+
+    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
+        """Timed passes of one stream."""
+        return [
+            Pass(*one)
+            for one in stream_loop.timed_passes(
+                self._streamer(),
+                self.source.path,
+                self.access,
+                self.n_procs,
+                cycles,
+                self.source.rows,
+                self.source.row_bytes,
+                tick,
+            )
+        ]
+
+
+class Child:
+    """A process that runs `stream_loop` under an interpreter of its own; a context manager.
+
+    Its state (memory, libraries, threads) is its own, and when it hangs it is killed.
+    """
+
+    def __init__(self, python: str, module_directory: str | None, timeout_seconds: float) -> None:
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+        }
+        if module_directory is not None:
+            environment["PYTHONPATH"] = module_directory
+        self._timeout_seconds = timeout_seconds
+        self._process = subprocess.Popen(
+            [python, "-s", stream_loop.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # so that killing it takes its own readers along
+        )
+
+    @property
+    def process(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def ask(self, **request: Any) -> Any:
+        """Send one request and wait for its answer.
+
+        Raises
+        ------
+        ContenderError
+            The child says so, died, or is silent for too long.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise ContenderError(f"it ended: {self._last_words()}") from error
+        reply = self._read_line(self._process.stdout.fileno())
+        answer = json.loads(reply)
+        if "error" in answer:
+            raise ContenderError(answer["error"])
+        return answer["ok"]
+
+    def _read_line(self, descriptor: int) -> bytes:
+        deadline = time.monotonic() + self._timeout_seconds
+        found = b""
+        while not found.endswith(b"\n"):
+            left_seconds = deadline - time.monotonic()
+            if left_seconds <= 0 or not select.select([descriptor], [], [], left_seconds)[0]:
+                self.close()
+                raise ContenderError(f"no answer within {self._timeout_seconds:.0f} s; killed")
+            part = os.read(descriptor, 65536)
+            if not part:
+                raise ContenderError(f"it ended: {self._last_words()}")
+            found += part
+        return found
+
+    def _last_words(self) -> str:
+        self.close()
+        assert self._process.stderr is not None
+        lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {self._process.returncode}"
+
+    def close(self) -> None:
+        """End it and everything it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 9)
+        self._process.wait()
+
+    def __enter__(self) -> Child:  # noqa: PYI034  Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+@dataclass(frozen=True)
+class ChildStream:
+    """multitables, this or the old release, in a fresh process for every stream."""
+
+    source: Source
+    label: str
+    access: str
+    n_procs: int
+    python: str = sys.executable
+    module_directory: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    in_order: bool = True
+    timeout_seconds: float = 300.0
+
+    @property
+    def name(self) -> str:
+        """``multitables queue x2``."""
+        return f"{self.label} {self.access} x{self.n_procs}"
+
+    def _ask(self, verb: str, **more: Any) -> Any:
+        with Child(self.python, self.module_directory, self.timeout_seconds) as child:
+            return child.ask(
+                verb=verb,
+                filename=os.path.abspath(self.source.filename),
+                path=self.source.path,
+                access=self.access,
+                n_procs=self.n_procs,
+                options=dict(self.options),
+                **more,
+            )
+
+    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+        """Digest of one whole pass."""
+        found: dict[str, Any] = self._ask("check")
+        tick(self.source.decoded_bytes)
+        return found
+
+    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
+        """Timed passes of one stream."""
+        rows, row_bytes = self.source.rows, self.source.row_bytes
+        found = self._ask("time", cycles=cycles, rows=rows, row_bytes=row_bytes)
+        tick(cycles * self.source.decoded_bytes)
+        return [Pass(*one) for one in found]
+
+
+@dataclass(frozen=True)
+class SlabRead:
+    """A library that reads slabs of rows into one reused array, in this process."""
+
+    source: Source
+    name: str
+    slabs: Callable[[Source], Iterator[Any]]
+    in_order: bool = True
+
+    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+        """Digest of one whole pass."""
+        return stream_loop.digest_of(self.slabs(self.source), tick)
+
+    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
+        """Timed passes; like a stream's, the clock starts when the first slab is there."""
+        passes = []
+        for _ in range(cycles):
+            slabs = self.slabs(self.source)
+            next(slabs)
+            seen_bytes = 0
+            start = time.perf_counter()
+            for slab in slabs:
+                seen_bytes += slab.nbytes
+            passes.append(Pass(time.perf_counter() - start, seen_bytes))
+            tick(self.source.decoded_bytes)
+        return passes
+
+
+def _slab_rows(source: Source, chunk_rows: int) -> int:
+    """Whole chunks that make up about `SLAB_BYTES`."""
+    return max(1, SLAB_BYTES // (source.row_bytes * chunk_rows)) * chunk_rows
+
+
+def _tables_slabs(source: Source) -> Iterator[Any]:
+    import tables
+
+    with tables.open_file(source.filename, "r") as file:
+        array = file.get_node(source.path)
+        slab_rows = _slab_rows(source, array.chunkshape[0] if array.chunkshape else 1)
+        room = np.zeros((slab_rows, *array.shape[1:]), array.dtype)
+        for start in range(0, array.nrows, slab_rows):
+            stop = min(start + slab_rows, array.nrows)
+            array.read(start, stop, out=room[: stop - start])
+            yield room[: stop - start]
+
+
+def _h5py_slabs(source: Source) -> Iterator[Any]:
+    import h5py
+
+    with contextlib.suppress(ImportError):
+        import hdf5plugin  # noqa: F401  (registers the blosc filter)
+    with h5py.File(source.filename, "r") as file:
+        dataset = file[source.path]
+        slab_rows = _slab_rows(source, dataset.chunks[0] if dataset.chunks else 1)
+        room = np.zeros((slab_rows, *dataset.shape[1:]), dataset.dtype)
+        for start in range(0, len(dataset), slab_rows):
+            stop = min(start + slab_rows, len(dataset))
+            dataset.read_direct(room[: stop - start], np.s_[start:stop])
+            yield room[: stop - start]
+
+
+def pytables_read(source: Source) -> SlabRead:
+    """PyTables' ``read(out=...)``."""
+    return SlabRead(source, "PyTables read(out=)", _tables_slabs)
+
+
+def h5py_read(source: Source) -> SlabRead:
+    """h5py's ``read_direct``."""
+    return SlabRead(source, "h5py read_direct", _h5py_slabs)
+
+
+def codec_limit(source: Source, n_procs: int, direct: bool = False) -> Pass:
+    """Bare processes that only fetch and decode their share into a small reused buffer.
+
+    The one place that knows how the library offers this.
+    """
+    measure = getattr(library(), "measure_limit", None)
+    if measure is None:
+        raise NotMeasuredError("this multitables has no measure_limit")
+    seconds = measure(source.filename, source.path, n_procs=n_procs, direct=direct)
+    return Pass(float(seconds), source.decoded_bytes)
+
+
+FIO_ENGINES = ("io_uring", "libaio")
+
+
+def fio_read(filename: str, engine: str, size_bytes: int) -> Pass:
+    """fio reading the file once: O_DIRECT, 1 MiB, depth 4."""
+    program = shutil.which("fio")
+    if program is None:
+        raise NotMeasuredError("install fio")
+    command = [program, "--name=read", f"--filename={filename}", "--readonly", "--rw=read"]
+    command += ["--bs=1M", "--iodepth=4", "--direct=1", f"--ioengine={engine}"]
+    command += [f"--size={size_bytes // 2**20 * 2**20}", "--output-format=json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise NotMeasuredError(f"fio with {engine} failed: {lines[-1]}")
+    read = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
+    return Pass(read["io_bytes"] / read["bw_bytes"], read["io_bytes"])

@@ -1,0 +1,55 @@
+"""The old release of multitables, in a virtual environment of its own.
+
+Law
+---
+1. It owns that environment's making and nothing inside it is ever imported here.
+2. Nothing is installed unless the user named a directory for it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+
+VERSION = "2.0.1"
+# the last releases it works with: it uses names that NumPy 2 and wrapt 1.15 took away
+REQUIREMENTS = (f"multitables=={VERSION}", "numpy<2", "tables<3.11", "wrapt<1.15")
+
+
+class OldReleaseError(RuntimeError):
+    """The old release cannot be run here; the message says why."""
+
+
+def interpreter(directory: str) -> str:
+    """The Python of the environment in `directory`, which is made when it is not there.
+
+    Raises
+    ------
+    OldReleaseError
+    """
+    python = os.path.join(os.path.abspath(directory), "bin", "python")
+    if not os.path.exists(python):
+        try:
+            venv.create(directory, with_pip=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise OldReleaseError(f"no environment could be made in {directory!r}: {error}") from (
+                error
+            )
+    if not _works(python):
+        install = [python, "-m", "pip", "install", "--quiet", *REQUIREMENTS]
+        done = subprocess.run(install, capture_output=True, text=True, check=False)
+        if done.returncode or not _works(python):
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise OldReleaseError(
+                f"multitables {VERSION} could not be installed in {directory!r} with Python "
+                f"{sys.version_info.major}.{sys.version_info.minor}: {lines[-1]}"
+            )
+    return python
+
+
+def _works(python: str) -> bool:
+    check = "import importlib.metadata as m, multitables; print(m.version('multitables'))"
+    done = subprocess.run([python, "-I", "-c", check], capture_output=True, text=True, check=False)
+    return done.stdout.strip() == VERSION

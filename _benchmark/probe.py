@@ -1,0 +1,81 @@
+"""One measurement in a fresh interpreter: start-up, or the latency of a ready block.
+
+Law
+---
+1. It is run as a program with one JSON object as its argument, and prints one JSON object.
+2. Before the clock of ``import`` starts, nothing but the standard library is imported.
+3. The data is digested after the clock stopped; the caller compares it with the oracle's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+
+def first_block(request: dict[str, Any]) -> dict[str, Any]:
+    """Seconds from the import, or from ``Streamer(...)`` with all imported, to the first block."""
+    if request["imported"]:
+        import h5py  # noqa: F401  (what the library imports when it opens a file)
+        import multitables
+    start = time.perf_counter()
+    import multitables
+
+    queue = multitables.Streamer(request["filename"]).get_queue(
+        request["path"], n_procs=request["n_procs"]
+    )
+    with queue.get() as block:
+        seconds = time.perf_counter() - start
+        found = _digest([block])
+    queue.close()
+    return {"seconds": seconds, "digest": found}
+
+
+def ready_block(request: dict[str, Any]) -> dict[str, Any]:
+    """Seconds of each ``get()`` plus release when every block of the stream is ready before."""
+    import multitables
+
+    blocks = request["blocks"]
+    streamer = multitables.Streamer(request["filename"])
+    options = {"n_procs": 1, "block_size": request["block_size"], "read_ahead": blocks + 2}
+    with streamer.get_queue(request["path"], **options) as queue:
+        found = _digest([_copy(guard) for guard in queue])
+    seconds = []
+    with streamer.get_queue(request["path"], **options) as queue:
+        deadline = time.monotonic() + 10
+        while queue.qsize() < blocks:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{queue.qsize()} of {blocks} blocks were ready after 10 s")
+            time.sleep(0.01)
+        get, clock = queue.get, time.perf_counter
+        for _ in range(blocks):
+            start = clock()
+            with get():
+                pass
+            seconds.append(clock() - start)
+        # what the clock itself takes
+        start = clock()
+        for _ in range(1000):
+            clock()
+        clock_seconds = (clock() - start) / 1000
+    return {"seconds": seconds, "clock_seconds": clock_seconds, "digest": found}
+
+
+def _copy(guard: Any) -> Any:
+    with guard as block:
+        return block.copy()
+
+
+def _digest(blocks: list[Any]) -> dict[str, Any]:
+    import stream_loop  # type: ignore[import-not-found]  # its neighbour, when run as a program
+
+    found: dict[str, Any] = stream_loop.digest_of(iter(blocks))
+    return found
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.argv[1])
+    verbs = {"first_block": first_block, "ready_block": ready_block}
+    print(json.dumps(verbs[asked["verb"]](asked)))

@@ -1,0 +1,53 @@
+"""What the user sees while measurements run: a bar with the time left, and notes above it.
+
+Law
+---
+1. Progress goes to standard error; results go to standard output and never through here.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+import tqdm
+
+
+class Progress:
+    """A bar; a context manager.
+
+    Parameters
+    ----------
+    total : int
+        In units of `unit`; bytes are shown scaled.
+    unit : str
+        ``"B"`` or a noun.
+    """
+
+    def __init__(self, total: int, unit: str = "B") -> None:
+        self._bar = tqdm.tqdm(
+            total=total, unit=unit, unit_scale=unit == "B", mininterval=0.5, file=sys.stderr
+        )
+
+    def stage(self, text: str) -> None:
+        """Say what runs now."""
+        self._bar.set_description(text)
+
+    def tick(self, amount: int) -> None:
+        """So much more is done."""
+        self._bar.update(amount)
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self._bar.write(text, file=sys.stderr)
+
+    def __enter__(self) -> Progress:  # noqa: PYI034  Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._bar.close()

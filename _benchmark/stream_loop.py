@@ -1,0 +1,217 @@
+"""The loop in which a stream is checked and timed, in this process or as a child of its own.
+
+Law
+---
+1. It owns the timed loop, the digest of what the consumer saw, and the child's protocol.
+2. The library and its old release run this same text; each is named only by the module it is
+   imported as, so neither gets a loop that suits it better.
+3. It runs under other interpreters and older NumPy too: standard library and NumPy only, and it
+   must never import the rest of `_benchmark`.
+
+The child reads one JSON object per line and answers with one: ``{"ok": ...}`` or
+``{"error": text}``. The end of its input ends it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+ACCESSES = ("queue", "generator")
+SEGMENTS = 20  # progress is told this many times a pass, so telling costs nothing
+
+Tick = Callable[[int], None]
+
+
+def no_tick(_amount_bytes: int) -> None:
+    """Tell nobody."""
+
+
+class Digest:
+    """What a consumer saw: one 64-bit hash per row, summed up in order and in any order.
+
+    A row's hash is the sum of its 64-bit words times fixed odd numbers, modulo 2**64. An odd
+    factor is invertible there, so a change of any one word always changes the hash, and a change
+    of several, or of their places, does so but for a chance of about 2**-64.
+    """
+
+    def __init__(self) -> None:
+        self._hashes: list[Any] = []
+        self._weights = np.empty(0, np.uint64)
+
+    def see(self, block: Any) -> None:
+        """Take in the rows of `block` (shape: rows first); copies nothing that is kept."""
+        rows = len(block)
+        if rows == 0:
+            return
+        raw = np.ascontiguousarray(block).reshape(rows, -1).view(np.uint8)
+        short_bytes = -raw.shape[1] % 8
+        if short_bytes:
+            raw = np.pad(raw, ((0, 0), (0, short_bytes)))
+        words = raw.view(np.uint64)
+        if len(self._weights) != words.shape[1]:
+            self._weights = odd_weights(words.shape[1])
+        self._hashes.append(np.einsum("ij,j->i", words, self._weights))
+
+    def result(self) -> dict[str, Any]:
+        """Rows seen, and the digests ``in_order`` and ``any_order`` (hexadecimal)."""
+        hashes = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
+        return {
+            "rows": len(hashes),
+            "in_order": hashlib.sha256(hashes.tobytes()).hexdigest()[:16],
+            "any_order": hashlib.sha256(np.sort(hashes).tobytes()).hexdigest()[:16],
+        }
+
+
+def odd_weights(count: int) -> Any:
+    """`count` fixed odd 64-bit numbers (splitmix64 of the position; Steele et al. 2014)."""
+    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (mixed ^ (mixed >> np.uint64(31))) | np.uint64(1)
+
+
+def segment_ends(rows: int) -> list[int]:
+    """Rows done at each telling of progress, rising to `rows`."""
+    return sorted({max(1, rows * part // SEGMENTS) for part in range(1, SEGMENTS + 1)})
+
+
+def arrays(streamer: Any, path: str, access: str, n_procs: int) -> Iterator[Any]:
+    """One whole pass, as the user gets it: blocks of rows (a generator's row is a block of one)."""
+    if access == "generator":
+        for row in streamer.get_generator(path, n_procs=n_procs):
+            yield np.asarray(row)[np.newaxis]
+        return
+    queue = streamer.get_queue(path, n_procs=n_procs, remainder=True)
+    try:
+        for guard in queue.iter():
+            with guard as block:
+                yield block
+    finally:
+        queue.close()
+
+
+def digest_of(blocks: Iterator[Any], tick: Tick = no_tick) -> dict[str, Any]:
+    """The digest of everything `blocks` yields."""
+    digest = Digest()
+    for block in blocks:
+        digest.see(block)
+        tick(block.nbytes)
+    return digest.result()
+
+
+def timed_passes(
+    streamer: Any,
+    path: str,
+    access: str,
+    n_procs: int,
+    cycles: int,
+    rows: int,
+    row_bytes: int,
+    tick: Tick = no_tick,
+) -> list[tuple[float, int]]:
+    """``(seconds, decoded bytes)`` of each of `cycles` passes of one endless stream.
+
+    The clock starts when the first block is there: start-up is a study of its own.
+    """
+    ends = segment_ends(rows)
+    if access == "generator":
+        return _generator_passes(streamer, path, n_procs, cycles, ends, row_bytes, tick)
+    return _queue_passes(streamer, path, n_procs, cycles, ends, row_bytes, tick)
+
+
+def _queue_passes(
+    streamer: Any,
+    path: str,
+    n_procs: int,
+    cycles: int,
+    ends: list[int],
+    row_bytes: int,
+    tick: Tick,
+) -> list[tuple[float, int]]:
+    queue = streamer.get_queue(path, n_procs=n_procs, cyclic=True)
+    passes = []
+    try:
+        with queue.get():
+            pass
+        for _ in range(cycles):
+            seen = told = 0
+            start = time.perf_counter()
+            for end in ends:
+                while seen < end:
+                    with queue.get() as block:
+                        seen += len(block)
+                tick((seen - told) * row_bytes)
+                told = seen
+            passes.append((time.perf_counter() - start, seen * row_bytes))
+    finally:
+        queue.close()
+    return passes
+
+
+def _generator_passes(
+    streamer: Any,
+    path: str,
+    n_procs: int,
+    cycles: int,
+    ends: list[int],
+    row_bytes: int,
+    tick: Tick,
+) -> list[tuple[float, int]]:
+    stream = streamer.get_generator(path, n_procs=n_procs, cyclic=True)
+    passes = []
+    try:
+        next(stream)
+        for _ in range(cycles):
+            done = 0
+            start = time.perf_counter()
+            for end in ends:
+                for _row in itertools.islice(stream, end - done):
+                    pass
+                tick((end - done) * row_bytes)
+                done = end
+            passes.append((time.perf_counter() - start, done * row_bytes))
+    finally:
+        stream.close()
+    return passes
+
+
+def answer(library: Any, request: dict[str, Any]) -> Any:
+    """Do what one request of the protocol asks."""
+    if request["verb"] == "version":
+        return str(getattr(library, "__version__", "unknown"))
+    streamer = library.Streamer(request["filename"], **request["options"])
+    case = (streamer, request["path"], request["access"], request["n_procs"])
+    if request["verb"] == "check":
+        return digest_of(arrays(*case))
+    if request["verb"] == "time":
+        return timed_passes(*case, request["cycles"], request["rows"], request["row_bytes"])
+    raise ValueError(f"no verb {request['verb']!r}")
+
+
+def serve() -> None:
+    """Be the child: answer requests until the input ends."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the library prints must not get between the replies
+    library = importlib.import_module("multitables")
+    for line in sys.stdin:
+        try:
+            reply = {"ok": answer(library, json.loads(line))}
+        except Exception as error:  # noqa: BLE001  everything the library raises is the parent's to report
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+
+
+if __name__ == "__main__":
+    serve()
+    os._exit(0)  # the old release leaves threads behind that never end

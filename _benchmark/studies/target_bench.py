@@ -1,0 +1,200 @@
+"""What the parts of the targets share: the datasets, the check, the rounds, the verdicts.
+
+Law
+---
+1. All contenders of a part are checked before any of them is timed, and then take turns.
+2. A ratio is the median of the rounds' own ratios, so both its sides saw the same moment.
+3. A rival that cannot run is left out with its reason; multitables failing is a fault.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from _benchmark import contenders, measure, report, workloads
+from _benchmark.contenders import ChildStream, Contender, ContenderError, NotMeasuredError, Source
+from _benchmark.measure import Summary, summary
+from _benchmark.progress import Progress
+
+LABEL = "multitables"
+OLD_LABEL = "2.0.1"
+
+
+@dataclass(frozen=True)
+class Target:
+    """One row of the final table; ``met`` is None for what was not measured."""
+
+    what: str
+    measured: str
+    wanted: str
+    met: bool | None
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``met``, ``MISSED`` or ``not measured``."""
+        return "not measured" if self.met is None else "met" if self.met else "MISSED"
+
+
+@dataclass
+class Bench:
+    """One run of the targets; parts read its settings and fill its lists."""
+
+    directory: str
+    size_bytes: float
+    rounds: int
+    processes: tuple[int, ...]
+    datasets: tuple[str, ...]
+    old_python: str | None
+    old_reason: str
+    results: report.ResultFile
+    tables: list[str] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def source(self, workload: workloads.Workload) -> Source:
+        """The workload's file, written if need be, in the page cache."""
+        with Progress(workload.decoded_bytes) as progress:
+            progress.stage(f"prepare {workload.name}")
+            filename = workloads.in_directory(workload, self.directory, progress.tick)
+        measure.fill_page_cache(filename)
+        return Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
+
+    def stream(self, source: Source, access: str, n_procs: int, **options: str) -> ChildStream:
+        """This multitables, in a fresh process."""
+        return ChildStream(
+            source, LABEL, access, n_procs, sys.executable, module_directory(), options
+        )
+
+    def old_stream(self, source: Source, access: str, n_procs: int) -> ChildStream:
+        """The old release; it promises no order."""
+        assert self.old_python is not None
+        return ChildStream(source, OLD_LABEL, access, n_procs, self.old_python, in_order=False)
+
+    def honest(self, source: Source, everybody: Sequence[Contender]) -> list[Contender]:
+        """Those of `everybody` that deliver what PyTables reads; the others are noted."""
+        found: list[Contender] = []
+        where = os.path.basename(source.filename)
+        with Progress(len(everybody) + 1, "checks") as progress:
+            progress.stage(f"PyTables reads {where}")
+            expected = contenders.oracle(source)
+            progress.tick(1)
+            for one in everybody:
+                progress.stage(f"check {one.name}")
+                try:
+                    fault = contenders.differs(one.check(), expected, one.in_order)
+                except (NotMeasuredError, ContenderError, OSError) as error:
+                    self._left_out(f"{where}, {one.name}", one.name, str(error))
+                else:
+                    if fault:
+                        self.faults.append(f"{where}, {one.name}: {fault}")
+                    else:
+                        found.append(one)
+                progress.tick(1)
+        return found
+
+    def _left_out(self, where: str, name: str, reason: str) -> None:
+        self.reasons[name] = reason
+        if name.startswith(LABEL):
+            self.faults.append(f"{where}: {reason}")
+
+    def measure(
+        self,
+        part: str,
+        dataset: str,
+        measurements: Mapping[str, Callable[[], float]],
+        unit: str = "MB/s",
+        before: Callable[[], str] = lambda: "warm",
+        rounds: int | None = None,
+    ) -> dict[str, list[float]]:
+        """Each measurement once a round, in turns; those that fail are left out with a reason.
+
+        `before` runs ahead of every measurement and says the cache state.
+        """
+        rounds = rounds or self.rounds
+        found: dict[str, list[float]] = {name: [] for name in measurements}
+        with Progress(rounds * len(measurements), "passes") as progress:
+            for number, name in measure.turns(list(measurements), rounds):
+                progress.stage(f"{dataset}: {name}")
+                progress.tick(1)
+                if name not in found:
+                    continue
+                cache = before()
+                try:
+                    value = measurements[name]()
+                except (NotMeasuredError, ContenderError, OSError) as error:
+                    del found[name]
+                    self._left_out(f"{part} {dataset}, {name}", name, str(error))
+                    continue
+                found[name].append(value)
+                self.results.add(
+                    study="targets",
+                    part=part,
+                    dataset=dataset,
+                    contender=name,
+                    cache=cache,
+                    round=number,
+                    value=value,
+                    unit=unit,
+                )
+        return {name: values for name, values in found.items() if values}
+
+    def ratio_target(
+        self,
+        what: str,
+        ours: Sequence[float] | None,
+        theirs: Sequence[float] | None,
+        least: float,
+        note: str,
+    ) -> None:
+        """Judge ours / theirs, round by round."""
+        wanted = f">= {least:g}x"
+        if not ours or not theirs:
+            self.targets.append(Target(what, "-", wanted, None, note))
+            return
+        found = ratios(ours, theirs)
+        self.targets.append(Target(what, as_ratio(found), wanted, found.median >= least, note))
+
+    def limit_target(
+        self, what: str, values: Sequence[float] | None, most: float, unit: str, note: str = ""
+    ) -> None:
+        """Judge the median of values that must stay below a limit."""
+        wanted = f"< {most:g} {unit}"
+        if not values:
+            self.targets.append(Target(what, "-", wanted, None, note))
+            return
+        found = summary(values)
+        measured = f"{found.median:.3g} ({found.low:.3g}-{found.high:.3g}) {unit}"
+        self.targets.append(Target(what, measured, wanted, found.median < most, note))
+
+
+def module_directory() -> str | None:
+    """Where the face lies, for children: they must load the same library as this process."""
+    filename = contenders.library().__file__
+    return os.path.dirname(os.path.abspath(filename)) if filename else None
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Summary:
+    """Each round's ratio, summed up."""
+    return summary([one / other for one, other in zip(ours, theirs, strict=False)])
+
+
+def as_ratio(found: Summary) -> str:
+    """``6.1x (5.8-6.3)``."""
+    return f"{found.median:.2f}x ({found.low:.2f}-{found.high:.2f})"
+
+
+def best(rates: Mapping[str, Sequence[float]], start: str) -> str | None:
+    """The fastest contender whose name begins with `start`, by median."""
+    names = [name for name in rates if name.startswith(start)]
+    return max(names, key=lambda name: statistics.median(rates[name]), default=None)
+
+
+def rate_of(contender: Contender) -> Callable[[], float]:
+    """MB/s of one pass of `contender`."""
+    return lambda: contender.passes(1)[0].rate

@@ -1,0 +1,372 @@
+"""The parts of the targets: what is compared with what, and what is wanted.
+
+Law
+---
+1. One function a part, in `PARTS`; wanted figures stand in `DATASETS` and the constants below.
+2. It measures only through `Bench`, which checks the data and takes the turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from _benchmark import contenders, environment, measure, probe, report, stream_loop
+from _benchmark.contenders import (
+    FIO_ENGINES,
+    Child,
+    Contender,
+    ContenderError,
+    Source,
+)
+from _benchmark.measure import summary
+from _benchmark.studies.target_bench import (
+    LABEL,
+    OLD_LABEL,
+    Bench,
+    Target,
+    as_ratio,
+    best,
+    module_directory,
+    rate_of,
+    ratios,
+)
+from _benchmark.workloads import Workload, rows_of_size
+
+LEAST_GENERATOR = 2.5
+LEAST_OF_LIMIT = 0.9
+LEAST_OF_FIO = 0.95
+MOST_IMPORT_SECONDS = 0.3
+MOST_STREAMER_SECONDS = 0.15
+MOST_GET_MICROSECONDS = 5.0
+LEAST_SMALL_CHUNKS = 6.0
+MOST_OWN_MIB = 50.0
+
+READY_BLOCKS = 1024
+PROBE_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset of the streams, and how many times the old release is wanted."""
+
+    title: str
+    filters: dict[str, Any]
+    least: float
+
+    def workload(self, name: str, size_bytes: float) -> Workload:
+        """Its file: float64 noise, 1024 columns, PyTables' default chunks."""
+        rows = rows_of_size(size_bytes, 1024, "float64")
+        return Workload(f"noise_{name}", rows, **self.filters)
+
+
+DATASETS = {
+    "none": Dataset("no filter", {}, 6),
+    "blosc": Dataset("blosc (blosclz 5)", {"complib": "blosc", "complevel": 5}, 3),
+    "lz4": Dataset("blosc:lz4 5", {"complib": "blosc:lz4", "complevel": 5}, 3.3),
+    "zlib": Dataset("zlib 3 with shuffle", {"complib": "zlib", "complevel": 3}, 4),
+}
+
+
+def streams(bench: Bench) -> None:
+    """Direct queue and generator beside the old release, PyTables, h5py and the codec limit."""
+    for name in bench.datasets:
+        dataset = DATASETS[name]
+        source = bench.source(dataset.workload(name, bench.size_bytes))
+        everybody: list[Contender] = []
+        for access in stream_loop.ACCESSES:
+            everybody += [bench.stream(source, access, n) for n in bench.processes]
+            if bench.old_python is not None:
+                everybody += [bench.old_stream(source, access, n) for n in bench.processes]
+        everybody += [contenders.pytables_read(source), contenders.h5py_read(source)]
+        passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
+        for n in bench.processes:
+            passes[f"codec limit x{n}"] = _limit(source, n)
+        rates = bench.measure(
+            "streams",
+            dataset.title,
+            passes,
+            before=lambda s=source: _warm(s),  # type: ignore[misc]
+        )
+        _stream_table(bench, dataset, rates)
+        _stream_targets(bench, dataset, rates)
+
+
+def _limit(source: Source, n_procs: int, direct: bool = False) -> Callable[[], float]:
+    return lambda: contenders.codec_limit(source, n_procs, direct).rate
+
+
+def _warm(source: Source) -> str:
+    if measure.cache_state(source.filename) != "warm":
+        measure.fill_page_cache(source.filename)
+    return measure.cache_state(source.filename)
+
+
+def _stream_table(bench: Bench, dataset: Dataset, rates: dict[str, list[float]]) -> None:
+    rows = []
+    for name, values in rates.items():
+        limit = rates.get(f"codec limit x{name.rpartition('x')[2]}")
+        ours = name.startswith(LABEL)
+        share = as_ratio(ratios(values, limit)) if ours and limit else ""
+        rows.append([name, str(summary(values)), share])
+    left_out = [[name, "not measured", ""] for name in bench.reasons if name not in rates]
+    bench.tables.append(
+        f"{dataset.title}, page cache warm; {report.UNIT_LINE}\n"
+        + report.aligned(["contender", "MB/s", "of the codec limit"], rows + left_out)
+    )
+
+
+def _stream_targets(bench: Bench, dataset: Dataset, rates: dict[str, list[float]]) -> None:
+    for access, least in (("queue", dataset.least), ("generator", LEAST_GENERATOR)):
+        ours = best(rates, f"{LABEL} {access}")
+        theirs = best(rates, f"{OLD_LABEL} {access}")
+        bench.ratio_target(
+            f"{dataset.title}: {access} / {OLD_LABEL}",
+            rates.get(ours or ""),
+            rates.get(theirs or ""),
+            least,
+            f"{ours} / {theirs}" if ours and theirs else bench.old_reason or "a side is missing",
+        )
+    ours = best(rates, f"{LABEL} queue")
+    limit = f"codec limit x{(ours or '').rpartition('x')[2]}"
+    bench.ratio_target(
+        f"{dataset.title}: queue / codec limit",
+        rates.get(ours or ""),
+        rates.get(limit),
+        LEAST_OF_LIMIT,
+        f"{ours} / {limit}" if limit in rates else bench.reasons.get(limit, "a side is missing"),
+    )
+
+
+def direct(bench: Bench) -> None:
+    """Direct I/O without a filter, one process, beside fio on the same file."""
+    what = "direct I/O, no filter, 1 process / fio"
+    wanted = f">= {LEAST_OF_FIO:g}x"
+    source = bench.source(DATASETS["none"].workload("none", bench.size_bytes))
+    refusal = measure.direct_refusal(source.filename)
+    if environment.in_memory(source.filename):
+        refusal = "the file lies in memory; choose a --data-dir on a disk"
+    if refusal:
+        bench.targets.append(Target(what, "-", wanted, None, refusal))
+        return
+    everybody = [bench.stream(source, "queue", 1, DRIVER="H5FD_DIRECT")]
+    passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
+    size_bytes = os.path.getsize(source.filename)
+    for engine in FIO_ENGINES:
+        passes[f"fio {engine}"] = _fio(source, engine, size_bytes)
+    passes["codec limit x1, direct"] = _limit(source, 1, direct=True)
+
+    def cold() -> str:
+        measure.drop_page_cache(source.filename)
+        return measure.cache_state(source.filename)
+
+    rates = bench.measure("direct", "no filter", passes, before=cold)
+    rows = [[name, str(summary(values))] for name, values in rates.items()]
+    bench.tables.append(
+        f"direct I/O, no filter, page cache cold; {report.UNIT_LINE}\n"
+        + report.aligned(["contender", "MB/s"], rows)
+    )
+    ours, theirs = best(rates, LABEL), best(rates, "fio")
+    reason = next((bench.reasons[name] for name in bench.reasons if name.startswith("fio")), "")
+    bench.ratio_target(
+        what, rates.get(ours or ""), rates.get(theirs or ""), LEAST_OF_FIO, theirs or reason
+    )
+
+
+def _fio(source: Source, engine: str, size_bytes: int) -> Callable[[], float]:
+    return lambda: contenders.fio_read(source.filename, engine, size_bytes).rate
+
+
+def startup(bench: Bench) -> None:
+    """From the import, and from ``Streamer(...)``, to the first block."""
+    source = bench.source(DATASETS["blosc"].workload("blosc", bench.size_bytes))
+    asked = {"verb": "first_block", "filename": source.filename, "path": source.path}
+    cases = {
+        "import to first block": ({**asked, "imported": False}, MOST_IMPORT_SECONDS),
+        "Streamer to first block": ({**asked, "imported": True}, MOST_STREAMER_SECONDS),
+    }
+
+    def seconds(request: dict[str, Any]) -> Callable[[], float]:
+        def once() -> float:
+            found = _probe(request | {"n_procs": None})
+            _check_rows(source, found["digest"])
+            return float(found["seconds"])
+
+        return once
+
+    times = bench.measure(
+        "startup",
+        "blosc",
+        {f"{LABEL}: {name}": seconds(request) for name, (request, _) in cases.items()},
+        unit="s",
+        rounds=max(bench.rounds, 5) if bench.rounds > 1 else 1,
+    )
+    for name, (_, most) in cases.items():
+        full = f"{LABEL}: {name}"
+        bench.limit_target(name, times.get(full), most, "s", bench.reasons.get(full, ""))
+
+
+def latency(bench: Bench) -> None:
+    """``get()`` plus release of a block that is ready."""
+    workload = Workload("ready", READY_BLOCKS * 4, columns=16, chunk_rows=64)
+    source = bench.source(workload)
+    expected = contenders.oracle(source)
+    request = {
+        "verb": "ready_block",
+        "filename": source.filename,
+        "path": source.path,
+        "blocks": READY_BLOCKS,
+        "block_size": 4,
+    }
+
+    def microseconds() -> float:
+        found = _probe(request)
+        fault = contenders.differs(found["digest"], expected, True)
+        if fault:
+            raise ContenderError(fault)
+        # less what reading the clock takes
+        return float(1e6 * (statistics.median(found["seconds"]) - found["clock_seconds"]))
+
+    name = f"{LABEL}: get() and release"
+    times = bench.measure("latency", "ready blocks", {name: microseconds}, unit="us")
+    bench.limit_target(
+        "get() and release of a ready block",
+        times.get(name),
+        MOST_GET_MICROSECONDS,
+        "us",
+        bench.reasons.get(name, f"median of {READY_BLOCKS} blocks a round"),
+    )
+
+
+def small_chunks(bench: Bench) -> None:
+    """8 KiB chunks with deflate, beside h5py."""
+    rows = rows_of_size(bench.size_bytes / 4, 1024, "float64")
+    for values in ("uniform", "counts"):
+        workload = Workload(
+            f"small_chunks_{values}",
+            rows,
+            values=values,
+            complib="zlib",
+            complevel=4,
+            shuffle=False,
+            chunk_rows=1,
+        )
+        source = bench.source(workload)
+        everybody: list[Contender] = [bench.stream(source, "queue", n) for n in bench.processes]
+        everybody.append(contenders.h5py_read(source))
+        passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
+        title = f"8 KiB chunks, deflate 4, {'noise' if values == 'uniform' else values}"
+        rates = bench.measure("small chunks", title, passes, before=lambda s=source: _warm(s))  # type: ignore[misc]
+        rows_of_table = [[name, str(summary(found))] for name, found in rates.items()]
+        bench.tables.append(
+            f"{title}, page cache warm; {report.UNIT_LINE}\n"
+            + report.aligned(["contender", "MB/s"], rows_of_table)
+        )
+        ours, theirs = best(rates, LABEL), best(rates, "h5py")
+        bench.ratio_target(
+            f"{title} / h5py",
+            rates.get(ours or ""),
+            rates.get(theirs or ""),
+            LEAST_SMALL_CHUNKS,
+            f"{ours} / {theirs}",
+        )
+
+
+def memory(bench: Bench) -> None:
+    """Peak memory of the parent and each reader, beyond the ring they share."""
+    n_procs = max(bench.processes)
+    for name in bench.datasets:
+        dataset = DATASETS[name]
+        source = bench.source(dataset.workload(name, bench.size_bytes))
+        honest = bench.honest(source, [bench.stream(source, "queue", n_procs)])
+        found: dict[str, float] = {}
+        for _ in honest:
+            with (
+                Child(sys.executable, module_directory(), PROBE_TIMEOUT_SECONDS) as child,
+                measure.peak_memory(child.process) as peaks,
+            ):
+                child.ask(
+                    verb="time",
+                    filename=source.filename,
+                    path=source.path,
+                    access="queue",
+                    n_procs=n_procs,
+                    options={},
+                    cycles=2,
+                    rows=source.rows,
+                    row_bytes=source.row_bytes,
+                )
+            parent = peaks.pop(child.process)
+            found["parent"] = parent.own_bytes / 2**20
+            if peaks:
+                found["largest reader"] = max(one.own_bytes for one in peaks.values()) / 2**20
+        for role in ("parent", "largest reader"):
+            value = found.get(role)
+            if value is not None:
+                bench.results.add(
+                    study="targets",
+                    part="memory",
+                    dataset=dataset.title,
+                    contender=role,
+                    cache="warm",
+                    round=0,
+                    value=value,
+                    unit="MiB",
+                )
+            bench.limit_target(
+                f"{dataset.title}: memory of the {role} beyond the ring",
+                None if value is None else [value],
+                MOST_OWN_MIB,
+                "MiB",
+                "anonymous and file-backed, shared libraries counted in full",
+            )
+
+
+def _probe(request: dict[str, Any]) -> dict[str, Any]:
+    """Run `probe` in a fresh interpreter."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    directory = module_directory()
+    if directory is not None:
+        variables["PYTHONPATH"] = directory
+    try:
+        done = subprocess.run(
+            [sys.executable, "-s", probe.__file__, json.dumps(request)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=variables,
+            timeout=PROBE_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ContenderError(f"no answer within {PROBE_TIMEOUT_SECONDS:.0f} s; killed") from error
+    if done.returncode:
+        raise ContenderError((done.stderr.strip().splitlines() or ["no message"])[-1])
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _check_rows(source: Source, found: dict[str, Any]) -> None:
+    """Raise unless `found` is the digest of the dataset's first rows."""
+    import tables
+
+    with tables.open_file(source.filename, "r") as file:
+        first = file.get_node(source.path)[: found["rows"]]
+    fault = contenders.differs(found, stream_loop.digest_of(iter([first])), True)
+    if fault:
+        raise ContenderError(fault)
+
+
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "streams": streams,
+    "direct": direct,
+    "startup": startup,
+    "latency": latency,
+    "small-chunks": small_chunks,
+    "memory": memory,
+}
