@@ -29,7 +29,6 @@ def _library_read(what: str, start: int, stop: int, out: memoryview) -> None:
         json.dumps(source["open_options"]),
         start,
         stop,
-        (),
         out,
     )
 

@@ -1,0 +1,501 @@
+"""A dataset of an HDF5 file -> `ChunkIndex`: what its rows are and where its bytes lie.
+
+Law
+---
+1. The only file on the parent's read path that asks an HDF5 library; h5py is imported when the
+   first file is opened, not before.
+2. An index is a value: once made it needs no file. Addresses are absolute in the file (a user
+   block is part of it), sorted by the chunk's place in the grid, and inside the file.
+3. A dataset whose bytes are not the delivered bytes has the layout "library" and a reason. An
+   unknown filter is no reason: whether it is known is the core's to say.
+4. Every failure is an exception of errors.py that names the file and the path.
+
+This file must never know readers, rings or options of a stream.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import options, source_errors
+from _multitables.element_type import FieldType, StringFix, Unsupported, field_type
+from _multitables.errors import FileOpenError, UnsupportedDatasetError
+from _multitables.open_options import OpenOptions, normal_path, parse_open_options
+
+__all__ = ["ChunkIndex", "FilterSpec", "Fingerprint", "Source", "StringFix", "open_source"]
+
+#: Classes of datasets that PyTables wrote, in the attribute CLASS.
+PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY")
+#: Filters that PyTables brings and h5py does not: LZO, bzip2, blosc, blosc2.
+PYTABLES_FILTERS = (305, 307, 32001, 32026)
+#: H5D_FILL_VALUE_USER_DEFINED
+USER_DEFINED = 2
+
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What changes when a file does; taken before it is indexed."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True)
+class FilterSpec:
+    """One filter of a pipeline, as stored with the dataset."""
+
+    id: int
+    flags: int
+    values: tuple[int, ...]
+    name: str
+
+
+def _no_numbers() -> U64:
+    return np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class ChunkIndex:
+    """Where the bytes of one dataset lie, and what they are."""
+
+    #: Absolute name of the file that holds the dataset (external links are followed).
+    filename: str
+    #: Absolute path in the file.
+    path: str
+    fingerprint: Fingerprint
+    #: Of one element as the user sees it: after the choice of a field, subarrays unpacked.
+    dtype: np.dtype[Any]
+    #: As the user sees it: `dims`, then the dims of subarrays.
+    shape: tuple[int, ...]
+    #: Dims of the dataset in HDF5's sense, at least one.
+    dims: tuple[int, ...]
+    chunk_dims: tuple[int, ...] | None
+    #: Bytes of one stored element, and the part of it that reaches the user.
+    element_bytes: int
+    field_offset: int
+    field_bytes: int
+    #: "chunked", "contiguous", or "library" for a `reason`.
+    layout: str
+    #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
+    #: contiguous: one entry, or none when nothing is stored.
+    grid_index: U64 = field(default_factory=_no_numbers, repr=False)
+    byte_offset: U64 = field(default_factory=_no_numbers, repr=False)
+    stored_size: U64 = field(default_factory=_no_numbers, repr=False)
+    filter_mask: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
+    #: In the order of writing.
+    pipeline: tuple[FilterSpec, ...] = ()
+    #: One stored element.
+    fill_value: bytes = b""
+    #: Offsets count from the field's first byte.
+    string_fixes: tuple[StringFix, ...] = ()
+    #: "h5py" or "tables": who reads what the core does not.
+    library: str = "h5py"
+    reason: str = ""
+
+    @property
+    def n_rows(self) -> int:
+        """Outer length."""
+        return self.shape[0]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return self.shape[1:]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one delivered row."""
+        return math.prod(self.row_shape) * self.dtype.itemsize
+
+    @property
+    def block_size_default(self) -> int:
+        """Rows of a block when the user names none."""
+        if self.chunk_dims is not None:
+            return max(1, self.chunk_dims[0])
+        return max(1, options.UNCHUNKED_BLOCK_BYTES // max(1, self.row_bytes))
+
+
+def open_source(
+    filename: str | os.PathLike[str] | bytes, open_options: Mapping[str, object]
+) -> Source:
+    """Open an HDF5 file to index its datasets.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The file.
+    open_options : mapping
+        Options of ``tables.open_file``.
+
+    Returns
+    -------
+    Source
+        A context manager.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot be meant for a stream.
+    MissingFileError, FileOpenError
+        No such file; not an HDF5 file, truncated, locked by a writer, not allowed.
+    """
+    return Source(filename, parse_open_options(open_options))
+
+
+class Source:
+    """An open HDF5 file."""
+
+    def __init__(
+        self, filename: str | os.PathLike[str] | bytes, open_options: OpenOptions
+    ) -> None:
+        self._options = open_options
+        self._base = os.path.abspath(os.fsdecode(filename))
+        self.filename = self._base
+        split: dict[str, str] = {}
+        if open_options.kind == "split":
+            split = {"meta_ext": open_options.meta_ext, "raw_ext": open_options.raw_ext}
+            self.filename = self._base + open_options.meta_ext
+        self._fingerprint = _fingerprint(self.filename)  # before anything is read
+        import h5py
+
+        try:
+            if split:
+                self._file = h5py.File(self._base, "r", driver="split", **split)
+            else:
+                self._file = h5py.File(self._base, "r")
+        except (OSError, ValueError, RuntimeError) as error:
+            raise source_errors.cannot_open(self.filename, error) from error
+        if self._file.id.get_intent() & h5py.h5f.ACC_RDWR:
+            self._file.close()
+            raise source_errors.written_here(self.filename)
+
+    @property
+    def direct(self) -> bool:
+        """Whether the readers shall bypass the page cache."""
+        return self._options.direct
+
+    @property
+    def open_options(self) -> dict[str, object]:
+        """How a library in a reader opens the file; values are JSON's."""
+        if self._options.kind == "split":
+            return {**self._options.for_library, "filename": self._base}
+        return self._options.for_library
+
+    def close(self) -> None:
+        """Close the file. May be called again."""
+        self._file.close()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def index(self, path: str, field: str | None = None) -> ChunkIndex:
+        """Index one dataset.
+
+        Parameters
+        ----------
+        path : str
+            Dataset in the file, below ``root_uep``.
+        field : str, optional
+            A column; ``"a/b"`` is column ``b`` of column ``a``.
+
+        Raises
+        ------
+        MissingDatasetError, MissingFieldError
+            No such path or field.
+        UnsupportedDatasetError
+            A group, a scalar, or elements that have no fixed size.
+        FileOpenError
+            The file's structure is damaged or the file is truncated.
+        """
+        name = self._options.root + normal_path(path)
+        try:
+            dataset = self._open_dataset(name)
+            return self._index(dataset, name, field)
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            if source_errors.is_ours(error):
+                raise
+            raise source_errors.damaged(self.filename, name, error) from error
+
+    def _open_dataset(self, name: str) -> Any:
+        import h5py
+
+        try:
+            found = h5py.h5o.open(self._file.id, name.encode("utf-8", "surrogateescape"))
+        except (KeyError, OSError, RuntimeError, ValueError) as error:
+            raise source_errors.no_such_path(self._file, self.filename, name, error) from error
+        if not isinstance(found, h5py.h5d.DatasetID):
+            raise source_errors.no_dataset(found, self.filename, name)
+        return found
+
+    def _index(self, dataset: Any, name: str, field: str | None) -> ChunkIndex:
+        from h5py import h5d
+
+        filename, fingerprint = self._home(dataset)
+        pytables = _is_pytables(dataset)
+        part = self._field_type(dataset, filename, name, field, pytables)
+        if dataset.get_space().get_simple_extent_type() == 0:  # H5S_SCALAR
+            raise UnsupportedDatasetError(
+                f"{name!r} in {filename!r} is a scalar (expected at least one dimension)",
+                advice=f"Read it with h5py: h5py.File({filename!r})[{name!r}][()]",
+                path=name,
+                filename=filename,
+            )
+        dims = tuple(dataset.shape or (0,))  # H5S_NULL holds nothing
+        plist = dataset.get_create_plist()
+        kind = plist.get_layout()
+        chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
+        pipeline = tuple(_filter_spec(plist, i) for i in range(plist.get_nfilters()))
+        base, inner = part.element.dtype, part.leading_dims
+        if base.subdtype is not None:
+            base, inner = base.subdtype[0], inner + base.subdtype[1]
+        index = ChunkIndex(
+            filename=filename,
+            path=name,
+            fingerprint=fingerprint,
+            dtype=base,
+            shape=dims + inner,
+            dims=dims,
+            chunk_dims=chunk_dims,
+            element_bytes=dataset.get_type().get_size(),
+            field_offset=part.offset,
+            field_bytes=part.element.size_bytes,
+            layout="library",
+            pipeline=pipeline,
+            string_fixes=part.element.fixes,
+            library=part.element.library or _library_for(pytables, pipeline),
+            reason=self._reason(part, plist),
+        )
+        if index.reason or 0 in index.shape:
+            return _replaced(index, layout=index.layout if index.reason else "contiguous")
+        if chunk_dims is None:
+            return self._contiguous(dataset, index)
+        return self._chunked(dataset, index, chunk_dims)
+
+    def _home(self, dataset: Any) -> tuple[str, Fingerprint]:
+        """The file that holds a dataset, which an external link may have led to."""
+        import h5py
+
+        home = h5py.h5i.get_file_id(dataset)
+        if home == self._file.id or self._options.kind == "split":
+            return self.filename, self._fingerprint
+        filename = os.path.abspath(os.fsdecode(h5py.h5f.get_name(home)))
+        if filename == self._base:
+            return self.filename, self._fingerprint
+        return filename, _fingerprint(filename)
+
+    def _field_type(
+        self, dataset: Any, filename: str, name: str, field: str | None, pytables: bool
+    ) -> FieldType:
+        try:
+            return field_type(dataset.get_type(), field, pytables)
+        except Unsupported as error:
+            raise UnsupportedDatasetError(
+                f"{name!r} in {filename!r} has elements without a fixed size: {error} "
+                "(expected numbers, fixed-length strings or compounds of them)",
+                advice="Stream the other fields by name, or read it with h5py or PyTables",
+                path=name,
+                filename=filename,
+            ) from None
+        except KeyError as error:
+            raise source_errors.no_such_field(filename, name, *error.args) from None
+
+    def _reason(self, part: FieldType, plist: Any) -> str:
+        """Why the stored bytes are not the delivered bytes, or ""."""
+        from h5py import h5d
+
+        if not part.element.direct:
+            return part.element.reason
+        if self._options.kind == "split":
+            return "the file is split over two"
+        kind = plist.get_layout()
+        if kind == h5d.CONTIGUOUS and plist.get_external_count():
+            return "its bytes lie in external files"
+        return {h5d.COMPACT: "compact storage", h5d.VIRTUAL: "a virtual dataset"}.get(kind, "")
+
+    def _contiguous(self, dataset: Any, index: ChunkIndex) -> ChunkIndex:
+        size = dataset.get_storage_size()
+        offset = dataset.get_offset()
+        if size == 0 or offset is None:
+            return _replaced(index, layout="contiguous", fill_value=_fill_value(dataset))
+        # A dataset may be stored longer than it is, never shorter.
+        size = math.prod(index.dims) * index.element_bytes
+        found = _replaced(
+            index,
+            layout="contiguous",
+            grid_index=np.zeros(1, np.uint64),
+            byte_offset=np.array([offset], np.uint64),
+            stored_size=np.array([size], np.uint64),
+            filter_mask=np.zeros(1, np.uint32),
+        )
+        return _inside_file(found)
+
+    def _chunked(
+        self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]
+    ) -> ChunkIndex:
+        records = _chunk_records(dataset)
+        count, rank = len(records), len(index.dims)
+        offsets = np.fromiter(
+            (at for record in records for at in record[0]), np.uint64, count * rank
+        ).reshape(count, rank)
+        mask = np.fromiter((record[1] for record in records), np.uint32, count)
+        address = np.fromiter((record[2] for record in records), np.uint64, count)
+        size = np.fromiter((record[3] for record in records), np.uint64, count)
+        grid = tuple(-(-dim // chunk) for dim, chunk in zip(index.dims, chunk_dims, strict=True))
+        places = offsets // np.array(chunk_dims, np.uint64)
+        stored = (address != np.iinfo(np.uint64).max) & (places < np.array(grid)).all(axis=1)
+        number = np.zeros(count, np.uint64)
+        for axis, extent in enumerate(grid):
+            number = number * np.uint64(extent) + places[:, axis]
+        order = np.flatnonzero(stored)[np.argsort(number[stored], kind="stable")]
+        if len(order) and (block := self._file.userblock_size):
+            address = address + np.uint64(
+                _missing_user_block(dataset, index.filename, offsets, address, size, order, block)
+            )
+        complete = len(order) == math.prod(grid)
+        found = _replaced(
+            index,
+            layout="chunked",
+            grid_index=number[order],
+            byte_offset=address[order],
+            stored_size=size[order],
+            filter_mask=mask[order],
+            fill_value=b"" if complete else _fill_value(dataset),
+        )
+        return _inside_file(found)
+
+
+def _replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
+    from dataclasses import replace
+
+    fill = changes.get("fill_value") or bytes(index.element_bytes)
+    return replace(index, **{**changes, "fill_value": fill})
+
+
+def _fingerprint(filename: str) -> Fingerprint:
+    try:
+        stat = os.stat(filename)
+    except OSError as error:
+        raise source_errors.cannot_open(filename, error) from None
+    if not os.path.isfile(filename):
+        raise source_errors.no_file(filename)
+    return Fingerprint(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _is_pytables(dataset: Any) -> bool:
+    from h5py import h5a
+
+    if not h5a.exists(dataset, b"CLASS"):
+        return False
+    attribute = h5a.open(dataset, b"CLASS")
+    kind = attribute.get_type()
+    if attribute.shape != () or not hasattr(kind, "is_variable_str") or kind.is_variable_str():
+        return False
+    text = np.zeros((), attribute.dtype)
+    attribute.read(text)
+    return bytes(text[()]).rstrip(b"\0") in PYTABLES_CLASSES
+
+
+def _filter_spec(plist: Any, position: int) -> FilterSpec:
+    number, flags, values, name = plist.get_filter(position)
+    text = name.split(b"\0")[0].decode("utf-8", "replace")
+    return FilterSpec(number, flags, tuple(int(v) & 0xFFFFFFFF for v in values), text)
+
+
+def _library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:
+    own = any(spec.id in PYTABLES_FILTERS for spec in pipeline)
+    return "tables" if pytables and own else "h5py"
+
+
+def _chunk_records(dataset: Any) -> list[tuple[tuple[int, ...], int, int, int]]:
+    """(chunk_offset, filter_mask, byte_offset, stored_size) of every stored chunk."""
+    records: list[Any] = []
+    if hasattr(dataset, "chunk_iter"):
+        dataset.chunk_iter(records.append)
+    else:  # HDF5 before 1.12.3; costs milliseconds a chunk
+        records += map(dataset.get_chunk_info, range(dataset.get_num_chunks()))
+    return records
+
+
+def _missing_user_block(
+    dataset: Any, filename: str, offsets: U64, address: U64, size: U64, order: Any, block: int
+) -> int:
+    """Bytes to add to chunk addresses: some releases of HDF5 count them from the user block's end.
+
+    Decided by the file itself: stored chunks are compared with the bytes at both places, until
+    only one place fits.
+    """
+    with open(filename, "rb") as file:
+        for at in order:
+            _, stored = dataset.read_direct_chunk(tuple(int(n) for n in offsets[at]))
+            fits = []
+            for missing in (0, block):
+                file.seek(int(address[at]) + missing)
+                fits.append(file.read(int(size[at])) == stored)
+            if fits[0] != fits[1]:
+                return 0 if fits[0] else block
+    return 0
+
+
+def _fill_value(dataset: Any) -> bytes:
+    """The fill value as one stored element.
+
+    h5py converts fill values through NumPy, which not every type has; HDF5 itself fills a dataset
+    that was never written, so one is made in memory and read in its own type.
+    """
+    from h5py import h5d, h5f, h5p, h5s
+
+    plist, kind = dataset.get_create_plist(), dataset.get_type()
+    element = np.zeros(kind.get_size(), np.uint8)
+    if plist.fill_value_defined() != USER_DEFINED:
+        return element.tobytes()
+    plist = plist.copy()
+    plist.set_layout(h5d.CONTIGUOUS)
+    plist.remove_filter(0)  # H5Z_FILTER_ALL
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_fapl_core(4096, False)
+    scratch = h5f.create(b"multitables fill value", h5f.ACC_TRUNC, fapl=access)
+    try:
+        one = h5s.create_simple((1,))
+        h5d.create(scratch, None, kind, one, plist).read(one, one, element, mtype=kind)
+    finally:
+        scratch.close()
+    return element.tobytes()
+
+
+def _inside_file(index: ChunkIndex) -> ChunkIndex:
+    ends = index.byte_offset + index.stored_size
+    size = index.fingerprint.size_bytes
+    bad = np.flatnonzero((ends > size) | (ends < index.byte_offset))
+    if len(bad):
+        end = int(ends[bad].max())
+        raise FileOpenError(
+            f"{index.filename!r} is truncated: {index.path!r} needs its bytes up to {end} "
+            f"(expected at least {end} bytes, got {size})",
+            advice="Copy the file again from its source or from a backup",
+            filename=index.filename,
+            path=index.path,
+            expected=end,
+            got=size,
+        )
+    return index

@@ -1,0 +1,138 @@
+"""The fallback: rows read through h5py or PyTables, for tasks that the core cannot decode.
+
+Law
+---
+1. Reads exactly the bytes that the library's own user would see, into the memory it is given.
+2. Keeps the last file and dataset open, because consecutive tasks read the same one.
+3. Raises the library's own exceptions; the parent gives them their address.
+
+This file must never know of rings or plans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import numpy as np
+
+_open: tuple[tuple[str, ...], Any, Any] | None = None  # key, file, dataset
+
+
+def library_read(
+    library: str,
+    filename: str,
+    path: str,
+    field: str,
+    open_options_json: str,
+    start: int,
+    stop: int,
+    out: memoryview,
+) -> None:
+    """Read rows of a dataset through an HDF5 library.
+
+    Parameters
+    ----------
+    library : str
+        ``"h5py"`` or ``"tables"``.
+    filename, path, field : str
+        What to read; `field` may be "".
+    open_options_json : str
+        Options of ``tables.open_file``, as JSON.
+    start, stop : int
+        Rows.
+    out : memoryview
+        Receives the rows' bytes, in C order.
+    """
+    dataset = _dataset(library, filename, path, open_options_json)
+    rows = _from_tables(dataset, field, start, stop) if library == "tables" else None
+    if rows is None:
+        rows = _from_h5py(dataset, field, start, stop)
+    rows = np.ascontiguousarray(rows)
+    if rows.nbytes != len(out):
+        raise ValueError(
+            f"{library} gave {rows.nbytes} bytes for rows {start}:{stop} of {path!r}, "
+            f"expected {len(out)}"
+        )
+    if rows.nbytes:
+        np.frombuffer(out, np.uint8)[:] = rows.reshape(-1).view(np.uint8)
+
+
+def close_all() -> None:
+    """Close the file that is kept open."""
+    global _open
+    if _open is not None:
+        _open[1].close()
+        _open = None
+
+
+def _dataset(library: str, filename: str, path: str, open_options_json: str) -> Any:
+    global _open
+    key = (library, filename, path, open_options_json)
+    if _open is None or _open[0] != key:
+        close_all()
+        open_options = json.loads(open_options_json)
+        filename = open_options.pop("filename", filename)
+        file, dataset = OPENERS[library](filename, path, open_options)
+        _open = key, file, dataset
+    return _open[2]
+
+
+def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[Any, Any]:
+    import h5py
+
+    with contextlib.suppress(ImportError):
+        import hdf5plugin  # noqa: F401 - registers its filters
+    driver: dict[str, Any] = {}
+    if open_options.get("driver") == "H5FD_SPLIT":
+        driver = {
+            "driver": "split",
+            "meta_ext": open_options.get("driver_split_meta_ext", "-m.h5"),
+            "raw_ext": open_options.get("driver_split_raw_ext", "-r.h5"),
+        }
+    file = h5py.File(filename, "r", **driver)
+    return file, file[path]
+
+
+def _open_tables(filename: str, path: str, open_options: dict[str, Any]) -> tuple[Any, Any]:
+    import tables
+
+    # A reader is one process of several: their number is the user's parallelism.
+    tables.set_blosc_max_threads(1)
+    if hasattr(tables, "set_blosc2_max_threads"):
+        tables.set_blosc2_max_threads(1)
+    given = {name.upper(): value for name, value in open_options.items()}
+    file = tables.open_file(filename, "r", **given)
+    return file, file.get_node(path)
+
+
+OPENERS = {"h5py": _open_h5py, "tables": _open_tables}
+
+
+def _from_h5py(dataset: Any, field: str, start: int, stop: int) -> Any:
+    if not field:
+        return dataset[start:stop]
+    names = dataset.dtype.names or ()
+    if field in names:
+        return dataset.fields(field)[start:stop]
+    first, *rest = field.split("/")
+    return _inner(dataset.fields(first)[start:stop], rest)
+
+
+def _from_tables(node: Any, field: str, start: int, stop: int) -> Any:
+    rows = node.read(start, stop)
+    if field:
+        rows = rows[field] if field in rows.dtype.names else _inner(rows, field.split("/"))
+    # PyTables delivers the machine's byte order, a stream the file's.
+    if getattr(node, "byteorder", None) == "big":
+        rows = rows.astype(rows.dtype.newbyteorder(">"))
+    return rows
+
+
+def _inner(rows: Any, names: list[str]) -> Any:
+    for name in names:
+        rows = rows[name]
+    return rows
+
+

@@ -1,0 +1,209 @@
+"""What an HDF5 library says when a file or dataset cannot be opened, as an exception of ours.
+
+Law
+---
+1. One function for each thing that can be wrong; texts of the library are matched in `SAYINGS`
+   only, and the library's own text is never lost.
+2. Names what there is instead: the group's children, the dataset's fields, close matches.
+
+This file must never decide what is wrong, nor open a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from _multitables.errors import (
+    FileOpenError,
+    MissingDatasetError,
+    MissingFieldError,
+    MissingFileError,
+    MultitablesError,
+    UnsupportedDatasetError,
+)
+
+NAMES_SHOWN = 20
+
+_CLOSE_WRITER = "Close it there (or wait), then stream it"
+#: A part of the library's text -> what happened, what to do.
+SAYINGS = {
+    "unable to lock file": ("is open for writing in another process", _CLOSE_WRITER),
+    "already open for write": (
+        "is open for writing in another process, or its writer was killed",
+        f"{_CLOSE_WRITER}; if the writer is gone: h5clear -s FILE",
+    ),
+    "truncated file": ("is truncated", "Copy the file again from its source or from a backup"),
+    "file signature not found": (
+        "is not an HDF5 file (expected HDF5's signature, got other bytes)",
+        "Check the name; h5dump -H FILE shows what an HDF5 file holds",
+    ),
+}
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether an exception has the grammar already."""
+    return isinstance(error, MultitablesError)
+
+
+def _text(error: BaseException) -> str:
+    said = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(said.split())
+
+
+def cannot_open(filename: str, error: BaseException) -> MultitablesError:
+    """Compose the error for a file that does not open."""
+    number = getattr(error, "errno", None)
+    if number == errno.ENOENT:
+        folder = os.path.dirname(filename)
+        where = "" if os.path.isdir(folder) else f" (there is no folder {folder!r} either)"
+        return MissingFileError(
+            f"no such file: {filename!r}{where}",
+            advice="Check the name and the working directory",
+            filename=filename,
+        )
+    said = _text(error)
+    for part, (happened, advice) in SAYINGS.items():
+        if part in said:
+            detail = f" ({_after(said, part)})" if _after(said, part) else ""
+            return FileOpenError(
+                f"{filename!r} {happened}{detail}",
+                advice=advice.replace("FILE", repr(filename)),
+                filename=filename,
+            )
+    if number == errno.EISDIR or os.path.isdir(filename):
+        return no_file(filename)
+    if number is not None:
+        reason = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
+        advice = "Check the file's permissions and its file system"
+    else:
+        reason, advice = said, "Its structure is damaged: copy the file again from its source"
+    return FileOpenError(
+        f"{filename!r} cannot be opened: {reason}", advice=advice, filename=filename
+    )
+
+
+def _after(said: str, part: str) -> str:
+    """What the library tells in numbers: ``truncated file: eof = 9, ..., stored_eof = 12``."""
+    _, _, rest = said.partition(part + ": ")
+    return rest.rstrip(")").replace("eof = ", "got ", 1).replace("stored_eof = ", "expected ")
+
+
+def no_file(filename: str) -> FileOpenError:
+    """Compose the error for a folder, a device or a pipe."""
+    kind = "a folder" if os.path.isdir(filename) else "not a regular file"
+    return FileOpenError(
+        f"{filename!r} is {kind} (expected an HDF5 file)",
+        advice="Give the name of one HDF5 file",
+        filename=filename,
+    )
+
+
+def written_here(filename: str) -> FileOpenError:
+    """Compose the error for a file that this very process has open for writing."""
+    return FileOpenError(
+        f"{filename!r} is open for writing in this process: what is written may not be in the "
+        "file yet",
+        advice="Close it, then stream it",
+        filename=filename,
+    )
+
+
+def damaged(filename: str, path: str, error: BaseException) -> FileOpenError:
+    """Compose the error for a dataset whose description does not make sense."""
+    return FileOpenError(
+        f"{path!r} in {filename!r} cannot be indexed: {_text(error)}",
+        advice="Its structure is damaged: copy the file again from its source or from a backup",
+        filename=filename,
+        path=path,
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [repr(name) for name in names]
+    more = f", and {len(shown) - NAMES_SHOWN} more" if len(shown) > NAMES_SHOWN else ""
+    return ", ".join(shown[:NAMES_SHOWN]) + more or "nothing"
+
+
+def no_such_path(file: Any, filename: str, path: str, error: BaseException) -> MultitablesError:
+    """Compose the error for a path that leads nowhere; says where it stops leading."""
+    import h5py
+
+    place: Any = file
+    parts = path.strip("/").split("/")
+    for depth, part in enumerate(parts):
+        try:
+            inside = place[part]
+        except (KeyError, OSError, RuntimeError, ValueError):
+            break
+        if not isinstance(inside, h5py.Group):
+            if depth + 1 < len(parts):
+                return MissingDatasetError(
+                    f"{path!r} is not in {filename!r}: {inside.name!r} is a dataset, not a group",
+                    advice="Columns of a table are chosen with field=",
+                    path=path,
+                    filename=filename,
+                )
+            break
+        place = inside
+    else:
+        return damaged(filename, path, error)
+    children = list(place)
+    if part in children:
+        return MissingDatasetError(
+            f"{path!r} in {filename!r} cannot be opened: {_text(error)}",
+            advice="A link may point to what is not there",
+            path=path,
+            filename=filename,
+        )
+    close = difflib.get_close_matches(part, children, 3, 0.5)
+    where = place.name.rstrip("/")
+    advice = "Check the path"
+    if close:
+        advice = "Did you mean " + " or ".join(repr(f"{where}/{name}") for name in close) + "?"
+    return MissingDatasetError(
+        f"no such dataset: {path!r} in {filename!r} ({place.name!r} holds {_listed(children)})",
+        advice=advice,
+        path=path,
+        filename=filename,
+        close_matches=[f"{where}/{name}" for name in close],
+    )
+
+
+def no_dataset(found: Any, filename: str, path: str) -> UnsupportedDatasetError:
+    """Compose the error for a group or a named type."""
+    import h5py
+
+    if isinstance(found, h5py.h5g.GroupID):
+        children = _listed(h5py.Group(found))
+        kind, advice = f"a group (it holds {children})", "Give the path of a dataset in it"
+    else:
+        kind, advice = "a named type", "Give the path of a dataset"
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} is {kind}, not a dataset",
+        advice=advice,
+        path=path,
+        filename=filename,
+    )
+
+
+def no_such_field(
+    filename: str, path: str, field: str, names: list[str]
+) -> MissingFieldError | MissingDatasetError:
+    """Compose the error for a column that there is not."""
+    there = f"its fields: {_listed(names)}" if names else "its elements have no fields"
+    close = difflib.get_close_matches(field, names, 3, 0.5)
+    advice = "Leave field out" if not names else "Choose one of its fields"
+    if close:
+        advice = "Did you mean " + " or ".join(map(repr, close)) + "?"
+    return MissingFieldError(
+        f"no field {field!r} in {path!r} of {filename!r} ({there})",
+        advice=advice,
+        path=path,
+        filename=filename,
+        field=field,
+        fields=names,
+    )
