@@ -378,6 +378,10 @@ fn add_ns(total: &std::sync::atomic::AtomicU64, start: Instant) {
 ///
 /// # Safety
 /// The caller must own these rows by the ring's protocol until it publishes or returns them.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the tape is shared memory: who may write where is the ring's protocol, not Rust's"
+)]
 pub unsafe fn tape_rows<'a>(
     tape: &'a Mapping,
     member: &Member,

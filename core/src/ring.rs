@@ -36,6 +36,9 @@ pub const CLOSED: i32 = 4;
 /// a wake for each would take time from the readers and gain nothing.
 const GATHER: Duration = Duration::from_millis(1);
 
+/// A failed task: kind, filter, detail, task, chunk, expected, got, text.
+type Failure = (u32, u32, u32, u64, u64, u64, u64, String);
+
 #[derive(Default)]
 struct State {
     /// Tasks before this one are published.
@@ -459,7 +462,7 @@ impl Ring {
 
     /// Why the oldest unpublished task failed: (kind, filter, detail, task, chunk, expected, got,
     /// text), or None.
-    fn failure(&self) -> Option<(u32, u32, u32, u64, u64, u64, u64, String)> {
+    fn failure(&self) -> Option<Failure> {
         let task = self.inner.state().frontier;
         for reader in 0..self.inner.plan.n_readers() {
             let record = self.inner.maps.control.record(reader);
@@ -519,7 +522,6 @@ impl Ring {
 
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns).
-    #[allow(clippy::type_complexity)]
     fn account(&self, reader: usize) -> PyResult<[u64; 12]> {
         if reader >= self.inner.plan.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
