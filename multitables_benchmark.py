@@ -42,13 +42,15 @@ def main(words: Sequence[str] | None = None) -> int:
     rest = list(sys.argv[1:] if words is None else words)
     name = rest.pop(0) if rest and rest[0] in STUDIES else DEFAULT
     arguments = parser_of(name).parse_args(rest)
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup's choice is left alone
+            signal.signal(number, _terminate)
     try:
         return STUDIES[name].run(arguments)
     except KeyboardInterrupt:
         print("interrupted before anything was finished", file=sys.stderr)
         return 130
-    except (OSError, ValueError, NotMeasuredError) as error:
+    except (OSError, NotMeasuredError) as error:
         print(f"multitables_benchmark: {error}", file=sys.stderr)
         return 2
 

@@ -16,6 +16,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -142,6 +143,17 @@ class Stream:
         ]
 
 
+def child_environment(module_directory: str | None) -> dict[str, str]:
+    """The environment of a child that imports multitables from `module_directory`.
+
+    None is an interpreter of its own, which must find nothing of this one's.
+    """
+    if module_directory is None:
+        return {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    paths = [module_directory, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 class Child:
     """A process that runs `stream_loop` under an interpreter of its own; a context manager.
 
@@ -149,18 +161,13 @@ class Child:
     """
 
     def __init__(self, python: str, module_directory: str | None, timeout_seconds: float) -> None:
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
-        }
-        if module_directory is not None:
-            environment["PYTHONPATH"] = module_directory
         self._timeout_seconds = timeout_seconds
         self._process = subprocess.Popen(
-            [python, "-s", stream_loop.__file__],
+            [python, stream_loop.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=child_environment(module_directory),
             start_new_session=True,  # so that killing it takes its own readers along
         )
 
@@ -212,9 +219,10 @@ class Child:
 
     def close(self) -> None:
         """End it and everything it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, 9)
-        self._process.wait()
+        if self._process.returncode is None:  # not waited for yet, so the number is still its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def __enter__(self) -> Child:  # noqa: PYI034  Self needs Python 3.11
         return self
@@ -322,9 +330,14 @@ def _h5py_slabs(source: Source) -> Iterator[Any]:
     import h5py
 
     with contextlib.suppress(ImportError):
-        import hdf5plugin  # noqa: F401  (registers the blosc filter)
+        import hdf5plugin  # noqa: F401  (registers filters like blosc)
     with h5py.File(source.filename, "r") as file:
         dataset = file[source.path]
+        pipeline = dataset.id.get_create_plist()
+        for number in range(pipeline.get_nfilters()):
+            filter_id = pipeline.get_filter(number)[0]
+            if not h5py.h5z.filter_avail(filter_id):
+                raise NotMeasuredError(f"h5py has no filter {filter_id}: pip install hdf5plugin")
         slab_rows = _slab_rows(source, dataset.chunks[0] if dataset.chunks else 1)
         room = np.zeros((slab_rows, *dataset.shape[1:]), dataset.dtype)
         for start in range(0, len(dataset), slab_rows):

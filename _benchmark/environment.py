@@ -101,19 +101,20 @@ def cores() -> str:
     return text
 
 
-def facts(filename: str, build_info: Any = None) -> dict[str, str]:
+def facts(filename: str, face: Any = None) -> dict[str, str]:
     """Everything that belongs to a number, by name.
 
     Parameters
     ----------
     filename : str
         The file or directory that is measured.
-    build_info : optional
-        What ``multitables.build_info()`` says.
+    face : module, optional
+        The imported ``multitables``: its own word counts, another may be installed.
     """
     processor = re.search(r"^(?:model name|Model)\s*:\s*(.*)$", _read("/proc/cpuinfo"), re.M)
     memory = re.search(r"^MemTotal:\s*(\d+)", _read("/proc/meminfo"), re.M)
-    versions = {name: version_of(name) for name in ("multitables", "numpy", "h5py", "tables")}
+    versions = {"multitables": getattr(face, "__version__", UNKNOWN)}
+    versions |= {name: version_of(name) for name in ("numpy", "h5py", "tables", "hdf5plugin")}
     found = {
         "machine": f"{processor[1] if processor else UNKNOWN} ({platform.machine()})",
         "cores": cores(),
@@ -124,8 +125,10 @@ def facts(filename: str, build_info: Any = None) -> dict[str, str]:
         "python": platform.python_version(),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
     }
-    if build_info is not None:
-        found["build"] = as_line(build_info)
+    if face is not None:
+        said = {"multitables", "python", "platform", *versions}
+        build = {name: value for name, value in face.build_info().items() if name not in said}
+        found["build"] = as_line(build)
     return found
 
 
@@ -134,7 +137,7 @@ def version_of(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return UNKNOWN
+        return "not installed"
 
 
 def as_line(value: Any) -> str:

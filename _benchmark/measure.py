@@ -16,7 +16,7 @@ import mmap
 import os
 import statistics
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -213,16 +213,3 @@ def peak_memory(process: int, every_seconds: float = 0.005) -> Iterator[dict[int
     finally:
         done.set()
         watcher.join()
-
-
-def in_rounds(
-    measurements: Mapping[str, Callable[[], float]],
-    rounds: int,
-    before: Callable[[str], None] = lambda _name: None,
-) -> dict[str, list[float]]:
-    """Every measurement `rounds` times, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in measurements}
-    for _, name in turns(list(measurements), rounds):
-        before(name)
-        found[name].append(measurements[name]())
-    return found

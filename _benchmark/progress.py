@@ -8,9 +8,17 @@ Law
 from __future__ import annotations
 
 import sys
+import threading
 from types import TracebackType
 
 import tqdm
+
+
+class _Bar(tqdm.tqdm):  # type: ignore[misc]  # tqdm has no types
+    monitor_interval = 0  # no thread of its own beside what is measured
+
+
+_Bar.set_lock(threading.RLock())  # nor the semaphore of a multiprocessing lock
 
 
 class Progress:
@@ -25,7 +33,7 @@ class Progress:
     """
 
     def __init__(self, total: int, unit: str = "B") -> None:
-        self._bar = tqdm.tqdm(
+        self._bar = _Bar(
             total=total, unit=unit, unit_scale=unit == "B", mininterval=0.5, file=sys.stderr
         )
 

@@ -201,14 +201,25 @@ def holds(workload: Workload, filename: str) -> bool:
 def in_directory(
     workload: Workload, directory: str, tick: Callable[[int], None] = lambda _bytes: None
 ) -> str:
-    """The workload's file in `directory`, written when it is not there yet."""
+    """The workload's file in `directory`, written when it is not there yet.
+
+    Raises
+    ------
+    FileExistsError
+        A file of that name holds something else.
+    """
     # the plain name is the full-size one, so that a small run never costs the big file
     full = workload.decoded_bytes == 2**30
     filename = os.path.join(
         directory, f"{workload.name}.h5" if full else f"{workload.name}_{workload.rows}rows.h5"
     )
-    if not holds(workload, filename):
+    if not os.path.lexists(filename):
         write(workload, filename, tick)
+    elif not holds(workload, filename):
+        raise FileExistsError(
+            f"{filename!r} exists and holds something else than the benchmark's data. "
+            "Remove it, or choose another directory."
+        )
     return filename
 
 

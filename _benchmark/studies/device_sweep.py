@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from _benchmark import contenders, environment, measure, report, workloads
+from _benchmark.arguments import complib, positive
 from _benchmark.contenders import Contender, Source, Stream
 from _benchmark.measure import Pass, summary, turns
 from _benchmark.progress import Progress
@@ -42,26 +43,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--size",
-        type=_positive(float),
+        type=positive(float),
         default=1,
         metavar="GB",
         help="size of the decoded data, GB of 2**30 bytes (default 1)",
     )
     add(
         "--cycles",
-        type=_positive(int),
+        type=positive(int),
         default=2,
         metavar="N",
         help="number of timed passes over the file (default 2)",
     )
     add(
         "--max_procs",
-        type=_positive(int),
+        type=positive(int),
         default=6,
         metavar="N",
         help="measure 1 to N processes (default 6)",
     )
-    add("--complib", default="blosc", help="PyTables' compression library (default blosc)")
+    add(
+        "--complib",
+        type=complib,
+        default="blosc",
+        metavar="NAME",
+        help="PyTables' compression library, like zlib or blosc:lz4 (default blosc)",
+    )
     add(
         "--file",
         metavar="NAME",
@@ -83,19 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--smoke",
         action="store_true",
-        help="a run of seconds that checks the data; its numbers mean little",
+        help="a run of seconds that checks the data, whatever size, cycles and max_procs are; its "
+        "numbers mean little",
     )
-
-
-def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    def convert(text: str) -> float:
-        value = kind(text)
-        if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is not above 0")
-        return value
-
-    convert.__name__ = kind.__name__
-    return convert
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ def choose_driver(filename: str, direct_off: bool) -> Driver:
         else ""
     )
     if direct_off:
-        return Driver("buffered", note=memory_note or "the page cache is not bypassed")
+        return Driver("buffered", note=memory_note)
     refusal = measure.direct_refusal(filename)
     if refusal:
         return Driver(
@@ -150,6 +147,7 @@ class Sweep:
     max_procs: int
     cells: dict[tuple[int, str, int], Cell] = field(default_factory=dict)
     caches: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
 
     def table(self, access: str) -> str:
         """The aligned table of one access."""
@@ -162,7 +160,9 @@ class Sweep:
 
     def text(self) -> str:
         """All tables, and what failed."""
-        parts = [report.UNIT_LINE, f"cache: {', '.join(sorted(self.caches)) or 'nothing timed'}"]
+        parts = [report.UNIT_LINE]
+        parts.append(f"page cache: {', '.join(sorted(self.caches)) or 'nothing was timed'}")
+        parts += [f"note: {note}" for note in self.notes]
         parts += [f"\n{TITLES[access]}\n{self.table(access)}" for access in ACCESSES]
         faults = [
             f"complevel {level}, {access}, {n} processes: {cell.fault}"
@@ -184,12 +184,17 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
     """
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    build_info = contenders.library().build_info() if make_contender is Stream else None
+    face = contenders.library()
     sweep = Sweep(COMPLEVELS, int(arguments.max_procs))
     with _place(arguments.file) as filename:
-        facts = environment.facts(os.path.dirname(filename), build_info)
+        facts = environment.facts(os.path.dirname(filename), face)
         plan = [_workload(arguments, level) for level in COMPLEVELS]
         workloads.check_disk(os.path.dirname(filename), plan[0].needed_bytes)
+        facts["run"] = (
+            f"{workloads.as_size(plan[0].decoded_bytes)} of float32 noise a file, "
+            f"{arguments.complib}, {arguments.cycles} cycles"
+            f"{'; smoke: the numbers mean little' if arguments.smoke else ''}"
+        )
         print(report.heading(facts), flush=True)
         passes = 2 + 2 * int(arguments.max_procs) * (1 + int(arguments.cycles))
         interrupted = False
@@ -205,8 +210,8 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
                 interrupted = True
             text = sweep.text()
             results.save_json(interrupted=interrupted)
-            results.save_text(report.heading(facts) + "\n" + text)
-    print(text)
+            results.save_text(f"{report.heading(facts)}\n\n{text}")
+    print(f"\n{text}")
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
     return 1 if sweep.failed else 130 if interrupted else 0
 
@@ -256,7 +261,8 @@ def _level(
     progress.stage(f"complevel {level}: write")
     workloads.write(workload, filename, progress.tick)
     driver = choose_driver(filename, arguments.H5FD_DIRECT_OFF)
-    if driver.note and level == sweep.levels[0]:
+    if driver.note and driver.note not in sweep.notes:
+        sweep.notes.append(driver.note)
         progress.note(f"note: {driver.note}")
     source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
     progress.stage(f"complevel {level}: PyTables")
@@ -323,4 +329,4 @@ def cache_of(driver: Driver, filename: str, before: str) -> str:
     if driver.name != "direct":
         return before
     after = measure.resident_fraction(filename)
-    return "direct" if after <= 0.1 else f"not direct: {after:.0%} went through the page cache"
+    return "bypassed" if after <= 0.1 else f"not bypassed: {after:.0%} of the file went through it"

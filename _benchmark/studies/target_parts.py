@@ -8,6 +8,7 @@ Law
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import statistics
@@ -92,7 +93,7 @@ def streams(bench: Bench) -> None:
             "streams",
             dataset.title,
             passes,
-            before=lambda s=source: _warm(s),  # type: ignore[misc]
+            before=functools.partial(_warm, source),
         )
         _stream_table(bench, dataset, rates)
         _stream_targets(bench, dataset, rates)
@@ -151,7 +152,7 @@ def direct(bench: Bench) -> None:
     source = bench.source(DATASETS["none"].workload("none", bench.size_bytes))
     refusal = measure.direct_refusal(source.filename)
     if environment.in_memory(source.filename):
-        refusal = "the file lies in memory; choose a --data-dir on a disk"
+        refusal = "the file lies in memory; choose a --data_dir on a disk"
     if refusal:
         bench.targets.append(Target(what, "-", wanted, None, refusal))
         return
@@ -262,7 +263,9 @@ def small_chunks(bench: Bench) -> None:
         everybody.append(contenders.h5py_read(source))
         passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
         title = f"8 KiB chunks, deflate 4, {'noise' if values == 'uniform' else values}"
-        rates = bench.measure("small chunks", title, passes, before=lambda s=source: _warm(s))  # type: ignore[misc]
+        rates = bench.measure(
+            "small chunks", title, passes, before=functools.partial(_warm, source)
+        )
         rows_of_table = [[name, str(summary(found))] for name, found in rates.items()]
         bench.tables.append(
             f"{title}, page cache warm; {report.UNIT_LINE}\n"
@@ -330,17 +333,13 @@ def memory(bench: Bench) -> None:
 
 def _probe(request: dict[str, Any]) -> dict[str, Any]:
     """Run `probe` in a fresh interpreter."""
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    directory = module_directory()
-    if directory is not None:
-        variables["PYTHONPATH"] = directory
     try:
         done = subprocess.run(
-            [sys.executable, "-s", probe.__file__, json.dumps(request)],
+            [sys.executable, probe.__file__, json.dumps(request)],
             capture_output=True,
             text=True,
             check=False,
-            env=variables,
+            env=contenders.child_environment(module_directory()),
             timeout=PROBE_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 
 from _benchmark import contenders, environment, old_release, report, workloads
+from _benchmark.arguments import numbers, positive
 from _benchmark.studies import target_parts
 from _benchmark.studies.target_bench import Bench, Target
 
@@ -31,21 +32,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--size",
-        type=float,
+        type=positive(float),
         default=1,
         metavar="GB",
         help="decoded size of each dataset, GB of 2**30 bytes (default 1)",
     )
     add(
         "--rounds",
-        type=int,
+        type=positive(int),
         default=5,
         metavar="N",
         help="how often every contender is measured (default 5)",
     )
     add(
         "--processes",
-        type=_numbers,
+        type=numbers,
         default=(1, 2, 4),
         metavar="N,N",
         help="numbers of readers; the best counts (default 1,2,4)",
@@ -65,12 +66,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"only this dataset, may be repeated: {', '.join(target_parts.DATASETS)}",
     )
     add(
-        "--data-dir",
+        "--data_dir",
         metavar="DIR",
         help="keep the datasets here and use them again (default: temporary files)",
     )
     add(
-        "--old-env",
+        "--old_env",
         metavar="DIR",
         help=f"virtual environment with multitables {old_release.VERSION}; made, from PyPI, when "
         "it is not there (default: the old release is not measured)",
@@ -84,28 +85,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--smoke",
         action="store_true",
-        help="a run of seconds that checks the data; its numbers mean little",
+        help="a run of seconds that checks the data, whatever size, rounds and processes are; its "
+        "numbers mean little",
     )
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    found = tuple(int(word) for word in text.split(","))
-    if min(found) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a list of numbers above 0")
-    return found
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print, keep; returns the exit status."""
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    if arguments.size <= 0 or arguments.rounds < 1:
-        raise ValueError("--size must be above 0 and --rounds at least 1")
     face = contenders.library()
     old_python, old_reason = _old_python(arguments.old_env)
     with _directory(arguments.data_dir) as directory:
-        facts = environment.facts(directory, face.build_info())
+        facts = environment.facts(directory, face)
         facts["old release"] = old_reason or f"multitables {old_release.VERSION} in its own venv"
+        facts["run"] = (
+            f"{workloads.as_size(arguments.size * 2**30)} decoded a dataset, "
+            f"{arguments.rounds} rounds"
+            f"{'; smoke: the numbers mean little' if arguments.smoke else ''}"
+        )
         print(report.heading(facts), flush=True)
         interrupted = False
         with report.ResultFile(arguments.output, "targets", COLUMNS, facts) as results:
@@ -147,7 +145,7 @@ def target_table(targets: list[Target]) -> str:
 def _old_python(directory: str | None) -> tuple[str | None, str]:
     """The old release's interpreter, or why there is none."""
     if directory is None:
-        return None, "not measured: name an environment with --old-env DIR"
+        return None, "not measured: name an environment with --old_env DIR"
     try:
         return old_release.interpreter(directory), ""
     except old_release.OldReleaseError as error:
