@@ -1,0 +1,53 @@
+"""The types of the studies' arguments: what cannot work is refused before anything is written.
+
+Law
+---
+1. Each is a `type` for argparse: text to value, or `ArgumentTypeError` with what is wrong.
+2. Its name is the noun that argparse puts into "invalid NOUN value".
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+
+
+def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """A finite number above 0 of the type `kind`."""
+
+    def convert(text: str) -> float:
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not above 0 and finite")
+        return value
+
+    convert.__name__ = kind.__name__
+    return convert
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers above 0, as ``1,2,4``; each once, rising."""
+    try:
+        found = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        found = [0]
+    if found[0] < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers above 0, like 1,2,4")
+    return tuple(found)
+
+
+def complib(text: str) -> str:
+    """A compression library that this PyTables can write with."""
+    import tables
+
+    try:
+        with warnings.catch_warnings():
+            # it would warn and write with another library, and the table would lie
+            warnings.simplefilter("error", tables.FiltersWarning)
+            tables.Filters(complevel=1, complib=text)
+    except tables.FiltersWarning:
+        raise argparse.ArgumentTypeError(f"this PyTables was built without {text!r}") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).replace("``", "'")) from None
+    return text
