@@ -158,9 +158,7 @@ def open_source(
 class Source:
     """An open HDF5 file."""
 
-    def __init__(
-        self, filename: str | os.PathLike[str] | bytes, open_options: OpenOptions
-    ) -> None:
+    def __init__(self, filename: str | os.PathLike[str] | bytes, open_options: OpenOptions) -> None:
         self._options = open_options
         self._base = os.path.abspath(os.fsdecode(filename))
         self.filename = self._base
@@ -266,15 +264,13 @@ class Source:
         kind = plist.get_layout()
         chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
         pipeline = tuple(_filter_spec(plist, i) for i in range(plist.get_nfilters()))
-        base, inner = part.element.dtype, part.leading_dims
-        if base.subdtype is not None:
-            base, inner = base.subdtype[0], inner + base.subdtype[1]
+        element = part.element.dtype  # a subarray's dims are the user's, too
         index = ChunkIndex(
             filename=filename,
             path=name,
             fingerprint=fingerprint,
-            dtype=base,
-            shape=dims + inner,
+            dtype=element.base,
+            shape=dims + part.leading_dims + element.shape,
             dims=dims,
             chunk_dims=chunk_dims,
             element_bytes=dataset.get_type().get_size(),
@@ -350,9 +346,7 @@ class Source:
         )
         return _inside_file(found)
 
-    def _chunked(
-        self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]
-    ) -> ChunkIndex:
+    def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
         records = _chunk_records(dataset)
         count, rank = len(records), len(index.dims)
         offsets = np.fromiter(

@@ -12,6 +12,7 @@ This file must never know paths, chunks or files.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -195,10 +196,8 @@ def _members(tid: Any) -> Iterator[tuple[str, int, Any]]:
 def _compound(tid: Any, pytables: bool) -> ElementType:
     size = tid.get_size()
     seen: np.dtype[Any] | None = None
-    try:
+    with contextlib.suppress(TypeError, ValueError, KeyError):  # some member has none in h5py
         seen = tid.dtype
-    except (TypeError, ValueError, KeyError):  # some member has no dtype in h5py
-        pass
     if seen is not None and seen.kind == "c":
         return _compared(tid)
     names, offsets, members = [], [], []

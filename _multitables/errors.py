@@ -235,7 +235,7 @@ class _QueueClosedType:
     __slots__ = ()
     _instance: _QueueClosedType | None = None
 
-    def __new__(cls) -> _QueueClosedType:  # noqa: PYI034 - a singleton, never subclassed
+    def __new__(cls) -> _QueueClosedType:
         if cls._instance is None:
             cls._instance = super().__new__(cls)
         return cls._instance

@@ -35,6 +35,11 @@ TASK_BYTES = 256 << 10
 DIRECT_TASK_BYTES = 1 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
+#: A container's limit and what of it is used, in version 2 of cgroups and in version 1.
+CGROUP_FILES = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 @dataclass(frozen=True)
@@ -116,14 +121,11 @@ def memory_limit_bytes() -> int:
                     limit = int(line.split()[1]) * 1024
     except (OSError, ValueError):
         pass
-    for most, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
+    for most, used in CGROUP_FILES:
         try:
-            with open(most, encoding="ascii") as file:
+            with open(f"/sys/fs/cgroup/{most}", encoding="ascii") as file:
                 ceiling = int(file.read())
-            with open(used, encoding="ascii") as file:
+            with open(f"/sys/fs/cgroup/{used}", encoding="ascii") as file:
                 limit = min(limit, max(0, ceiling - int(file.read())))
         except (OSError, ValueError):
             continue

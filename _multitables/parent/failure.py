@@ -14,6 +14,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from _multitables.chunk_index import ChunkIndex
 from _multitables.errors import (
@@ -75,7 +76,7 @@ class Place:
         rows = f"Rows {self.row_begin}:{self.row_end} were not delivered"
         return f"{rows}; other chunks are not affected"
 
-    def values(self) -> dict[str, object]:
+    def values(self) -> dict[str, Any]:
         """The address as attributes of an exception."""
         return {
             "path": self.index.path,
@@ -224,7 +225,7 @@ def _changed(place: Place, record: Record) -> Exception:
 
 
 def _library(place: Place, record: Record) -> Exception:
-    module, name, text = (record.text.split("\0", 2) + ["", "", ""])[:3]
+    module, name, text = [*record.text.split("\0", 2), "", "", ""][:3]
     return library_error(
         name,
         module,
@@ -269,9 +270,7 @@ def death_error(death: Death, place: Place | None, delivered: int, total: int | 
     doing = f" while decoding {place.where}" if place else " before it read anything"
     advice = "The readers' own messages are on standard error"
     if death.status == -9:
-        advice = (
-            "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
-        )
+        advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
     of = "" if total is None else f" of {total}"
     return ReaderDiedError(
         f"reader {death.reader} (pid {death.pid}) {death.how}{times}{doing}",

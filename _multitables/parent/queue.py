@@ -226,9 +226,7 @@ class StreamQueue:
         self.close()
 
 
-def _end(
-    ring: _core.Ring, readers: Readers, give_back: Callable[[Readers, bool], None]
-) -> None:
+def _end(ring: _core.Ring, readers: Readers, give_back: Callable[[Readers, bool], None]) -> None:
     finished = ring.progress()
     ring.close()
     give_back(readers, finished[0] == finished[1])

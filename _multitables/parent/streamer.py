@@ -20,7 +20,12 @@ import numpy as np
 
 from _multitables import _core, device, options, wire
 from _multitables.chunk_index import ChunkIndex, open_source
-from _multitables.errors import ClosedError, OptionsError, SharedMemoryError, UnsupportedDatasetError
+from _multitables.errors import (
+    ClosedError,
+    OptionsError,
+    SharedMemoryError,
+    UnsupportedDatasetError,
+)
 from _multitables.options import StreamOptions, check_options
 from _multitables.parent.queue import StreamQueue, iterate_rows
 from _multitables.parent.supervisor import Readers
@@ -245,9 +250,13 @@ class Streamer:
                 page_bytes=_core.PAGE_BYTES,
             )
             turnstile = not direct and device.rotates(indexes[0].filename)
-            ring = _make_ring(plan, wire.encode_plan(
-                plan, _control_bytes(plan), open_options, [field or ""] * len(paths), turnstile
-            ), names)
+            ring = _make_ring(
+                plan,
+                wire.encode_plan(
+                    plan, _control_bytes(plan), open_options, [field or ""] * len(paths), turnstile
+                ),
+                names,
+            )
             readers.assign(ring)
         except BaseException:
             readers.stop()
@@ -283,7 +292,7 @@ def _stop_all(resting: list[Readers]) -> None:
         resting.pop().stop()
 
 
-def _members(path: Paths) -> tuple[list[Any] | None, list[str]]:
+def _members(path: object) -> tuple[list[Any] | None, list[str]]:
     """Split `path` into the kind of container (None, [] or keys) and the paths."""
     if isinstance(path, str):
         return None, [path]

@@ -12,6 +12,7 @@ Law
 from __future__ import annotations
 
 import array
+import contextlib
 import multiprocessing.spawn
 import os
 import signal
@@ -26,8 +27,6 @@ from typing import TYPE_CHECKING
 import _multitables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from _multitables._core import Ring
 
 #: A task, or a start, may cost this many readers before the stream ends.
@@ -97,13 +96,11 @@ class Readers:
     def _send(self, number: int) -> None:
         assert self._ring is not None
         descriptors = array.array("i", self._ring.descriptors())
-        try:
+        with contextlib.suppress(OSError):  # it died at once: `watch` finds it
             self._members[number][1].sendmsg(
                 [number.to_bytes(4, "little")],
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)],
             )
-        except OSError:
-            pass  # it died at once; `watch` finds it
 
     def watch(self) -> Death | None:
         """Replace readers that died. Returns the death that ends the stream, if one does."""
@@ -180,7 +177,14 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
         # No site (-S): the parent's own path says where everything is, and the start is faster.
         # A session of its own: Ctrl-C in the terminal is the parent's to handle.
         process = subprocess.Popen(
-            [_executable(), "-S", "-m", "_multitables.reader", str(theirs.fileno()), str(os.getpid())],
+            [
+                _executable(),
+                "-S",
+                "-m",
+                "_multitables.reader",
+                str(theirs.fileno()),
+                str(os.getpid()),
+            ],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -197,5 +201,3 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
 def _executable() -> str:
     executable = multiprocessing.spawn.get_executable()
     return os.fsdecode(executable) if executable else sys.executable
-
-

@@ -36,7 +36,7 @@ def _library_read(what: str, start: int, stop: int, out: memoryview) -> None:
 def main() -> None:
     """Serve the control socket named on the command line."""
     if len(sys.argv) != 3:
-        sys.exit("this program is started by multitables: python -m _multitables.reader SOCKET PARENT")
+        sys.exit("multitables starts this program: python -m _multitables.reader SOCKET PARENT")
     _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _library_read)
 
 

@@ -134,5 +134,3 @@ def _inner(rows: Any, names: list[str]) -> Any:
     for name in names:
         rows = rows[name]
     return rows
-
-
