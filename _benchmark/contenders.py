@@ -224,7 +224,7 @@ class Child:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def __enter__(self) -> Child:  # noqa: PYI034  Self needs Python 3.11
+    def __enter__(self) -> Child:
         return self
 
     def __exit__(self, *_exception: object) -> None:

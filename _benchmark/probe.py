@@ -19,6 +19,7 @@ def first_block(request: dict[str, Any]) -> dict[str, Any]:
     """Seconds from the import, or from ``Streamer(...)`` with all imported, to the first block."""
     if request["imported"]:
         import h5py  # noqa: F401  (what the library imports when it opens a file)
+
         import multitables
     start = time.perf_counter()
     import multitables

@@ -49,7 +49,7 @@ class Progress:
         """A line that stays."""
         self._bar.write(text, file=sys.stderr)
 
-    def __enter__(self) -> Progress:  # noqa: PYI034  Self needs Python 3.11
+    def __enter__(self) -> Progress:
         return self
 
     def __exit__(

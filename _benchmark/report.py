@@ -86,7 +86,7 @@ class ResultFile:
         with open(self._text, "w") as file:
             file.write(text + "\n")
 
-    def __enter__(self) -> ResultFile:  # noqa: PYI034  Self needs Python 3.11
+    def __enter__(self) -> ResultFile:
         return self
 
     def __exit__(
