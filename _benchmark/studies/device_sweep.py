@@ -24,10 +24,11 @@ from _benchmark.arguments import complib, positive
 from _benchmark.contenders import Contender, Source, Stream
 from _benchmark.measure import Pass, summary, turns
 from _benchmark.progress import Progress
-from _benchmark.stream_loop import ACCESSES
+from _benchmark.stream_loop import ACCESSES, AHEAD_BYTES
 
 SUMMARY = "complevel x processes on the device that holds --file (the default)"
 COMPLEVELS = (0, 3, 9)
+LEAST_RINGS = 8  # a pass shorter than this times what is read ahead
 TITLES = {"queue": "Direct queue", "generator": "Generator"}
 COLUMNS = (
     *("study", "complib", "complevel", "access", "n_procs", "driver", "cache", "cycle"),
@@ -192,9 +193,14 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
         workloads.check_disk(os.path.dirname(filename), plan[0].needed_bytes)
         facts["run"] = (
             f"{workloads.as_size(plan[0].decoded_bytes)} of float32 noise a file, "
-            f"{arguments.complib}, {arguments.cycles} cycles"
-            f"{'; smoke: the numbers mean little' if arguments.smoke else ''}"
+            f"{arguments.complib}, {arguments.cycles} timed passes"
         )
+        least_bytes = LEAST_RINGS * AHEAD_BYTES * sweep.max_procs
+        if plan[0].decoded_bytes < least_bytes:
+            sweep.notes.append(
+                f"MB/s mean little for a file this small, of which readers hold much in advance. "
+                f"Take at least {workloads.as_size(least_bytes)}."
+            )
         print(report.heading(facts), flush=True)
         passes = 2 + 2 * int(arguments.max_procs) * (1 + int(arguments.cycles))
         interrupted = False
