@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from importlib import metadata
 from typing import Any
 
 from _multitables import _core
@@ -50,6 +49,8 @@ def build_info() -> dict[str, Any]:
 
 
 def _version(name: str) -> str:
+    from importlib import metadata  # costs as much as half of NumPy
+
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import multiprocessing.spawn
 import os
 import signal
 import socket
@@ -199,5 +198,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
 
 
 def _executable() -> str:
-    executable = multiprocessing.spawn.get_executable()
-    return os.fsdecode(executable) if executable else sys.executable
+    """Python's program; an embedding program names it with `multiprocessing.set_executable`."""
+    spawn = sys.modules.get("multiprocessing.spawn")  # not imported: nothing was named
+    executable = spawn.get_executable() if spawn else None
+    return os.fsdecode(executable or sys.executable)
