@@ -161,7 +161,8 @@ def _enum(tid: Any, pytables: bool) -> ElementType:
 def _time(tid: Any) -> ElementType:
     from h5py import h5t
 
-    order = ">" if tid.get_order() == h5t.ORDER_BE else "<"
+    # h5py's time types do not tell their byte order.
+    order = ">" if tid.equal(h5t.UNIX_D32BE) or tid.equal(h5t.UNIX_D64BE) else "<"
     if tid.get_size() == 4:
         return ElementType(np.dtype(order + "i4"), 4, library="tables", own=True)
     if tid.get_size() == 8:

@@ -35,11 +35,9 @@ TASK_BYTES = 256 << 10
 DIRECT_TASK_BYTES = 1 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
-#: A container's limit and what of it is used, in version 2 of cgroups and in version 1.
-CGROUP_FILES = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
+#: A container's limit, in version 2 of cgroups and in version 1. What is used of it says little:
+#: the page cache counts, and gives way.
+CGROUP_FILES = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
@@ -121,12 +119,10 @@ def memory_limit_bytes() -> int:
                     limit = int(line.split()[1]) * 1024
     except (OSError, ValueError):
         pass
-    for most, used in CGROUP_FILES:
+    for name in CGROUP_FILES:
         try:
-            with open(f"/sys/fs/cgroup/{most}", encoding="ascii") as file:
-                ceiling = int(file.read())
-            with open(f"/sys/fs/cgroup/{used}", encoding="ascii") as file:
-                limit = min(limit, max(0, ceiling - int(file.read())))
+            with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
+                limit = min(limit, int(file.read()))
         except (OSError, ValueError):
             continue
     return limit

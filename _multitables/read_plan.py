@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from _multitables import options
 from _multitables.chunk_index import ChunkIndex
+from _multitables.errors import OptionsError
 
 #: Rows on the tape of a stream without end, and the byte offset of a chunk never stored.
 ENDLESS = 2**64 - 1
@@ -101,6 +102,7 @@ def plan_reads(
     direct: bool = False,
     native_filters: Container[int] = (),
     page_bytes: int = 4096,
+    memory_limit_bytes: int = 1 << 46,
 ) -> ReadPlan:
     """Plan the stream of `indexes`, datasets of equal outer length, in lock-step.
 
@@ -112,11 +114,20 @@ def plan_reads(
         Row of the datasets at which a lap begins.
     native_filters : container of int
         Ids that the core decodes; a dataset with any other goes through the library.
+    memory_limit_bytes : int
+        What a block, and the ring, may need.
 
     Returns
     -------
     ReadPlan
+
+    Raises
+    ------
+    OptionsError
+        A block or the ring does not fit into memory.
     """
+    row_bytes = sum(index.row_bytes for index in indexes)
+    _check_memory("a block", block_rows, row_bytes, memory_limit_bytes, "block_size")
     rows = indexes[0].n_rows - first_row
     lap_rows = rows if cyclic or remainder else rows // block_rows * block_rows
     if not cyclic:
@@ -132,6 +143,7 @@ def plan_reads(
     capacity = _capacity_rows(
         members, block_rows, span, n_readers, read_ahead, direct, None if cyclic else lap_rows
     )
+    _check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
     members = tuple(_with_tape(member, capacity, page_bytes) for member in members)
     return ReadPlan(
         members=members,
@@ -145,6 +157,19 @@ def plan_reads(
         tasks=tasks,
         chunks=chunks,
     )
+
+
+def _check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
+    # A row without bytes is counted as one: rows are numbers of 64 bits.
+    if rows * max(1, row_bytes) > limit:
+        raise OptionsError(
+            f"{what} does not fit into memory: {rows} rows of {row_bytes} bytes "
+            f"(expected at most {limit} bytes, got {rows * row_bytes})",
+            advice=f"Choose a smaller {option}",
+            option=option,
+            expected=limit,
+            got=rows * row_bytes,
+        )
 
 
 def _member(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Member:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,9 +32,12 @@ NAMES_SHOWN = 20
 _CLOSE_WRITER = "Close it there (or wait), then stream it"
 #: A part of the library's text -> what happened, what to do.
 SAYINGS = {
-    "unable to lock file": ("is open for writing in another process", _CLOSE_WRITER),
+    "unable to lock file": (
+        "is open for writing: in another process, or by another HDF5 library in this one",
+        _CLOSE_WRITER,
+    ),
     "already open for write": (
-        "is open for writing in another process, or its writer was killed",
+        "is open for writing elsewhere, or its writer was killed",
         f"{_CLOSE_WRITER}; if the writer is gone: h5clear -s FILE",
     ),
     "truncated file": ("is truncated", "Copy the file again from its source or from a backup"),
@@ -68,9 +72,8 @@ def cannot_open(filename: str, error: BaseException) -> MultitablesError:
     said = _text(error)
     for part, (happened, advice) in SAYINGS.items():
         if part in said:
-            detail = f" ({_after(said, part)})" if _after(said, part) else ""
             return FileOpenError(
-                f"{filename!r} {happened}{detail}",
+                f"{filename!r} {happened}{_sizes(said)}",
                 advice=advice.replace("FILE", repr(filename)),
                 filename=filename,
             )
@@ -86,10 +89,10 @@ def cannot_open(filename: str, error: BaseException) -> MultitablesError:
     )
 
 
-def _after(said: str, part: str) -> str:
-    """What the library tells in numbers: ``truncated file: eof = 9, ..., stored_eof = 12``."""
-    _, _, rest = said.partition(part + ": ")
-    return rest.rstrip(")").replace("eof = ", "got ", 1).replace("stored_eof = ", "expected ")
+def _sizes(said: str) -> str:
+    """Return the numbers in ``truncated file: eof = 9, sblock->base_addr = 0, stored_eof = 12``."""
+    found = re.search(r"\beof = (\d+).*\bstored_eof = (\d+)", said)
+    return f" (expected {found[2]} bytes, got {found[1]})" if found else ""
 
 
 def no_file(filename: str) -> FileOpenError:

@@ -248,6 +248,7 @@ class Streamer:
                 direct=direct,
                 native_filters=_core.native_filters(),
                 page_bytes=_core.PAGE_BYTES,
+                memory_limit_bytes=options.memory_limit_bytes(),
             )
             turnstile = not direct and device.rotates(indexes[0].filename)
             ring = _make_ring(
@@ -340,22 +341,14 @@ def _control_bytes(plan: ReadPlan) -> int:
 
 
 def _make_ring(plan: ReadPlan, encoded: bytes, names: list[Any] | None) -> _core.Ring:
-    needed, limit = plan.ring_payload_bytes, options.memory_limit_bytes()
-    if needed > limit:
-        raise OptionsError(
-            f"the ring does not fit into memory: {plan.capacity_rows} rows "
-            f"({plan.block_rows} a block) need {needed} bytes, {limit} are available",
-            advice="Choose a smaller block_size or read_ahead",
-            option="block_size",
-            expected=limit,
-            got=needed,
-        )
     views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
     try:
         return _core.Ring(encoded, views, names)
     except OSError as error:
+        needed = plan.ring_payload_bytes
         raise SharedMemoryError(
-            f"shared memory of {needed} bytes cannot be reserved: {error.strerror or error}",
+            f"shared memory for the ring cannot be reserved ({needed} bytes): "
+            f"{error.strerror or error}",
             advice="Free memory, or choose a smaller block_size or read_ahead",
             expected=needed,
         ) from error
