@@ -162,18 +162,16 @@ class Source:
         self._options = open_options
         self._base = os.path.abspath(os.fsdecode(filename))
         self.filename = self._base
-        split: dict[str, str] = {}
+        driver: dict[str, str | bytes] = {}
         if open_options.kind == "split":
-            split = {"meta_ext": open_options.meta_ext, "raw_ext": open_options.raw_ext}
-            self.filename = self._base + open_options.meta_ext
+            meta_ext, raw_ext = open_options.meta_ext, open_options.raw_ext
+            driver = {"driver": "split", "meta_ext": meta_ext.encode(), "raw_ext": raw_ext.encode()}
+            self.filename = self._base + meta_ext
         self._fingerprint = _fingerprint(self.filename)  # before anything is read
         import h5py
 
         try:
-            if split:
-                self._file = h5py.File(self._base, "r", driver="split", **split)
-            else:
-                self._file = h5py.File(self._base, "r")
+            self._file = h5py.File(self._base, "r", **driver)
         except (OSError, ValueError, RuntimeError) as error:
             raise source_errors.cannot_open(self.filename, error) from error
         if self._file.id.get_intent() & h5py.h5f.ACC_RDWR:

@@ -135,8 +135,11 @@ def _bitfield(tid: Any, pytables: bool) -> ElementType:
     size = tid.get_size()
     if pytables and size == 1:
         return ElementType(np.dtype(np.bool_), 1, own=True)
+    from h5py import h5t
+
     dtype = _h5py_dtype(tid)
-    if tid.get_precision() == 8 * size == 8 * dtype.itemsize:
+    standard = [getattr(h5t, f"STD_B{8 * size}{order}", None) for order in ("LE", "BE")]
+    if any(kind is not None and tid.equal(kind) for kind in standard):
         return ElementType(dtype, size)
     return ElementType(dtype, size, False, "a bitfield with unused bits")
 

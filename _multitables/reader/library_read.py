@@ -88,8 +88,8 @@ def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[
     if open_options.get("driver") == "H5FD_SPLIT":
         driver = {
             "driver": "split",
-            "meta_ext": open_options.get("driver_split_meta_ext", "-m.h5"),
-            "raw_ext": open_options.get("driver_split_raw_ext", "-r.h5"),
+            "meta_ext": open_options.get("driver_split_meta_ext", "-m.h5").encode(),
+            "raw_ext": open_options.get("driver_split_raw_ext", "-r.h5").encode(),
         }
     file = h5py.File(filename, "r", **driver)
     return file, file[path]
