@@ -7,19 +7,23 @@
 //! 3. A buffer belongs to the kernel (or a thread) from `submit` until its completion was seen; a
 //!    queue that is dropped waits for what is in flight.
 
-use io_uring::{IoUring, opcode, types};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use io_uring::{IoUring, Probe, opcode, types};
+use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Satisfies every block device in use; files, offsets and memory are rounded to it.
 const ALIGN: usize = 4096;
 const ENTRIES: u32 = 64;
 const THREADS: usize = 4;
+/// A busy kernel is asked again so often, so long apart.
+const BUSY_TRIES: u32 = 1000;
+const BUSY_NAP: Duration = Duration::from_millis(1);
 
 /// Memory that O_DIRECT accepts.
 #[derive(Debug)]
@@ -32,15 +36,12 @@ struct AlignedBuffer {
 unsafe impl Send for AlignedBuffer {}
 
 impl AlignedBuffer {
-    fn new(len: usize) -> AlignedBuffer {
-        let size = len.next_multiple_of(ALIGN).max(ALIGN);
-        let Ok(layout) = Layout::from_size_align(size, ALIGN) else {
-            handle_alloc_error(Layout::new::<u8>())
-        };
+    fn new(len: usize) -> io::Result<AlignedBuffer> {
+        let layout = Layout::from_size_align(len.max(ALIGN), ALIGN).map_err(|_| no_memory())?;
         // SAFETY: the layout has a size above zero.
         match NonNull::new(unsafe { alloc(layout) }) {
-            Some(base) => AlignedBuffer { base, layout },
-            None => handle_alloc_error(layout),
+            Some(base) => Ok(AlignedBuffer { base, layout }),
+            None => Err(no_memory()),
         }
     }
 }
@@ -50,6 +51,10 @@ impl Drop for AlignedBuffer {
         // SAFETY: allocated with this layout and owned by this value.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
+}
+
+fn no_memory() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
 }
 
 /// A read in flight: what was asked for, and how much of it has come.
@@ -63,6 +68,22 @@ struct Request {
     skip: usize,
     wanted: usize,
     done: usize,
+    /// Bytes that had come when the read was last taken up again; no more than these: the end.
+    before: usize,
+}
+
+impl Request {
+    /// `got` more bytes came. The total when that is all; None when the rest, from an aligned
+    /// place on, has to be asked for again.
+    fn take_up(&mut self, got: usize) -> Option<usize> {
+        let total = self.done + got;
+        if total >= self.skip + self.wanted || total <= self.before {
+            return Some(total.max(self.before));
+        }
+        self.before = total;
+        self.done = total / ALIGN * ALIGN;
+        None
+    }
 }
 
 /// A finished read; `bytes` may be shorter than asked when the file ends.
@@ -114,14 +135,27 @@ impl std::fmt::Debug for Direct {
     }
 }
 
-/// True when this kernel and sandbox let us make an io_uring.
+/// An io_uring that can read, if this kernel and sandbox let us make one. (Before Linux 5.6 there
+/// were rings without plain reads.)
+fn uring(entries: u32) -> io::Result<IoUring> {
+    let ring = IoUring::new(entries)?;
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    if probe.is_supported(opcode::Read::CODE) {
+        Ok(ring)
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// True when direct reads go through io_uring here.
 pub fn io_uring_available() -> bool {
-    IoUring::new(2).is_ok()
+    uring(2).is_ok()
 }
 
 impl Direct {
     pub fn new(fd: RawFd) -> io::Result<Direct> {
-        let engine = match IoUring::new(ENTRIES) {
+        let engine = match uring(ENTRIES) {
             Ok(ring) => Engine::Uring(Box::new(ring)),
             Err(_) => Engine::Threads(Pool::new(fd)?),
         };
@@ -144,14 +178,17 @@ impl Direct {
     pub fn submit(&mut self, byte_offset: u64, wanted: usize) -> io::Result<u64> {
         let from = byte_offset / ALIGN as u64 * ALIGN as u64;
         let skip = (byte_offset - from) as usize;
-        let len = (skip + wanted).next_multiple_of(ALIGN);
+        let len = skip.checked_add(wanted);
+        let len = len.and_then(|len| len.checked_next_multiple_of(ALIGN));
+        let len = len.ok_or_else(no_memory)?;
         let request = Request {
-            buffer: self.buffer(len),
+            buffer: self.buffer(len)?,
             from,
             len,
             skip,
             wanted,
             done: 0,
+            before: 0,
         };
         let ticket = self.next;
         self.next += 1;
@@ -162,13 +199,13 @@ impl Direct {
         Ok(ticket)
     }
 
-    fn buffer(&mut self, len: usize) -> AlignedBuffer {
+    fn buffer(&mut self, len: usize) -> io::Result<AlignedBuffer> {
         match self
             .spare
             .iter()
             .position(|spare| spare.layout.size() >= len)
         {
-            Some(index) => self.spare.swap_remove(index),
+            Some(index) => Ok(self.spare.swap_remove(index)),
             None => {
                 self.spare.pop();
                 AlignedBuffer::new(len)
@@ -191,7 +228,8 @@ impl Direct {
                     .map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
                 self.flying.insert(ticket, request);
                 self.in_flight += 1;
-                ring.submit()?;
+                // From here on the request is on its way: a kernel that is busy now takes it later.
+                enter(ring, 0)?;
             }
             Engine::Threads(pool) => {
                 let jobs = pool.jobs.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
@@ -209,12 +247,7 @@ impl Direct {
         match &mut self.engine {
             Engine::Uring(ring) => {
                 if wait && ring.completion().is_empty() {
-                    match ring.submit_and_wait(1) {
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        result => {
-                            result?;
-                        }
-                    }
+                    enter(ring, 1)?;
                 }
                 for entry in ring.completion() {
                     let Some(mut request) = self.flying.remove(&entry.user_data()) else {
@@ -231,14 +264,11 @@ impl Direct {
                         self.landed.insert(entry.user_data(), (request, Err(error)));
                         continue;
                     }
-                    request.done += result as usize;
-                    // A short read that stops on our alignment may have more behind it.
-                    let short = result > 0 && request.done < request.skip + request.wanted;
-                    if short && request.done % ALIGN == 0 {
-                        again.push((entry.user_data(), request));
-                    } else {
-                        let done = request.done;
-                        self.landed.insert(entry.user_data(), (request, Ok(done)));
+                    match request.take_up(result as usize) {
+                        None => again.push((entry.user_data(), request)),
+                        Some(done) => {
+                            self.landed.insert(entry.user_data(), (request, Ok(done)));
+                        }
                     }
                 }
             }
@@ -254,10 +284,11 @@ impl Direct {
                 }
             }
         }
+        let mut result = Ok(());
         for (ticket, request) in again {
-            self.start(ticket, request)?;
+            result = result.and(self.start(ticket, request));
         }
-        Ok(())
+        result
     }
 
     /// Wait for a read and take its bytes.
@@ -271,6 +302,10 @@ impl Direct {
                     skip: request.skip,
                     got,
                 });
+            }
+            if self.in_flight == 0 {
+                // Its start failed; waiting would be for ever.
+                return Err(io::Error::from_raw_os_error(libc::EIO));
             }
             self.reap(true)?;
         }
@@ -294,6 +329,28 @@ impl Drop for Direct {
     }
 }
 
+/// Give the kernel what was pushed and wait for `want` completions. A kernel short of memory, or
+/// with completions to collect first, is asked again.
+fn enter(ring: &IoUring, want: usize) -> io::Result<()> {
+    let mut tries = 0;
+    loop {
+        let error = match ring.submit_and_wait(want) {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // What was pushed stays in the queue, so without a wish to wait all is well.
+            Some(libc::EAGAIN | libc::EBUSY) if want == 0 => return Ok(()),
+            Some(libc::EAGAIN | libc::EBUSY) if tries < BUSY_TRIES => {
+                tries += 1;
+                std::thread::sleep(BUSY_NAP);
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
 impl Pool {
     fn new(fd: RawFd) -> io::Result<Pool> {
         let (jobs, inbox) = mpsc::channel::<(u64, Request)>();
@@ -310,8 +367,10 @@ impl Pool {
                             Ok(inbox) => inbox.recv(),
                             Err(_) => return,
                         };
-                        let Ok((ticket, request)) = job else { return };
-                        let result = read_all(fd, &request);
+                        let Ok((ticket, mut request)) = job else {
+                            return;
+                        };
+                        let result = read_all(fd, &mut request);
                         if outbox.send((ticket, request, result)).is_err() {
                             return;
                         }
@@ -336,33 +395,26 @@ impl Drop for Pool {
     }
 }
 
-fn read_all(fd: RawFd, request: &Request) -> io::Result<usize> {
-    let mut done = 0;
-    while done < request.skip + request.wanted {
+fn read_all(fd: RawFd, request: &mut Request) -> io::Result<usize> {
+    loop {
         // SAFETY: inside the request's own buffer, which this thread owns meanwhile.
         let got = unsafe {
             libc::pread(
                 fd,
-                request.buffer.base.as_ptr().add(done).cast(),
-                request.len - done,
-                (request.from + done as u64) as libc::off_t,
+                request.buffer.base.as_ptr().add(request.done).cast(),
+                request.len - request.done,
+                (request.from + request.done as u64) as libc::off_t,
             )
         };
-        match got {
-            0 => break,
-            1.. => done += got as usize,
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
             }
-        }
-        if done % ALIGN != 0 {
-            break;
+        } else if let Some(done) = request.take_up(got as usize) {
+            return Ok(done);
         }
     }
-    Ok(done)
 }
 
 #[cfg(test)]
@@ -385,7 +437,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let fd = file.as_raw_fd();
         let mut engines = vec![Engine::Threads(Pool::new(fd).unwrap())];
-        if let Ok(ring) = IoUring::new(ENTRIES) {
+        if let Ok(ring) = uring(ENTRIES) {
             engines.push(Engine::Uring(Box::new(ring)));
         }
         for engine in engines {

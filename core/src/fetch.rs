@@ -90,7 +90,8 @@ impl DataFile {
         expected: Fingerprint,
         direct: bool,
     ) -> Result<DataFile, FetchError> {
-        let name = CString::new(filename).map_err(|error| FetchError::Open(error.into()))?;
+        let name = CString::new(filename)
+            .map_err(|_| FetchError::Open(io::Error::from_raw_os_error(libc::EINVAL)))?;
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | if direct { libc::O_DIRECT } else { 0 };
         // SAFETY: a valid C string; the result is owned below.
         let raw = unsafe { libc::open(name.as_ptr(), flags) };
@@ -226,7 +227,8 @@ impl DataFile {
 #[derive(Debug)]
 pub enum Fetch {
     Buffered(DataFile),
-    Direct(DataFile, Direct),
+    /// The queue comes first, so that its reads have ended when the file is closed.
+    Direct(Direct, DataFile),
 }
 
 impl Fetch {
@@ -236,12 +238,12 @@ impl Fetch {
             return Ok(Fetch::Buffered(file));
         }
         let queue = Direct::new(file.raw_fd()).map_err(FetchError::Open)?;
-        Ok(Fetch::Direct(file, queue))
+        Ok(Fetch::Direct(queue, file))
     }
 
     pub fn file(&self) -> &DataFile {
         match self {
-            Fetch::Buffered(file) | Fetch::Direct(file, _) => file,
+            Fetch::Buffered(file) | Fetch::Direct(_, file) => file,
         }
     }
 }

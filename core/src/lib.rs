@@ -8,15 +8,23 @@
 
 pub mod control;
 pub mod direct;
+pub mod failure;
 pub mod fetch;
 pub mod filters;
 pub mod futex;
+pub mod lending;
 pub mod memory;
 pub mod plan;
 pub mod reader;
 pub mod ring;
 pub mod scatter;
 pub mod serve;
+pub mod work;
+
+#[cfg(test)]
+mod races;
+#[cfg(test)]
+mod testing;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -107,11 +115,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ring::Guard>()?;
     module.add_class::<ring::Lease>()?;
     for (name, value) in [
-        ("ENDED", ring::ENDED),
-        ("EMPTY", ring::EMPTY),
-        ("FAILED", ring::FAILED),
-        ("HELD", ring::HELD),
-        ("CLOSED", ring::CLOSED),
+        ("ENDED", lending::ENDED),
+        ("EMPTY", lending::EMPTY),
+        ("FAILED", lending::FAILED),
+        ("HELD", lending::HELD),
+        ("CLOSED", lending::CLOSED),
     ] {
         module.add(name, value)?;
     }

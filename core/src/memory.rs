@@ -19,6 +19,9 @@ pub fn page_bytes() -> usize {
     usize::try_from(size).unwrap_or(4096)
 }
 
+/// Reserving so much takes a few milliseconds.
+const RESERVE_STEP_BYTES: libc::off_t = 32 << 20;
+
 /// A new memfd of `len` reserved bytes, sealed against shrinking and growing.
 pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     // SAFETY: `name` is a valid C string; the returned descriptor is owned below.
@@ -29,10 +32,22 @@ pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     }
     // SAFETY: `raw` was just made and belongs to nobody else.
     let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-    let size = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    // SAFETY: a valid descriptor and a checked size.
-    if len > 0 && unsafe { libc::fallocate(raw, 0, 0, size) } != 0 {
-        return Err(io::Error::last_os_error());
+    let no_memory = |_| io::Error::from_raw_os_error(libc::ENOMEM);
+    let size = libc::off_t::try_from(len).map_err(no_memory)?;
+    // In steps: a signal undoes what one call has reserved, and with a timer of a profiler a single
+    // call for a large ring might never end.
+    let mut at = 0;
+    while at < size {
+        let step = (size - at).min(RESERVE_STEP_BYTES);
+        // SAFETY: a valid descriptor and a range inside the checked size.
+        if unsafe { libc::fallocate(raw, 0, at, step) } == 0 {
+            at += step;
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
     }
     seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
     Ok(fd)

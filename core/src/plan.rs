@@ -18,6 +18,10 @@ pub const ENDLESS: u64 = u64::MAX;
 /// `Task::kind`: read through an HDF5 library instead of fetch and decode.
 pub const KIND_LIBRARY: u32 = 1;
 
+/// A slot's code has room for so many readers (control.rs), and memory for so many slots.
+const MAX_READERS: u64 = 200;
+const MAX_SLOTS: u64 = 1 << 40;
+
 const FLAG_DIRECT: u64 = 1;
 const FLAG_CLIPPED: u64 = 2;
 const FLAG_TURNSTILE: u64 = 4;
@@ -216,8 +220,16 @@ impl Plan {
 
     fn check(&self) -> Result<(), Refused> {
         let header = &self.header;
-        if !header.n_slots.is_power_of_two() || header.n_readers == 0 || header.n_readers > 200 {
+        let slots_ok = header.n_slots.is_power_of_two() && header.n_slots <= MAX_SLOTS;
+        if !slots_ok || header.n_readers == 0 || header.n_readers > MAX_READERS {
             return Err("the plan's slots or readers are out of range");
+        }
+        let rows_ok = header.first_row.checked_add(header.lap_rows).is_some()
+            && header.lap_rows < ENDLESS / 2
+            && header.capacity_rows < ENDLESS / 2
+            && (header.end_row == header.lap_rows || header.end_row == ENDLESS);
+        if !rows_ok {
+            return Err("the plan's rows are out of range");
         }
         if header.block_rows == 0 || header.capacity_rows < header.block_rows {
             return Err("the plan's ring is smaller than a block");
@@ -247,6 +259,11 @@ impl Plan {
     pub fn chunks(&self) -> &[Chunk] {
         // SAFETY: as in `tasks`.
         unsafe { table::<Chunk>(&self.map, self.chunks_at, self.header.n_chunks) }
+    }
+
+    /// A task's chunks.
+    pub fn chunks_of(&self, task: &Task) -> &[Chunk] {
+        &self.chunks()[task.first_chunk as usize..(task.first_chunk + task.n_chunks) as usize]
     }
 
     pub fn n_readers(&self) -> usize {

@@ -3,53 +3,29 @@
 //! Law:
 //! 1. A block is lent by a `Lease`. Views have the lease as their base; its rows go back to the
 //!    readers when the last view is gone, whatever the order.
-//! 2. The state mutex is never held while Python code can run (arrays are made outside it), so a
+//! 2. The book's lock is never held while Python code can run (arrays are made outside it), so a
 //!    garbage collection that drops a lease cannot deadlock.
 //! 3. The mapping outlives the stream as long as a view of it lives.
-//! 4. A forked child may look at the blocks it inherited, but never gives them back.
-//! 5. Waiting releases the GIL and ends by its deadline; who died is the supervisor's question.
+//! 4. Waiting releases the GIL. What is ready and what is lent is the book's (lending.rs).
 
+use crate::lending::{EMPTY, HELD, Lending};
 use crate::memory::{reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, Plan};
-use crate::reader::tape_rows;
 use crate::serve::{RingMaps, map_ring};
+use crate::work::tape_rows;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// What `receive` says when it has no block.
-pub const ENDED: i32 = 0;
-pub const EMPTY: i32 = 1;
-pub const FAILED: i32 = 2;
-pub const HELD: i32 = 3;
-pub const CLOSED: i32 = 4;
-
-/// A consumer that outruns the readers is woken for a few tasks at once, or after this long:
-/// a wake for each would take time from the readers and gain nothing.
-const GATHER: Duration = Duration::from_millis(1);
 
 /// A failed task: kind, filter, detail, task, chunk, expected, got, text.
 type Failure = (u32, u32, u32, u64, u64, u64, u64, String);
-
-#[derive(Default)]
-struct State {
-    /// Tasks before this one are published.
-    frontier: u64,
-    next_block: u64,
-    tail_block: u64,
-    /// Blocks from `tail_block` on: given back?
-    released: VecDeque<bool>,
-    held: BTreeMap<u64, Instant>,
-    closed: bool,
-}
 
 enum Container {
     Single,
@@ -63,130 +39,9 @@ struct View {
 }
 
 struct Inner {
-    plan: Plan,
-    maps: RingMaps,
-    state: Mutex<State>,
+    book: Lending,
     views: Vec<View>,
     container: Container,
-    pid: u32,
-}
-
-impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn block_rows(&self, block: u64) -> (u64, u64) {
-        let begin = block.saturating_mul(self.plan.block_rows());
-        (
-            begin,
-            (begin + self.plan.block_rows()).min(self.plan.end_row()),
-        )
-    }
-
-    /// Blocks of the whole stream.
-    fn total_blocks(&self) -> u64 {
-        if self.plan.end_row() == ENDLESS {
-            ENDLESS
-        } else {
-            self.plan.end_row().div_ceil(self.plan.block_rows())
-        }
-    }
-
-    fn advance(&self, state: &mut State) -> u64 {
-        let total = self.plan.total_tasks();
-        while state.frontier < total && self.maps.control.is_published(state.frontier) {
-            state.frontier += 1;
-        }
-        self.plan.ready_rows(state.frontier)
-    }
-
-    /// The next block if it is ready, or the reason why not.
-    fn next(&self, state: &mut State) -> Result<u64, i32> {
-        if state.closed {
-            return Err(CLOSED);
-        }
-        let block = state.next_block;
-        let (begin, end) = self.block_rows(block);
-        if begin >= self.plan.end_row() {
-            return Err(ENDED);
-        }
-        if self.advance(state) >= end {
-            state.next_block += 1;
-            state.released.push_back(false);
-            state.held.insert(block, Instant::now());
-            return Ok(block);
-        }
-        if self.maps.control.is_failed(state.frontier) {
-            return Err(FAILED);
-        }
-        if self.maps.control.starved(&self.plan, state.frontier) {
-            Err(HELD)
-        } else {
-            Err(EMPTY)
-        }
-    }
-
-    /// Unpublished tasks below the end of the next block.
-    fn missing(&self, state: &State) -> u64 {
-        let (_, end) = self.block_rows(state.next_block);
-        let total = self.plan.total_tasks();
-        let (mut task, mut missing) = (state.frontier, 0);
-        while task < total && self.plan.ready_rows(task) < end {
-            missing += u64::from(!self.maps.control.is_published(task));
-            task += 1;
-        }
-        missing
-    }
-
-    fn release(&self, block: u64) {
-        if std::process::id() != self.pid {
-            return;
-        }
-        let mut state = self.state();
-        state.held.remove(&block);
-        let at = (block - state.tail_block) as usize;
-        if let Some(released) = state.released.get_mut(at) {
-            *released = true;
-        }
-        let before = state.tail_block;
-        while state.released.front() == Some(&true) {
-            state.released.pop_front();
-            state.tail_block += 1;
-        }
-        if state.tail_block != before {
-            let (tail, _) = self.block_rows(state.tail_block);
-            self.maps.control.move_tail(tail.min(self.plan.end_row()));
-        }
-    }
-
-    /// Wait until a block is ready or `timeout` has passed.
-    fn wait(&self, timeout: Duration) -> Result<u64, i32> {
-        let deadline = Instant::now() + timeout;
-        let mut margin = self.plan.n_readers() as u64;
-        loop {
-            let (reason, target, word) = {
-                let mut state = self.state();
-                match self.next(&mut state) {
-                    Ok(block) => return Ok(block),
-                    Err(reason @ (HELD | EMPTY)) => {
-                        let target = self.maps.control.published() + self.missing(&state) + margin;
-                        (reason, target, self.maps.control.arm(target))
-                    }
-                    Err(reason) => return Err(reason),
-                }
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(reason);
-            }
-            if self.maps.control.published() < target {
-                let limit = if margin > 0 { left.min(GATHER) } else { left };
-                self.maps.control.sleep(word, limit);
-            }
-            margin = 0;
-        }
-    }
 }
 
 /// The rows of one block, lent until this is dropped.
@@ -198,7 +53,7 @@ pub struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.inner.release(self.block);
+        self.inner.book.release(self.block);
     }
 }
 
@@ -230,10 +85,10 @@ impl Lease {
         let this = lease.get();
         let inner = &this.inner;
         let view = &inner.views[member];
-        let (begin, end) = inner.block_rows(this.block);
-        let tape = &inner.maps.tapes[member];
+        let (begin, end) = inner.book.block_rows(this.block);
+        let tape = &inner.book.maps.tapes[member];
         // SAFETY: the lease holds these rows: they are published and not given back.
-        let rows = unsafe { tape_rows(tape, &inner.plan.members[member], begin, end - begin) };
+        let rows = unsafe { tape_rows(tape, &inner.book.plan.members[member], begin, end - begin) };
         let mut dims = Vec::with_capacity(1 + view.row_shape.len());
         dims.push((end - begin) as npy_intp);
         dims.extend_from_slice(&view.row_shape);
@@ -292,7 +147,7 @@ impl Guard {
         match &self.lease {
             Some(lease) => {
                 let lease = lease.bind(py).get();
-                Ok(lease.inner.block_rows(lease.block))
+                Ok(lease.inner.book.block_rows(lease.block))
             }
             None => Err(closed_error(py)),
         }
@@ -365,12 +220,9 @@ impl Ring {
         });
         let (ring_fd, maps) = made?;
         let inner = Inner {
-            plan,
-            maps,
-            state: Mutex::default(),
+            book: Lending::new(plan, maps),
             views: kept,
             container,
-            pid: std::process::id(),
         };
         Ok(Ring {
             inner: Arc::new(inner),
@@ -390,14 +242,11 @@ impl Ring {
     /// The next block's guard, or one of ENDED, EMPTY, FAILED, HELD, CLOSED after `timeout_seconds`.
     fn receive(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Py<PyAny>> {
         let inner = &self.inner;
-        let ready = {
-            let mut state = inner.state();
-            inner.next(&mut state)
-        };
+        let ready = inner.book.try_next();
         let ready = match ready {
             Err(EMPTY | HELD) if timeout_seconds > 0.0 => {
                 let timeout = Duration::from_secs_f64(timeout_seconds.min(3600.0));
-                py.detach(|| inner.wait(timeout))
+                py.detach(|| inner.book.wait(timeout))
             }
             ready => ready,
         };
@@ -418,34 +267,23 @@ impl Ring {
 
     /// Blocks that can be received without waiting.
     fn ready_blocks(&self) -> u64 {
-        let mut state = self.inner.state();
-        if state.closed {
-            return 0;
-        }
-        let rows = self.inner.advance(&mut state);
-        let whole = rows / self.inner.plan.block_rows();
-        let blocks = if rows >= self.inner.plan.end_row() {
-            self.inner.total_blocks()
-        } else {
-            whole
-        };
-        blocks.saturating_sub(state.next_block)
+        self.inner.book.ready_blocks()
     }
 
     /// Blocks received so far, blocks of the whole stream (None when endless).
     fn progress(&self) -> (u64, Option<u64>) {
-        let total = self.inner.total_blocks();
+        let total = self.inner.book.total_blocks();
         (
-            self.inner.state().next_block,
+            self.inner.book.state().next_block,
             (total != ENDLESS).then_some(total),
         )
     }
 
     /// Blocks that the user holds: (first row, end row, seconds since it was lent), oldest first.
     fn held(&self) -> Vec<(u64, u64, f64)> {
-        let state = self.inner.state();
+        let state = self.inner.book.state();
         let age = |(&block, since): (&u64, &Instant)| {
-            let (begin, end) = self.inner.block_rows(block);
+            let (begin, end) = self.inner.book.block_rows(block);
             (begin, end, since.elapsed().as_secs_f64())
         };
         state.held.iter().map(age).collect()
@@ -453,19 +291,16 @@ impl Ring {
 
     /// End the stream: readers stop, waiting receivers return CLOSED. Lent blocks stay valid.
     fn close(&self) {
-        if std::process::id() == self.inner.pid {
-            self.inner.state().closed = true;
-            self.inner.maps.control.stop();
-        }
+        self.inner.book.close();
         *self.fds.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Why the oldest unpublished task failed: (kind, filter, detail, task, chunk, expected, got,
     /// text), or None.
     fn failure(&self) -> Option<Failure> {
-        let task = self.inner.state().frontier;
-        for reader in 0..self.inner.plan.n_readers() {
-            let record = self.inner.maps.control.record(reader);
+        let task = self.inner.book.state().frontier;
+        for reader in 0..self.inner.book.plan.n_readers() {
+            let record = self.inner.book.maps.control.record(reader);
             let kind = record.error_kind.load(SeqCst);
             if kind == 0 || record.error_task.load(SeqCst) != task {
                 continue;
@@ -493,7 +328,7 @@ impl Ring {
     /// offset, stored size) or None). `chunk` is the plan's number, by default the task's first.
     #[pyo3(signature = (task, chunk = None))]
     fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
-        let plan = &self.inner.plan;
+        let plan = &self.inner.book.plan;
         let (record, _) = plan.task(task);
         let chunks = plan.chunks();
         let found = match chunk {
@@ -512,8 +347,15 @@ impl Ring {
 
     /// Tasks that a reader has claimed and not published, the one in hand first.
     fn claimed(&self, reader: usize) -> Vec<u64> {
-        let mut tasks = self.inner.maps.control.inherited(reader);
-        let current = self.inner.maps.control.record(reader).current.load(SeqCst);
+        let mut tasks = self.inner.book.maps.control.inherited(reader);
+        let current = self
+            .inner
+            .book
+            .maps
+            .control
+            .record(reader)
+            .current
+            .load(SeqCst);
         if let Some(at) = tasks.iter().position(|&task| task + 1 == current) {
             tasks.swap(0, at);
         }
@@ -523,10 +365,10 @@ impl Ring {
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns).
     fn account(&self, reader: usize) -> PyResult<[u64; 12]> {
-        if reader >= self.inner.plan.n_readers() {
+        if reader >= self.inner.book.plan.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        let record = self.inner.maps.control.record(reader);
+        let record = self.inner.book.maps.control.record(reader);
         let word = |value: &std::sync::atomic::AtomicU64| value.load(Relaxed);
         Ok([
             u64::from(record.state.load(SeqCst)),

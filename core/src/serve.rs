@@ -7,9 +7,10 @@
 //! 3. No panic leaves this file: it becomes a failed task.
 
 use crate::control::{Control, STATE_FAILED, STATE_FINISHED, STATE_RUNNING, control_bytes};
+use crate::failure::TaskError;
 use crate::memory::{Mapping, file_len};
 use crate::plan::{Member, Plan};
-use crate::reader::{End, LibraryRead, Reader, TaskError};
+use crate::reader::{End, LibraryRead, Reader};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -1,0 +1,105 @@
+//! What can stop a task, and how it is told to the parent.
+//!
+//! Law:
+//! 1. One error, one number; `_multitables/parent/failure.py` reads the same numbers.
+//! 2. A record is complete before its `error_kind` says so.
+//! 3. Composes no message: the parent knows names, this side only numbers.
+
+use crate::control::{Record, TEXT_BYTES};
+use crate::fetch::FetchError;
+use crate::filters::{FilterError, FilterErrorKind};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Numbers of `Record::error_kind`, as `_multitables/parent/failure.py` reads them.
+pub mod error_kind {
+    pub const FILTER_CHECKSUM: u32 = 1;
+    pub const FILTER_SIZE: u32 = 2;
+    pub const FILTER_MALFORMED: u32 = 3;
+    pub const FILTER_UNKNOWN: u32 = 4;
+    pub const FILTER_TRUNCATED: u32 = 11;
+    pub const SHORT: u32 = 5;
+    pub const READ: u32 = 6;
+    pub const OPEN: u32 = 7;
+    pub const CHANGED: u32 = 8;
+    pub const LIBRARY: u32 = 9;
+    pub const INTERNAL: u32 = 10;
+}
+
+/// What stopped a task.
+#[derive(Debug)]
+pub enum TaskError {
+    /// The stored chunk numbered so in the plan does not decode.
+    Filter(u64, FilterError),
+    Fetch(u64, FetchError),
+    UnknownFilter(u32),
+    /// An exception of the library fallback: "module\0type\0text".
+    Library(String),
+    Internal(String),
+}
+
+impl TaskError {
+    /// Fetching the chunk numbered so in the plan failed.
+    pub fn read(chunk: u64, error: std::io::Error) -> TaskError {
+        TaskError::Fetch(chunk, FetchError::Read(error))
+    }
+}
+
+impl Record {
+    /// Leave the reason why `task` cannot be read where the parent finds it.
+    pub fn blame(&self, task: u64, error: &TaskError) {
+        let (mut chunk, mut text) = (u64::MAX, String::new());
+        let (kind, filter, detail, expected, got) = match error {
+            TaskError::Filter(at, error) => {
+                chunk = *at;
+                let kind = match error.kind {
+                    FilterErrorKind::Checksum => error_kind::FILTER_CHECKSUM,
+                    FilterErrorKind::WrongSize => error_kind::FILTER_SIZE,
+                    FilterErrorKind::Truncated => error_kind::FILTER_TRUNCATED,
+                    FilterErrorKind::Malformed => error_kind::FILTER_MALFORMED,
+                    FilterErrorKind::Unsupported => error_kind::FILTER_UNKNOWN,
+                };
+                (kind, error.filter, 0, error.expected, error.got)
+            }
+            TaskError::Fetch(at, error) => {
+                chunk = *at;
+                match error {
+                    FetchError::Short { expected, got } => {
+                        (error_kind::SHORT, 0, 0, *expected, *got)
+                    }
+                    FetchError::Changed { expected, got } => {
+                        (error_kind::CHANGED, 0, 0, *expected, *got)
+                    }
+                    FetchError::Read(error) => (error_kind::READ, 0, code(error), 0, 0),
+                    FetchError::Open(error) => (error_kind::OPEN, 0, code(error), 0, 0),
+                }
+            }
+            TaskError::UnknownFilter(id) => (error_kind::FILTER_UNKNOWN, *id, 0, 0, 0),
+            TaskError::Library(reason) => {
+                text.clone_from(reason);
+                (error_kind::LIBRARY, 0, 0, 0, 0)
+            }
+            TaskError::Internal(reason) => {
+                text.clone_from(reason);
+                (error_kind::INTERNAL, 0, 0, 0, 0)
+            }
+        };
+        self.error_task.store(task, Relaxed);
+        self.error_chunk.store(chunk, Relaxed);
+        self.error_filter.store(filter, Relaxed);
+        self.error_detail.store(detail, Relaxed);
+        self.error_expected.store(expected, Relaxed);
+        self.error_got.store(got, Relaxed);
+        let bytes = text.as_bytes();
+        let len = bytes.len().min(TEXT_BYTES);
+        for (place, byte) in self.text.iter().zip(&bytes[..len]) {
+            place.store(*byte, Relaxed);
+        }
+        self.text_len.store(len as u32, Relaxed);
+        self.error_kind.store(kind, SeqCst);
+    }
+}
+
+/// The operating system's number; what comes without one is an input/output error.
+fn code(error: &std::io::Error) -> u32 {
+    error.raw_os_error().unwrap_or(libc::EIO) as u32
+}

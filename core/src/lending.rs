@@ -1,0 +1,214 @@
+//! Which blocks are ready, lent and given back: the parent's book of the ring.
+//!
+//! Law:
+//! 1. Blocks are lent in order, each once, when every task below their end is published.
+//! 2. The tail moves over blocks given back, in order, whatever the order of giving back.
+//! 3. A forked child has no part in it: it is lent nothing and gives nothing back. Both are asked
+//!    before the lock is taken, which a thread of the parent may have held at the fork.
+//! 4. Waiting ends by its deadline; who died is the supervisor's question.
+//! 5. Knows nothing of Python.
+
+use crate::plan::{ENDLESS, Plan};
+use crate::serve::RingMaps;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What `receive` says when it has no block.
+pub const ENDED: i32 = 0;
+pub const EMPTY: i32 = 1;
+pub const FAILED: i32 = 2;
+pub const HELD: i32 = 3;
+pub const CLOSED: i32 = 4;
+
+/// A consumer that outruns the readers is woken for a few tasks at once, or after this long:
+/// a wake for each would take time from the readers and gain nothing.
+const GATHER: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+pub struct State {
+    /// Tasks before this one are published.
+    pub frontier: u64,
+    pub next_block: u64,
+    tail_block: u64,
+    /// Blocks from `tail_block` on: given back?
+    released: VecDeque<bool>,
+    pub held: BTreeMap<u64, Instant>,
+    pub closed: bool,
+}
+
+/// The plan, the mapped ring and its book.
+pub struct Lending {
+    pub plan: Plan,
+    pub maps: RingMaps,
+    state: Mutex<State>,
+    pid: u32,
+}
+
+impl Lending {
+    pub fn new(plan: Plan, maps: RingMaps) -> Lending {
+        Lending {
+            plan,
+            maps,
+            state: Mutex::default(),
+            pid: std::process::id(),
+        }
+    }
+
+    /// True in the process that made the ring, false in its forked children.
+    pub fn is_mine(&self) -> bool {
+        std::process::id() == self.pid
+    }
+
+    /// Lend the next block if it is ready, without waiting.
+    pub fn try_next(&self) -> Result<u64, i32> {
+        if !self.is_mine() {
+            return Err(CLOSED);
+        }
+        self.next(&mut self.state())
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn block_rows(&self, block: u64) -> (u64, u64) {
+        let begin = block.saturating_mul(self.plan.block_rows());
+        let end = begin.saturating_add(self.plan.block_rows());
+        (begin, end.min(self.plan.end_row()))
+    }
+
+    /// Blocks of the whole stream.
+    pub fn total_blocks(&self) -> u64 {
+        if self.plan.end_row() == ENDLESS {
+            ENDLESS
+        } else {
+            self.plan.end_row().div_ceil(self.plan.block_rows())
+        }
+    }
+
+    pub fn advance(&self, state: &mut State) -> u64 {
+        let total = self.plan.total_tasks();
+        while state.frontier < total && self.maps.control.is_published(state.frontier) {
+            state.frontier += 1;
+        }
+        self.plan.ready_rows(state.frontier)
+    }
+
+    /// The next block if it is ready, or the reason why not.
+    fn next(&self, state: &mut State) -> Result<u64, i32> {
+        if state.closed {
+            return Err(CLOSED);
+        }
+        let block = state.next_block;
+        let (begin, end) = self.block_rows(block);
+        if begin >= self.plan.end_row() {
+            return Err(ENDED);
+        }
+        if self.advance(state) >= end {
+            state.next_block += 1;
+            state.released.push_back(false);
+            state.held.insert(block, Instant::now());
+            return Ok(block);
+        }
+        if self.maps.control.is_failed(state.frontier) {
+            return Err(FAILED);
+        }
+        if self.maps.control.starved(&self.plan, state.frontier) {
+            Err(HELD)
+        } else {
+            Err(EMPTY)
+        }
+    }
+
+    /// Unpublished tasks below the end of the next block.
+    fn missing(&self, state: &State) -> u64 {
+        let (_, end) = self.block_rows(state.next_block);
+        let total = self.plan.total_tasks();
+        let (mut task, mut missing) = (state.frontier, 0);
+        while task < total && self.plan.ready_rows(task) < end {
+            missing += u64::from(!self.maps.control.is_published(task));
+            task += 1;
+        }
+        missing
+    }
+
+    pub fn release(&self, block: u64) {
+        if !self.is_mine() {
+            return;
+        }
+        let mut state = self.state();
+        state.held.remove(&block);
+        let at = (block - state.tail_block) as usize;
+        if let Some(released) = state.released.get_mut(at) {
+            *released = true;
+        }
+        let before = state.tail_block;
+        while state.released.front() == Some(&true) {
+            state.released.pop_front();
+            state.tail_block += 1;
+        }
+        if state.tail_block != before {
+            let (tail, _) = self.block_rows(state.tail_block);
+            self.maps.control.move_tail(tail.min(self.plan.end_row()));
+        }
+    }
+
+    /// Let nothing more be lent, and stop the readers. What is lent stays so.
+    pub fn close(&self) {
+        if self.is_mine() {
+            self.state().closed = true;
+            self.maps.control.stop();
+        }
+    }
+
+    /// Blocks that can be lent without waiting.
+    pub fn ready_blocks(&self) -> u64 {
+        if !self.is_mine() {
+            return 0;
+        }
+        let mut state = self.state();
+        if state.closed {
+            return 0;
+        }
+        let rows = self.advance(&mut state);
+        let blocks = if rows >= self.plan.end_row() {
+            self.total_blocks()
+        } else {
+            rows / self.plan.block_rows()
+        };
+        blocks.saturating_sub(state.next_block)
+    }
+
+    /// Wait until a block is ready or `timeout` has passed.
+    pub fn wait(&self, timeout: Duration) -> Result<u64, i32> {
+        let deadline = Instant::now() + timeout;
+        let mut margin = self.plan.n_readers() as u64;
+        loop {
+            let (reason, target, word) = {
+                let mut state = self.state();
+                match self.next(&mut state) {
+                    Ok(block) => return Ok(block),
+                    Err(reason @ (HELD | EMPTY)) => {
+                        let target = self.maps.control.published() + self.missing(&state) + margin;
+                        let word = self.maps.control.arm(target);
+                        if self.maps.control.is_failed(state.frontier) {
+                            continue; // between the look and the arming
+                        }
+                        (reason, target, word)
+                    }
+                    Err(reason) => return Err(reason),
+                }
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(reason);
+            }
+            if self.maps.control.published() < target {
+                let limit = if margin > 0 { left.min(GATHER) } else { left };
+                self.maps.control.sleep(word, limit);
+            }
+            margin = 0;
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Plans and data files for tests of the core.
+//!
+//! Law:
+//! 1. Lays plans out word by word, as `_multitables/wire.py` does, without sharing code with
+//!    plan.rs: so a change of one alone is seen.
+//! 2. A payload says which row and which word of it stands there: nothing can be swapped unseen.
+
+use crate::control::control_bytes;
+use crate::memory::{page_bytes, reserved_memfd, sealed_memfd};
+use crate::plan::{ENDLESS, MAGIC, Plan};
+use crate::serve::{RingMaps, map_ring};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// Words of a row of the payload.
+pub const ROW_WORDS: usize = 32;
+
+/// What stands at word `word` of dataset row `row` of member `member`.
+pub fn payload(member: usize, row: u64, word: usize) -> u64 {
+    (row << 8 | (member as u64) << 5 | word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+pub fn fill_rows(member: usize, first: u64, out: &mut [u8]) {
+    for (at, place) in out.chunks_exact_mut(8).enumerate() {
+        let row = first + (at / ROW_WORDS) as u64;
+        place.copy_from_slice(&payload(member, row, at % ROW_WORDS).to_le_bytes());
+    }
+}
+
+/// A file that is removed when dropped.
+pub struct TestFile(pub PathBuf);
+
+impl TestFile {
+    pub fn new(name: &str, bytes: &[u8]) -> TestFile {
+        let name = format!("multitables-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        TestFile(path)
+    }
+
+    /// Device, inode, size and time, as a plan names them.
+    fn fingerprint(&self) -> [u64; 4] {
+        let stat = std::fs::metadata(&self.0).unwrap();
+        let ns = stat.st_mtime() as u64 * 1_000_000_000 + stat.st_mtime_nsec() as u64;
+        [stat.st_dev(), stat.st_ino(), stat.st_size(), ns]
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// One member, one-dimensional chunks of rows of `ROW_WORDS` words.
+#[derive(Clone)]
+pub struct TestMember {
+    pub chunk_rows: u64,
+    /// `(id, value)` of filters with one parameter.
+    pub filters: Vec<(u64, u64)>,
+    /// Bit 0: direct, bit 1: clipped, bit 2: turnstile.
+    pub flags: u64,
+}
+
+/// `[member, kind, row_begin, row_end, first_chunk, n_chunks]`
+pub type TestTask = [u64; 6];
+/// `[grid_index, byte_offset, stored_size, filter_mask]`
+pub type TestChunk = [u64; 4];
+
+#[derive(Clone)]
+pub struct TestPlan {
+    pub n_rows: u64,
+    pub members: Vec<TestMember>,
+    pub tasks: Vec<TestTask>,
+    pub chunks: Vec<TestChunk>,
+    pub n_readers: u64,
+    pub block_rows: u64,
+    pub capacity_rows: u64,
+    pub cyclic: bool,
+}
+
+impl TestPlan {
+    /// The fewest slots that the ring's law allows: every race for a slot happens often.
+    fn n_slots(&self) -> u64 {
+        let laps = if self.cyclic {
+            self.capacity_rows / self.n_rows + 2
+        } else {
+            1
+        };
+        let begins: Vec<u64> = (0..laps)
+            .flat_map(|lap| self.tasks.iter().map(move |t| lap * self.n_rows + t[2]))
+            .collect();
+        let within = |from: usize| {
+            let end = begins[from] + self.capacity_rows;
+            begins[from..].iter().take_while(|&&b| b < end).count() as u64
+        };
+        let most = (0..self.tasks.len()).map(within).max();
+        most.unwrap_or(1).next_power_of_two()
+    }
+
+    pub fn encode(&self, file: &TestFile) -> Vec<u8> {
+        let page = page_bytes() as u64;
+        let row_bytes = 8 * ROW_WORDS as u64;
+        let name = file.0.to_str().unwrap().as_bytes();
+        let control = control_bytes(self.n_readers as usize, self.n_slots() as usize) as u64;
+        let control = control.next_multiple_of(page);
+        let tape = (self.capacity_rows * row_bytes).next_multiple_of(page);
+        let (mut words, mut records) = (vec![0; 0], Vec::new());
+        for (number, member) in self.members.iter().enumerate() {
+            let dims_at = words.len() as u64;
+            words.extend([self.n_rows, ROW_WORDS as u64]);
+            let chunk_dims_at = words.len() as u64;
+            words.extend([member.chunk_rows, ROW_WORDS as u64]);
+            let filters_at = words.len() as u64;
+            for &(id, value) in &member.filters {
+                words.extend([id, 0, 1, value]);
+            }
+            let [device, inode, size, time] = file.fingerprint();
+            records.extend([
+                row_bytes,
+                control + number as u64 * tape,
+                tape,
+                8,
+                0,
+                8,
+                2,
+                dims_at,
+                chunk_dims_at,
+                filters_at,
+                member.filters.len() as u64,
+                0, // fill value: eight zeros
+                0,
+                0,
+                8,
+                name.len() as u64,
+                device,
+                inode,
+                size,
+                time,
+                member.flags,
+                8 + name.len() as u64,
+                1,
+                0,
+            ]);
+        }
+        // The text for the library is the member's number, told by its length only: one digit.
+        let blob: Vec<u8> = [&[0; 8], name, b"1"].concat();
+        let body: Vec<u64> = records
+            .into_iter()
+            .chain(
+                self.tasks
+                    .iter()
+                    .flat_map(|t| [t[0] | t[1] << 32, t[2], t[3], t[4], t[5]]),
+            )
+            .chain(self.chunks.iter().flatten().copied())
+            .chain(words.iter().copied())
+            .collect();
+        let header = [
+            MAGIC,
+            (16 + body.len() as u64) * 8 + blob.len() as u64,
+            self.members.len() as u64,
+            self.tasks.len() as u64,
+            self.chunks.len() as u64,
+            words.len() as u64,
+            blob.len() as u64,
+            self.n_readers,
+            self.n_slots(),
+            0,
+            self.n_rows,
+            if self.cyclic { ENDLESS } else { self.n_rows },
+            self.capacity_rows,
+            self.block_rows,
+            control,
+            control + self.members.len() as u64 * tape,
+        ];
+        let all = header.iter().chain(&body);
+        all.flat_map(|word| word.to_le_bytes())
+            .chain(blob)
+            .collect()
+    }
+}
+
+/// An encoded plan and its ring, which may be mapped as often as there are processes.
+pub struct Shared {
+    plan: OwnedFd,
+    ring: OwnedFd,
+}
+
+impl Shared {
+    pub fn new(encoded: &[u8]) -> Shared {
+        let plan = sealed_memfd(c"test-plan", encoded).unwrap();
+        let bytes = Plan::open(plan.as_fd()).unwrap().ring_bytes();
+        let ring = reserved_memfd(c"test-ring", bytes).unwrap();
+        Shared { plan, ring }
+    }
+
+    pub fn map(&self) -> (Plan, RingMaps) {
+        let plan = Plan::open(self.plan.as_fd()).unwrap();
+        let maps = map_ring(&plan, self.ring.as_fd()).unwrap();
+        (plan, maps)
+    }
+}
+
+/// A small source of numbers, the same for a seed on every machine.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}

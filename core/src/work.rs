@@ -1,0 +1,412 @@
+//! One task's stored chunks on their way from the file to the tape.
+//!
+//! Law:
+//! 1. Chunks that are whole rows are decoded straight into their place on the tape; everything
+//!    else goes through one reused buffer and is scattered.
+//! 2. What the plan says of the file is checked before it is fetched, so that no number in a file
+//!    can ask for more memory than the file is long, or write outside the tape.
+//! 3. Knows nothing of claims and slots; whoever calls owns the rows.
+
+use crate::control::{Control, Record};
+use crate::failure::TaskError;
+use crate::fetch::{DataFile, Fetch, FetchError, Run, runs};
+use crate::filters::{FilterError, FilterErrorKind, Pipeline};
+use crate::memory::Mapping;
+use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
+use crate::scatter::{self, Place};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Stored chunks longer than twice the decoded size and this are left to the library.
+const PLAUSIBLE_EXTRA_BYTES: u64 = 1 << 16;
+
+/// What a reader keeps open for one member.
+pub struct Source {
+    pub fetch: Fetch,
+    pub pipeline: Pipeline,
+    stored: Vec<u8>,
+    decoded: Vec<u8>,
+    offset: Vec<u64>,
+    hinted: u64,
+}
+
+impl Source {
+    pub fn open(member: &Member, record: &Record, first_chunk: u64) -> Result<Source, TaskError> {
+        let start = Instant::now();
+        let pipeline = Pipeline::new(&member.filters, member.decoded_size)
+            .map_err(TaskError::UnknownFilter)?;
+        let fetch = Fetch::open(&member.filename, member.fingerprint, member.direct)
+            .map_err(|error| TaskError::Fetch(first_chunk, error))?;
+        add_ns(&record.open_ns, start);
+        Ok(Source {
+            fetch,
+            pipeline,
+            stored: Vec::new(),
+            decoded: Vec::new(),
+            offset: Vec::new(),
+            hinted: 0,
+        })
+    }
+
+    /// Stored chunks lie inside the file and are not absurdly large, or nothing is fetched.
+    pub fn check(
+        &self,
+        member: &Member,
+        chunks: &[Chunk],
+        first_chunk: u64,
+    ) -> Result<(), TaskError> {
+        let file_bytes = member.fingerprint.size_bytes;
+        // Filters that cannot shrink a chunk make it a little larger.
+        let plausible = (member.decoded_size as u64).saturating_mul(2) + PLAUSIBLE_EXTRA_BYTES;
+        for (at, chunk) in (first_chunk..).zip(chunks) {
+            if chunk.byte_offset == UNALLOCATED {
+                continue;
+            }
+            let end = chunk.byte_offset.checked_add(chunk.stored_size);
+            if end.is_none_or(|end| end > file_bytes) {
+                let got = file_bytes.saturating_sub(chunk.byte_offset);
+                let expected = chunk.stored_size;
+                return Err(TaskError::Fetch(at, FetchError::Short { expected, got }));
+            }
+            if chunk.stored_size > plausible {
+                let error = FilterError {
+                    filter: 0,
+                    // The library may know a way to read such a chunk.
+                    kind: FilterErrorKind::Unsupported,
+                    expected: member.decoded_size as u64,
+                    got: chunk.stored_size,
+                };
+                return Err(TaskError::Filter(at, error));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Make `buffer` at least `len` bytes long; too little memory is an error, not an abort.
+fn grow(buffer: &mut Vec<u8>, len: usize, at: u64) -> Result<(), TaskError> {
+    if buffer.len() < len {
+        let more = buffer.try_reserve_exact(len - buffer.len());
+        more.map_err(|_| TaskError::read(at, std::io::Error::from_raw_os_error(libc::ENOMEM)))?;
+        buffer.resize(len, 0);
+    }
+    Ok(())
+}
+
+/// Add the time since `start` to a reader's account.
+pub fn add_ns(total: &std::sync::atomic::AtomicU64, start: Instant) {
+    total.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
+}
+
+/// The tape's bytes for `rows` rows from tape row `row`.
+///
+/// # Safety
+/// The caller must own these rows by the ring's protocol until it publishes or returns them.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the tape is shared memory: who may write where is the ring's protocol, not Rust's"
+)]
+pub unsafe fn tape_rows<'a>(
+    tape: &'a Mapping,
+    member: &Member,
+    row: u64,
+    rows: u64,
+) -> &'a mut [u8] {
+    let len = (rows as usize).saturating_mul(member.row_bytes);
+    let at = if member.tape_bytes == 0 {
+        0
+    } else {
+        (u128::from(row) * member.row_bytes as u128 % member.tape_bytes as u128) as usize
+    };
+    assert!(len <= member.tape_bytes && at + len <= tape.len());
+    // SAFETY: inside the double mapping (checked above); exclusive by the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(tape.base().add(at), len) }
+}
+
+/// One task of one member, and where it goes.
+pub struct Work<'a> {
+    pub plan: &'a Plan,
+    pub member: &'a Member,
+    pub record: &'a Record,
+    pub tape: &'a Mapping,
+    pub lap_row: u64,
+    pub first_chunk: u64,
+}
+
+impl<'a> Work<'a> {
+    /// The wanted rows `[lo, hi)` of a chunk that begins at dataset row `row`.
+    fn wanted(&self, row: u64, rows: u64) -> (u64, u64) {
+        let first = self.plan.first_row();
+        let end = (first + self.plan.lap_rows()).min(self.member.dims[0]);
+        let lo = row.max(first);
+        (lo, (row + rows).min(end).max(lo))
+    }
+
+    /// Where dataset rows `[lo, hi)` lie on the tape.
+    fn rows(&self, lo: u64, hi: u64) -> &'a mut [u8] {
+        let row = self.lap_row + (lo - self.plan.first_row());
+        // SAFETY: these rows belong to the task that this reader owns. (Chunks beside each other
+        // in the same rows belong to the task's owner or to another one that writes other bytes.)
+        unsafe { tape_rows(self.tape, self.member, row, hi - lo) }
+    }
+
+    /// Bytes of a decoded chunk; in contiguous layout the last piece is shorter.
+    fn decoded_size(&self, row: u64) -> usize {
+        if !self.member.clipped {
+            return self.member.decoded_size;
+        }
+        let rows = self.member.chunk_dims[0].min(self.member.dims[0].saturating_sub(row));
+        self.member.decoded_size / self.member.chunk_dims[0] as usize * rows as usize
+    }
+
+    pub fn buffered(
+        &mut self,
+        source: &mut Source,
+        chunks: &[Chunk],
+        found: &[Run],
+        control: &Control,
+        global: u64,
+    ) -> Result<(), TaskError> {
+        for run in found {
+            let start = Instant::now();
+            let run_chunks = &chunks[run.chunks.clone()];
+            let mut stored = std::mem::take(&mut source.stored);
+            let in_place = self.in_place(source, run_chunks, run);
+            let len = run.len as usize;
+            let direct_to_tape = in_place.is_some();
+            let target: &mut [u8] = match in_place {
+                Some(rows) => rows,
+                None => {
+                    let at = self.first_chunk + run.chunks.start as u64;
+                    grow(&mut stored, len, at)?;
+                    &mut stored[..len]
+                }
+            };
+            let result = self.read_run(source, target, run, control, global);
+            add_ns(&self.record.fetch_ns, start);
+            let result = result.and_then(|()| {
+                self.record.fetched_bytes.fetch_add(run.len, Relaxed);
+                if direct_to_tape {
+                    self.finish_in_place(source, run_chunks);
+                    return Ok(());
+                }
+                let bytes = &stored[..len];
+                self.decode_run(source, run_chunks, run, bytes)
+            });
+            source.stored = stored;
+            result?;
+        }
+        Ok(())
+    }
+
+    fn read_run(
+        &self,
+        source: &mut Source,
+        target: &mut [u8],
+        run: &Run,
+        control: &Control,
+        global: u64,
+    ) -> Result<(), TaskError> {
+        let at = self.first_chunk + run.chunks.start as u64;
+        let Fetch::Buffered(file) = &mut source.fetch else {
+            return Err(TaskError::Internal(
+                "a buffered fetch of a direct file".into(),
+            ));
+        };
+        let have = file.read_cached(target, run.byte_offset);
+        if have < target.len() {
+            source.hinted = self.hint_ahead(file, global, source.hinted);
+            if self.member.turnstile {
+                control.wait_turn(global);
+            }
+            file.read(target, run.byte_offset, have)
+                .map_err(|error| TaskError::Fetch(at, error))?;
+        }
+        self.record.fetches.store(file.fetches, Relaxed);
+        Ok(())
+    }
+
+    /// The page cache missed: name what all readers will want next, each range once per reader.
+    fn hint_ahead(&self, file: &DataFile, global: u64, hinted: u64) -> u64 {
+        let end = (global + 1 + 2 * self.plan.n_readers() as u64).min(self.plan.total_tasks());
+        for next in hinted.max(global + 1)..end {
+            let (task, _) = self.plan.task(next);
+            if self.plan.members[task.member as usize].filename == self.member.filename {
+                let mut found = Vec::new();
+                runs(self.plan.chunks_of(&task), &mut found);
+                found
+                    .iter()
+                    .for_each(|run| file.hint(run.byte_offset, run.len));
+            }
+        }
+        hinted.max(end)
+    }
+
+    /// When a run's stored bytes are already the rows, the place where they belong.
+    fn in_place(&self, source: &mut Source, chunks: &[Chunk], run: &Run) -> Option<&'a mut [u8]> {
+        if !self.member.whole_rows() {
+            return None;
+        }
+        let (first, last) = (chunks.first()?, chunks.last()?);
+        let mut total = 0;
+        for (index, chunk) in chunks.iter().enumerate() {
+            let next = chunk.grid_index == first.grid_index + index as u64;
+            if !next || !source.pipeline.is_identity(chunk.filter_mask) {
+                return None;
+            }
+            total += chunk.stored_size;
+        }
+        let begin = first.grid_index * self.member.chunk_dims[0];
+        let end = (last.grid_index + 1) * self.member.chunk_dims[0];
+        let (lo, hi) = self.wanted(begin, end - begin);
+        let rows = self.rows(lo, hi);
+        // Gaps, partial chunks and wrong sizes take the careful way.
+        (lo == begin && total == run.len && rows.len() as u64 == total).then_some(rows)
+    }
+
+    fn finish_in_place(&self, source: &mut Source, chunks: &[Chunk]) {
+        let mut total = 0;
+        for chunk in chunks {
+            total += chunk.stored_size;
+            if !self.member.fixes.is_empty() {
+                self.member
+                    .chunk_offset(chunk.grid_index, &mut source.offset);
+                let (lo, hi) = self.wanted(source.offset[0], self.member.chunk_dims[0]);
+                let at = Place {
+                    offset: &source.offset,
+                    lo,
+                    hi,
+                };
+                scatter::fix_strings(self.member, at, self.rows(lo, hi));
+            }
+        }
+        self.record.decoded_bytes.fetch_add(total, Relaxed);
+    }
+
+    pub fn direct(
+        &mut self,
+        source: &mut Source,
+        chunks: &[Chunk],
+        flights: Vec<(Run, u64)>,
+    ) -> Result<(), TaskError> {
+        for (run, ticket) in flights {
+            let at = self.first_chunk + run.chunks.start as u64;
+            let start = Instant::now();
+            let finished = match &mut source.fetch {
+                Fetch::Direct(queue, _) => queue.finish(ticket),
+                Fetch::Buffered(_) => Err(std::io::ErrorKind::Unsupported.into()),
+            };
+            add_ns(&self.record.fetch_ns, start);
+            let finished = finished.map_err(|error| TaskError::read(at, error))?;
+            self.record.fetched_bytes.fetch_add(run.len, Relaxed);
+            self.record.fetches.fetch_add(1, Relaxed);
+            let bytes = finished.bytes();
+            if (bytes.len() as u64) < run.len {
+                let got = bytes.len() as u64;
+                return Err(TaskError::Fetch(
+                    at,
+                    FetchError::Short {
+                        expected: run.len,
+                        got,
+                    },
+                ));
+            }
+            self.decode_run(source, &chunks[run.chunks.clone()], &run, bytes)?;
+            if let Fetch::Direct(queue, _) = &mut source.fetch {
+                queue.recycle(finished);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decode each chunk of a fetched run into its rows.
+    fn decode_run(
+        &mut self,
+        source: &mut Source,
+        chunks: &[Chunk],
+        run: &Run,
+        bytes: &[u8],
+    ) -> Result<(), TaskError> {
+        let start = Instant::now();
+        for (index, chunk) in chunks.iter().enumerate() {
+            let at = self.first_chunk + (run.chunks.start + index) as u64;
+            let from = (chunk.byte_offset - run.byte_offset) as usize;
+            let stored = &bytes[from..from + chunk.stored_size as usize];
+            self.decode_chunk(source, chunk, stored, at)?;
+        }
+        add_ns(&self.record.decode_ns, start);
+        Ok(())
+    }
+
+    fn decode_chunk(
+        &mut self,
+        source: &mut Source,
+        chunk: &Chunk,
+        stored: &[u8],
+        number: u64,
+    ) -> Result<(), TaskError> {
+        let wrong = |error| TaskError::Filter(number, error);
+        let member = self.member;
+        member.chunk_offset(chunk.grid_index, &mut source.offset);
+        let row = source.offset[0];
+        let size = self.decoded_size(row);
+        let (lo, hi) = self.wanted(row, member.chunk_dims[0]);
+        let dst = self.rows(lo, hi);
+        let at = Place {
+            offset: &source.offset,
+            lo,
+            hi,
+        };
+        self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
+        if source.pipeline.is_identity(chunk.filter_mask) {
+            if stored.len() != size {
+                return Err(wrong(FilterError {
+                    filter: 0,
+                    kind: FilterErrorKind::WrongSize,
+                    expected: size as u64,
+                    got: stored.len() as u64,
+                }));
+            }
+            scatter::place(member, at, stored, dst);
+        } else if member.whole_rows() && lo == row && dst.len() == size {
+            let pipeline = &mut source.pipeline;
+            pipeline
+                .decode(chunk.filter_mask, stored, dst)
+                .map_err(wrong)?;
+        } else {
+            grow(&mut source.decoded, size, number)?;
+            let decoded = &mut source.decoded[..size];
+            let pipeline = &mut source.pipeline;
+            pipeline
+                .decode(chunk.filter_mask, stored, decoded)
+                .map_err(wrong)?;
+            scatter::place(member, at, decoded, dst);
+        }
+        scatter::fix_strings(member, at, dst);
+        Ok(())
+    }
+
+    /// Chunks that the file never stored.
+    pub fn unallocated(&mut self, source: &mut Source, chunks: &[Chunk]) -> Result<(), TaskError> {
+        for chunk in chunks
+            .iter()
+            .filter(|chunk| chunk.byte_offset == UNALLOCATED)
+        {
+            self.member
+                .chunk_offset(chunk.grid_index, &mut source.offset);
+            let (lo, hi) = self.wanted(source.offset[0], self.member.chunk_dims[0]);
+            let at = Place {
+                offset: &source.offset,
+                lo,
+                hi,
+            };
+            let dst = self.rows(lo, hi);
+            scatter::fill(self.member, at, dst);
+            scatter::fix_strings(self.member, at, dst);
+            self.record
+                .decoded_bytes
+                .fetch_add(dst.len() as u64, Relaxed);
+        }
+        Ok(())
+    }
+}
