@@ -19,15 +19,17 @@ from typing import Any
 UNIT_LINE = "MB/s = 10^6 bytes of decoded data per second; median (minimum-maximum)"
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A text table; the first column stands left, the others right."""
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> str:
+    """A text table; the first column and those named in `left` stand left, the others right."""
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
 
     def one(line: Sequence[str]) -> str:
-        cells = [line[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-        return "  ".join(cells).rstrip()
+        cells = zip(header, line, widths, strict=True)
+        return "  ".join(
+            cell.ljust(width) if name in (header[0], *left) else cell.rjust(width)
+            for name, cell, width in cells
+        ).rstrip()
 
     return "\n".join(
         [one(lines[0]), "  ".join("-" * width for width in widths)]

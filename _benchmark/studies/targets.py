@@ -139,7 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
 def target_table(targets: list[Target]) -> str:
     """Measured, wanted, met or missed."""
     rows = [[one.what, one.measured, one.wanted, one.verdict, one.note] for one in targets]
-    return report.aligned(["target", "measured", "wanted", "verdict", "note"], rows)
+    header = ["target", "measured", "wanted", "verdict", "note"]
+    return report.aligned(header, rows, left=("verdict", "note"))
 
 
 def _old_python(directory: str | None) -> tuple[str | None, str]:
