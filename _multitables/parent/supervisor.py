@@ -28,6 +28,11 @@ import _multitables
 if TYPE_CHECKING:
     from _multitables._core import Ring
 
+#: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
+READER = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from _multitables.reader.__main__ import main; main()"
+)
 #: A task, or a start, may cost this many readers before the stream ends.
 DEATHS_ALLOWED = 2
 #: Seconds that a reader gets to come back from a stream before it is replaced by a new one.
@@ -176,14 +181,7 @@ def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
         # No site (-S): the parent's own path says where everything is, and the start is faster.
         # A session of its own: Ctrl-C in the terminal is the parent's to handle.
         process = subprocess.Popen(
-            [
-                _executable(),
-                "-S",
-                "-m",
-                "_multitables.reader",
-                str(theirs.fileno()),
-                str(os.getpid()),
-            ],
+            [_executable(), "-S", "-c", READER, str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Started by the supervisor as ``python -m _multitables.reader SOCKET PARENT``.
+1. Started by the supervisor, in effect as ``python -m _multitables.reader SOCKET PARENT``.
 2. Imports neither h5py, tables nor numpy until a task needs a library.
 3. Knows nothing of queues or users; everything it is told comes through the socket.
 """
