@@ -1,0 +1,111 @@
+"""What every test runs under: the audit after it, the alarm around it, files made for it.
+
+Law
+---
+1. After each test that passed nothing may be left that was not there before it: no child, no
+   descriptor, no thread, no shared mapping. What is left fails the test that left it.
+2. A hang is a failure with the traceback of every thread, never a silent wait: first in the test
+   (the alarm, which also kills its children), then, if it cannot react, of the whole run.
+3. HDF5 libraries are warmed up before the first test, so that what they keep for themselves is
+   not taken for a leak.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import h5py
+import hdf5plugin
+import numpy as np
+import pytest
+import tables
+from processes import Holdings, children, kill, leaks
+
+HANG_SECONDS = 60.0
+GRACE_SECONDS = 15.0  # for the alarm to end the test, before the run itself is ended
+
+_stderr = 2
+_before: Holdings | None = None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _stderr
+    _stderr = os.dup(2)  # capturing redirects 2 later on
+    config.addinivalue_line("markers", "hang(seconds): a test that may take longer than a minute")
+
+
+def pytest_sessionstart() -> None:
+    tables.set_blosc_max_threads(1)
+    tables.set_blosc2_max_threads(1)
+    os.environ["BLOSC_NTHREADS"] = "1"
+    with h5py.File("warm-up", "w", driver="core", backing_store=False) as file:
+        for name, options in (("a", hdf5plugin.Blosc()), ("b", hdf5plugin.Blosc2())):
+            file.create_dataset(name, data=np.arange(1000), chunks=(100,), **options)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    global _before
+    marker = item.get_closest_marker("hang")
+    seconds = marker.args[0] if marker else HANG_SECONDS
+    faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=_stderr)
+    _before = Holdings.now()  # with the watchdog's own thread
+    signal.signal(signal.SIGALRM, _hang)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _hang(_number: int, _frame: object) -> None:
+    faulthandler.dump_traceback(file=_stderr)
+    assert _before is not None
+    known = {int(child.split()[0]) for child in _before.children}
+    for pid in children():
+        if pid not in known:
+            kill(pid)
+    raise pytest.fail.Exception("the test hangs (the traceback of every thread is on stderr)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
+
+
+_PASSED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    result = yield
+    # A failed test keeps its frames alive in its traceback, and all they hold.
+    if item.stash.get(_PASSED, False):
+        assert _before is not None
+        left = leaks(_before)
+        if left:
+            lines = [f"{kind}: {items}" for kind, items in left.items()]
+            pytest.fail("left behind by the test:\n" + "\n".join(lines), pytrace=False)
+    return result
+
+
+@pytest.fixture
+def h5(tmp_path: Path) -> Path:
+    """Where a test writes its HDF5 file."""
+    return tmp_path / "data.h5"
+
+
+@pytest.fixture(scope="session")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file whose rows say which row they are; see `payload` for its datasets."""
+    from payload import write
+
+    return write(tmp_path_factory.mktemp("numbered") / "numbered.h5")

@@ -1,0 +1,193 @@
+"""What a process holds, and scripts run in a process of their own.
+
+Law
+---
+1. Owns every look into /proc and every script that a test starts; tests only ask.
+2. It knows nothing of streams: a reader is a child whose command line names _multitables.
+3. A wait always has a deadline, and says what it waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SETTLE_SECONDS = 3.0
+
+
+def children(pid: int | None = None) -> dict[int, str]:
+    """The direct children of a process, zombies too: pid -> command line."""
+    parent = os.getpid() if pid is None else pid
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (state := _stat(int(entry))) is not None and state[1] == parent:
+            found[int(entry)] = _command_line(int(entry)) or f"(zombie or kernel, {state[0]})"
+    return found
+
+
+def readers(pid: int | None = None) -> list[int]:
+    """The living reader processes of a parent, oldest first."""
+    found = (
+        child for child, line in children(pid).items() if "_multitables" in line and alive(child)
+    )
+    return sorted(found)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is not only a zombie."""
+    state = _stat(pid)
+    return state is not None and state[0] not in "ZX"
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """State letter and parent of a process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[1])
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What this process holds at one moment; each item named so that it can be printed."""
+
+    children: frozenset[str]
+    descriptors: frozenset[str]
+    threads: frozenset[str]
+    mappings: frozenset[str]
+
+    @classmethod
+    def now(cls) -> Holdings:
+        return cls(
+            frozenset(f"{pid} {line}" for pid, line in children().items()),
+            frozenset(_descriptors()),
+            frozenset(_threads()),
+            frozenset(_mappings()),
+        )
+
+    def since(self, before: Holdings) -> dict[str, list[str]]:
+        """What is here and was not before."""
+        new = {
+            "child processes": self.children - before.children,
+            "descriptors": self.descriptors - before.descriptors,
+            "threads": self.threads - before.threads,
+            "shared mappings": self.mappings - before.mappings,
+        }
+        return {kind: sorted(items) for kind, items in new.items() if items}
+
+
+def _descriptors() -> Iterator[str]:
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if not target.startswith("/proc/"):  # the one that lists this folder
+                yield f"{name} -> {target}"
+
+
+def _threads() -> Iterator[str]:
+    for tid in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):
+            yield f"{tid} {Path(f'/proc/self/task/{tid}/comm').read_text().strip()}"
+
+
+def _mappings() -> Iterator[str]:
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if "memfd:" in line or "/dev/shm/" in line:
+            yield line.split()[0] + " " + line.split(maxsplit=5)[-1]
+
+
+def leaks(before: Holdings, seconds: float = SETTLE_SECONDS) -> dict[str, list[str]]:
+    """What was not given back within some seconds; garbage is collected first."""
+    deadline = time.monotonic() + seconds
+    while True:
+        gc.collect()
+        new = Holdings.now().since(before)
+        if not new or time.monotonic() > deadline:
+            return new
+        time.sleep(0.02)
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
+    """Waits for a condition; the failure says which one did not come true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not after {seconds} s")
+        time.sleep(0.005)
+
+
+def first_readers(count: int = 1, pid: int | None = None) -> list[int]:
+    """Waits until a parent has that many readers, and returns them."""
+    wait_until(lambda: len(readers(pid)) >= count, f"{count} readers")
+    return readers(pid)
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    """Sends a signal to a process that may have ended already."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a script: this checkout, or this installation, is importable."""
+    face = importlib.util.find_spec("multitables")
+    assert face is not None
+    assert face.origin is not None
+    paths = [str(Path(face.origin).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
+def run_script(
+    source: str, *arguments: object, seconds: float = 30.0, flags: tuple[str, ...] = ("-W", "error")
+) -> subprocess.CompletedProcess[str]:
+    """Runs `python -c source arguments...` to its end."""
+    command = [sys.executable, *flags, "-c", source, *map(str, arguments)]
+    return subprocess.run(
+        command,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@contextlib.contextmanager
+def script(
+    source: str, *arguments: object, environ: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A running `python -c source arguments...` in a session of its own, killed at the end."""
+    command = [sys.executable, "-W", "error", "-c", source, *map(str, arguments)]
+    with subprocess.Popen(
+        command,
+        env={**environment(), **(environ or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,448 @@
+"""Plans and their bytes, by the thousand: no file, no process.
+
+1. The laws of read_plan.py hold for every index and all options (Hypothesis).
+2. Wire: what encode_plan writes is read back here word by word, by a decoder of the tests' own.
+3. The core's own check of a plan accepts each, and refuses damaged ones.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from _multitables import _core, wire
+from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint, StringFix
+from _multitables.read_plan import (
+    CHUNK,
+    ENDLESS,
+    KIND_CHUNKS,
+    KIND_LIBRARY,
+    TASK,
+    UNALLOCATED,
+    ReadPlan,
+    plan_reads,
+)
+
+NATIVE = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments of plan_reads."""
+
+    indexes: tuple[ChunkIndex, ...]
+    options: dict[str, Any]
+
+    @property
+    def rows(self) -> int:
+        return self.indexes[0].n_rows - int(self.options["first_row"])
+
+    def plan(self) -> ReadPlan:
+        return plan_reads(self.indexes, native_filters=NATIVE, **self.options)
+
+
+@st.composite
+def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
+    inner = draw(st.lists(st.integers(1, 6), max_size=3))
+    dims = (rows, *inner)
+    layout = draw(st.sampled_from(["chunked", "contiguous", "library", "unknown filter"]))
+    element = draw(st.sampled_from([1, 2, 8, 24, 70_000]))
+    field = draw(st.integers(1, element))
+    chunk_dims, ids, pipeline = None, np.zeros(0, np.uint64), ()
+    if layout in ("chunked", "unknown filter"):
+        chunk_dims = tuple(draw(st.integers(1, max(1, dim + 2))) for dim in dims)
+        grid = math.prod(-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True))
+        stored = draw(st.sets(st.integers(0, grid - 1), max_size=40)) if grid else set()
+        if draw(st.booleans()):
+            stored = set(range(min(grid, 3000)))
+        ids = np.array(sorted(stored), np.uint64)
+        pipeline = (FilterSpec(1, 0, (4,), "deflate"),)
+    elif layout == "contiguous" and draw(st.booleans()):
+        ids = np.zeros(1, np.uint64)
+    if layout == "unknown filter":
+        pipeline = (*pipeline, FilterSpec(307, 1, (), "bzip2"))
+    sizes = np.arange(len(ids), dtype=np.uint64) + np.uint64(10)
+    if layout == "contiguous":
+        sizes = np.full(len(ids), math.prod(dims) * element, np.uint64)
+    return ChunkIndex(
+        filename="/tmp/a.h5",
+        path="/x",
+        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
+        dtype=np.dtype(f"V{field}"),
+        shape=dims,
+        dims=dims,
+        chunk_dims=chunk_dims,
+        element_bytes=element,
+        field_offset=draw(st.integers(0, element - field)),
+        field_bytes=field,
+        layout={"unknown filter": "chunked"}.get(layout, layout),
+        grid_index=ids,
+        byte_offset=ids * np.uint64(1000) + np.uint64(512),
+        stored_size=sizes,
+        filter_mask=(np.arange(len(ids)) % 3).astype(np.uint32),
+        pipeline=pipeline,
+        fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
+        string_fixes=(StringFix(0, 1, field, 2),) if draw(st.booleans()) else (),
+        library="h5py",
+        reason="compact storage" if layout == "library" else "",
+    )
+
+
+@st.composite
+def a_case(draw: st.DrawFn) -> Case:
+    rows = draw(st.one_of(st.integers(0, 60), st.integers(0, 3000)))
+    first = draw(st.one_of(st.just(0), st.integers(0, rows)))
+    options = {
+        "block_rows": draw(st.one_of(st.integers(1, 80), st.integers(1, 5000))),
+        "n_readers": draw(st.integers(1, 9)),
+        "read_ahead": draw(st.one_of(st.none(), st.integers(1, 30))),
+        "cyclic": draw(st.booleans()),
+        "remainder": draw(st.booleans()),
+        "first_row": first,
+        "direct": draw(st.booleans()),
+    }
+    indexes = draw(st.lists(an_index(rows), min_size=1, max_size=3))
+    return Case(tuple(indexes), options)
+
+
+many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@many
+@given(a_case())
+def test_every_wanted_row_is_covered_and_none_beyond(case: Case) -> None:
+    plan = case.plan()
+    wanted = case.rows
+    if not (case.options["cyclic"] or case.options["remainder"]):
+        wanted = case.rows // case.options["block_rows"] * case.options["block_rows"]
+    assert plan.lap_rows == wanted
+    assert plan.end_row == (ENDLESS if case.options["cyclic"] and case.rows else wanted)
+    for number, member in enumerate(plan.members):
+        tasks = plan.tasks[plan.tasks["member"] == number]
+        if wanted == 0:
+            assert len(tasks) == 0
+            continue
+        assert (tasks["row_begin"] < tasks["row_end"]).all()
+        assert int(tasks["row_begin"].min()) == 0
+        assert int(tasks["row_end"].max()) == wanted
+        if tasks["kind"][0] == KIND_LIBRARY or _inner(member) == 1:
+            # One task a row range: they follow each other without gap or overlap.
+            np.testing.assert_array_equal(tasks["row_begin"][1:], tasks["row_end"][:-1])
+        else:
+            joined = np.unique(tasks["row_begin"])
+            assert set(joined[1:]) <= set(tasks["row_end"])
+
+
+def _inner(member: Any) -> int:
+    return math.prod(
+        -(-dim // chunk)
+        for dim, chunk in zip(member.index.dims[1:], member.chunk_dims[1:], strict=True)
+    )
+
+
+@many
+@given(a_case())
+def test_every_chunk_that_holds_wanted_rows_is_read_exactly_once(case: Case) -> None:
+    plan = case.plan()
+    first = case.options["first_row"]
+    read = np.zeros(len(plan.chunks), int)
+    for number, member in enumerate(plan.members):
+        inner, outer = _inner(member), member.chunk_dims[0]
+        wanted = range(first // outer * inner, -(-(first + plan.lap_rows) // outer) * inner)
+        got: list[int] = []
+        for task in plan.tasks[plan.tasks["member"] == number]:
+            if task["kind"] == KIND_LIBRARY:
+                assert task["n_chunks"] == 0
+                continue
+            assert task["kind"] == KIND_CHUNKS
+            span = slice(int(task["first_chunk"]), int(task["first_chunk"] + task["n_chunks"]))
+            read[span] += 1
+            ids = plan.chunks["grid_index"][span]
+            # The rows of the task's chunks, clipped to the lap, are the task's rows.
+            low = int(ids.min()) // inner * outer
+            high = (int(ids.max()) // inner + 1) * outer
+            assert max(low, first) - first == task["row_begin"]
+            assert min(high, first + plan.lap_rows) - first == task["row_end"]
+            got += ids.tolist()
+        if not member.reason and plan.lap_rows:
+            assert sorted(got) == list(wanted)
+    assert (read == 1).all()
+
+
+@many
+@given(a_case())
+def test_chunks_are_those_of_the_index(case: Case) -> None:
+    plan = case.plan()
+    for number, member in enumerate(plan.members):
+        index = member.index
+        where = {int(i): at for at, i in enumerate(index.grid_index)}
+        for task in plan.tasks[plan.tasks["member"] == number]:
+            span = slice(int(task["first_chunk"]), int(task["first_chunk"] + task["n_chunks"]))
+            for chunk in plan.chunks[span][:50]:
+                at = where.get(int(chunk["grid_index"]))
+                if index.layout == "contiguous":
+                    row = int(chunk["grid_index"]) * member.chunk_dims[0]
+                    row_bytes = math.prod(index.dims[1:]) * index.element_bytes
+                    rows = min(member.chunk_dims[0], index.dims[0] - row)
+                    if len(index.byte_offset):
+                        assert chunk["byte_offset"] == 512 + row * row_bytes
+                        assert chunk["stored_size"] == rows * row_bytes
+                    else:
+                        assert chunk["byte_offset"] == UNALLOCATED
+                elif at is None:
+                    assert chunk["byte_offset"] == UNALLOCATED
+                else:
+                    for name in ("byte_offset", "stored_size", "filter_mask"):
+                        assert chunk[name] == getattr(index, name)[at]
+
+
+@many
+@given(a_case())
+def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
+    plan = case.plan()
+    begin = plan.tasks["row_begin"].astype(int)
+    assert (np.diff(begin) >= 0).all()
+    span = int((plan.tasks["row_end"] - plan.tasks["row_begin"]).max()) if len(plan.tasks) else 0
+    assert plan.capacity_rows >= max(plan.block_rows, span)
+    ahead, cyclic = case.options["read_ahead"], case.options["cyclic"]
+    least = 2 * plan.block_rows + 2 * span
+    if ahead is not None:
+        least = max(least, ahead * plan.block_rows)
+    else:
+        least = max(least, (2 * case.options["n_readers"] + 1) * plan.block_rows)
+    if not cyclic:
+        least = min(least, max(plan.lap_rows, plan.block_rows))
+        assert plan.capacity_rows <= max(plan.lap_rows, plan.block_rows)
+    assert plan.capacity_rows >= least
+    for member in plan.members:
+        assert member.tape_bytes >= plan.capacity_rows * member.index.row_bytes
+        assert member.tape_bytes % 4096 == 0
+        assert member.tape_bytes > 0
+
+
+@many
+@given(a_case())
+def test_slots_are_enough_for_all_tasks_within_the_ring(case: Case) -> None:
+    """Two tasks may never share a slot while both begin within one capacity."""
+    plan = case.plan()
+    assert plan.n_slots & (plan.n_slots - 1) == 0
+    count = len(plan.tasks)
+    if count == 0:
+        return
+    endless = plan.end_row == ENDLESS
+    laps = range(3 if plan.capacity_rows // plan.lap_rows < 50 else 1) if endless else range(1)
+    begin = np.concatenate(
+        [plan.tasks["row_begin"].astype(int) + lap * plan.lap_rows for lap in laps]
+    )
+    if endless and len(laps) == 1:
+        assert plan.n_slots > count * (plan.capacity_rows // plan.lap_rows)
+        return
+    # Tasks that can be claimed while the tail is at the begin of task i.
+    ends = np.searchsorted(begin, begin + plan.capacity_rows, side="left")
+    first = np.searchsorted(begin, begin, side="left")
+    within = (ends - first)[:count]
+    if endless:
+        within = within[begin[:count] + plan.capacity_rows <= begin[-1]]
+    assert (within <= plan.n_slots).all()
+
+
+@many
+@given(a_case())
+def test_equal_arguments_give_equal_plans(case: Case) -> None:
+    one, two = case.plan(), case.plan()
+    np.testing.assert_array_equal(one.tasks, two.tasks)
+    np.testing.assert_array_equal(one.chunks, two.chunks)
+    assert [m.tape_bytes for m in one.members] == [m.tape_bytes for m in two.members]
+    assert (one.capacity_rows, one.n_slots) == (two.capacity_rows, two.n_slots)
+
+
+HEADER_WORDS = """
+    magic total_bytes n_members n_tasks n_chunks n_words n_blob n_readers n_slots first_row
+    lap_rows end_row capacity_rows block_rows control_bytes ring_bytes
+""".split()  # noqa: SIM905 - a table reads better so
+MEMBER_WORDS = """
+    row_bytes tape_at tape_bytes element_bytes field_offset field_bytes n_dims dims_at
+    chunk_dims_at filters_at n_filters fill_at fixes_at n_fixes file_at file_len device inode
+    size_bytes mtime_ns flags library_at library_len reserved
+""".split()  # noqa: SIM905
+
+
+def decoded(data: bytes) -> dict[str, Any]:
+    """The tests' own reading of the wire format."""
+    found: dict[str, Any] = dict(zip(HEADER_WORDS, struct.unpack_from("<16Q", data), strict=True))
+    at = 128
+    found["members"] = []
+    for _ in range(found["n_members"]):
+        words = struct.unpack_from("<24Q", data, at)
+        found["members"].append(dict(zip(MEMBER_WORDS, words, strict=True)))
+        at += 192
+    for name, dtype, count in (
+        ("tasks", TASK, found["n_tasks"]),
+        ("chunks", CHUNK, found["n_chunks"]),
+        ("words", np.dtype("<u8"), found["n_words"]),
+    ):
+        found[name] = np.frombuffer(data, dtype, count, at)
+        at += count * dtype.itemsize
+    found["blob"] = data[at:]
+    return found
+
+
+@many
+@given(a_case(), st.booleans())
+def test_wire(case: Case, turnstile: bool) -> None:
+    plan = case.plan()
+    fields = ["", "a/ü", "c"][: len(plan.members)]
+    data = wire.encode_plan(plan, 8192, {"driver": "x"}, fields, turnstile)
+    got = decoded(data)
+    assert got["magic"] == int.from_bytes(b"MTPLAN01", "little")
+    assert got["total_bytes"] == len(data)
+    assert len(got["blob"]) == got["n_blob"]
+    for name in ("n_readers", "n_slots", "first_row", "lap_rows", "end_row", "capacity_rows"):
+        assert got[name] == getattr(plan, name)
+    assert got["block_rows"] == plan.block_rows
+    assert got["ring_bytes"] == 8192 + plan.ring_payload_bytes
+    np.testing.assert_array_equal(got["tasks"], plan.tasks)
+    np.testing.assert_array_equal(got["chunks"], plan.chunks)
+    tape_at = 8192
+    for record, member, field in zip(got["members"], plan.members, fields, strict=True):
+        index = member.index
+        assert (record["tape_at"], record["tape_bytes"]) == (tape_at, member.tape_bytes)
+        tape_at += member.tape_bytes
+        assert record["row_bytes"] == index.row_bytes
+        assert _words(got, record["dims_at"], len(index.dims)) == list(index.dims)
+        assert _words(got, record["chunk_dims_at"], len(index.dims)) == list(member.chunk_dims)
+        native = not member.reason
+        assert record["n_filters"] == (len(index.pipeline) if native else 0)
+        assert record["n_fixes"] == (len(index.string_fixes) if native else 0)
+        if native:
+            part = (index.element_bytes, index.field_offset, index.field_bytes)
+            assert (record["element_bytes"], record["field_offset"], record["field_bytes"]) == part
+            fill = got["blob"][record["fill_at"] :][: index.element_bytes]
+            assert fill == index.fill_value
+        for at in range(record["n_filters"]):
+            spec = index.pipeline[at]  # every filter here has as many values, so places are known
+            word = record["filters_at"] + sum(3 + len(s.values) for s in index.pipeline[:at])
+            want = [spec.id, spec.flags, len(spec.values), *spec.values]
+            assert _words(got, word, len(want)) == want
+        name = got["blob"][record["file_at"] :][: record["file_len"]]
+        assert name == b"/tmp/a.h5"
+        print_ = (record["device"], record["inode"], record["size_bytes"], record["mtime_ns"])
+        assert print_ == (1, 2, 1 << 40, 3)
+        assert bool(record["flags"] & 1) == member.direct
+        assert bool(record["flags"] & 2) == member.clipped
+        assert bool(record["flags"] & 4) == (turnstile and not member.direct)
+        library = json.loads(got["blob"][record["library_at"] :][: record["library_len"]])
+        assert library == {
+            "library": "h5py",
+            "filename": "/tmp/a.h5",
+            "path": "/x",
+            "field": field,
+            "open_options": {"driver": "x"},
+        }
+
+
+def _words(got: dict[str, Any], at: int, count: int) -> list[int]:
+    return [int(word) for word in got["words"][at : at + count]]
+
+
+def ring(plan: ReadPlan, data: bytes) -> _core.Ring:
+    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
+    return _core.Ring(data, views, None if len(views) == 1 else [])
+
+
+def encoded(plan: ReadPlan) -> bytes:
+    page = _core.PAGE_BYTES
+    control = -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
+    return wire.encode_plan(plan, control, {}, [""] * len(plan.members))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(a_case())
+def test_the_core_accepts_every_plan(case: Case) -> None:
+    plan = case.plan()
+    if plan.ring_payload_bytes > 64 << 20:
+        return
+    made = ring(plan, encoded(plan))
+    total = made.progress()[1]
+    if plan.end_row == ENDLESS:
+        assert total is None
+    else:
+        assert total == -(-plan.lap_rows // plan.block_rows)
+    for number in range(0, len(plan.tasks), 7):
+        member, begin, end, _ = made.address(number)
+        task = plan.tasks[number]
+        assert member == task["member"]
+        assert begin == plan.first_row + task["row_begin"]
+        assert end == plan.first_row + task["row_end"]
+    made.close()
+
+
+def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkIndex:
+    count = -(-rows // chunk)
+    return ChunkIndex(
+        filename="/tmp/a.h5",
+        path="/x",
+        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
+        dtype=np.dtype(f"V{element}"),
+        shape=(rows, 4),
+        dims=(rows, 4),
+        chunk_dims=(chunk, 4),
+        element_bytes=element,
+        field_offset=0,
+        field_bytes=element,
+        layout="chunked",
+        grid_index=np.arange(count, dtype=np.uint64),
+        byte_offset=np.arange(count, dtype=np.uint64) * np.uint64(1000),
+        stored_size=np.full(count, 320, np.uint64),
+        filter_mask=np.zeros(count, np.uint32),
+        pipeline=(FilterSpec(1, 0, (4,), "deflate"),),
+        fill_value=bytes(element),
+        string_fixes=(StringFix(0, element, 1, 2),),
+    )
+
+
+def test_the_core_refuses_damaged_plans() -> None:
+    """Whatever word is damaged: refused, or a plan that is still in bounds; never a crash."""
+    plan = plan_reads([plain_index()], block_rows=7, n_readers=2, native_filters=NATIVE)
+    data = encoded(plan)
+    ring(plan, data).close()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for at in range(0, len(data) - 8, 8):
+        values = [0, 1, 2**64 - 1, 2**63, int(rng.integers(1 << 40))]
+        if at == 8 * HEADER_WORDS.index("ring_bytes"):
+            values = [0, 1, plan.ring_payload_bytes]  # more would be taken from the machine
+        for value in values:
+            damaged = bytearray(data)
+            struct.pack_into("<Q", damaged, at, value)
+            try:
+                ring(plan, bytes(damaged)).close()
+            except (ValueError, OSError):
+                refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize("cut", [0, 1, 127, 128, 300, 1000])
+def test_the_core_refuses_short_plans(cut: int) -> None:
+    plan = plan_reads([plain_index()], block_rows=7, n_readers=2, native_filters=NATIVE)
+    data = encoded(plan)
+    for damaged in (data[:cut], data[: len(data) - 1 - cut], data + b"\0"):
+        with pytest.raises(ValueError, match="plan"):
+            ring(plan, damaged)
+
+
+def test_views_must_fit_the_plan() -> None:
+    plan = plan_reads([plain_index()], block_rows=7, n_readers=2, native_filters=NATIVE)
+    for view in ((np.dtype("V8"), [5]), (np.dtype("V7"), [4]), (np.dtype("V8"), [-4])):
+        with pytest.raises(ValueError, match="row"):
+            _core.Ring(encoded(plan), [view], None)
+    with pytest.raises(ValueError, match="number"):
+        _core.Ring(encoded(plan), [], None)
