@@ -138,28 +138,12 @@ mod sse {
             for (register, plane) in v.iter_mut().zip(planes) {
                 *register = _mm_loadu_si128(plane.as_ptr().add(from).cast());
             }
-            // Each level joins neighbouring planes: v[group * parts + part] holds the bytes
-            // of `parts` planes for the elements of that part.
-            let mut parts = 1;
-            while parts < W {
-                let mut next = v;
-                for group in 0..W / parts / 2 {
-                    for part in 0..parts {
-                        let a = v[2 * group * parts + part];
-                        let b = v[(2 * group + 1) * parts + part];
-                        let (low, high) = match parts {
-                            1 => (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)),
-                            2 => (_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b)),
-                            4 => (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b)),
-                            _ => (_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b)),
-                        };
-                        next[2 * (group * parts + part)] = low;
-                        next[2 * (group * parts + part) + 1] = high;
-                    }
-                }
-                v = next;
-                parts *= 2;
-            }
+            // Not a loop: with a variable in the place of the constants the compiler keeps `v` on
+            // the stack, which costs a factor of eight.
+            v = join::<W, 1>(v);
+            v = join::<W, 2>(v);
+            v = join::<W, 4>(v);
+            v = join::<W, 8>(v);
             let out = out.add(from * element_size + at);
             if element_size == W {
                 for (i, register) in v.iter().enumerate() {
@@ -173,6 +157,33 @@ mod sse {
                 }
             }
         }
+    }
+
+    /// Joins neighbouring planes: afterwards `v[group * 2 * PARTS + part]` holds the bytes of
+    /// `2 * PARTS` planes for the elements of that part. Nothing, when a group holds all planes.
+    #[inline(always)]
+    fn join<const W: usize, const PARTS: usize>(v: [__m128i; W]) -> [__m128i; W] {
+        let mut next = v;
+        if PARTS < W {
+            for group in 0..W / PARTS / 2 {
+                for part in 0..PARTS {
+                    let a = v[2 * group * PARTS + part];
+                    let b = v[(2 * group + 1) * PARTS + part];
+                    // SAFETY: SSE2 is part of every x86_64.
+                    let (low, high) = unsafe {
+                        match PARTS {
+                            1 => (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)),
+                            2 => (_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b)),
+                            4 => (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b)),
+                            _ => (_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b)),
+                        }
+                    };
+                    next[2 * (group * PARTS + part)] = low;
+                    next[2 * (group * PARTS + part) + 1] = high;
+                }
+            }
+        }
+        next
     }
 }
 
