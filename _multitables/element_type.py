@@ -237,6 +237,20 @@ def _compound(tid: Any, pytables: bool) -> ElementType:
     return ElementType(dtype, size, not reason, reason, library, fixes, own)
 
 
+def _of_other_size(tid: Any) -> bool:
+    """Whether some part of a type is stored in another size than it has in memory."""
+    from h5py import h5t
+
+    kind = tid.get_class()
+    if kind == h5t.COMPOUND:
+        return any(_of_other_size(member) for _, _, member in _members(tid))
+    if kind == h5t.ARRAY:
+        return _of_other_size(tid.get_super())
+    if kind == h5t.STRING:
+        return bool(tid.is_variable_str())
+    return kind in (h5t.VLEN, h5t.REFERENCE)
+
+
 @dataclass(frozen=True)
 class FieldType:
     """The part of an element that reaches the user."""
@@ -271,6 +285,8 @@ def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
     """
     from h5py import h5t
 
+    # Stored and in memory such members differ in size, and with them what follows.
+    beside = _of_other_size(tid)
     offset, leading, inside_array = 0, (), False
     rest = field or ""
     while rest:
@@ -288,7 +304,9 @@ def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
         at, tid = found[name]
         offset, rest = offset + at, after
     element = element_type(tid, pytables)
-    if inside_array:
+    if inside_array or beside:
         reason = "a field inside an array of compounds"
+        if beside:
+            reason = "a field beside variable-length ones or references"
         element = replace(element, direct=False, reason=element.reason or reason, fixes=())
     return FieldType(element, offset, leading)

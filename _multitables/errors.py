@@ -251,3 +251,8 @@ class _QueueClosedType:
 
 
 QueueClosed = _QueueClosedType()
+
+for _public in list(globals().values()):
+    # Tracebacks and pickles name what users can import.
+    if isinstance(_public, type) and issubclass(_public, MultitablesError):
+        _public.__module__ = "multitables"

@@ -35,6 +35,8 @@ TASK_BYTES = 256 << 10
 DIRECT_TASK_BYTES = 1 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
+#: Memory that rings leave to others, at least.
+SPARED_BYTES = 256 << 20
 #: A container's limit, in version 2 of cgroups and in version 1. What is used of it says little:
 #: the page cache counts, and gives way.
 CGROUP_FILES = ("memory.max", "memory/memory.limit_in_bytes")
@@ -110,7 +112,10 @@ def check_options(
 
 
 def memory_limit_bytes() -> int:
-    """Bytes that can be reserved without another process paying: the machine's or the cgroup's."""
+    """Bytes that a ring may have: what the machine or container has, less an eighth.
+
+    A ring is nobody's memory to the kernel: when it takes everything, others are killed for it.
+    """
     limit = 1 << 62
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -125,4 +130,4 @@ def memory_limit_bytes() -> int:
                 limit = min(limit, int(file.read()))
         except (OSError, ValueError):
             continue
-    return limit
+    return limit - max(limit // 8, min(limit, SPARED_BYTES))

@@ -283,12 +283,21 @@ def death_error(death: Death, place: Place | None, delivered: int, total: int | 
     )
 
 
-def stalled_error(seconds: float, held: list[tuple[int, int, float]]) -> StalledError:
-    """Compose the exception for a user who holds every block that fits the ring."""
+def stalled_error(
+    seconds: float, held: list[tuple[int, int, float]], plan: ReadPlan
+) -> StalledError:
+    """Compose the exception for a user who holds what the ring needs to go on."""
     begin, end, age = held[0]
+    held_rows = sum(block[1] - block[0] for block in held)
+    if held_rows + plan.block_rows > plan.capacity_rows:
+        why = f"you hold all {len(held)} blocks that fit the ring"
+        advice = "Release blocks, or copy what you keep, so that readers can go on"
+    else:
+        # The ring gives its rows back in their order.
+        why = f"the ring is full behind the {len(held)} blocks that you hold"
+        advice = "Release the oldest first, or copy what you keep, so that readers can go on"
     return StalledError(
-        f"no block for {seconds:.1f} s: you hold all {len(held)} blocks that fit the ring "
-        f"(oldest: rows {begin}:{end}, lent {age:.1f} s ago)",
-        advice="Release blocks, or copy what you keep, so that readers can go on",
+        f"no block for {seconds:.1f} s: {why} (oldest: rows {begin}:{end}, lent {age:.1f} s ago)",
+        advice=advice,
         held=held,
     )

@@ -123,7 +123,7 @@ class StreamQueue:
             elif now - held_since >= options.STALL_SECONDS:
                 blocks = self._ring.held()
                 if blocks and received == held:
-                    raise failure.stalled_error(now - held_since, blocks)
+                    raise failure.stalled_error(now - held_since, blocks, self._plan)
                 held_since = now
             if now >= deadline:
                 raise queue.Empty
