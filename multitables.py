@@ -32,6 +32,7 @@ from _multitables.errors import (
     UnsupportedDatasetError,
 )
 from _multitables.parent.build_info import build_info
+from _multitables.parent.limit import measure_limit
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.streamer import Streamer
 
@@ -57,4 +58,5 @@ __all__ = [
     "SubprocessException",
     "UnsupportedDatasetError",
     "build_info",
+    "measure_limit",
 ]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import _multitables
 
 if TYPE_CHECKING:
-    from _multitables._core import Ring
+    from _multitables._core import Ring, Trial
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
 READER = (
@@ -37,6 +37,8 @@ READER = (
 DEATHS_ALLOWED = 2
 #: Seconds that a reader gets to come back from a stream before it is replaced by a new one.
 RETURN_SECONDS = 1.0
+#: Seconds between two looks at the readers during a trial.
+LOOK_SECONDS = 0.1
 #: `Record::state` in core/src/control.rs.
 STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
 
@@ -95,14 +97,24 @@ class Readers:
         self._deaths = {}
         self._progress = 0
         for number in range(len(self._members)):
-            self._send(number)
+            self._send(number, ring)
 
-    def _send(self, number: int) -> None:
-        assert self._ring is not None
-        descriptors = array.array("i", self._ring.descriptors())
+    def measure(self, trial: Trial) -> Death | None:
+        """Let all readers do their shares of `trial`, and wait. Returns a death that spoils it."""
+        for number in range(len(self._members)):
+            self._send(number, trial, trial.MARK)
+        while not trial.wait(LOOK_SECONDS):
+            for number, (process, _) in enumerate(self._members):
+                status = process.poll()
+                if status is not None:
+                    return Death(number, process.pid, status, 1, None)
+        return None
+
+    def _send(self, number: int, work: Ring | Trial, mark: int = 0) -> None:
+        descriptors = array.array("i", work.descriptors())
         with contextlib.suppress(OSError):  # it died at once: `watch` finds it
             self._members[number][1].sendmsg(
-                [number.to_bytes(4, "little")],
+                [(number | mark).to_bytes(4, "little")],
                 [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)],
             )
 
@@ -142,7 +154,7 @@ class Readers:
         self._members[number][1].close()
         self._members[number] = _start()
         self.replaced += 1
-        self._send(number)
+        self._send(number, ring)
         return None
 
     def rest(self) -> bool:

@@ -73,6 +73,9 @@ pub struct Record {
     pub error_chunk: AtomicU64,
     pub error_expected: AtomicU64,
     pub error_got: AtomicU64,
+    /// The codec limit's clock (limit.rs).
+    pub begin_ns: AtomicU64,
+    pub end_ns: AtomicU64,
     pub text: [AtomicU8; TEXT_BYTES],
 }
 
@@ -219,6 +222,11 @@ impl Control {
     /// The rows of `task` are in the ring.
     pub fn publish(&self, task: u64) {
         self.slot(task).store(((task + 1) << 8) | PUBLISHED, SeqCst);
+        self.count();
+    }
+
+    /// One more is done: wake the parent if it waits for so many.
+    pub fn count(&self) {
         let head = self.head();
         let published = head.published.fetch_add(1, SeqCst) + 1;
         let wake_at = head.wake_at.load(SeqCst);

@@ -44,7 +44,32 @@ impl TaskError {
     }
 }
 
+/// A failed task: kind, filter, detail, task, chunk, expected, got, text.
+pub type Failure = (u32, u32, u32, u64, u64, u64, u64, String);
+
 impl Record {
+    /// What `blame` left here.
+    pub fn failure(&self) -> Option<Failure> {
+        let kind = self.error_kind.load(SeqCst);
+        let len = (self.text_len.load(Relaxed) as usize).min(TEXT_BYTES);
+        let text: Vec<u8> = self.text[..len]
+            .iter()
+            .map(|byte| byte.load(Relaxed))
+            .collect();
+        (kind != 0).then(|| {
+            (
+                kind,
+                self.error_filter.load(Relaxed),
+                self.error_detail.load(Relaxed),
+                self.error_task.load(Relaxed),
+                self.error_chunk.load(Relaxed),
+                self.error_expected.load(Relaxed),
+                self.error_got.load(Relaxed),
+                String::from_utf8_lossy(&text).into_owned(),
+            )
+        })
+    }
+
     /// Leave the reason why `task` cannot be read where the parent finds it.
     pub fn blame(&self, task: u64, error: &TaskError) {
         let (mut chunk, mut text) = (u64::MAX, String::new());

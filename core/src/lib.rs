@@ -13,6 +13,7 @@ pub mod fetch;
 pub mod filters;
 pub mod futex;
 pub mod lending;
+pub mod limit;
 pub mod memory;
 pub mod plan;
 pub mod reader;
@@ -114,6 +115,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ring::Ring>()?;
     module.add_class::<ring::Guard>()?;
     module.add_class::<ring::Lease>()?;
+    module.add_class::<limit::Trial>()?;
     for (name, value) in [
         ("ENDED", lending::ENDED),
         ("EMPTY", lending::EMPTY),

@@ -6,6 +6,7 @@
 //! 3. A plan never changes: its memfd is sealed, so the slices below are plain shared borrows.
 //! 4. This file does no I/O on data files and knows nothing of clocks or processes.
 
+use crate::control::control_bytes;
 use crate::filters::FilterSpec;
 use crate::memory::{Mapping, file_len};
 use std::os::fd::BorrowedFd;
@@ -320,6 +321,34 @@ impl Plan {
             self.tasks()[(global % n) as usize],
             (global / n) * self.header.lap_rows,
         )
+    }
+
+    /// Where a task lies: member, rows of the dataset, and a chunk of it as (grid index, byte
+    /// offset, stored size): the plan's chunk of that number, or else the task's first.
+    pub fn address(
+        &self,
+        task: u64,
+        chunk: Option<u64>,
+    ) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
+        if self.tasks().is_empty() {
+            return (0, self.first_row(), self.first_row(), None);
+        }
+        let (record, _) = self.task(task);
+        let first_chunk = (record.n_chunks > 0).then_some(record.first_chunk);
+        let found = chunk.or(first_chunk);
+        let found = found.and_then(|number| self.chunks().get(number as usize));
+        let first = self.first_row();
+        (
+            record.member,
+            first + record.row_begin,
+            first + record.row_end,
+            found.map(|chunk| (chunk.grid_index, chunk.byte_offset, chunk.stored_size)),
+        )
+    }
+
+    /// The control header has room for its readers and slots.
+    pub fn control_fits(&self) -> bool {
+        self.control_bytes() >= control_bytes(self.n_readers(), self.n_slots())
     }
 
     /// Rows of the tape that are complete when every task before `frontier` is published.

@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     pub fn run(&mut self, library: &mut LibraryRead<'_>) -> End {
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut inherited: VecDeque<u64> = self.control.inherited(self.me).into();
-        let window = self.window();
+        let window = window(self.plan);
         let mut claimed_all = false;
         loop {
             while pending.len() < window && !claimed_all {
@@ -107,19 +107,6 @@ impl<'a> Reader<'a> {
 
     fn record(&self) -> &Record {
         self.control.record(self.me)
-    }
-
-    /// Tasks that this reader may hold at a time: one, or for direct reads its share of the ring.
-    fn window(&self) -> usize {
-        let tasks = self.plan.tasks();
-        if tasks.is_empty() || !self.plan.members.iter().any(|member| member.direct) {
-            return 1;
-        }
-        let rows = (self.plan.lap_rows() / tasks.len() as u64).max(1);
-        let share = self.plan.capacity_rows() / rows / self.plan.n_readers() as u64;
-        let task_bytes = rows * self.plan.members[0].row_bytes.max(1) as u64;
-        let wanted = (FLIGHT_BYTES / task_bytes.max(1)).clamp(4, FLIGHT_TASKS as u64);
-        share.clamp(1, wanted) as usize
     }
 
     fn claim(&self, wait: bool) -> Claim {
@@ -266,4 +253,17 @@ impl<'a> Reader<'a> {
         self.control.fail(global);
         End::Failed
     }
+}
+
+/// Tasks that a reader may hold at a time: one, or for direct reads its share of the ring.
+pub fn window(plan: &Plan) -> usize {
+    let tasks = plan.tasks();
+    if tasks.is_empty() || !plan.members.iter().any(|member| member.direct) {
+        return 1;
+    }
+    let rows = (plan.lap_rows() / tasks.len() as u64).max(1);
+    let share = plan.capacity_rows() / rows / plan.n_readers() as u64;
+    let task_bytes = rows * plan.members[0].row_bytes.max(1) as u64;
+    let wanted = (FLIGHT_BYTES / task_bytes.max(1)).clamp(4, FLIGHT_TASKS as u64);
+    share.clamp(1, wanted) as usize
 }

@@ -8,6 +8,7 @@
 //! 3. The mapping outlives the stream as long as a view of it lives.
 //! 4. Waiting releases the GIL. What is ready and what is lent is the book's (lending.rs).
 
+use crate::failure::Failure;
 use crate::lending::{EMPTY, HELD, Lending};
 use crate::memory::{reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, Plan};
@@ -23,9 +24,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// A failed task: kind, filter, detail, task, chunk, expected, got, text.
-type Failure = (u32, u32, u32, u64, u64, u64, u64, String);
 
 enum Container {
     Single,
@@ -298,51 +296,18 @@ impl Ring {
     /// Why the oldest unpublished task failed: (kind, filter, detail, task, chunk, expected, got,
     /// text), or None.
     fn failure(&self) -> Option<Failure> {
-        let task = self.inner.book.state().frontier;
-        for reader in 0..self.inner.book.plan.n_readers() {
-            let record = self.inner.book.maps.control.record(reader);
-            let kind = record.error_kind.load(SeqCst);
-            if kind == 0 || record.error_task.load(SeqCst) != task {
-                continue;
-            }
-            let len = (record.text_len.load(Relaxed) as usize).min(record.text.len());
-            let text: Vec<u8> = record.text[..len]
-                .iter()
-                .map(|byte| byte.load(Relaxed))
-                .collect();
-            return Some((
-                kind,
-                record.error_filter.load(Relaxed),
-                record.error_detail.load(Relaxed),
-                task,
-                record.error_chunk.load(Relaxed),
-                record.error_expected.load(Relaxed),
-                record.error_got.load(Relaxed),
-                String::from_utf8_lossy(&text).into_owned(),
-            ));
-        }
-        None
+        let book = &self.inner.book;
+        let task = book.state().frontier;
+        (0..book.plan.n_readers())
+            .filter_map(|reader| book.maps.control.record(reader).failure())
+            .find(|failure| failure.3 == task)
     }
 
     /// Where a task lies: (member, first row of the dataset, end row, chunk as (grid index, byte
     /// offset, stored size) or None). `chunk` is the plan's number, by default the task's first.
     #[pyo3(signature = (task, chunk = None))]
     fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
-        let plan = &self.inner.book.plan;
-        let (record, _) = plan.task(task);
-        let chunks = plan.chunks();
-        let found = match chunk {
-            Some(chunk) => chunks.get(chunk as usize),
-            None if record.n_chunks > 0 => chunks.get(record.first_chunk as usize),
-            None => None,
-        };
-        let first = plan.first_row();
-        (
-            record.member,
-            first + record.row_begin,
-            first + record.row_end,
-            found.map(|chunk| (chunk.grid_index, chunk.byte_offset, chunk.stored_size)),
-        )
+        self.inner.book.plan.address(task, chunk)
     }
 
     /// Tasks that a reader has claimed and not published, the one in hand first.

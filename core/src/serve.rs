@@ -2,12 +2,14 @@
 //!
 //! Law:
 //! 1. The parent sends one message a stream: a reader's number, and the plan's and the ring's
-//!    descriptors. The end of the socket ends the reader.
+//!    descriptors; with a mark on the number it is a trial (limit.rs) without a ring. The end of
+//!    the socket ends the reader.
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 
-use crate::control::{Control, STATE_FAILED, STATE_FINISHED, STATE_RUNNING, control_bytes};
+use crate::control::{Control, STATE_FAILED, STATE_FINISHED, STATE_RUNNING};
 use crate::failure::TaskError;
+use crate::limit::{TRIAL, map_control, run_share};
 use crate::memory::{Mapping, file_len};
 use crate::plan::{Member, Plan};
 use crate::reader::{End, LibraryRead, Reader};
@@ -24,8 +26,7 @@ pub struct RingMaps {
 
 /// Map a ring as the plan describes it.
 pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
-    let needed = control_bytes(plan.n_readers(), plan.n_slots());
-    if file_len(fd)? != plan.ring_bytes() || plan.control_bytes() < needed {
+    if file_len(fd)? != plan.ring_bytes() || !plan.control_fits() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "the ring does not fit its plan",
@@ -51,18 +52,27 @@ pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
 /// Serve streams until the parent closes the socket.
 pub fn serve(socket: OwnedFd, parent: i32, library: &mut LibraryRead<'_>) -> io::Result<()> {
     end_with(parent);
+    // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
+    unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
         let plan = Plan::open(plan_fd.as_fd())
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
-        let ring = map_ring(&plan, ring_fd.as_fd())?;
-        drop((plan_fd, ring_fd));
-        if me as usize >= plan.n_readers() {
+        let (me, is_trial) = ((me & !TRIAL) as usize, me & TRIAL != 0);
+        if me >= plan.n_readers() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "no such reader in the plan",
             ));
         }
-        stream(&plan, &ring, me as usize, library);
+        if is_trial {
+            let (_head, control) = map_control(&plan, ring_fd.as_fd())?;
+            drop((plan_fd, ring_fd));
+            run_share(&plan, control, me);
+            continue;
+        }
+        let ring = map_ring(&plan, ring_fd.as_fd())?;
+        drop((plan_fd, ring_fd));
+        stream(&plan, &ring, me, library);
     }
     Ok(())
 }

@@ -1,0 +1,326 @@
+//! The codec limit: fetch and decode alone, as fast as bare processes can.
+//!
+//! Law:
+//! 1. The plan, the fetches and the filters are those of a stream. There is no ring, no claim, no
+//!    scatter, and nothing is published: a process runs tasks `me`, `me + n`, ...
+//! 2. Everything is decoded into one small private buffer, reused, so that it stays in cache.
+//! 3. Clocks start when every process stands ready, and end when the last one is done.
+//! 4. A chunk that does not decode is an error here too: a limit of wrong bytes is none.
+
+use crate::control::{Control, Record};
+use crate::failure::{Failure, TaskError};
+use crate::fetch::{Fetch, FetchError, Run, runs};
+use crate::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
+use crate::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task, UNALLOCATED};
+use crate::reader::window;
+use crate::work::Source;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+/// In the control socket's number: this is a trial, not a stream.
+pub const TRIAL: u32 = 1 << 31;
+
+/// Map a trial's control header, which has no tapes behind it.
+pub fn map_control(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<(Mapping, Control)> {
+    if file_len(fd)? != plan.control_bytes() || !plan.control_fits() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the control header does not fit its plan",
+        ));
+    }
+    let head = Mapping::new(fd, 0, plan.control_bytes(), true)?;
+    // SAFETY: the size was just checked; the caller keeps the mapping beside the control.
+    let control = unsafe { Control::new(head.base(), plan.n_readers(), plan.n_slots()) };
+    Ok((head, control))
+}
+
+/// Run this process's share of `plan`, once all others are ready too.
+pub fn run_share(plan: &Plan, control: Control, me: usize) {
+    let record = control.record(me);
+    record.pid.store(std::process::id(), Relaxed);
+    let mut share = Share {
+        plan,
+        record,
+        me: me as u64,
+        sources: plan.members.iter().map(|_| None).collect(),
+        stored: Vec::new(),
+        decoded: Vec::new(),
+    };
+    let ready = std::panic::AssertUnwindSafe(|| share.open());
+    let opened = std::panic::catch_unwind(ready).unwrap_or_else(|_| Err(panicked()));
+    control.count();
+    control.wait_turn(1);
+    record.begin_ns.store(now_ns(), SeqCst);
+    let run = std::panic::AssertUnwindSafe(|| opened.and_then(|()| share.run()));
+    let done = std::panic::catch_unwind(run).unwrap_or_else(|_| Err(panicked()));
+    record.end_ns.store(now_ns(), SeqCst);
+    if let Err(error) = done {
+        record.blame(record.current.load(Relaxed).saturating_sub(1), &error);
+    }
+    control.count();
+}
+
+fn panicked() -> TaskError {
+    TaskError::Internal("the codec limit's loop panicked".into())
+}
+
+struct Share<'a> {
+    plan: &'a Plan,
+    record: &'a Record,
+    me: u64,
+    sources: Vec<Option<Source>>,
+    stored: Vec<u8>,
+    decoded: Vec<u8>,
+}
+
+/// A task with its requests in flight, for direct reads.
+type Flight = (u64, Task, Vec<(Run, u64)>);
+
+impl Share<'_> {
+    fn open(&mut self) -> Result<(), TaskError> {
+        for (place, member) in self.sources.iter_mut().zip(&self.plan.members) {
+            *place = Some(Source::open(member, self.record, 0)?);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), TaskError> {
+        let step = self.plan.n_readers() as u64;
+        let end = self.plan.tasks().len() as u64;
+        let window = window(self.plan);
+        let mut next = self.me;
+        let mut pending: VecDeque<Flight> = VecDeque::new();
+        loop {
+            while pending.len() < window && next < end {
+                self.record.current.store(next + 1, Relaxed);
+                pending.push_back(self.begin(next)?);
+                next += step;
+            }
+            let Some((number, task, flights)) = pending.pop_front() else {
+                break;
+            };
+            self.record.current.store(number + 1, Relaxed);
+            self.complete(&task, flights)?;
+            self.record.tasks.fetch_add(1, Relaxed);
+        }
+        // Once is enough for a number to be worth anything.
+        for source in self.sources.iter().flatten() {
+            let file = source.fetch.file();
+            file.check_unchanged()
+                .map_err(|error| TaskError::Fetch(0, error))?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, number: u64) -> Result<Flight, TaskError> {
+        let (task, _) = self.plan.task(number);
+        if task.kind == KIND_LIBRARY {
+            return Err(TaskError::Internal("a library's task has no limit".into()));
+        }
+        let member = &self.plan.members[task.member as usize];
+        let source = self.sources[task.member as usize].as_mut();
+        let source = source.ok_or_else(|| TaskError::Internal("a file is not open".into()))?;
+        let chunks = self.plan.chunks_of(&task);
+        source.check(member, chunks, task.first_chunk)?;
+        let mut found = Vec::new();
+        runs(chunks, &mut found);
+        let mut flights = Vec::new();
+        for run in found {
+            let ticket = match &mut source.fetch {
+                Fetch::Direct(queue, _) => queue
+                    .submit(run.byte_offset, run.len as usize)
+                    .map_err(|error| TaskError::read(task.first_chunk, error))?,
+                Fetch::Buffered(_) => 0,
+            };
+            flights.push((run, ticket));
+        }
+        Ok((number, task, flights))
+    }
+
+    fn complete(&mut self, task: &Task, flights: Vec<(Run, u64)>) -> Result<(), TaskError> {
+        let member = &self.plan.members[task.member as usize];
+        let chunks = self.plan.chunks_of(task);
+        let Some(source) = self.sources[task.member as usize].as_mut() else {
+            return Ok(());
+        };
+        let unallocated = chunks.iter().filter(|c| c.byte_offset == UNALLOCATED);
+        for _ in unallocated {
+            room(&mut self.decoded, member.decoded_size).fill(0);
+        }
+        for (run, ticket) in flights {
+            let first = task.first_chunk + run.chunks.start as u64;
+            let chunks = &chunks[run.chunks.clone()];
+            let len = run.len as usize;
+            if let Fetch::Direct(queue, _) = &mut source.fetch {
+                let finished = queue.finish(ticket);
+                let finished = finished.map_err(|error| TaskError::read(first, error))?;
+                let got = finished.bytes().len() as u64;
+                if got < run.len {
+                    let expected = run.len;
+                    return Err(TaskError::Fetch(first, FetchError::Short { expected, got }));
+                }
+                decode(
+                    source,
+                    &mut self.decoded,
+                    member,
+                    first,
+                    chunks,
+                    &run,
+                    finished.bytes(),
+                )?;
+                if let Fetch::Direct(queue, _) = &mut source.fetch {
+                    queue.recycle(finished);
+                }
+                continue;
+            }
+            let buffer = room(&mut self.stored, len);
+            if let Fetch::Buffered(file) = &mut source.fetch {
+                let have = file.read_cached(buffer, run.byte_offset);
+                if have < len {
+                    file.read(buffer, run.byte_offset, have)
+                        .map_err(|error| TaskError::Fetch(first, error))?;
+                }
+            }
+            let raw = |chunk: &Chunk| source.pipeline.is_identity(chunk.filter_mask);
+            // Bytes that no filter changes are read straight into place: that was all.
+            if !chunks.iter().all(raw) {
+                decode(
+                    source,
+                    &mut self.decoded,
+                    member,
+                    first,
+                    chunks,
+                    &run,
+                    buffer,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Decode a fetched run's chunks, one after the other, into the same place.
+fn decode(
+    source: &mut Source,
+    decoded: &mut Vec<u8>,
+    member: &Member,
+    first: u64,
+    chunks: &[Chunk],
+    run: &Run,
+    bytes: &[u8],
+) -> Result<(), TaskError> {
+    for (at, chunk) in (first..).zip(chunks) {
+        let from = (chunk.byte_offset - run.byte_offset) as usize;
+        let stored = &bytes[from..from + chunk.stored_size as usize];
+        // Bytes that no filter changes are there already.
+        if source.pipeline.is_identity(chunk.filter_mask) {
+            continue;
+        }
+        let out = room(decoded, member.decoded_size);
+        let pipeline = &mut source.pipeline;
+        pipeline
+            .decode(chunk.filter_mask, stored, out)
+            .map_err(|error| TaskError::Filter(at, error))?;
+    }
+    Ok(())
+}
+
+/// The first `len` bytes of a buffer that grows to its largest use and is kept.
+fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
+}
+
+/// Nanoseconds of a clock that all processes of the machine share.
+fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place for the answer; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The parent's side of one measurement of the codec limit.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Trial {
+    plan: Plan,
+    /// Keeps `control`'s memory.
+    _head: Mapping,
+    control: Control,
+    fds: (OwnedFd, OwnedFd),
+}
+
+#[pymethods]
+impl Trial {
+    /// In the number sent to a reader: this is a trial.
+    #[classattr]
+    const MARK: u32 = TRIAL;
+
+    #[new]
+    fn new(plan: &[u8]) -> PyResult<Trial> {
+        let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
+        let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
+        let control_fd = reserved_memfd(c"multitables-trial", plan.control_bytes())?;
+        let (head, control) = map_control(&plan, control_fd.as_fd()).map_err(PyOSError::new_err)?;
+        Ok(Trial {
+            plan,
+            _head: head,
+            control,
+            fds: (plan_fd, control_fd),
+        })
+    }
+
+    /// The descriptors (plan, control) to send to a reader.
+    fn descriptors(&self) -> (i32, i32) {
+        (self.fds.0.as_raw_fd(), self.fds.1.as_raw_fd())
+    }
+
+    /// Wait at most so long for the readers, letting them start together when all are ready.
+    /// True when all are done.
+    fn wait(&self, py: Python<'_>, timeout_seconds: f64) -> bool {
+        let limit = Duration::from_secs_f64(timeout_seconds.clamp(0.0, 3600.0));
+        let n = self.plan.n_readers() as u64;
+        py.detach(|| {
+            for goal in [n, 2 * n] {
+                let word = self.control.arm(goal);
+                if self.control.published() < goal {
+                    self.control.sleep(word, limit);
+                }
+                if self.control.published() < goal {
+                    return false;
+                }
+                self.control.pass_turn(0);
+            }
+            true
+        })
+    }
+
+    /// Seconds from the first start to the last end.
+    fn seconds(&self) -> f64 {
+        let records = || (0..self.plan.n_readers()).map(|me| self.control.record(me));
+        let begin = records().map(|r| r.begin_ns.load(SeqCst)).min();
+        let end = records().map(|r| r.end_ns.load(SeqCst)).max();
+        let ns = end.unwrap_or(0).saturating_sub(begin.unwrap_or(0));
+        ns as f64 / 1e9
+    }
+
+    /// Why a reader failed, as `Ring.failure`.
+    fn failure(&self) -> Option<Failure> {
+        (0..self.plan.n_readers()).find_map(|me| self.control.record(me).failure())
+    }
+
+    /// Where a task lies, as `Ring.address`.
+    #[pyo3(signature = (task, chunk = None))]
+    fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
+        self.plan.address(task, chunk)
+    }
+}
