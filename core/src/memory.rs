@@ -22,6 +22,25 @@ pub fn page_bytes() -> usize {
 /// Reserving so much takes a few milliseconds.
 const RESERVE_STEP_BYTES: libc::off_t = 32 << 20;
 
+/// Larger ones look at the machine's memory first, and again after each such part.
+const CHECK_STEP_BYTES: libc::off_t = 256 << 20;
+
+/// Bytes that may be reserved while a sixteenth of the machine's memory stays available.
+fn spare_bytes() -> libc::off_t {
+    let Ok(text) = std::fs::read_to_string("/proc/meminfo") else {
+        return libc::off_t::MAX;
+    };
+    let bytes = |name: &str| -> Option<libc::off_t> {
+        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: libc::off_t = rest.split_whitespace().next()?.parse().ok()?;
+        kib.checked_mul(1024)
+    };
+    match (bytes("MemAvailable:"), bytes("MemTotal:")) {
+        (Some(available), Some(total)) => available - total / 16,
+        _ => libc::off_t::MAX,
+    }
+}
+
 /// A new memfd of `len` reserved bytes, sealed against shrinking and growing.
 pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     // SAFETY: `name` is a valid C string; the returned descriptor is owned below.
@@ -34,10 +53,18 @@ pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     let fd = unsafe { OwnedFd::from_raw_fd(raw) };
     let no_memory = |_| io::Error::from_raw_os_error(libc::ENOMEM);
     let size = libc::off_t::try_from(len).map_err(no_memory)?;
+    let mut checked = 0;
     // In steps: a signal undoes what one call has reserved, and with a timer of a profiler a single
     // call for a large ring might never end.
     let mut at = 0;
     while at < size {
+        // The kernel does not refuse: it would kill some process, perhaps not this one.
+        if at >= checked && size > CHECK_STEP_BYTES {
+            if size - at > spare_bytes() {
+                return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+            }
+            checked = at + CHECK_STEP_BYTES;
+        }
         let step = (size - at).min(RESERVE_STEP_BYTES);
         // SAFETY: a valid descriptor and a range inside the checked size.
         if unsafe { libc::fallocate(raw, 0, at, step) } == 0 {
@@ -229,6 +256,15 @@ mod tests {
             *tape.base().add(2 * page + 5) = 42;
             assert_eq!(*tape.base().add(5), 42);
         }
+    }
+
+    #[test]
+    fn more_than_there_is_is_refused_before_it_is_taken() {
+        let error = reserved_memfd(c"test", 1 << 50).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+        let spare = usize::try_from(spare_bytes()).unwrap_or(0);
+        let error = reserved_memfd(c"test", spare.saturating_add(1 << 30)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
     }
 
     #[test]
