@@ -23,6 +23,8 @@ pub mod serve;
 pub mod work;
 
 #[cfg(test)]
+mod lies;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod testing;

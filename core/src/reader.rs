@@ -264,6 +264,7 @@ pub fn window(plan: &Plan) -> usize {
     let rows = (plan.lap_rows() / tasks.len() as u64).max(1);
     let share = plan.capacity_rows() / rows / plan.n_readers() as u64;
     let task_bytes = rows * plan.members[0].row_bytes.max(1) as u64;
-    let wanted = (FLIGHT_BYTES / task_bytes.max(1)).clamp(4, FLIGHT_TASKS as u64);
+    // Two even of the largest, so that one is on its way while the other is decoded.
+    let wanted = (FLIGHT_BYTES / task_bytes.max(1)).clamp(2, FLIGHT_TASKS as u64);
     share.clamp(1, wanted) as usize
 }

@@ -9,7 +9,7 @@ use crate::control::control_bytes;
 use crate::memory::{page_bytes, reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, MAGIC, Plan};
 use crate::serve::{RingMaps, map_ring};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -193,6 +193,10 @@ impl Shared {
         let bytes = Plan::open(plan.as_fd()).unwrap().ring_bytes();
         let ring = reserved_memfd(c"test-ring", bytes).unwrap();
         Shared { plan, ring }
+    }
+
+    pub fn ring(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
     }
 
     pub fn map(&self) -> (Plan, RingMaps) {
