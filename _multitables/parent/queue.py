@@ -12,6 +12,7 @@ Law
 from __future__ import annotations
 
 import math
+import os
 import queue
 import threading
 import time
@@ -21,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.errors import QueueClosed
+from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent import failure
 from _multitables.parent.supervisor import Death, Readers
 from _multitables.read_plan import ReadPlan
@@ -61,6 +62,7 @@ class StreamQueue:
         self._error: BaseException | None = None
         self._accounts: list[dict[str, float]] | None = None
         self._lock = threading.Lock()
+        self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, _end, ring, readers, give_back)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
@@ -132,6 +134,14 @@ class StreamQueue:
     def _closed(self) -> Any:
         if self._error is not None:
             raise self._error.with_traceback(None)
+        if os.getpid() != self._owner:
+            raise ClosedError(
+                f"this stream belongs to process {self._owner}, of which this one "
+                f"({os.getpid()}) is a fork",
+                good="The stream goes on there",
+                advice="Open a stream in this process, with a Streamer of its own",
+                owner=self._owner,
+            )
         return QueueClosed
 
     def _fail(self, error: BaseException) -> BaseException:

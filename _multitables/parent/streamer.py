@@ -269,7 +269,7 @@ class Streamer:
     def _take_readers(self, count: int) -> Readers:
         with self._lock:
             for at, readers in enumerate(self._resting):
-                if len(readers) == count:
+                if len(readers) == count and readers.mine:
                     return self._resting.pop(at)
         return Readers(count)
 

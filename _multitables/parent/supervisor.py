@@ -87,6 +87,11 @@ class Readers:
         return len(self._members)
 
     @property
+    def mine(self) -> bool:
+        """False in a process that was forked from the one that started the readers."""
+        return os.getpid() == self._owner
+
+    @property
     def pids(self) -> list[int]:
         """Process ids, by reader number."""
         return [process.pid for process, _ in self._members]

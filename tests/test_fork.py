@@ -1,0 +1,92 @@
+"""Forked children of a process that streams: they harm nothing, and are told what they cannot do.
+
+Law: every test is a program of its own, since this process must never fork.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import payload
+from processes import run_script
+
+START = """
+import os, sys, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+import multitables
+
+def rest(queue):
+    rows = 0
+    for guard in queue:
+        with guard as block:
+            rows += len(block)
+    return rows
+
+def forked(inside):
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        inside()
+        sys.exit(0)  # with all that Python does at exit
+    return os.waitpid(pid, 0)[1]
+
+streamer = multitables.Streamer(sys.argv[1])
+"""
+
+
+def run(source: str, numbered: Path) -> list[str]:
+    done = run_script(START + source, numbered, flags=())
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_a_child_that_ends_leaves_the_stream_alone(numbered: Path) -> None:
+    lines = run(
+        """
+queue = streamer.get_queue("rows", n_procs=2)
+guard = queue.get()
+def inside():
+    with guard as block:
+        print(block.shape)
+    queue.close()
+    streamer.close()
+print(forked(inside))
+print(len(guard.__enter__()) + rest(queue))
+""",
+        numbered,
+    )
+    assert lines == [f"({payload.CHUNK}, {payload.COLUMNS})", "0", str(payload.ROWS)]
+
+
+def test_a_child_is_told_whose_the_stream_is(numbered: Path) -> None:
+    lines = run(
+        """
+queue = streamer.get_queue("rows", n_procs=2)
+def inside():
+    try:
+        queue.get()
+    except multitables.ClosedError as error:
+        print(error)
+print(forked(inside))
+print(rest(queue))
+""",
+        numbered,
+    )
+    assert "is a fork" in lines[0]
+    assert lines[1:] == ["0", str(payload.ROWS)]
+
+
+def test_a_child_may_stream_with_its_parents_streamer(numbered: Path) -> None:
+    lines = run(
+        """
+with streamer:
+    def inside():
+        print(rest(streamer.get_queue("rows", n_procs=2)))
+    inside()
+    print(forked(inside))
+    inside()
+""",
+        numbered,
+    )
+    rows = str(payload.ROWS)
+    assert lines == [rows, rows, "0", rows]
