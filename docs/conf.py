@@ -1,4 +1,4 @@
-"""Builds the documentation: `sphinx-build -W docs docs/_build/html`; `-b doctest` runs its examples.
+"""Builds the documentation: `sphinx-build -W docs OUT`; `-b doctest` runs its examples.
 
 Law
 ---
@@ -9,6 +9,7 @@ Law
 """
 
 import sys
+from doctest import DONT_ACCEPT_TRUE_FOR_1, ELLIPSIS, NORMALIZE_WHITESPACE
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
@@ -27,8 +28,11 @@ extensions = [
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"multitables {release}"
-default_role = "any"
-nitpicky = False
+# `Name` links to what the reference documents. A name of this library that leads nowhere is an
+# error; other names in single backticks (parameters, builtins) are only set as code.
+default_role = "py:obj"
+nitpicky = True
+nitpick_ignore_regex = [(r"py:.*", r"(?!multitables\.).*")]
 pygments_style = "sphinx"
 
 autodoc_member_order = "bysource"
@@ -37,5 +41,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 
 doctest_test_doctest_blocks = "default"
+# Messages may be broken into lines in the text, and "..." stands for what differs by machine.
+doctest_default_flags = ELLIPSIS | NORMALIZE_WHITESPACE | DONT_ACCEPT_TRUE_FOR_1
 doctest_global_setup = "import example_files; example_files.enter()"
 doctest_global_cleanup = "example_files.leave()"

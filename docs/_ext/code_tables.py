@@ -5,9 +5,9 @@ Law
 1. It imports the installed library and reads; it holds no fact about it.
 2. An empty table is an error: it means that the code moved and the page would silently lie.
 
-`error-table` lists the exceptions of `_multitables.errors`, `filter-table` the filters of the
-core, `constant-table MODULE` the documented constants of a module, and `program-help MODULE` is
-what a program prints for `--help`.
+`error-table` lists the exceptions of `_multitables.errors`, `error-details` documents each under
+its public name, `filter-table` lists the filters of the core, `constant-table MODULE` the documented
+constants of a module, and `program-help MODULE` is what a program prints for `--help`.
 """
 
 from __future__ import annotations
@@ -46,17 +46,39 @@ def list_table(header: Row, rows: list[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def error_rows() -> list[Row]:
-    """Every public exception class, in the order of the source, with its bases and summary."""
+def public_errors() -> list[type[BaseException]]:
+    """Every exception class of the face, in the order of its definition."""
     module = importlib.import_module("_multitables.errors")
-    rows = []
+    face = importlib.import_module("multitables")
+    found = []
     for name, value in vars(module).items():
         is_error = inspect.isclass(value) and issubclass(value, BaseException)
-        if not is_error or name.startswith("_") or value.__module__ != module.__name__:
+        if not is_error or name.startswith("_"):
             continue
-        bases = ", ".join(f"``{base.__name__}``" for base in value.__bases__)
-        rows.append((f"``{name}``", bases, first_sentence(value.__doc__)))
-    return rows
+        if getattr(face, name, None) is not value:
+            raise ValueError(f"multitables.{name} is missing from the face")
+        found.append(value)
+    return found
+
+
+def error_rows() -> list[Row]:
+    """Name, bases and summary of every exception."""
+    return [
+        (
+            f"`multitables.{error.__name__}`",
+            ", ".join(f"``{base.__name__}``" for base in error.__bases__),
+            first_sentence(error.__doc__),
+        )
+        for error in public_errors()
+    ]
+
+
+def error_details() -> list[str]:
+    """One ``autoexception`` for each exception."""
+    lines = []
+    for error in public_errors():
+        lines += [f".. autoexception:: multitables.{error.__name__}()", ""]
+    return lines
 
 
 def filter_rows() -> list[Row]:
@@ -73,7 +95,9 @@ def constant_rows(module_name: str) -> list[Row]:
     rows = []
     for (scope, name), comment in documented.attr_docs.items():
         if not scope and name.isupper():
-            rows.append((f"``{name}``", f"``{getattr(module, name)!r}``", " ".join(comment).strip()))
+            rows.append(
+                (f"``{name}``", f"``{getattr(module, name)!r}``", " ".join(comment).strip())
+            )
     return rows
 
 
@@ -85,7 +109,9 @@ class CodeTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Make the table and parse it in place."""
-        if self.name == "error-table":
+        if self.name == "error-details":
+            lines = error_details()
+        elif self.name == "error-table":
             lines = list_table(("error", "is also", "means"), error_rows())
         elif self.name == "filter-table":
             lines = list_table(("HDF5's number", "filter"), filter_rows())
@@ -117,7 +143,7 @@ class ProgramHelp(SphinxDirective):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    for name in ("error-table", "filter-table", "constant-table"):
+    for name in ("error-table", "error-details", "filter-table", "constant-table"):
         app.add_directive(name, CodeTable)
     app.add_directive("program-help", ProgramHelp)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

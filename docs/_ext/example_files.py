@@ -32,6 +32,17 @@ def write_run7(filename: str) -> None:
         file.create_table("/", "events", rows_of_table, filters=tables.Filters(5, "blosc:lz4"))
 
 
+def write_damaged(filename: str) -> None:
+    """The same images with a checksum, and four wrong bytes in the chunk of rows 192 to 255."""
+    with h5py.File(filename, "w") as file:
+        images = np.arange(1000 * 64, dtype="f4").reshape(1000, 8, 8)
+        dataset = file.create_dataset("images", data=images, chunks=(64, 8, 8), fletcher32=True)
+        byte_offset = dataset.id.get_chunk_info_by_coord((192, 0, 0)).byte_offset
+    with open(filename, "r+b") as raw:
+        raw.seek(byte_offset + 100)
+        raw.write(b"oops")
+
+
 def enter() -> None:
     """Make the directory and go there."""
     before = os.getcwd()
@@ -39,6 +50,7 @@ def enter() -> None:
     _places.append((before, place))
     os.chdir(place)
     write_run7("run7.h5")
+    write_damaged("damaged.h5")
 
 
 def leave() -> None:
