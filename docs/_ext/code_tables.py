@@ -6,8 +6,8 @@ Law
 2. An empty table is an error: it means that the code moved and the page would silently lie.
 
 `error-table` lists the exceptions of `_multitables.errors`, `error-details` documents each under
-its public name, `filter-table` lists the filters of the core, `constant-table MODULE` the documented
-constants of a module, and `program-help MODULE` is what a program prints for `--help`.
+its public name, `filter-table` lists the filters of the core, `constant-table MODULE` the
+documented constants of a module, and `program-help MODULE` is what a program prints for `--help`.
 """
 
 from __future__ import annotations
