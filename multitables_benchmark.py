@@ -11,11 +11,10 @@ Law
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
+from _benchmark import interruption
 from _benchmark.contenders import NotMeasuredError
 from _benchmark.studies import DEFAULT, STUDIES
 
@@ -33,18 +32,12 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt  # the same clean end as Ctrl-C
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Run one study; returns the exit status."""
     rest = list(sys.argv[1:] if words is None else words)
     name = rest.pop(0) if rest and rest[0] in STUDIES else DEFAULT
     arguments = parser_of(name).parse_args(rest)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup's choice is left alone
-            signal.signal(number, _terminate)
+    interruption.install()
     try:
         return STUDIES[name].run(arguments)
     except KeyboardInterrupt:

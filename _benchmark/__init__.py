@@ -17,5 +17,7 @@ measure.py      rounds, medians, page cache, process memory
 environment.py  what the numbers were measured on
 probe.py        one measurement in a fresh interpreter
 progress.py     the bar
+interruption.py Ctrl-C and its kin
+arguments.py    the types of the studies' arguments
 report.py       tables, CSV, JSON
 """

@@ -3,6 +3,7 @@
 Law
 ---
 1. Progress goes to standard error; results go to standard output and never through here.
+2. Every step looks whether the user wants the run to end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import threading
 from types import TracebackType
 
 import tqdm
+
+from _benchmark import interruption
 
 
 class _Bar(tqdm.tqdm):  # type: ignore[misc]  # tqdm has no types
@@ -39,10 +42,12 @@ class Progress:
 
     def stage(self, text: str) -> None:
         """Say what runs now."""
+        interruption.check()
         self._bar.set_description(text)
 
     def tick(self, amount: int) -> None:
         """So much more is done."""
+        interruption.check()
         self._bar.update(amount)
 
     def note(self, text: str) -> None:
