@@ -361,10 +361,11 @@ def codec_limit(source: Source, n_procs: int, direct: bool = False) -> Pass:
 
     The one place that knows how the library offers this.
     """
-    measure = getattr(library(), "measure_limit", None)
-    if measure is None:
-        raise NotMeasuredError("this multitables has no measure_limit")
-    seconds = measure(source.filename, source.path, n_procs=n_procs, direct=direct)
+    face = library()
+    try:
+        seconds = face.measure_limit(source.filename, source.path, n_procs=n_procs, direct=direct)
+    except face.MultitablesError as error:
+        raise NotMeasuredError(str(error)) from error
     return Pass(float(seconds), source.decoded_bytes)
 
 
