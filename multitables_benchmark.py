@@ -21,7 +21,8 @@ from _benchmark.studies import DEFAULT, STUDIES
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     """The parser of one study; the default's help names the others."""
-    others = "\n".join(f"  {study}  {module.SUMMARY}" for study, module in STUDIES.items())
+    width = max(map(len, STUDIES))
+    others = "\n".join(f"  {one.ljust(width)}  {STUDIES[one].SUMMARY}" for one in STUDIES)
     parser = argparse.ArgumentParser(
         prog="multitables_benchmark.py" if name == DEFAULT else f"multitables_benchmark.py {name}",
         description=STUDIES[name].SUMMARY,
