@@ -6,18 +6,41 @@ Law
 2. It fetches nothing itself: pip brings the build requirements, cargo the crates of Cargo.lock.
 3. The core is always optimised, in editable installs too: a slow build would be taken for a slow
    library.
+4. A wheel carries the face a second time, as a stub package: type checkers look for types beside
+   a package only (PEP 561), and the face is a module.
 """
 
+import os
 import sys
 
 from setuptools import setup
+from setuptools.command.build_py import build_py
 from setuptools_rust import Binding, RustExtension
 
 if not sys.platform.startswith("linux"):
     # said here, because cargo would say it in forty compiler errors (memfd, futex, io_uring)
     sys.exit(f"multitables runs on Linux only; this is {sys.platform!r}. Nothing was built.")
 
+
+class BuildPy(build_py):
+    """Adds ``multitables-stubs``, whose only file is a copy of ``multitables.py``."""
+
+    def _stub(self) -> str:
+        return os.path.join(self.build_lib, "multitables-stubs", "__init__.pyi")
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            self.mkpath(os.path.dirname(self._stub()))
+            self.copy_file("multitables.py", self._stub())
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        stubs = [] if self.editable_mode else [self._stub()]
+        return [*super().get_outputs(include_bytecode), *stubs]
+
+
 setup(
+    cmdclass={"build_py": BuildPy},
     options={"bdist_wheel": {"py_limited_api": "cp310"}},  # one wheel for every CPython from 3.10
     rust_extensions=[
         RustExtension(
