@@ -26,7 +26,7 @@ OLD_LABEL = "2.0.1"
 
 @dataclass(frozen=True)
 class Target:
-    """One row of the final table; ``met`` is None for what was not measured."""
+    """One row of the final table; ``met`` is None for what was not measured or not judged."""
 
     what: str
     measured: str
@@ -36,13 +36,18 @@ class Target:
 
     @property
     def verdict(self) -> str:
-        """``met``, ``MISSED`` or ``not measured``."""
-        return "not measured" if self.met is None else "met" if self.met else "MISSED"
+        """``met``, ``MISSED``, ``not measured`` or ``not judged``."""
+        if self.met is None:
+            return "not measured" if self.measured == "-" else "not judged"
+        return "met" if self.met else "MISSED"
 
 
 @dataclass
 class Bench:
-    """One run of the targets; parts read its settings and fill its lists."""
+    """One run of the targets; parts read its settings and fill its lists.
+
+    `judged` is False for data so small that figures mean little.
+    """
 
     directory: str
     size_bytes: float
@@ -52,6 +57,7 @@ class Bench:
     old_python: str | None
     old_reason: str
     results: report.ResultFile
+    judged: bool = True
     tables: list[str] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -158,7 +164,7 @@ class Bench:
             self.targets.append(Target(what, "-", wanted, None, note))
             return
         found = ratios(ours, theirs)
-        self.targets.append(Target(what, as_ratio(found), wanted, found.median >= least, note))
+        self._judge(what, as_ratio(found), wanted, found.median >= least, note)
 
     def limit_target(
         self, what: str, values: Sequence[float] | None, most: float, unit: str, note: str = ""
@@ -169,8 +175,10 @@ class Bench:
             self.targets.append(Target(what, "-", wanted, None, note))
             return
         found = summary(values)
-        measured = f"{found.median:.3g} ({found.low:.3g}-{found.high:.3g}) {unit}"
-        self.targets.append(Target(what, measured, wanted, found.median < most, note))
+        self._judge(what, f"{with_spread(found, '.3g')} {unit}", wanted, found.median < most, note)
+
+    def _judge(self, what: str, measured: str, wanted: str, met: bool, note: str) -> None:
+        self.targets.append(Target(what, measured, wanted, met if self.judged else None, note))
 
 
 def module_directory() -> str | None:
@@ -184,9 +192,15 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> Summary:
     return summary([one / other for one, other in zip(ours, theirs, strict=False)])
 
 
+def with_spread(found: Summary, form: str, unit: str = "") -> str:
+    """The median, and the spread where there is one."""
+    median = f"{found.median:{form}}{unit}"
+    return median if found.repeats == 1 else f"{median} ({found.low:{form}}-{found.high:{form}})"
+
+
 def as_ratio(found: Summary) -> str:
-    """``6.1x (5.8-6.3)``."""
-    return f"{found.median:.2f}x ({found.low:.2f}-{found.high:.2f})"
+    """``6.10x (5.80-6.30)``."""
+    return with_spread(found, ".2f", "x")
 
 
 def best(rates: Mapping[str, Sequence[float]], start: str) -> str | None:

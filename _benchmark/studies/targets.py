@@ -24,6 +24,7 @@ from _benchmark.studies.target_bench import Bench, Target
 
 SUMMARY = "the speed targets, beside the old release, PyTables, h5py, fio and the codec limit"
 COLUMNS = ("study", "part", "dataset", "contender", "cache", "round", "value", "unit")
+LEAST_BYTES = 2**29  # of less, too large a part lies in the ring when the clock starts
 SMOKE = {"size": 2**23 / 2**30, "rounds": 1, "processes": (1, 2)}
 
 
@@ -96,13 +97,17 @@ def run(arguments: argparse.Namespace) -> int:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
     face = contenders.library()
     old_python, old_reason = _old_python(arguments.old_env)
+    judged = arguments.size * 2**30 >= LEAST_BYTES
     with _directory(arguments.data_dir) as directory:
         facts = environment.facts(directory, face)
-        facts["old release"] = old_reason or f"multitables {old_release.VERSION} in its own venv"
+        facts["old release"] = (
+            f"not measured: {old_reason}"
+            if old_reason
+            else f"{old_release.VERSION} in its own venv"
+        )
         facts["run"] = (
-            f"{workloads.as_size(arguments.size * 2**30)} decoded a dataset, "
-            f"{arguments.rounds} rounds"
-            f"{'; smoke: the numbers mean little' if arguments.smoke else ''}"
+            f"{workloads.as_size(arguments.size * 2**30)} decoded a dataset, each contender timed "
+            f"{arguments.rounds} x{'' if judged else '; numbers of so little data are not judged'}"
         )
         print(report.heading(facts), flush=True)
         interrupted = False
@@ -115,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
                 datasets=tuple(arguments.dataset or target_parts.DATASETS),
                 old_python=old_python,
                 old_reason=old_reason,
+                judged=judged,
                 results=results,
             )
             try:
@@ -146,11 +152,11 @@ def target_table(targets: list[Target]) -> str:
 def _old_python(directory: str | None) -> tuple[str | None, str]:
     """The old release's interpreter, or why there is none."""
     if directory is None:
-        return None, "not measured: name an environment with --old_env DIR"
+        return None, "name an environment with --old_env DIR"
     try:
         return old_release.interpreter(directory), ""
     except old_release.OldReleaseError as error:
-        return None, f"not measured: {error}"
+        return None, str(error)
 
 
 @contextlib.contextmanager
