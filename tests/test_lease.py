@@ -24,9 +24,9 @@ def open_queue(path: Path, dataset: Any = "/rows", **options: Any) -> Any:
     return multitables.Streamer(path).get_queue(dataset, **{"n_procs": 2, **options})
 
 
-def pass_blocks(stream: Any, count: int) -> None:
+def pass_blocks(stream: Any, count: int, timeout: float = 50.0) -> None:
     for _ in range(count):
-        with stream.get(timeout=50.0) as block:
+        with stream.get(timeout=timeout) as block:
             check(block)
         del block
 
@@ -279,10 +279,7 @@ def test_a_wait_for_slow_readers_is_no_stall(
         kill(reader, signal.SIGSTOP)
         try:
             with pytest.raises(queue.Empty):
-                while True:
-                    with stream.get(timeout=0.5) as block:
-                        check(block)
-                    del block
+                pass_blocks(stream, 10_000, timeout=0.5)
         finally:
             kill(reader, signal.SIGCONT)
         pass_blocks(stream, 200)

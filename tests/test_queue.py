@@ -112,14 +112,18 @@ def test_the_readers_are_gone_at_the_end(numbered: Path) -> None:
     assert children() == {}
 
 
+def collect(stream: Any, held: list[Any]) -> None:
+    while True:
+        held.append(stream.get())
+
+
 def hold_all(stream: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Take blocks and keep them, until the readers have no room for another."""
     held = []
     with monkeypatch.context() as patch:
         patch.setattr("_multitables.options.STALL_SECONDS", 0.1)
         with pytest.raises(multitables.StalledError):
-            while True:
-                held.append(stream.get())
+            collect(stream, held)
     assert len(held) >= 2
     return held
 

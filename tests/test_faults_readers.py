@@ -1,0 +1,354 @@
+"""Faults x entry points: readers that are killed, stopped, or cannot start.
+
+1. A reader that dies is replaced once per task, and no row is lost or doubled.
+2. A task that kills twice ends the stream with its address.
+3. However it goes, no process is left.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from payload import CHUNK, COLUMNS, ROWS, check
+from processes import alive, children, first_readers, kill, readers, wait_until
+
+import multitables
+
+Taking = Iterator[tuple[int, int]]
+
+
+def by_queue(path: Path, **options: Any) -> Taking:
+    """(first row, row after the last) of each block, checked."""
+    with multitables.Streamer(path, **options).get_queue(
+        "/rows", n_procs=2, block_size=CHUNK, read_ahead=2
+    ) as stream:
+        for guard in stream:
+            with guard as block:
+                end = check(block)
+                yield end - len(block), end
+            del block, guard
+
+
+def by_members(path: Path) -> Taking:
+    with multitables.Streamer(path).get_queue(
+        ["/raw", "/rows"], n_procs=2, block_size=CHUNK, read_ahead=2
+    ) as stream:
+        for guard in stream:
+            with guard as (raw, rows):
+                end = check(rows)
+                np.testing.assert_array_equal(raw, rows)
+            del raw, rows, guard
+            yield end - CHUNK, end
+
+
+def by_generator(path: Path) -> Taking:
+    for row in multitables.Streamer(path).get_generator("/rows", n_procs=2, read_ahead=2):
+        at = check(row[None])
+        yield at - 1, at
+
+
+def by_direct(path: Path) -> Taking:
+    return by_queue(path, DRIVER="H5FD_DIRECT")
+
+
+ENTRIES: dict[str, Callable[[Path], Taking]] = {
+    "queue": by_queue,
+    "members": by_members,
+    "generator": by_generator,
+    "direct": by_direct,
+}
+
+
+def whole(taking: Taking, after: dict[int, Callable[[], None]]) -> None:
+    """Takes everything, acts when a row has come, and proves that each row came once."""
+    at = 0
+    todo = dict(sorted(after.items()))
+    for begin, end in taking:
+        assert begin == at
+        at = end
+        while todo and at >= min(todo):
+            todo.pop(min(todo))()
+    assert at == ROWS
+    assert not todo
+
+
+def kill_all() -> None:
+    for pid in readers():
+        kill(pid)
+        wait_until(lambda pid=pid: not alive(pid), "a dead reader")
+
+
+def kill_one() -> None:
+    pid = readers()[0]
+    kill(pid)
+    wait_until(lambda: not alive(pid), "a dead reader")
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("victims", [kill_one, kill_all], ids=["one", "all"])
+def test_killed_readers_are_replaced(
+    numbered: Path, entry: str, victims: Callable[[], None]
+) -> None:
+    whole(ENTRIES[entry](numbered), {100: victims})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])
+def test_readers_that_die_in_other_ways(numbered: Path, number: signal.Signals) -> None:
+    def end() -> None:
+        pid = readers()[-1]
+        kill(pid, number)
+        wait_until(lambda: not alive(pid), "a dead reader")
+
+    whole(by_queue(numbered), {100: end})
+
+
+def test_readers_are_replaced_again_and_again(numbered: Path) -> None:
+    """Different tasks: each may cost one reader."""
+    before: list[set[int]] = []
+
+    def victim() -> None:
+        before.append(set(readers()))
+        kill_one()
+
+    with multitables.Streamer(numbered).get_queue(
+        "/rows", n_procs=2, block_size=CHUNK, read_ahead=2, cyclic=True
+    ) as stream:
+        at = 0
+        for round_ in range(6):
+            for _ in range(60):
+                with stream.get() as block:
+                    at = check(block, at % ROWS)
+                del block
+            if round_ < 5:
+                victim()
+        wait_until(lambda: stream.statistics()["readers_replaced"] >= 1, "a replacement")
+        assert len(set.union(*before)) > 2
+
+
+def test_readers_killed_while_nobody_looks(numbered: Path) -> None:
+    """All dead before the first `get`: it brings new ones."""
+    stream = multitables.Streamer(numbered).get_queue("/rows", n_procs=2, cyclic=True, read_ahead=1)
+    with stream:
+        first_readers(2)
+        kill_all()
+        at = 0
+        for _ in range(300):
+            with stream.get() as block:
+                at = check(block, at % ROWS)
+            del block
+        assert stream.statistics()["readers_replaced"] == 2
+
+
+def test_resting_readers_that_died_are_not_used_again(numbered: Path) -> None:
+    with multitables.Streamer(numbered) as streamer:
+        for _ in range(2):
+            with streamer.get_queue("/rows", n_procs=2) as stream:
+                at = 0
+                for guard in stream:
+                    with guard as block:
+                        at = check(block, at)
+                    del block, guard
+                assert at == ROWS
+            kill_all()
+    assert children() == {}
+
+
+def test_a_task_that_kills_twice_ends_the_stream(numbered: Path) -> None:
+    """A reader is stopped in the middle of a task, killed there, and so is the one after it."""
+    stream = multitables.Streamer(numbered).get_queue(
+        "/rows", n_procs=1, block_size=CHUNK, cyclic=True, read_ahead=1
+    )
+    stop = threading.Event()
+
+    def killer() -> None:
+        known: set[int] = set()
+        while not stop.is_set():
+            for pid in readers():
+                if pid not in known:
+                    known.add(pid)
+                    kill(pid)
+            stop.wait(0.001)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        with pytest.raises(multitables.ReaderDiedError) as caught:
+            forever(stream)
+    finally:
+        stop.set()
+        thread.join(20)
+    error = caught.value
+    assert isinstance(error, ChildProcessError)
+    assert isinstance(error, multitables.SubprocessException)
+    text = str(error)
+    assert "was killed by SIGKILL" in text
+    assert "out of memory" in text
+    assert "blocks were delivered and are good; the stream is closed" in text
+    assert error.status == -9
+    assert f"pid {error.pid}" in text
+    assert children() == {}
+    with pytest.raises(multitables.ReaderDiedError):
+        stream.get()
+    with pytest.raises(multitables.ReaderDiedError):
+        stream.get_nowait()
+
+
+def forever(stream: Any) -> None:
+    while True:
+        with stream.get() as block:
+            check(block)
+        del block
+
+
+def test_a_poisonous_chunk_is_named(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader dies in the same task each time: the error has the chunk's address.
+
+    The library fallback stands for it: a plug-in path that makes the reader kill itself.
+    """
+    import h5py
+    from elements import smooth
+
+    poison = h5.parent / "poison"
+    poison.mkdir()
+    (poison / "h5py.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=smooth((40, 3)), chunks=(10, 3), scaleoffset=0)
+    monkeypatch.syspath_prepend(str(poison))
+    stream = multitables.Streamer(h5).get_queue("/x", n_procs=1)
+    with pytest.raises(
+        multitables.ReaderDiedError, match="SIGKILL twice while decoding '/x'"
+    ) as caught:
+        stream.get()
+    assert repr(str(h5)) in str(caught.value)
+    assert "0 of 4 blocks were delivered" in str(caught.value)
+    assert caught.value.path == "/x"
+    assert children() == {}
+
+
+def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interpreter that ends at once: an error with its status, not a loop of new ones."""
+    monkeypatch.setattr("_multitables.parent.supervisor._executable", lambda: "/bin/false")
+    stream = multitables.Streamer(numbered).get_queue("/rows", n_procs=2)
+    with pytest.raises(multitables.ReaderDiedError, match="exited with status 1") as caught:
+        stream.get()
+    assert "before it read anything" in str(caught.value)
+    assert children() == {}
+
+
+def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_multitables.parent.supervisor._executable", lambda: "/no/such/python")
+    for call in ("get_queue", "get_generator"):
+        with pytest.raises(OSError, match="/no/such/python"):
+            getattr(multitables.Streamer(numbered), call)("/rows", n_procs=2)
+        assert children() == {}
+
+
+@pytest.mark.parametrize("entry", ["queue", "generator"])
+def test_a_stopped_reader_holds_up_and_then_goes_on(numbered: Path, entry: str) -> None:
+    """SIGSTOP, as a debugger or a terminal sends it: the stream waits, and loses nothing."""
+    stopped: list[int] = []
+
+    def stop() -> None:
+        stopped.append(readers()[0])
+        kill(stopped[0], signal.SIGSTOP)
+        timer = threading.Timer(0.3, kill, (stopped[0], signal.SIGCONT))
+        timers.append(timer)
+        timer.start()
+
+    timers: list[threading.Timer] = []
+    try:
+        whole(ENTRIES[entry](numbered), {100: stop})
+    finally:
+        for timer in timers:
+            timer.join()
+
+
+def test_a_stopped_reader_does_not_hold_up_close(numbered: Path) -> None:
+    stream = multitables.Streamer(numbered).get_queue("/rows", n_procs=2, cyclic=True)
+    for pid in first_readers(2):
+        kill(pid, signal.SIGSTOP)
+    stream.close()
+    assert children() == {}
+
+
+def test_a_stopped_reader_does_not_hold_up_reuse(numbered: Path) -> None:
+    with multitables.Streamer(numbered) as streamer:
+        with streamer.get_queue("/rows", n_procs=2, block_size=ROWS) as stream:
+            with stream.get() as block:
+                check(block, 0)
+            del block
+            for pid in first_readers(2):
+                kill(pid, signal.SIGSTOP)
+            assert stream.get() is multitables.QueueClosed
+        with streamer.get_queue("/raw", n_procs=2, block_size=ROWS) as stream:
+            for pid in readers():
+                kill(pid, signal.SIGCONT)
+            with stream.get() as block:
+                check(block, 0)
+            del block
+    assert children() == {}
+
+
+def test_two_members_of_which_one_dies_in_a_remainder(numbered: Path) -> None:
+    """The remainder is a stream like any other: its only reader is replaced."""
+    victims: list[int] = []
+
+    def killer() -> None:
+        while not victims and not done.is_set():
+            for pid in readers():
+                kill(pid)
+                victims.append(pid)
+
+    done = threading.Event()
+    for _ in range(5):
+        victims.clear()
+        thread = threading.Thread(target=killer)
+        thread.start()
+        tail = multitables.Streamer(numbered).get_remainder("/rows", ROWS - 1000 + 1)
+        done.set()
+        thread.join(20)
+        done.clear()
+        assert len(tail) == 999
+        assert check(tail, ROWS - 999) == ROWS
+
+
+def test_readers_hold_nothing_of_the_parent(numbered: Path) -> None:
+    """Neither its descriptors nor its modules: only the socket, the data and the ring."""
+    with (
+        open(numbered, "rb") as mine,
+        multitables.Streamer(numbered).get_queue("/rows", n_procs=1, cyclic=True) as stream,
+    ):
+        with stream.get() as block:
+            check(block, 0)
+        del block
+        (pid,) = readers()
+        targets = {
+            int(name): os.readlink(f"/proc/{pid}/fd/{name}")
+            for name in os.listdir(f"/proc/{pid}/fd")
+        }
+        assert targets.pop(0) == "/dev/null"
+        targets.pop(1)
+        targets.pop(2)
+        assert mine.fileno() not in targets or targets[mine.fileno()] != str(numbered)
+        kinds = sorted(target.split(":")[0] for target in targets.values())
+        assert kinds == sorted(["anon_inode", "socket", str(numbered)])
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        for library in ("h5py", "numpy", "libhdf5", "tables"):
+            assert f"/{library}" not in maps
+        assert os.getsid(pid) == pid
+
+
+def test_readers_of_one_stream_share_one_ring(numbered: Path) -> None:
+    with multitables.Streamer(numbered).get_queue("/rows", n_procs=3, cyclic=True) as stream:
+        with stream.get() as block:
+            assert check(block, 0) == CHUNK
+            assert block.shape == (CHUNK, COLUMNS)
+        del block
+        assert not [name for name in os.listdir("/dev/shm") if "multitables" in name]
