@@ -124,7 +124,12 @@ def _same_as_memory(tid: Any, dtype: DTypeLike) -> bool:
 
 
 def _compared(tid: Any) -> ElementType:
+    from h5py import h5t
+
     dtype = _h5py_dtype(tid)
+    if tid.get_class() == h5t.INTEGER and tid.get_size() == 1:
+        tid = tid.copy()
+        tid.set_order(h5t.ORDER_LE)  # one byte has no order, though files name one
     if _same_as_memory(tid, dtype):
         return ElementType(dtype, tid.get_size())
     reason = f"a number format that NumPy does not have (read as {dtype})"
@@ -237,18 +242,25 @@ def _compound(tid: Any, pytables: bool) -> ElementType:
     return ElementType(dtype, size, not reason, reason, library, fixes, own)
 
 
-def _of_other_size(tid: Any) -> bool:
-    """Whether some part of a type is stored in another size than it has in memory."""
+def _parts(tid: Any) -> Iterator[Any]:
+    """Every type that a type is made of, itself included."""
     from h5py import h5t
 
-    kind = tid.get_class()
-    if kind == h5t.COMPOUND:
-        return any(_of_other_size(member) for _, _, member in _members(tid))
-    if kind == h5t.ARRAY:
-        return _of_other_size(tid.get_super())
-    if kind == h5t.STRING:
+    yield tid
+    if tid.get_class() == h5t.COMPOUND:
+        for _, _, member in _members(tid):
+            yield from _parts(member)
+    elif tid.get_class() == h5t.ARRAY:
+        yield from _parts(tid.get_super())
+
+
+def _of_other_size(tid: Any) -> bool:
+    """Whether a part is stored in another size than it has in memory."""
+    from h5py import h5t
+
+    if tid.get_class() == h5t.STRING:
         return bool(tid.is_variable_str())
-    return kind in (h5t.VLEN, h5t.REFERENCE)
+    return tid.get_class() in (h5t.VLEN, h5t.REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -286,7 +298,9 @@ def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
     from h5py import h5t
 
     # Stored and in memory such members differ in size, and with them what follows.
-    beside = _of_other_size(tid)
+    beside = any(map(_of_other_size, _parts(tid)))
+    # h5py reads no field of a compound that has a time somewhere.
+    times = any(part.get_class() == h5t.TIME for part in _parts(tid))
     offset, leading, inside_array = 0, (), False
     rest = field or ""
     while rest:
@@ -309,4 +323,6 @@ def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
         if beside:
             reason = "a field beside variable-length ones or references"
         element = replace(element, direct=False, reason=element.reason or reason, fixes=())
+    if times:
+        element = replace(element, library="tables")
     return FieldType(element, offset, leading)

@@ -155,7 +155,7 @@ def _encode_member(
         index.fingerprint.device,
         index.fingerprint.inode,
         index.fingerprint.size_bytes,
-        index.fingerprint.mtime_ns,
+        index.fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
         flags,
         library_at,
         library_len,

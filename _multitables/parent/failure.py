@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from _multitables import _core
 from _multitables.chunk_index import ChunkIndex
 from _multitables.errors import (
     CorruptChunkError,
@@ -67,7 +68,9 @@ class Place:
         if self.chunk_offset is not None:
             text += f", chunk {self.chunk_offset}"
         if self.byte_begin is not None:
-            text += f", file bytes {self.byte_begin}:{self.byte_end}"
+            return f"{text}, file bytes {self.byte_begin}:{self.byte_end}"
+        if self.chunk_offset is None:
+            text += f", rows {self.row_begin}:{self.row_end}"
         return text
 
     @property
@@ -89,13 +92,22 @@ class Place:
 
 
 def place_of(
+    plan: ReadPlan, ring: _core.Ring | _core.Trial, task: int, chunk: int | None = None
+) -> Place:
+    """Name the place of a task, or of one of its chunks."""
+    member, row_begin, row_end, found = ring.address(task, chunk)
+    if chunk is None and plan.tasks["n_chunks"][task % len(plan.tasks)] != 1:
+        found = None  # it may have been any of them
+    return _place(plan, member, row_begin, row_end, found)
+
+
+def _place(
     plan: ReadPlan,
     member: int,
     row_begin: int,
     row_end: int,
     chunk: tuple[int, int, int] | None,
 ) -> Place:
-    """Name the place that `Ring.address` numbers."""
     index = plan.members[member].index
     chunk_dims = plan.members[member].chunk_dims
     names = {spec.id: spec.name for spec in index.pipeline}
@@ -132,7 +144,9 @@ def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:
 def _name(place: Place, record: Record) -> str:
     if record.filter == 0:
         return "the stored chunk"
-    return place.filter_names.get(record.filter) or f"filter {record.filter}"
+    # Names in files are free text, so the core's own come first.
+    name = _core.native_filters().get(record.filter) or place.filter_names.get(record.filter)
+    return name or f"filter {record.filter}"
 
 
 def _checksum(place: Place, record: Record) -> Exception:
@@ -243,7 +257,7 @@ def _internal(place: Place, record: Record) -> Exception:
     )
 
 
-#: By `error_kind` in core/src/reader.rs.
+#: By `error_kind` in core/src/failure.rs.
 KINDS: dict[int, Callable[[Place, Record], Exception]] = {
     1: _checksum,
     2: _size,

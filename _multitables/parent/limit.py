@@ -79,7 +79,7 @@ def measure_limit(
     if found is not None:
         record = failure.Record(*found)
         chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = failure.place_of(plan, *trial.address(record.task, chunk))
+        place = failure.place_of(plan, trial, record.task, chunk)
         raise failure.task_error(place, record)
     return trial.seconds()
 

@@ -158,13 +158,13 @@ class StreamQueue:
             raise RuntimeError("a task failed without a record")
         record = failure.Record(*found)
         chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = failure.place_of(self._plan, *self._ring.address(record.task, chunk))
+        place = failure.place_of(self._plan, self._ring, record.task, chunk)
         return failure.task_error(place, record)
 
     def _death_error(self, death: Death) -> BaseException:
         place = None
         if death.task is not None:
-            place = failure.place_of(self._plan, *self._ring.address(death.task))
+            place = failure.place_of(self._plan, self._ring, death.task)
         return failure.death_error(death, place, *self._ring.progress())
 
     def iter(self) -> Iterator[Any]:

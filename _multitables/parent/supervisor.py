@@ -192,20 +192,30 @@ class Readers:
 
 def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = None
     try:
         root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
         paths = [root, *(os.path.abspath(path) for path in sys.path if path != root)]
         # No site (-S): the parent's own path says where everything is, and the start is faster.
         # A session of its own: Ctrl-C in the terminal is the parent's to handle.
-        process = subprocess.Popen(
-            [_executable(), "-S", "-c", READER, str(theirs.fileno()), str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            start_new_session=True,
-        )
+        command = [_executable(), "-S", "-c", READER, str(theirs.fileno()), str(os.getpid())]
+        # Blocked in the child too, which for a moment is not yet in its session.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                start_new_session=True,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     except BaseException:
         ours.close()
+        if process is not None:  # Ctrl-C came when its mask fell
+            process.kill()
+            process.wait()
         raise
     finally:
         theirs.close()
