@@ -26,12 +26,21 @@ SETTLE_SECONDS = 3.0
 
 def children(pid: int | None = None) -> dict[int, str]:
     """The direct children of a process, zombies too: pid -> command line."""
-    parent = os.getpid() if pid is None else pid
     found = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (state := _stat(int(entry))) is not None and state[1] == parent:
-            found[int(entry)] = _command_line(int(entry)) or f"(zombie or kernel, {state[0]})"
+    for child in _children(os.getpid() if pid is None else pid):
+        if (state := _stat(child)) is not None:
+            found[child] = _command_line(child) or f"(zombie or kernel, {state[0]})"
     return found
+
+
+def _children(parent: int) -> Iterator[int]:
+    try:
+        for task in os.listdir(f"/proc/{parent}/task"):
+            yield from map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
+    except FileNotFoundError:  # a thread that ended, or a kernel that does not list children
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and (state := _stat(int(entry))) is not None and state[1] == parent:
+                yield int(entry)
 
 
 def readers(pid: int | None = None) -> list[int]:
@@ -115,13 +124,13 @@ def _mappings() -> Iterator[str]:
 
 
 def leaks(before: Holdings, seconds: float = SETTLE_SECONDS) -> dict[str, list[str]]:
-    """What was not given back within some seconds; garbage is collected first."""
+    """What was not given back within some seconds; garbage is collected before it counts."""
     deadline = time.monotonic() + seconds
     while True:
-        gc.collect()
         new = Holdings.now().since(before)
         if not new or time.monotonic() > deadline:
             return new
+        gc.collect()
         time.sleep(0.02)
 
 

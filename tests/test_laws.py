@@ -1,0 +1,270 @@
+"""The laws of the house, read off the sources.
+
+1. The import table: which module may import which, and which may touch an HDF5 library.
+2. Who may start or signal processes, pickle, sleep; how long a file may be; how it begins.
+3. Sources are found where they are imported from, so the test also runs on an installation.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import run_script
+
+import _multitables
+import multitables
+
+LIBRARY = Path(_multitables.__file__).parent
+ROOT = LIBRARY.parent
+FACE = Path(multitables.__file__)
+FILES = sorted(LIBRARY.rglob("*.py"))
+NAMES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+BENCHMARK = sorted((ROOT / "_benchmark").rglob("*.py")) + [
+    path for path in [ROOT / "multitables_benchmark.py"] if path.exists()
+]
+
+HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
+#: The only ones that import an HDF5 library; build_info asks for versions, not for data.
+TOUCH_HDF5 = {
+    "_multitables.chunk_index",
+    "_multitables.element_type",
+    "_multitables.source_errors",
+    "_multitables.reader.library_read",
+    "_multitables.parent.build_info",
+}
+START_PROCESSES = {"_multitables.parent.supervisor"}
+#: Pure: values in, values out.
+PURE = {
+    "_multitables.read_plan": {
+        "_multitables.options",
+        "_multitables.chunk_index",
+        "_multitables.errors",
+    },
+    "_multitables.wire": {"_multitables.read_plan"},
+    "_multitables.errors": set(),
+    "_multitables.open_options": {"_multitables.errors"},
+    "_multitables.options": {"_multitables.errors"},
+    "_multitables.element_type": set(),
+}
+#: What modules of `reader/` may import of ours: they run in another process.
+READER_MAY = {"_multitables._core", "_multitables.reader.library_read"}
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """(module or module.name, at the top level) of every import of a file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = set(ast.walk(tree)) - {
+        inner
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for inner in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node in top
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module is not None
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node in top
+                yield node.module, node in top
+
+
+def ours(path: Path) -> set[str]:
+    """Our modules that a file imports; _multitables.x for `from _multitables import x`."""
+    found = set()
+    for name, _ in imports(path):
+        if name in NAMES and name != "_multitables":
+            found.add(name)
+        if name == "_multitables._core":
+            found.add(name)
+    return found
+
+
+@pytest.fixture(params=sorted(NAMES))
+def module(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_there_is_something_to_read() -> None:
+    assert {"_multitables.parent.queue", "_multitables.reader.__main__"} <= set(NAMES)
+    assert "_multitables.read_plan" in ours(NAMES["_multitables.parent.streamer"])
+    assert set(PURE) <= set(NAMES)
+    assert set(NAMES) >= TOUCH_HDF5
+
+
+def test_reader_and_parent_never_import_each_other(module: str) -> None:
+    found = ours(NAMES[module])
+    if ".parent" in module:
+        assert not [name for name in found if ".reader" in name]
+    elif ".reader" in module:
+        assert found <= READER_MAY
+    elif ".adapters" not in module:
+        assert not [name for name in found if ".parent" in name or ".reader" in name]
+
+
+def test_who_touches_an_hdf5_library(module: str) -> None:
+    found = {name.split(".")[0] for name, _ in imports(NAMES[module])} & HDF5
+    if module not in TOUCH_HDF5:
+        assert found == set()
+
+
+def test_hdf5_libraries_are_imported_when_needed_only(module: str) -> None:
+    top = {name.split(".")[0] for name, at_top in imports(NAMES[module]) if at_top}
+    assert not top & HDF5
+
+
+def test_pure_modules_know_nothing_else() -> None:
+    for name, allowed in PURE.items():
+        assert ours(NAMES[name]) <= allowed, name
+
+
+def test_plans_do_no_input_or_output() -> None:
+    for name in ("_multitables.read_plan", "_multitables.wire", "_multitables.errors"):
+        source = NAMES[name].read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        called = {
+            node.func.id
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        assert not called & {"open", "print", "input", "exec", "eval", "__import__"}, name
+        found = {module.split(".")[0] for module, _ in imports(NAMES[name])}
+        assert not found & {"subprocess", "socket", "time", "threading", "random", "datetime"}, name
+
+
+def test_only_the_supervisor_starts_or_signals_processes(module: str) -> None:
+    path = NAMES[module]
+    if module in START_PROCESSES:
+        return
+    found = {name.split(".")[0] for name, _ in imports(path)}
+    assert not found & {"subprocess", "multiprocessing", "signal"}
+    attributes = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    assert not attributes & {"kill", "killpg", "fork", "posix_spawn", "terminate", "send_signal"}
+
+
+def test_nothing_is_pickled(module: str) -> None:
+    found = {name.split(".")[0] for name, _ in imports(NAMES[module])}
+    assert not found & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+
+
+@pytest.mark.parametrize("path", BENCHMARK, ids=lambda path: path.name)
+def test_the_benchmark_imports_only_the_face(path: Path) -> None:
+    inside = {name for name, _ in imports(path) if name.split(".")[0] == "_multitables"}
+    assert inside == set()
+
+
+def test_the_face_is_short_and_has_no_logic() -> None:
+    source = FACE.read_text(encoding="utf-8")
+    assert len(source.splitlines()) < 120
+    allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+    for node in ast.parse(source).body:
+        is_lazy = isinstance(node, ast.FunctionDef) and node.name in ("__getattr__", "__dir__")
+        assert isinstance(node, allowed) or is_lazy, ast.dump(node)[:80]
+
+
+def test_the_face_names_what_is_public() -> None:
+    assert sorted(multitables.__all__) == multitables.__all__
+    for name in multitables.__all__:
+        assert getattr(multitables, name) is not None
+    public = {
+        name
+        for name, value in vars(multitables).items()
+        if not name.startswith("_") and not isinstance(value, type(sys))
+    }
+    assert public - {"QueueClosed"} == set(multitables.__all__) - {"QueueClosed"}
+    for name in multitables.__all__:
+        if name != "QueueClosed":
+            assert getattr(multitables, name).__doc__
+
+
+def test_every_file_begins_with_its_law(module: str) -> None:
+    path = NAMES[module]
+    source = path.read_text(encoding="utf-8")
+    if path.name == "__init__.py":
+        assert source.lstrip().startswith(('"""', "#"))
+        return
+    doc = ast.get_docstring(ast.parse(source))
+    assert doc, f"{path} begins with no law"
+    assert "1. " in doc, f"{path} has no numbered rule"
+    assert doc.splitlines()[0].endswith(".")
+
+
+def test_files_of_the_core_begin_with_their_law() -> None:
+    core = ROOT / "core" / "src"
+    if not core.is_dir():
+        pytest.skip("an installation has no sources of the core")
+    for path in sorted(core.rglob("*.rs")):
+        assert path.read_text(encoding="utf-8").startswith("//!"), path
+
+
+def test_names_are_nouns(module: str) -> None:
+    last = module.rpartition(".")[2]
+    assert last not in {"utils", "util", "common", "helpers", "helper", "misc", "tools"}
+
+
+def test_files_are_not_too_long(module: str) -> None:
+    assert len(NAMES[module].read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def test_words() -> None:
+    """One word, one thing: a process that reads is a reader."""
+    for path in [*FILES, FACE]:
+        words = path.read_text(encoding="utf-8").lower()
+        for word in ("worker", "slave", "master"):
+            assert word not in words, f"{word} in {path}"
+
+
+def test_a_reader_imports_no_library(numbered: Path) -> None:
+    """Asked of the running process: no NumPy, no h5py, no tables; see also /proc in faults."""
+    done = run_script(
+        "import sys\n"
+        "import _multitables.reader.__main__\n"
+        "print(sorted({'numpy', 'h5py', 'tables', 'json', 'subprocess'} & set(sys.modules)))",
+        flags=("-S", "-W", "error"),
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_face_imports_no_library() -> None:
+    done = run_script(
+        "import sys, multitables\n"
+        "print(sorted({'h5py', 'tables', 'hdf5plugin', 'torch', 'jax', 'dask'} & set(sys.modules)))"
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_the_reader_program_explains_itself() -> None:
+    from processes import environment
+
+    done = subprocess.run(
+        [sys.executable, "-m", "_multitables.reader"],
+        env=environment(), capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "multitables" in done.stderr
+
+
+def test_one_home_of_defaults(module: str) -> None:
+    """Limits are named in options.py; no other module asks the machine how many cores it has."""
+    if module == "_multitables.options":
+        return
+    assert "cpu_count" not in NAMES[module].read_text(encoding="utf-8")
+
+
+def test_no_assertion_is_needed_in_production() -> None:
+    """`python -O` streams as well."""
+    done = run_script(
+        "import multitables; assert False; print(multitables.QueueClosed)", flags=("-O",)
+    )
+    assert done.stdout == "multitables.QueueClosed\n", done.stderr
