@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from _benchmark import stream_loop
+from _benchmark import measure, stream_loop
 from _benchmark.measure import Pass
 from _benchmark.stream_loop import Tick, no_tick
 
@@ -218,11 +218,18 @@ class Child:
         return lines[-1] if lines else f"exit status {self._process.returncode}"
 
     def close(self) -> None:
-        """End it and everything it started."""
+        """End it and everything it started; remove the shared memory it leaves behind.
+
+        (The old release removes none of its own, however it ends.)
+        """
         if self._process.returncode is None:  # not waited for yet, so the number is still its own
+            left_behind = measure.named_memory(self._process.pid)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+            for filename in left_behind:
+                with contextlib.suppress(OSError):
+                    os.unlink(filename)
 
     def __enter__(self) -> Child:
         return self

@@ -173,6 +173,14 @@ def process_memory(process: int) -> Memory:
     )
 
 
+def named_memory(process: int) -> set[str]:
+    """The files in /dev/shm that a process has mapped and that still have their names."""
+    with contextlib.suppress(OSError), open(f"/proc/{process}/maps") as maps:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps}
+        return {one for one in paths if one.startswith("/dev/shm/") and os.path.exists(one)}
+    return set()
+
+
 def child_processes(process: int) -> list[int]:
     """The direct children of every thread of `process`."""
     found: list[int] = []

@@ -538,6 +538,20 @@ def test_a_child_that_fails(code: str, said: str, tiny: Source, tmp_path: Path) 
         stream.check()
 
 
+def test_shared_memory_that_a_child_leaves_is_removed(tiny: Source, tmp_path: Path) -> None:
+    name = f"/dev/shm/multitables_test_{os.getpid()}"
+    (tmp_path / "multitables.py").write_text(
+        "import mmap, os\n"
+        f"file = os.open({name!r}, os.O_CREAT | os.O_RDWR)\n"
+        "os.ftruncate(file, 4096)\n"
+        "kept = mmap.mmap(file, 4096)\n"
+    )
+    with contenders.Child(sys.executable, str(tmp_path), 10) as child:
+        child.ask(verb="version")
+        assert os.path.exists(name)
+    assert not os.path.exists(name)
+
+
 def test_what_a_child_raises_and_prints_is_told_apart(tiny: Source, tmp_path: Path) -> None:
     (tmp_path / "multitables.py").write_text(
         "print('noise')\nclass Streamer:\n    def __init__(self, filename):\n        1 / 0\n"
