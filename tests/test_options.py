@@ -1,0 +1,131 @@
+"""Options of streams and of files, as values: defaults, limits and messages.
+
+1. No file is opened and no process started here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import multitables
+from _multitables import options
+from _multitables.open_options import normal_path, parse_open_options
+
+
+def checked(**given: Any) -> options.StreamOptions:
+    return options.check_options(
+        **{
+            "n_procs": None,
+            "read_ahead": None,
+            "cyclic": False,
+            "block_size": None,
+            "ordered": False,
+            "remainder": False,
+            **given,
+        }
+    )
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, procs in ((1, 1), (3, 3), (4, 4), (64, 4)):
+        monkeypatch.setattr(options, "available_cores", lambda cores=cores: cores)
+        found = checked()
+        assert found.n_procs == procs
+        assert found.read_ahead is None
+        assert found.block_size is None
+        assert (found.cyclic, found.ordered, found.remainder) == (False, False, False)
+
+
+@pytest.mark.parametrize("number", [1, np.int64(1), np.uint8(1), np.array(1)], ids=repr)
+def test_whole_numbers_of_every_kind(number: Any) -> None:
+    found = checked(n_procs=number, read_ahead=number, block_size=number)
+    assert (found.n_procs, found.read_ahead, found.block_size) == (1, 1, 1)
+    assert type(found.block_size) is int
+
+
+@pytest.mark.parametrize("name", ["n_procs", "read_ahead", "block_size"])
+@settings(max_examples=50)
+@given(
+    value=st.one_of(st.integers(max_value=0), st.floats(), st.text(), st.booleans(), st.binary())
+)
+def test_what_is_no_count(name: str, value: Any) -> None:
+    with pytest.raises(multitables.OptionsError) as caught:
+        checked(**{name: value})
+    assert name in str(caught.value)
+    assert repr(value) in str(caught.value)
+    assert caught.value.option == name
+
+
+def test_more_readers_than_the_ring_has_room_for() -> None:
+    assert checked(n_procs=options.MAX_N_PROCS).n_procs == options.MAX_N_PROCS
+    with pytest.raises(multitables.OptionsError, match=str(options.MAX_N_PROCS)):
+        checked(n_procs=options.MAX_N_PROCS + 1)
+
+
+def test_the_core_knows_as_many_readers() -> None:
+    """The limit stands in options.py; the core refuses what is beyond it."""
+    from _multitables import _core
+
+    assert _core.control_bytes(options.MAX_N_PROCS, 1) > 0
+
+
+def test_the_memory_limit_is_a_number_of_this_machine() -> None:
+    import os
+
+    limit = options.memory_limit_bytes()
+    assert 1 << 20 < limit <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@pytest.mark.parametrize(
+    ("written", "want"),
+    [
+        ("x", "/x"),
+        ("/x", "/x"),
+        ("//x//y/", "/x/y"),
+        ("./x/./y", "/x/y"),
+        ("", "/"),
+        ("/", "/"),
+        ("a b/ü", "/a b/ü"),
+    ],
+)
+def test_paths(written: str, want: str) -> None:
+    assert normal_path(written) == want
+
+
+@given(st.text(alphabet="ab./", max_size=12))
+def test_normal_paths_stay_as_they_are(path: str) -> None:
+    once = normal_path(path)
+    assert normal_path(once) == once
+    assert once.startswith("/")
+
+
+def test_open_options() -> None:
+    assert not parse_open_options({}).direct
+    assert parse_open_options({"DRIVER": "H5FD_DIRECT"}).direct
+    assert parse_open_options({"driver": "H5FD_DIRECT"}).direct
+    assert parse_open_options({"Driver": "H5FD_DIRECT", "title": "t", "filters": object()}).direct
+    assert parse_open_options({"root_uep": "/a/b/"}).root == "/a/b"
+    assert parse_open_options({"root_uep": "/"}).root == ""
+    split = parse_open_options({"DRIVER": "H5FD_SPLIT", "DRIVER_SPLIT_RAW_EXT": ".raw"})
+    assert (split.kind, split.meta_ext, split.raw_ext) == ("split", "-m.h5", ".raw")
+    assert split.for_library["driver"] == "H5FD_SPLIT"
+
+
+@given(st.dictionaries(st.text(max_size=5), st.one_of(st.none(), st.integers(), st.text())))
+def test_unknown_open_options_are_ignored(unknown: dict[str, Any]) -> None:
+    known = {"mode", "root_uep", "driver"}
+    given_ = {name: value for name, value in unknown.items() if name.lower() not in known}
+    found = parse_open_options(given_)
+    assert (found.kind, found.root, found.direct) == ("plain", "", False)
+
+
+def test_open_options_for_the_library_are_json() -> None:
+    import json
+
+    found = parse_open_options({"a": object(), "b": 1, "c": {1, 2}, "d": "x"})
+    assert json.loads(json.dumps(found.for_library)) == {"b": 1, "d": "x"}
