@@ -4,6 +4,7 @@ Law
 ---
 1. It imports the installed library and reads; it holds no fact about it.
 2. An empty table is an error: it means that the code moved and the page would silently lie.
+3. Every name of the face is documented, or the build warns.
 
 `error-table` lists the exceptions of `_multitables.errors`, `error-details` documents each under
 its public name, `filter-table` lists the filters of the core, `constant-table MODULE` the
@@ -21,7 +22,9 @@ import sys
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 Row = tuple[str, ...]
@@ -141,9 +144,19 @@ class ProgramHelp(SphinxDirective):
         return [nodes.literal_block(text, text, language="text")]
 
 
+def warn_of_what_is_not_documented(_app: Sphinx, environment: BuildEnvironment) -> None:
+    """Compare the face's ``__all__`` with what the pages describe."""
+    face = importlib.import_module("multitables")
+    known = environment.domaindata["py"]["objects"]
+    for name in face.__all__:
+        if f"multitables.{name}" not in known:
+            logging.getLogger(__name__).warning("multitables.%s is not documented", name)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     for name in ("error-table", "error-details", "filter-table", "constant-table"):
         app.add_directive(name, CodeTable)
     app.add_directive("program-help", ProgramHelp)
+    app.connect("env-check-consistency", warn_of_what_is_not_documented)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
