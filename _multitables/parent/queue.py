@@ -92,10 +92,17 @@ class StreamQueue:
         """
         if timeout is not None and timeout < 0:
             raise ValueError(f"'timeout' must be a non-negative number, got {timeout!r}")
-        got = self._ring.receive(0.0)
+        if not block:
+            timeout = 0.0
+        # Most waits are short: no look at the readers for them.
+        patience = options.WATCH_SECONDS
+        if timeout is not None:
+            patience = min(patience, timeout)
+            timeout -= patience
+        got = self._ring.receive(patience)
         if type(got) is _Guard:
             return got
-        return self._wait(got, 0.0 if not block else timeout)
+        return self._wait(got, timeout)
 
     def get_nowait(self) -> Any:
         """Take the next block if it is ready, otherwise raise `queue.Empty`."""
