@@ -3,6 +3,10 @@
 #   errors.py           every exception, one message grammar
 #   options.py          the knobs: defaults, limits, checks
 #   chunk_index.py      a dataset in a file -> ChunkIndex (where its chunks lie, how to decode them)
+#   hdf5_facts.py       what HDF5 tells of one dataset: filters, chunks, fill value
+#   element_type.py     HDF5 type -> NumPy dtype, and whether the stored bytes are the delivered ones
+#   open_options.py     PyTables' open_file options -> what matters to a stream
+#   source_errors.py    what HDF5 says of a bad file or path -> exception
 #   read_plan.py        indexes + options -> ReadPlan (pure)
 #   wire.py             ReadPlan -> bytes that the core reads
 #   device.py           what kind of device holds a file
@@ -11,6 +15,8 @@
 #     queue.py            the direct queue and the generator over a ring
 #     supervisor.py       starts, watches, replaces and stops readers
 #     failure.py          a reader's record of what went wrong -> exception
+#     limit.py            the codec limit, to measure streams against
+#     build_info.py       versions and features, for bug reports
 #   reader/             runs only in a reader process
 #     __main__.py         hands the control socket to the core
 #     library_read.py     what the core does not decode, through h5py or PyTables

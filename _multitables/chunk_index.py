@@ -25,19 +25,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import options, source_errors
+from _multitables import hdf5_facts, options, source_errors
 from _multitables.element_type import FieldType, StringFix, Unsupported, field_type
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
+from _multitables.hdf5_facts import FilterSpec
 from _multitables.open_options import OpenOptions, normal_path, parse_open_options
 
 __all__ = ["ChunkIndex", "FilterSpec", "Fingerprint", "Source", "StringFix", "open_source"]
 
-#: Classes of datasets that PyTables wrote, in the attribute CLASS.
-PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY")
 #: Filters that PyTables brings and h5py does not: LZO, bzip2, blosc, blosc2.
 PYTABLES_FILTERS = (305, 307, 32001, 32026)
-#: H5D_FILL_VALUE_USER_DEFINED
-USER_DEFINED = 2
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
@@ -51,16 +48,6 @@ class Fingerprint:
     inode: int
     size_bytes: int
     mtime_ns: int
-
-
-@dataclass(frozen=True)
-class FilterSpec:
-    """One filter of a pipeline, as stored with the dataset."""
-
-    id: int
-    flags: int
-    values: tuple[int, ...]
-    name: str
 
 
 def _no_numbers() -> U64:
@@ -248,7 +235,7 @@ class Source:
         from h5py import h5d
 
         filename, fingerprint = self._home(dataset)
-        pytables = _is_pytables(dataset)
+        pytables = hdf5_facts.is_pytables(dataset)
         part = self._field_type(dataset, filename, name, field, pytables)
         if dataset.get_space().get_simple_extent_type() == 0:  # H5S_SCALAR
             raise UnsupportedDatasetError(
@@ -261,7 +248,7 @@ class Source:
         plist = dataset.get_create_plist()
         kind = plist.get_layout()
         chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
-        pipeline = tuple(_filter_spec(plist, i) for i in range(plist.get_nfilters()))
+        pipeline = hdf5_facts.pipeline_of(plist)
         element = part.element.dtype  # a subarray's dims are the user's, too
         index = ChunkIndex(
             filename=filename,
@@ -331,7 +318,7 @@ class Source:
         size = dataset.get_storage_size()
         offset = dataset.get_offset()
         if size == 0 or offset is None:
-            return _replaced(index, layout="contiguous", fill_value=_fill_value(dataset))
+            return _replaced(index, layout="contiguous", fill_value=hdf5_facts.fill_value(dataset))
         # A dataset may be stored longer than it is, never shorter.
         size = math.prod(index.dims) * index.element_bytes
         found = _replaced(
@@ -345,7 +332,7 @@ class Source:
         return _inside_file(found)
 
     def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
-        records = _chunk_records(dataset)
+        records = hdf5_facts.chunk_records(dataset)
         count, rank = len(records), len(index.dims)
         offsets = np.fromiter(
             (at for record in records for at in record[0]), np.uint64, count * rank
@@ -361,9 +348,9 @@ class Source:
             number = number * np.uint64(extent) + places[:, axis]
         order = np.flatnonzero(stored)[np.argsort(number[stored], kind="stable")]
         if len(order) and (block := self._file.userblock_size):
-            address = address + np.uint64(
-                _missing_user_block(dataset, index.filename, offsets, address, size, order, block)
-            )
+            chunks = zip(offsets[order], address[order], size[order], strict=True)
+            missing = hdf5_facts.missing_user_block(dataset, index.filename, chunks, block)
+            address = address + np.uint64(missing)
         complete = len(order) == math.prod(grid)
         found = _replaced(
             index,
@@ -372,7 +359,7 @@ class Source:
             byte_offset=address[order],
             stored_size=size[order],
             filter_mask=mask[order],
-            fill_value=b"" if complete else _fill_value(dataset),
+            fill_value=b"" if complete else hdf5_facts.fill_value(dataset),
         )
         return _inside_file(found)
 
@@ -394,85 +381,9 @@ def _fingerprint(filename: str) -> Fingerprint:
     return Fingerprint(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _is_pytables(dataset: Any) -> bool:
-    from h5py import h5a
-
-    if not h5a.exists(dataset, b"CLASS"):
-        return False
-    attribute = h5a.open(dataset, b"CLASS")
-    kind = attribute.get_type()
-    if attribute.shape != () or not hasattr(kind, "is_variable_str") or kind.is_variable_str():
-        return False
-    text = np.zeros((), attribute.dtype)
-    attribute.read(text)
-    return bytes(text[()]).rstrip(b"\0") in PYTABLES_CLASSES
-
-
-def _filter_spec(plist: Any, position: int) -> FilterSpec:
-    number, flags, values, name = plist.get_filter(position)
-    text = name.split(b"\0")[0].decode("utf-8", "replace")
-    return FilterSpec(number, flags, tuple(int(v) & 0xFFFFFFFF for v in values), text)
-
-
 def _library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:
     own = any(spec.id in PYTABLES_FILTERS for spec in pipeline)
     return "tables" if pytables and own else "h5py"
-
-
-def _chunk_records(dataset: Any) -> list[tuple[tuple[int, ...], int, int, int]]:
-    """(chunk_offset, filter_mask, byte_offset, stored_size) of every stored chunk."""
-    records: list[Any] = []
-    if hasattr(dataset, "chunk_iter"):
-        dataset.chunk_iter(records.append)
-    else:  # HDF5 before 1.12.3; costs milliseconds a chunk
-        records += map(dataset.get_chunk_info, range(dataset.get_num_chunks()))
-    return records
-
-
-def _missing_user_block(
-    dataset: Any, filename: str, offsets: U64, address: U64, size: U64, order: Any, block: int
-) -> int:
-    """Bytes to add to chunk addresses: some releases of HDF5 count them from the user block's end.
-
-    Decided by the file itself: stored chunks are compared with the bytes at both places, until
-    only one place fits.
-    """
-    with open(filename, "rb") as file:
-        for at in order:
-            _, stored = dataset.read_direct_chunk(tuple(int(n) for n in offsets[at]))
-            fits = []
-            for missing in (0, block):
-                file.seek(int(address[at]) + missing)
-                fits.append(file.read(int(size[at])) == stored)
-            if fits[0] != fits[1]:
-                return 0 if fits[0] else block
-    return 0
-
-
-def _fill_value(dataset: Any) -> bytes:
-    """The fill value as one stored element.
-
-    h5py converts fill values through NumPy, which not every type has; HDF5 itself fills a dataset
-    that was never written, so one is made in memory and read in its own type.
-    """
-    from h5py import h5d, h5f, h5p, h5s
-
-    plist, kind = dataset.get_create_plist(), dataset.get_type()
-    element = np.zeros(kind.get_size(), np.uint8)
-    if plist.fill_value_defined() != USER_DEFINED:
-        return element.tobytes()
-    plist = plist.copy()
-    plist.set_layout(h5d.CONTIGUOUS)
-    plist.remove_filter(0)  # H5Z_FILTER_ALL
-    access = h5p.create(h5p.FILE_ACCESS)
-    access.set_fapl_core(4096, False)
-    scratch = h5f.create(b"multitables fill value", h5f.ACC_TRUNC, fapl=access)
-    try:
-        one = h5s.create_simple((1,))
-        h5d.create(scratch, None, kind, one, plist).read(one, one, element, mtype=kind)
-    finally:
-        scratch.close()
-    return element.tobytes()
 
 
 def _inside_file(index: ChunkIndex) -> ChunkIndex:

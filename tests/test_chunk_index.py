@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tables
 
-from _multitables import chunk_index
+from _multitables import hdf5_facts
 from _multitables.chunk_index import ChunkIndex, StringFix, open_source
 from _multitables.errors import (
     FileOpenError,
@@ -86,11 +86,11 @@ def test_a_user_block_is_part_of_addresses_whatever_hdf5_says(
     rows = np.arange(100.0)
     with h5py.File(h5, "w", userblock_size=2048) as file:
         file.create_dataset("x", data=rows, chunks=(10,), compression="gzip")
-    records = chunk_index._chunk_records
+    records = hdf5_facts.chunk_records
     if counts_from_the_block:  # as some releases of HDF5 do
         monkeypatch.setattr(
-            chunk_index,
-            "_chunk_records",
+            hdf5_facts,
+            "chunk_records",
             lambda dataset: [(at, m, offset - 2048, n) for at, m, offset, n in records(dataset)],
         )
     index = index_of(h5, "x")
@@ -108,7 +108,7 @@ def test_chunks_without_chunk_iter(h5: Path) -> None:
             get_num_chunks = data.id.get_num_chunks
             get_chunk_info = data.id.get_chunk_info
 
-        assert chunk_index._chunk_records(Old()) == chunk_index._chunk_records(data.id)
+        assert hdf5_facts.chunk_records(Old()) == hdf5_facts.chunk_records(data.id)
 
 
 def test_a_dataset_that_was_made_shorter_has_no_chunks_beyond_its_end(h5: Path) -> None:
@@ -240,10 +240,10 @@ def test_empty_ones(h5: Path) -> None:
 def test_bytes_beyond_the_end_of_the_file(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", data=np.arange(100), chunks=(7,))
-    records = chunk_index._chunk_records
+    records = hdf5_facts.chunk_records
     monkeypatch.setattr(
-        chunk_index,
-        "_chunk_records",
+        hdf5_facts,
+        "chunk_records",
         lambda dataset: [(at, m, offset + 10**9, n) for at, m, offset, n in records(dataset)],
     )
     with pytest.raises(FileOpenError, match=r"truncated.*expected at least 10000\d+ bytes, got"):

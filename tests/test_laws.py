@@ -33,6 +33,7 @@ HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
 TOUCH_HDF5 = {
     "_multitables.chunk_index",
     "_multitables.element_type",
+    "_multitables.hdf5_facts",
     "_multitables.source_errors",
     "_multitables.reader.library_read",
     "_multitables.parent.build_info",
