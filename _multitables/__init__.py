@@ -4,7 +4,7 @@
 #   options.py          the knobs: defaults, limits, checks
 #   chunk_index.py      a dataset in a file -> ChunkIndex (where its chunks lie, how to decode them)
 #   hdf5_facts.py       what HDF5 tells of one dataset: filters, chunks, fill value
-#   element_type.py     HDF5 type -> NumPy dtype, and whether the stored bytes are the delivered ones
+#   element_type.py     HDF5 type -> NumPy dtype, and whether stored bytes are delivered
 #   open_options.py     PyTables' open_file options -> what matters to a stream
 #   source_errors.py    what HDF5 says of a bad file or path -> exception
 #   read_plan.py        indexes + options -> ReadPlan (pure)

@@ -180,14 +180,14 @@ class Readers:
         with self._lock:
             self._ring = None
             members, self._members = self._members, []
-        mine = os.getpid() == self._owner
         for process, control in members:
             control.close()
-            if mine:
+            if self.mine:
                 process.kill()
+            else:
+                process.returncode = 0  # its parent reaps it; `Popen` is not to ask for that
         for process, _ in members:
-            if mine:
-                process.wait()
+            process.wait()
 
 
 def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
