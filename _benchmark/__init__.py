@@ -10,6 +10,7 @@ Map
 ---
 studies/        what is asked: device_sweep (the default) and targets, in one table of studies
 contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
+child.py        a process of its own for a stream
 stream_loop.py  the timed loop over a stream, the same text for the library and the old release
 old_release.py  the old release's own virtual environment
 workloads.py    the files that are read: seeded, any size, checked before they are used again

@@ -174,11 +174,15 @@ def process_memory(process: int) -> Memory:
 
 
 def named_memory(process: int) -> set[str]:
-    """The files in /dev/shm that a process has mapped and that still have their names."""
+    """The files in /dev/shm that a process has mapped or open, and that still have their names."""
+    found: set[str] = set()
     with contextlib.suppress(OSError), open(f"/proc/{process}/maps") as maps:
-        paths = {line.split(maxsplit=5)[-1].strip() for line in maps}
-        return {one for one in paths if one.startswith("/dev/shm/") and os.path.exists(one)}
-    return set()
+        found |= {line.split(maxsplit=5)[-1].strip() for line in maps}
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{process}/fd"):
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(f"/proc/{process}/fd/{name}"))
+    return {one for one in found if one.startswith("/dev/shm/") and os.path.exists(one)}
 
 
 def child_processes(process: int) -> list[int]:

@@ -38,7 +38,8 @@ from _benchmark import (
     stream_loop,
     workloads,
 )
-from _benchmark.contenders import ContenderError, NotMeasuredError, Source, Stream
+from _benchmark.child import Child, ContenderError
+from _benchmark.contenders import NotMeasuredError, Source, Stream
 from _benchmark.progress import Progress
 from _benchmark.studies import STUDIES, device_sweep, target_parts, targets
 from _benchmark.studies.target_bench import Bench, best
@@ -546,7 +547,7 @@ def test_shared_memory_that_a_child_leaves_is_removed(tiny: Source, tmp_path: Pa
         "os.ftruncate(file, 4096)\n"
         "kept = mmap.mmap(file, 4096)\n"
     )
-    with contenders.Child(sys.executable, str(tmp_path), 10) as child:
+    with Child(sys.executable, str(tmp_path), 10) as child:
         child.ask(verb="version")
         assert os.path.exists(name)
     assert not os.path.exists(name)

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from _benchmark import contenders, measure, report, workloads
-from _benchmark.contenders import ChildStream, Contender, ContenderError, NotMeasuredError, Source
+from _benchmark.child import ContenderError
+from _benchmark.contenders import ChildStream, Contender, NotMeasuredError, Source
 from _benchmark.measure import Summary, summary
 from _benchmark.progress import Progress
 

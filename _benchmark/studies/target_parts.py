@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from _benchmark import contenders, environment, measure, probe, report, stream_loop
+from _benchmark.child import Child, ContenderError, child_environment
 from _benchmark.contenders import (
     FIO_ENGINES,
-    Child,
     Contender,
-    ContenderError,
     Source,
 )
 from _benchmark.measure import summary
@@ -341,7 +340,7 @@ def _probe(request: dict[str, Any]) -> dict[str, Any]:
             capture_output=True,
             text=True,
             check=False,
-            env=contenders.child_environment(module_directory()),
+            env=child_environment(module_directory()),
             timeout=PROBE_TIMEOUT_SECONDS,
         )
     except subprocess.TimeoutExpired as error:
