@@ -332,18 +332,13 @@ class Source:
         return _inside_file(found)
 
     def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
-        records = hdf5_facts.chunk_records(dataset)
-        count, rank = len(records), len(index.dims)
-        offsets = np.fromiter(
-            (at for record in records for at in record[0]), np.uint64, count * rank
-        ).reshape(count, rank)
-        mask = np.fromiter((record[1] for record in records), np.uint32, count)
-        address = np.fromiter((record[2] for record in records), np.uint64, count)
-        size = np.fromiter((record[3] for record in records), np.uint64, count)
+        records = hdf5_facts.chunk_records(dataset, len(index.dims))
+        offsets = records[:, :-3]
+        mask, address, size = records[:, -3].astype(np.uint32), records[:, -2], records[:, -1]
         grid = tuple(-(-dim // chunk) for dim, chunk in zip(index.dims, chunk_dims, strict=True))
         places = offsets // np.array(chunk_dims, np.uint64)
         stored = (address != np.iinfo(np.uint64).max) & (places < np.array(grid)).all(axis=1)
-        number = np.zeros(count, np.uint64)
+        number = np.zeros(len(records), np.uint64)
         for axis, extent in enumerate(grid):
             number = number * np.uint64(extent) + places[:, axis]
         order = np.flatnonzero(stored)[np.argsort(number[stored], kind="stable")]

@@ -91,7 +91,7 @@ def test_a_user_block_is_part_of_addresses_whatever_hdf5_says(
         monkeypatch.setattr(
             hdf5_facts,
             "chunk_records",
-            lambda dataset: [(at, m, offset - 2048, n) for at, m, offset, n in records(dataset)],
+            lambda *which: records(*which) - np.array([0, 0, 2048, 0], np.uint64),
         )
     index = index_of(h5, "x")
     stored = h5.read_bytes()
@@ -108,7 +108,9 @@ def test_chunks_without_chunk_iter(h5: Path) -> None:
             get_num_chunks = data.id.get_num_chunks
             get_chunk_info = data.id.get_chunk_info
 
-        assert hdf5_facts.chunk_records(Old()) == hdf5_facts.chunk_records(data.id)
+        known = hdf5_facts.chunk_records(data.id, 1)
+        assert len(known) == 15
+        np.testing.assert_array_equal(hdf5_facts.chunk_records(Old(), 1), known)
 
 
 def test_a_dataset_that_was_made_shorter_has_no_chunks_beyond_its_end(h5: Path) -> None:
@@ -244,7 +246,7 @@ def test_bytes_beyond_the_end_of_the_file(h5: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         hdf5_facts,
         "chunk_records",
-        lambda dataset: [(at, m, offset + 10**9, n) for at, m, offset, n in records(dataset)],
+        lambda *which: records(*which) + np.array([0, 0, 10**9, 0], np.uint64),
     )
     with pytest.raises(FileOpenError, match=r"truncated.*expected at least 10000\d+ bytes, got"):
         index_of(h5, "x")
