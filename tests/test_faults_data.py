@@ -141,8 +141,12 @@ def damaged(path: Path, fault: Fault) -> Path:
     return path
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize("name", FAULTS)
+#: One fault for each kind of record that a reader leaves; the queue meets every fault.
+KINDS = ("checksum", "gzip cut short", "gzip of too little", "mask of all", "blosc sizes", "lzf")
+TABLE = [(name, entry) for name in FAULTS for entry in ENTRIES if name in KINDS or entry == "queue"]
+
+
+@pytest.mark.parametrize(("name", "entry"), TABLE)
 def test_damaged_chunks(h5: Path, name: str, entry: str) -> None:
     fault = FAULTS[name]
     damaged(h5, fault)
@@ -182,7 +186,7 @@ def test_damaged_chunks(h5: Path, name: str, entry: str) -> None:
         assert not good
 
 
-@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("entry", ["one reader", "direct"])
 def test_a_format_from_the_future(h5: Path, entry: str) -> None:
     """A version that the core does not know is asked of the library, whose refusal is told."""
     damaged(h5, Fault(hdf5plugin.Blosc(), flipped_at(0), ""))

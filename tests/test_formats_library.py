@@ -20,7 +20,7 @@ from oracle import either, fast, h5py_read, slow, streamed
 import multitables
 
 
-@pytest.mark.parametrize("options", [{}, {"block_size": 7}, {"block_size": 1000}], ids=str)
+@pytest.mark.parametrize("options", [{"block_size": 7}, {"block_size": 1000}], ids=str)
 def test_scale_offset(h5: Path, options: dict[str, int]) -> None:
     with h5py.File(h5, "w") as file:
         file.create_dataset("whole", data=smooth((95, 6)), chunks=(10, 4), scaleoffset=0)
@@ -97,8 +97,7 @@ def test_compact(h5: Path, name: str) -> None:
     with h5py.File(h5, "w") as file:
         made = h5d.create(file.id, b"x", kind, h5s.create_simple((40,)), plist)
         h5py.Dataset(made)[...] = data
-    assert "compact" in slow(h5, "/x")
-    slow(h5, "/x", block_size=3)
+    assert "compact" in slow(h5, "/x", block_size=3)
 
 
 def test_external_storage(h5: Path, tmp_path: Path) -> None:

@@ -29,11 +29,12 @@ BENCHMARK = sorted((ROOT / "_benchmark").rglob("*.py")) + [
 ]
 
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
-#: The only ones that import an HDF5 library; build_info asks for versions, not for data.
+#: The only ones that import an HDF5 library: the index with its parts, and the fallback.
+#: build_info asks for versions, not for data.
 TOUCH_HDF5 = {
     "_multitables.chunk_index",
-    "_multitables.element_type",
     "_multitables.hdf5_facts",
+    "_multitables.element_type",
     "_multitables.source_errors",
     "_multitables.reader.library_read",
     "_multitables.parent.build_info",

@@ -113,7 +113,7 @@ def a_case(draw: st.DrawFn) -> Case:
     return Case(tuple(indexes), options)
 
 
-many = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @many
@@ -364,7 +364,7 @@ def encoded(plan: ReadPlan) -> bytes:
     return wire.encode_plan(plan, control, {}, [""] * len(plan.members))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(a_case())
 def test_the_core_accepts_every_plan(case: Case) -> None:
     plan = case.plan()
