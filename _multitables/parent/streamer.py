@@ -344,11 +344,11 @@ def _make_ring(plan: ReadPlan, encoded: bytes, names: list[Any] | None) -> _core
     views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
     try:
         return _core.Ring(encoded, views, names)
-    except OSError as error:
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or error
         needed = plan.ring_payload_bytes
         raise SharedMemoryError(
-            f"shared memory for the ring cannot be reserved ({needed} bytes): "
-            f"{error.strerror or error}",
+            f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
             advice="Free memory, or choose a smaller block_size or read_ahead",
             expected=needed,
         ) from error
