@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from elements import smooth, values
 from payload import CHUNK, ROWS, check, write
-from processes import children, readers
+from processes import children, readers, run_script
 
 import multitables
 
@@ -429,3 +429,29 @@ def test_no_memory_for_the_ring(numbered: Path, monkeypatch: pytest.MonkeyPatch)
         assert "bytes" in str(caught.value)
         assert "block_size" in str(caught.value)
         assert children() == {}
+
+
+def test_no_address_space_for_the_ring(numbered: Path) -> None:
+    """The same with a real limit, in a process of its own; a smaller ring is still to be had."""
+    source = """
+import os, resource, sys
+import multitables
+streamer = multitables.Streamer(sys.argv[1])
+with streamer.get_queue('/rows', n_procs=1) as stream:  # libraries are loaded by now
+    stream.get()
+with open('/proc/self/statm') as pages:
+    used = int(pages.read().split()[0]) * resource.getpagesize()
+_, hard = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (used + (40 << 20), hard))
+try:
+    streamer.get_queue('/rows', n_procs=1, block_size=50_000, cyclic=True, read_ahead=1)
+except multitables.SharedMemoryError as error:
+    assert 'block_size' in str(error), error
+    print('refused')
+with open(f'/proc/self/task/{os.getpid()}/children') as listed:
+    print('readers', listed.read().split())
+resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+print(sum(1 for _ in streamer.get_generator('/rows', n_procs=1)))
+"""
+    done = run_script(source, numbered)
+    assert done.stdout == f"refused\nreaders []\n{ROWS}\n", done.stderr
