@@ -26,6 +26,10 @@ pub const RECORD_BYTES: usize = 2048;
 /// Bytes of text that a reader's error can carry.
 pub const TEXT_BYTES: usize = 1536;
 
+/// A consumer that outruns the readers is not woken for each task, which would take time from the
+/// readers and gain nothing, but for several at once, as long as it has not to wait longer.
+const GATHER: Duration = Duration::from_millis(1);
+
 /// The fields that all share, each group on a cache line of its own.
 #[repr(C)]
 struct Head {
@@ -34,10 +38,12 @@ struct Head {
     tail_row: AtomicU64,
     _pad1: [u64; 15],
     published: AtomicU64,
-    wake_at: AtomicU64,
+    wake_plenty: AtomicU64,
+    wake_enough: AtomicU64,
+    armed_ns: AtomicU64,
     wake_word: AtomicU32,
     _half: u32,
-    _pad2: [u64; 13],
+    _pad2: [u64; 11],
     space_word: AtomicU32,
     space_waiting: AtomicU32,
     stop: AtomicU32,
@@ -197,13 +203,13 @@ impl Control {
     /// Sleep until rows were released, the stream was stopped, or `limit` has passed.
     pub fn wait_for_space(&self, plan: &Plan, limit: Duration) {
         let head = self.head();
-        head.space_waiting.fetch_add(1, SeqCst);
+        self.tell_parent(head.published.load(SeqCst), limit);
+        head.space_waiting.store(1, SeqCst);
         let word = head.space_word.load(SeqCst);
         let next = head.next_task.load(SeqCst);
         if !self.stopped() && next < plan.total_tasks() && !self.fits(plan, next) {
             futex::wait(&head.space_word, word, limit);
         }
-        head.space_waiting.fetch_sub(1, SeqCst);
     }
 
     /// Tasks that a reader of this number claimed before it died, oldest first.
@@ -219,18 +225,30 @@ impl Control {
         tasks
     }
 
-    /// The rows of `task` are in the ring.
-    pub fn publish(&self, task: u64) {
+    /// The rows of `task` are in the ring; the next one's are expected after `next`.
+    pub fn publish(&self, task: u64, next: Duration) {
         self.slot(task).store(((task + 1) << 8) | PUBLISHED, SeqCst);
-        self.count();
+        self.count(next);
     }
 
-    /// One more is done: wake the parent if it waits for so many.
-    pub fn count(&self) {
+    /// One more is done.
+    pub fn count(&self, next: Duration) {
+        let published = self.head().published.fetch_add(1, SeqCst) + 1;
+        self.tell_parent(published, next);
+    }
+
+    /// Wake the parent if it waits for so many, or for fewer and the next come too late for it.
+    fn tell_parent(&self, published: u64, next: Duration) {
         let head = self.head();
-        let published = head.published.fetch_add(1, SeqCst) + 1;
-        let wake_at = head.wake_at.load(SeqCst);
-        if wake_at != 0 && published >= wake_at {
+        let plenty = head.wake_plenty.load(SeqCst);
+        if plenty == 0 || published < head.wake_enough.load(SeqCst) {
+            return;
+        }
+        let late = || {
+            let since = now_ns().saturating_sub(head.armed_ns.load(SeqCst));
+            Duration::from_nanos(since).saturating_add(next) >= GATHER
+        };
+        if published >= plenty || late() {
             self.wake_parent();
         }
     }
@@ -243,7 +261,7 @@ impl Control {
 
     fn wake_parent(&self) {
         let head = self.head();
-        if head.wake_at.swap(0, SeqCst) != 0 {
+        if head.wake_plenty.swap(0, SeqCst) != 0 {
             head.wake_word.fetch_add(1, SeqCst);
             futex::wake_all(&head.wake_word);
         }
@@ -304,7 +322,8 @@ impl Control {
     pub fn move_tail(&self, row: u64) {
         let head = self.head();
         head.tail_row.store(row, SeqCst);
-        if head.space_waiting.load(SeqCst) > 0 {
+        // Whoever is woken and finds no space says so again: one wake for many moves.
+        if head.space_waiting.load(SeqCst) != 0 && head.space_waiting.swap(0, SeqCst) != 0 {
             self.wake_readers();
         }
     }
@@ -325,18 +344,29 @@ impl Control {
         futex::wake_all(&head.space_word);
     }
 
-    /// Ask to be woken when `count` tasks of the stream have been published; returns the word to
-    /// wait on. Call under the parent's lock, then look again, then `sleep`.
-    pub fn arm(&self, count: u64) -> u32 {
+    /// Ask to be woken when `plenty` tasks of the stream have been published, or `enough` and it
+    /// would take long to wait for more; returns the word to wait on. Call under the parent's
+    /// lock, then look again, then `sleep`.
+    pub fn arm(&self, enough: u64, plenty: u64) -> u32 {
         let head = self.head();
         let word = head.wake_word.load(SeqCst);
-        let before = head.wake_at.load(SeqCst);
-        let target = if before == 0 {
-            count.max(1)
-        } else {
-            before.min(count.max(1))
+        // Several threads may wait: the one that wants least decides.
+        let or_less = |before: u64, wanted: u64| match before {
+            0 => wanted.max(1),
+            before => before.min(wanted.max(1)),
         };
-        head.wake_at.store(target, SeqCst);
+        let before = head.wake_plenty.load(SeqCst);
+        let enough_before = if before == 0 {
+            0
+        } else {
+            head.wake_enough.load(SeqCst)
+        };
+        if before == 0 {
+            head.armed_ns.store(now_ns(), SeqCst);
+        }
+        head.wake_enough
+            .store(or_less(enough_before, enough), SeqCst);
+        head.wake_plenty.store(or_less(before, plenty), SeqCst);
         word
     }
 
@@ -347,6 +377,17 @@ impl Control {
     pub fn published(&self) -> u64 {
         self.head().published.load(SeqCst)
     }
+}
+
+/// Nanoseconds of a clock that all processes of the machine share.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a valid place for the answer; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The number of rows is never near the end of the tape's numbers.

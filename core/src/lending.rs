@@ -8,9 +8,11 @@
 //! 4. Waiting ends by its deadline; who died is the supervisor's question.
 //! 5. Knows nothing of Python.
 
+use crate::memory::ForkMark;
 use crate::plan::{ENDLESS, Plan};
 use crate::serve::RingMaps;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,10 +22,6 @@ pub const EMPTY: i32 = 1;
 pub const FAILED: i32 = 2;
 pub const HELD: i32 = 3;
 pub const CLOSED: i32 = 4;
-
-/// A consumer that outruns the readers is woken for a few tasks at once, or after this long:
-/// a wake for each would take time from the readers and gain nothing.
-const GATHER: Duration = Duration::from_millis(1);
 
 #[derive(Default)]
 pub struct State {
@@ -42,22 +40,22 @@ pub struct Lending {
     pub plan: Plan,
     pub maps: RingMaps,
     state: Mutex<State>,
-    pid: u32,
+    mark: ForkMark,
 }
 
 impl Lending {
-    pub fn new(plan: Plan, maps: RingMaps) -> Lending {
-        Lending {
+    pub fn new(plan: Plan, maps: RingMaps) -> io::Result<Lending> {
+        Ok(Lending {
             plan,
             maps,
             state: Mutex::default(),
-            pid: std::process::id(),
-        }
+            mark: ForkMark::new()?,
+        })
     }
 
     /// True in the process that made the ring, false in its forked children.
     pub fn is_mine(&self) -> bool {
-        std::process::id() == self.pid
+        self.mark.is_mine()
     }
 
     /// Lend the next block if it is ready, without waiting.
@@ -182,20 +180,24 @@ impl Lending {
 
     /// Wait until a block is ready or `timeout` has passed.
     pub fn wait(&self, timeout: Duration) -> Result<u64, i32> {
+        let control = &self.maps.control;
         let deadline = Instant::now() + timeout;
-        let mut margin = self.plan.n_readers() as u64;
         loop {
-            let (reason, target, word) = {
+            let (reason, plenty, word) = {
                 let mut state = self.state();
                 match self.next(&mut state) {
                     Ok(block) => return Ok(block),
                     Err(reason @ (HELD | EMPTY)) => {
-                        let target = self.maps.control.published() + self.missing(&state) + margin;
-                        let word = self.maps.control.arm(target);
-                        if self.maps.control.is_failed(state.frontier) {
+                        let published = control.published();
+                        let enough = published + self.missing(&state);
+                        // Half of the ring: with all of it the readers would have to wait.
+                        let half = self.plan.tasks_in(self.plan.capacity_rows() / 2);
+                        let plenty = (published + half).min(self.plan.total_tasks()).max(enough);
+                        let word = control.arm(enough, plenty);
+                        if control.is_failed(state.frontier) {
                             continue; // between the look and the arming
                         }
-                        (reason, target, word)
+                        (reason, plenty, word)
                     }
                     Err(reason) => return Err(reason),
                 }
@@ -204,11 +206,9 @@ impl Lending {
             if left.is_zero() {
                 return Err(reason);
             }
-            if self.maps.control.published() < target {
-                let limit = if margin > 0 { left.min(GATHER) } else { left };
-                self.maps.control.sleep(word, limit);
+            if control.published() < plenty {
+                control.sleep(word, left);
             }
-            margin = 0;
         }
     }
 }

@@ -7,7 +7,7 @@
 //! 3. Clocks start when every process stands ready, and end when the last one is done.
 //! 4. A chunk that does not decode is an error here too: a limit of wrong bytes is none.
 
-use crate::control::{Control, Record};
+use crate::control::{Control, Record, now_ns};
 use crate::failure::{Failure, TaskError};
 use crate::fetch::{Fetch, FetchError, Run, runs};
 use crate::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
@@ -52,7 +52,7 @@ pub fn run_share(plan: &Plan, control: Control, me: usize) {
     };
     let ready = std::panic::AssertUnwindSafe(|| share.open());
     let opened = std::panic::catch_unwind(ready).unwrap_or_else(|_| Err(panicked()));
-    control.count();
+    control.count(Duration::ZERO);
     control.wait_turn(1);
     record.begin_ns.store(now_ns(), SeqCst);
     let run = std::panic::AssertUnwindSafe(|| opened.and_then(|()| share.run()));
@@ -61,7 +61,7 @@ pub fn run_share(plan: &Plan, control: Control, me: usize) {
     if let Err(error) = done {
         record.blame(record.current.load(Relaxed).saturating_sub(1), &error);
     }
-    control.count();
+    control.count(Duration::ZERO);
 }
 
 fn panicked() -> TaskError {
@@ -237,17 +237,6 @@ fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut buffer[..len]
 }
 
-/// Nanoseconds of a clock that all processes of the machine share.
-fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a valid place for the answer; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// The parent's side of one measurement of the codec limit.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Trial {
@@ -283,7 +272,7 @@ impl Trial {
     pub fn look(&self, limit: Duration) -> bool {
         let n = self.plan.n_readers() as u64;
         for goal in [n, 2 * n] {
-            let word = self.control.arm(goal);
+            let word = self.control.arm(goal, goal);
             if self.control.published() < goal {
                 self.control.sleep(word, limit);
             }

@@ -233,6 +233,42 @@ impl Drop for Mapping {
     }
 }
 
+/// A page that the kernel empties in forked children, so that they know what they are without a
+/// system call (the C library asks the kernel for every getpid).
+#[derive(Debug)]
+pub struct ForkMark(Mapping);
+
+impl ForkMark {
+    pub fn new() -> io::Result<ForkMark> {
+        let len = page_bytes();
+        // SAFETY: a new private mapping of memory, which nothing else knows.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let page = Mapping::take(at, len)?;
+        // SAFETY: the page just mapped.
+        if unsafe { libc::madvise(at, len, libc::MADV_WIPEONFORK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the page is ours and writable.
+        unsafe { page.base().write_volatile(1) };
+        Ok(ForkMark(page))
+    }
+
+    /// False in a process that was forked from the one that made the mark.
+    pub fn is_mine(&self) -> bool {
+        // SAFETY: the page is mapped as long as the mark lives; volatile, since a fork changes it.
+        unsafe { self.0.base().read_volatile() == 1 }
+    }
+}
+
 fn populate(len: usize) -> libc::c_int {
     if len <= POPULATE_LIMIT_BYTES {
         libc::MAP_POPULATE

@@ -297,6 +297,12 @@ impl Plan {
         self.header.block_rows
     }
 
+    /// About as many tasks as fill so many rows of the tape.
+    pub fn tasks_in(&self, rows: u64) -> u64 {
+        let tasks = u128::from(rows) * self.tasks().len() as u128;
+        (tasks / u128::from(self.lap_rows().max(1))) as u64
+    }
+
     pub fn control_bytes(&self) -> usize {
         self.header.control_bytes as usize
     }

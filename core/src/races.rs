@@ -75,7 +75,7 @@ impl Race {
         let (plan, file) = self.plan();
         let shared = Shared::new(&plan.encode(&file));
         let (plan, maps) = shared.map();
-        let book = Lending::new(plan, maps);
+        let book = Lending::new(plan, maps).unwrap();
         let total = self
             .cyclic_blocks
             .unwrap_or(self.n_rows.div_ceil(self.block_rows));

@@ -95,11 +95,13 @@ impl<'a> Reader<'a> {
             };
             let global = task.global;
             self.record().current.store(global + 1, Relaxed);
+            let start = Instant::now();
             if let Err(error) = self.complete(task, library) {
                 return self.fail(global, &error);
             }
             self.control.pass_turn(global);
-            self.control.publish(global);
+            let next = start.elapsed() / self.plan.n_readers() as u32;
+            self.control.publish(global, next);
             self.record().current.store(0, Relaxed);
             self.record().tasks.fetch_add(1, Relaxed);
         }

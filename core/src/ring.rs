@@ -218,7 +218,7 @@ impl Ring {
         });
         let (ring_fd, maps) = made?;
         let inner = Inner {
-            book: Lending::new(plan, maps),
+            book: Lending::new(plan, maps)?,
             views: kept,
             container,
         };
