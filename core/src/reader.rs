@@ -101,9 +101,10 @@ impl<'a> Reader<'a> {
             }
             self.control.pass_turn(global);
             let next = start.elapsed() / self.plan.n_readers() as u32;
+            // Counted first: whoever has the rows finds them in the statistics.
+            self.record().tasks.fetch_add(1, Relaxed);
             self.control.publish(global, next);
             self.record().current.store(0, Relaxed);
-            self.record().tasks.fetch_add(1, Relaxed);
         }
     }
 
