@@ -203,7 +203,7 @@ impl Share<'_> {
     }
 }
 
-/// Decode a fetched run's chunks, one after the other, into the same place.
+/// Decode a fetched run's chunks, one after the other or two at once, into the same place.
 fn decode(
     source: &mut Source,
     decoded: &mut Vec<u8>,
@@ -213,18 +213,33 @@ fn decode(
     run: &Run,
     bytes: &[u8],
 ) -> Result<(), TaskError> {
-    for (at, chunk) in (first..).zip(chunks) {
+    let stored = |chunk: &Chunk| {
         let from = (chunk.byte_offset - run.byte_offset) as usize;
-        let stored = &bytes[from..from + chunk.stored_size as usize];
-        // Bytes that no filter changes are there already.
-        if source.pipeline.is_identity(chunk.filter_mask) {
-            continue;
+        &bytes[from..from + chunk.stored_size as usize]
+    };
+    let pipeline = &mut source.pipeline;
+    let size = member.decoded_size;
+    let mut index = 0;
+    while let Some(chunk) = chunks.get(index) {
+        let filter_mask = chunk.filter_mask;
+        let next = chunks.get(index + 1);
+        if let Some(next) = next.filter(|next| next.filter_mask == filter_mask) {
+            if pipeline.wants_pair(filter_mask) {
+                let (a, b) = room(decoded, 2 * size).split_at_mut(size);
+                if pipeline.decode_pair(filter_mask, [stored(chunk), stored(next)], [a, b]) {
+                    index += 2;
+                    continue;
+                }
+            }
         }
-        let out = room(decoded, member.decoded_size);
-        let pipeline = &mut source.pipeline;
-        pipeline
-            .decode(chunk.filter_mask, stored, out)
-            .map_err(|error| TaskError::Filter(at, error))?;
+        // Bytes that no filter changes are there already.
+        if !pipeline.is_identity(filter_mask) {
+            let at = first + index as u64;
+            pipeline
+                .decode(filter_mask, stored(chunk), room(decoded, size))
+                .map_err(|error| TaskError::Filter(at, error))?;
+        }
+        index += 1;
     }
     Ok(())
 }

@@ -5,7 +5,9 @@
 //!    else goes through one reused buffer and is scattered.
 //! 2. What the plan says of the file is checked before it is fetched, so that no number in a file
 //!    can ask for more memory than the file is long, or write outside the tape.
-//! 3. Knows nothing of claims and slots; whoever calls owns the rows.
+//! 3. Two neighbours may be decoded at once. Where anything is wrong with one of them, each is
+//!    decoded again, alone, and errors are as if that were all.
+//! 4. Knows nothing of claims and slots; whoever calls owns the rows.
 
 use crate::control::{Control, Record};
 use crate::failure::TaskError;
@@ -121,6 +123,24 @@ pub unsafe fn tape_rows<'a>(
     assert!(len <= member.tape_bytes && at + len <= tape.len());
     // SAFETY: inside the double mapping (checked above); exclusive by the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(tape.base().add(at), len) }
+}
+
+/// Where a chunk goes.
+struct Spot {
+    /// Of all its decoded bytes.
+    size: usize,
+    /// The rows that are wanted of it.
+    lo: u64,
+    hi: u64,
+    /// These rows on the tape are the decoded bytes.
+    in_place: bool,
+}
+
+impl Spot {
+    /// What it needs of the buffer in which chunks are decoded that are scattered then.
+    fn buffer_size(&self) -> usize {
+        if self.in_place { 0 } else { self.size }
+    }
 }
 
 /// One task of one member, and where it goes.
@@ -328,14 +348,104 @@ impl<'a> Work<'a> {
         bytes: &[u8],
     ) -> Result<(), TaskError> {
         let start = Instant::now();
-        for (index, chunk) in chunks.iter().enumerate() {
-            let at = self.first_chunk + (run.chunks.start + index) as u64;
+        let stored = |chunk: &Chunk| {
             let from = (chunk.byte_offset - run.byte_offset) as usize;
-            let stored = &bytes[from..from + chunk.stored_size as usize];
-            self.decode_chunk(source, chunk, stored, at)?;
+            &bytes[from..from + chunk.stored_size as usize]
+        };
+        let mut index = 0;
+        while let Some(chunk) = chunks.get(index) {
+            if let Some(next) = chunks.get(index + 1) {
+                let pair = [chunk, next];
+                if self.decode_pair(source, pair, pair.map(stored)) {
+                    index += 2;
+                    continue;
+                }
+            }
+            let at = self.first_chunk + (run.chunks.start + index) as u64;
+            self.decode_chunk(source, chunk, stored(chunk), at)?;
+            index += 1;
         }
         add_ns(&self.record.decode_ns, start);
         Ok(())
+    }
+
+    /// Where a chunk goes. Its offset is left in `source`.
+    fn spot(&self, source: &mut Source, chunk: &Chunk) -> Spot {
+        let member = self.member;
+        member.chunk_offset(chunk.grid_index, &mut source.offset);
+        let row = source.offset[0];
+        let size = self.decoded_size(row);
+        let (lo, hi) = self.wanted(row, member.chunk_dims[0]);
+        let rows_bytes = ((hi - lo) as usize).saturating_mul(member.row_bytes);
+        Spot {
+            size,
+            lo,
+            hi,
+            in_place: member.whole_rows() && lo == row && rows_bytes == size,
+        }
+    }
+
+    /// Bring a decoded chunk to its rows, if it is not there (None), and end its strings.
+    fn deliver(&self, source: &Source, spot: &Spot, decoded: Option<&[u8]>) {
+        let at = Place {
+            offset: &source.offset,
+            lo: spot.lo,
+            hi: spot.hi,
+        };
+        let dst = self.rows(spot.lo, spot.hi);
+        if let Some(decoded) = decoded {
+            scatter::place(self.member, at, decoded, dst);
+        }
+        scatter::fix_strings(self.member, at, dst);
+    }
+
+    /// Decode two chunks at once, where that is quicker. False: neither is done.
+    fn decode_pair(
+        &mut self,
+        source: &mut Source,
+        chunks: [&Chunk; 2],
+        stored: [&[u8]; 2],
+    ) -> bool {
+        let filter_mask = chunks[0].filter_mask;
+        if chunks[1].filter_mask != filter_mask || !source.pipeline.wants_pair(filter_mask) {
+            return false;
+        }
+        let [a, b] = chunks.map(|chunk| self.spot(source, chunk));
+        let apart = a.hi <= b.lo || b.hi <= a.lo;
+        if a.in_place && b.in_place && !apart {
+            return false;
+        }
+        let size_a = a.buffer_size();
+        let size = size_a + b.buffer_size();
+        if grow(&mut source.decoded, size, 0).is_err() {
+            return false;
+        }
+        let mut decoded = std::mem::take(&mut source.decoded);
+        let (decoded_a, decoded_b) = decoded[..size].split_at_mut(size_a);
+        let outs = [self.out(&a, &mut *decoded_a), self.out(&b, &mut *decoded_b)];
+        let done = source.pipeline.decode_pair(filter_mask, stored, outs);
+        if done {
+            for (chunk, decoded) in chunks.into_iter().zip([decoded_a, decoded_b]) {
+                let spot = self.spot(source, chunk);
+                self.record
+                    .decoded_bytes
+                    .fetch_add(spot.size as u64, Relaxed);
+                self.deliver(source, &spot, (!spot.in_place).then_some(&*decoded));
+            }
+        }
+        source.decoded = decoded;
+        done
+    }
+
+    /// What a chunk is decoded into: its rows, or this buffer.
+    fn out<'b>(&self, spot: &Spot, buffer: &'b mut [u8]) -> &'b mut [u8]
+    where
+        'a: 'b,
+    {
+        match spot.in_place {
+            true => self.rows(spot.lo, spot.hi),
+            false => buffer,
+        }
     }
 
     fn decode_chunk(
@@ -346,17 +456,8 @@ impl<'a> Work<'a> {
         number: u64,
     ) -> Result<(), TaskError> {
         let wrong = |error| TaskError::Filter(number, error);
-        let member = self.member;
-        member.chunk_offset(chunk.grid_index, &mut source.offset);
-        let row = source.offset[0];
-        let size = self.decoded_size(row);
-        let (lo, hi) = self.wanted(row, member.chunk_dims[0]);
-        let dst = self.rows(lo, hi);
-        let at = Place {
-            offset: &source.offset,
-            lo,
-            hi,
-        };
+        let spot = self.spot(source, chunk);
+        let size = spot.size;
         self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
         if source.pipeline.is_identity(chunk.filter_mask) {
             if stored.len() != size {
@@ -367,22 +468,17 @@ impl<'a> Work<'a> {
                     got: stored.len() as u64,
                 }));
             }
-            scatter::place(member, at, stored, dst);
-        } else if member.whole_rows() && lo == row && dst.len() == size {
-            let pipeline = &mut source.pipeline;
-            pipeline
-                .decode(chunk.filter_mask, stored, dst)
-                .map_err(wrong)?;
-        } else {
-            grow(&mut source.decoded, size, number)?;
-            let decoded = &mut source.decoded[..size];
-            let pipeline = &mut source.pipeline;
-            pipeline
-                .decode(chunk.filter_mask, stored, decoded)
-                .map_err(wrong)?;
-            scatter::place(member, at, decoded, dst);
+            self.deliver(source, &spot, Some(stored));
+            return Ok(());
         }
-        scatter::fix_strings(member, at, dst);
+        grow(&mut source.decoded, spot.buffer_size(), number)?;
+        let out = self.out(&spot, &mut source.decoded[..spot.buffer_size()]);
+        source
+            .pipeline
+            .decode(chunk.filter_mask, stored, out)
+            .map_err(wrong)?;
+        let decoded = (!spot.in_place).then(|| &source.decoded[..size]);
+        self.deliver(source, &spot, decoded);
         Ok(())
     }
 

@@ -22,6 +22,7 @@ mod blosc_chunk;
 mod c_codecs;
 mod deflate;
 mod fletcher32;
+mod inflate_pair;
 mod lz4;
 mod lzf;
 mod pipeline;
@@ -174,6 +175,17 @@ pub(crate) trait Decoder: Send {
     /// Decodes into `out` and returns how many bytes were made. More bytes than `out` holds
     /// are a `WrongSize` fault.
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault>;
+
+    /// Whether `decode_pair` is likely to be quicker than `decode` twice; asked before each pair.
+    fn wants_pair(&mut self) -> bool {
+        false
+    }
+
+    /// Decodes two chunks, each to exactly the size of its out. False: at least one may be bad,
+    /// or this is not done here, and `decode` has to be called for each.
+    fn decode_pair(&mut self, _stored: [&[u8]; 2], _outs: [&mut [u8]; 2]) -> bool {
+        false
+    }
 }
 
 /// A filter that this crate decodes.

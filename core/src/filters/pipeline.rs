@@ -7,10 +7,16 @@
 //! 2. Every size between two stages is either derived or bounded: no stored byte can make the
 //!    scratch grow beyond `scratch_limit`.
 //! 3. The last stage that changes bytes writes straight into the caller's memory.
+//! 4. Two chunks decoded at once are the same bytes as one after the other. Where anything is
+//!    wrong with one of them, nothing is said of either: each is decoded alone, which tells.
 //!
 //! It must never know what a filter's bytes look like.
 
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
+
+/// Larger chunks are decoded one at a time. Up to here pairs were measured to pay, while what is
+/// in use at once, two chunks before and after each stage, grows with it.
+const PAIR_BYTES: usize = 1 << 17;
 
 struct Stage {
     id: u32,
@@ -26,6 +32,14 @@ pub struct Pipeline {
     decoded_size: usize,
     /// Where stages between the first and the last write, in turns.
     scratch: [Vec<u8>; 2],
+    /// What the first stage made of two chunks, when others follow.
+    pair: [Vec<u8>; 2],
+}
+
+impl Stage {
+    fn is_active(&self, filter_mask: u32) -> bool {
+        self.mask_bit & filter_mask == 0
+    }
 }
 
 impl Pipeline {
@@ -48,13 +62,14 @@ impl Pipeline {
             stages,
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
+            pair: [Vec::new(), Vec::new()],
         })
     }
 
     /// True when, under this mask, no stage runs: the stored bytes are the decoded ones and may
     /// be read straight into place.
     pub fn is_identity(&self, filter_mask: u32) -> bool {
-        self.stages.iter().all(|s| s.mask_bit & filter_mask != 0)
+        !self.stages.iter().any(|s| s.is_active(filter_mask))
     }
 
     /// Decodes the `stored` bytes of one chunk into `out`, which is exactly the decoded size.
@@ -77,12 +92,71 @@ impl Pipeline {
         self.scratch = [from, into];
         result
     }
+
+    /// Whether `decode_pair` is worth a try for the next two chunks.
+    pub fn wants_pair(&mut self, filter_mask: u32) -> bool {
+        let mut active = (self.stages.iter_mut()).filter(|s| s.is_active(filter_mask));
+        self.decoded_size <= PAIR_BYTES && active.any(|s| s.decoder.wants_pair())
+    }
+
+    /// Decodes two chunks with the same filter mask, each as `decode` would. False: it was not
+    /// done, the outs may hold anything, and each chunk has to be decoded alone.
+    pub fn decode_pair(
+        &mut self,
+        filter_mask: u32,
+        mut stored: [&[u8]; 2],
+        outs: [&mut [u8]; 2],
+    ) -> bool {
+        let active = |s: &Stage| s.is_active(filter_mask);
+        for i in 0..self.stages.len() {
+            let (stage, rest) = self.stages[i..].split_first_mut().expect("i is a stage");
+            if !active(stage) {
+                continue;
+            }
+            match stored.map(|bytes| stage.decoder.unwrap(bytes)) {
+                [Some(Ok(a)), Some(Ok(b))] => {
+                    stored = [a, b];
+                    continue;
+                }
+                [None, None] => {}
+                _ => return false,
+            }
+            if !rest.iter().any(active) {
+                return stage.decoder.decode_pair(stored, outs);
+            }
+            let [made_a, made_b] = &mut self.pair;
+            let limit = scratch_limit(self.decoded_size);
+            let needed = |out: &[u8]| stored_size(rest, filter_mask, out.len());
+            let (Some(a), Some(b)) = (needed(outs[0]), needed(outs[1])) else {
+                return false;
+            };
+            if a.max(b) > limit {
+                return false;
+            }
+            made_a.resize(a, 0);
+            made_b.resize(b, 0);
+            if !stage.decoder.decode_pair(stored, [made_a, made_b]) {
+                return false;
+            }
+            let [from, into] = &mut self.scratch;
+            return [made_a, made_b].into_iter().zip(outs).all(|(made, out)| {
+                decode_stages(rest, filter_mask, made, out, [from, into], limit).is_ok()
+            });
+        }
+        false
+    }
 }
 
 /// A filter that makes data much larger is of no use, and HDF5 drops its output then, so what
 /// stands between two stages is little larger than the chunk.
 fn scratch_limit(decoded_size: usize) -> usize {
     decoded_size.saturating_mul(2).saturating_add(1 << 16)
+}
+
+/// What these stages need to make so many bytes. None: nothing tells.
+fn stored_size(stages: &[Stage], filter_mask: u32, decoded_size: usize) -> Option<usize> {
+    let mut active = stages.iter().rev().filter(|s| s.is_active(filter_mask));
+    active.try_fold(decoded_size, |size, s| s.decoder.stored_size(size))
 }
 
 fn decode_stages(
@@ -97,7 +171,7 @@ fn decode_stages(
     // The current bytes: `stored[..]` narrowed, or `input[span]` once a stage has run.
     let mut span = 0..stored.len();
     let mut in_scratch = false;
-    let active = |s: &Stage| s.mask_bit & filter_mask == 0;
+    let active = |s: &Stage| s.is_active(filter_mask);
     let mut last_id = 0;
 
     for i in 0..stages.len() {
@@ -124,11 +198,7 @@ fn decode_stages(
             continue;
         }
         // What the later stages need from this one: None when nothing tells.
-        let needed = rest
-            .iter()
-            .rev()
-            .filter(|s| active(s))
-            .try_fold(out.len(), |size, s| s.decoder.stored_size(size));
+        let needed = stored_size(rest, filter_mask, out.len());
         let is_last = !rest.iter().any(active);
         let told = stage.decoder.output_size(bytes).map_err(fail)?;
         match (told, needed) {
@@ -193,4 +263,138 @@ fn decode_stages(
     }
     out.copy_from_slice(bytes);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fletcher32::checksum;
+    use super::*;
+    use libdeflater::{CompressionLvl, Compressor};
+
+    const SIZE: usize = 4000;
+
+    fn spec(id: u32, values: &[u32]) -> FilterSpec {
+        FilterSpec {
+            id,
+            flags: 0,
+            values: values.to_vec(),
+        }
+    }
+
+    /// Literals for the most part, so that a pair pays.
+    fn noise(mut seed: u64) -> Vec<u8> {
+        let mut next = || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed >> 40) as u8 % 200
+        };
+        (0..SIZE).map(|_| next()).collect()
+    }
+
+    fn deflate(data: &[u8]) -> Vec<u8> {
+        let mut compressor = Compressor::new(CompressionLvl::new(4).unwrap());
+        let mut out = vec![0; compressor.zlib_compress_bound(data.len())];
+        let size = compressor.zlib_compress(data, &mut out).unwrap();
+        out.truncate(size);
+        out
+    }
+
+    fn with_checksum(data: &[u8]) -> Vec<u8> {
+        [data, &checksum(data).to_le_bytes()].concat()
+    }
+
+    type Encode = fn(&[u8]) -> Vec<u8>;
+
+    /// Pipelines around deflate; shuffle is nothing to the data, which is noise anyway.
+    fn pipelines() -> [(Vec<FilterSpec>, Encode); 4] {
+        let (deflate_spec, sum) = (spec(1, &[4]), spec(3, &[]));
+        let shuffle = spec(2, &[8]);
+        [
+            (vec![deflate_spec.clone()], deflate),
+            (vec![shuffle.clone(), deflate_spec.clone()], deflate),
+            (vec![shuffle, deflate_spec.clone(), sum.clone()], |data| {
+                with_checksum(&deflate(data))
+            }),
+            (vec![sum, deflate_spec], |data| {
+                deflate(&with_checksum(data))
+            }),
+        ]
+    }
+
+    fn alone(specs: &[FilterSpec], stored: &[u8]) -> Result<Vec<u8>, FilterError> {
+        let mut out = vec![0; SIZE];
+        let mut pipeline = Pipeline::new(specs, SIZE).expect("known filters");
+        pipeline.decode(0, stored, &mut out).map(|()| out)
+    }
+
+    fn pair(pipeline: &mut Pipeline, stored: [&[u8]; 2]) -> Option<[Vec<u8>; 2]> {
+        let mut outs = [vec![0; SIZE], vec![0; SIZE]];
+        let slices = outs.each_mut().map(Vec::as_mut_slice);
+        pipeline.decode_pair(0, stored, slices).then_some(outs)
+    }
+
+    #[test]
+    fn a_pair_is_what_its_chunks_are_alone() {
+        for (specs, encode) in pipelines() {
+            let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
+            for seed in 1..5 {
+                let [a, b] = [encode(&noise(seed)), encode(&noise(seed + 100))];
+                let expected = [&a, &b].map(|stored| alone(&specs, stored).unwrap());
+                assert!(pipeline.wants_pair(0), "it paid");
+                assert_eq!(pair(&mut pipeline, [&a, &b]), Some(expected));
+            }
+        }
+    }
+
+    #[test]
+    fn a_pair_with_a_bad_chunk_is_refused_and_the_chunks_alone_tell() {
+        for (specs, encode) in pipelines() {
+            let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
+            let [good, mut bad] = [encode(&noise(1)), encode(&noise(2))];
+            bad[1000] ^= 1;
+            assert!(alone(&specs, &bad).is_err());
+            for stored in [[&good[..], &bad], [&bad, &good], [&bad, &bad], [&good, &[]]] {
+                assert_eq!(pair(&mut pipeline, stored), None);
+                let mut out = vec![0; SIZE];
+                for stored in stored {
+                    let got = pipeline.decode(0, stored, &mut out).map(|()| out.clone());
+                    assert_eq!(got, alone(&specs, stored));
+                }
+            }
+            assert!(pair(&mut pipeline, [&good, &good]).is_some());
+        }
+    }
+
+    #[test]
+    fn a_pair_that_does_not_pay_is_followed_by_chunks_alone() {
+        let mut pipeline = Pipeline::new(&[spec(1, &[4])], SIZE).expect("known filters");
+        let zeros = deflate(&[0; SIZE]);
+        let mut tries = 0;
+        for _ in 0..10_000 {
+            if pipeline.wants_pair(0) {
+                tries += 1;
+                assert!(pair(&mut pipeline, [&zeros, &zeros]).is_some());
+            }
+        }
+        assert!((5..50).contains(&tries), "{tries}");
+        // The data may change.
+        while !pipeline.wants_pair(0) {}
+        let noise = deflate(&noise(1));
+        for _ in 0..20 {
+            assert!(pair(&mut pipeline, [&noise, &noise]).is_some());
+            assert!(pipeline.wants_pair(0));
+        }
+    }
+
+    #[test]
+    fn pairs_are_for_small_chunks_and_active_stages() {
+        let specs = [spec(2, &[8]), spec(1, &[4])];
+        let wants = |size, mask| Pipeline::new(&specs, size).unwrap().wants_pair(mask);
+        assert!(wants(SIZE, 0) && wants(SIZE, 0b01) && wants(PAIR_BYTES, 0));
+        assert!(!wants(SIZE, 0b10) && !wants(PAIR_BYTES + 1, 0));
+        let mut lzf = Pipeline::new(&[spec(32000, &[])], SIZE).expect("a known filter");
+        assert!(!lzf.wants_pair(0));
+        assert_eq!(pair(&mut lzf, [&[1, 2], &[3, 4]]), None);
+    }
 }

@@ -1,0 +1,928 @@
+//! Inflates two zlib streams (RFC 1950 and 1951) side by side in one thread.
+//!
+//! A stream of literals is decoded at the pace of one chain: shift, mask, look up, and again. A
+//! core has room for a second such chain beside the first, so two streams of literals take little
+//! longer than one. Copies (matches) are not like that: each is a branch that no core foresees,
+//! and it holds up both streams.
+//!
+//! 1. What is given back as decoded is what libdeflate makes of the same bytes. Whatever is odd
+//!    (an incomplete code, a wrong checksum, a size other than asked for) is refused, and the
+//!    caller asks libdeflate, whose verdict counts.
+//! 2. No stored byte can make it panic, read or write outside the slices, or run for long: every
+//!    step takes a bit from the input or gives up. There is no unsafe code.
+//! 3. It allocates nothing.
+//! 4. `Counts` tells what the streams were made of, so that the caller can tell whether this paid.
+//!
+//! It must never know of filters, pipelines or chunks.
+//!
+//! Two things in the loop over literals are worth about a seventh of its speed each: the next entry
+//! is looked up before the bits are refilled, and four literals are stored at once (a store for
+//! each of them delays the look-ups behind it).
+
+use libdeflater::adler32;
+
+/// Bits that one look-up decides; longer codes go on in a subtable.
+const SYMBOL_BITS: usize = 11;
+const OFFSET_BITS: usize = 8;
+const LENGTH_BITS: usize = 7;
+
+/// The most entries that complete codes of at most 15 bits need: 288 symbols from 11 bits on, and
+/// 32 from 8 bits on (computed by zlib's `enough`).
+const SYMBOL_ENTRIES: usize = 2342;
+const OFFSET_ENTRIES: usize = 402;
+
+// An entry holds, from bit 0 on: the bits to drop (8; the code and its extra bits), the bits of
+// the code or of the subtable (4), spare (1), three flags, the value (15: a literal, the least
+// length or offset, or where the subtable begins), and a flag.
+const INVALID: u32 = 1 << 13;
+const LINK: u32 = 1 << 14;
+/// The end of the block, or one of the two above.
+const SPECIAL: u32 = 1 << 15;
+/// Anything but a literal.
+const OTHER: u32 = 1 << 31;
+
+/// Added to a meaning, it makes the entry of a code of one bit.
+const ONE_BIT: u32 = 0x101;
+
+fn bits_to_drop(entry: u32) -> u32 {
+    entry & 63
+}
+
+fn code_bits(entry: u32) -> u32 {
+    entry >> 8 & 15
+}
+
+fn value(entry: u32) -> usize {
+    (entry >> 16 & 0x7FFF) as usize
+}
+
+/// The value and what the extra bits add to it.
+fn value_with_extra(entry: u32, bits: u64) -> usize {
+    let all = bits & !(u64::MAX << bits_to_drop(entry));
+    value(entry) + (all >> code_bits(entry)) as usize
+}
+
+/// Where a link's subtable has the entry of these bits.
+fn linked(entry: u32, bits: u64) -> usize {
+    value(entry) + (bits & !(u64::MAX << code_bits(entry))) as usize
+}
+
+// What the symbols of the three codes mean: entries without the bits of the code.
+
+static SYMBOLS: [u32; 288] = {
+    let mut meanings = [OTHER | SPECIAL | INVALID; 288];
+    let mut i = 0;
+    while i < 256 {
+        meanings[i] = (i as u32) << 16;
+        i += 1;
+    }
+    meanings[256] = OTHER | SPECIAL;
+    let mut least = 3;
+    let mut i = 0;
+    while i < 28 {
+        let extra = if i < 8 { 0 } else { i as u32 / 4 - 1 };
+        meanings[257 + i] = OTHER | least << 16 | extra;
+        least += 1 << extra;
+        i += 1;
+    }
+    meanings[285] = OTHER | 258 << 16;
+    meanings
+};
+
+static OFFSETS: [u32; 32] = {
+    let mut meanings = [OTHER | SPECIAL | INVALID; 32];
+    let mut least = 1;
+    let mut i = 0;
+    while i < 30 {
+        let extra = if i < 4 { 0 } else { i as u32 / 2 - 1 };
+        meanings[i] = least << 16 | extra;
+        least += 1 << extra;
+        i += 1;
+    }
+    meanings
+};
+
+static LENGTHS: [u32; 20] = {
+    let mut meanings = [0; 20];
+    let mut i = 0;
+    while i < 20 {
+        meanings[i] = (i as u32) << 16;
+        i += 1;
+    }
+    meanings
+};
+
+/// The codes of a stream's current block.
+struct Codes {
+    symbols: [u32; SYMBOL_ENTRIES],
+    offsets: [u32; OFFSET_ENTRIES],
+}
+
+/// The memory that the decoding of two streams needs, for reuse.
+pub(super) struct Tables([Codes; 2]);
+
+impl Tables {
+    pub(super) fn new() -> Tables {
+        Tables(
+            [const {
+                Codes {
+                    symbols: [0; SYMBOL_ENTRIES],
+                    offsets: [0; OFFSET_ENTRIES],
+                }
+            }; 2],
+        )
+    }
+}
+
+/// What two streams were made of, where they were decoded side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub literals: usize,
+    /// Copies, and what else stops the loop over literals.
+    pub others: usize,
+}
+
+/// Decodes two zlib streams, each of which makes exactly as many bytes as its `out` has.
+/// None: one of them may be bad; what the outs hold then means nothing.
+pub(super) fn inflate_pair(
+    tables: &mut Tables,
+    stored: [&[u8]; 2],
+    outs: [&mut [u8]; 2],
+) -> Option<Counts> {
+    let codes = &mut tables.0;
+    let [out_a, out_b] = outs;
+    let a = &mut Stream::new(stored[0], out_a)?;
+    let b = &mut Stream::new(stored[1], out_b)?;
+    let mut counts = Counts::default();
+    while a.at != At::End || b.at != At::End {
+        if a.at == At::Header {
+            a.header(&mut codes[0])?;
+        } else if b.at == At::Header {
+            b.header(&mut codes[1])?;
+        } else if a.is_in_long_block() && b.is_in_long_block() {
+            both(a, b, codes, &mut counts)?;
+        } else if a.at == At::Block && (!a.is_in_long_block() || b.at == At::End) {
+            a.finish_block(&codes[0])?;
+        } else {
+            b.finish_block(&codes[1])?;
+        }
+    }
+    Some(counts)
+}
+
+/// How many literals of each stream are decoded between two refills: 4 codes of 11 bits are
+/// taken of the 56 that are held then, and another 11 are looked at.
+const GROUP: usize = 4;
+
+/// Decodes two blocks until one of them ends, or its stream's input or output all but does.
+#[inline(never)]
+fn both(a: &mut Stream, b: &mut Stream, codes: &[Codes; 2], counts: &mut Counts) -> Option<()> {
+    enum Met {
+        Nothing,
+        OtherInA,
+        OtherInB,
+    }
+    let (mut p, mut q) = (a.cursor, b.cursor);
+    p.refill(a.input);
+    q.refill(b.input);
+    let (mut next_a, mut next_b) = (p.look(&codes[0]), q.look(&codes[1]));
+    loop {
+        let mut met = Met::Nothing;
+        let mut whole = 0;
+        let mut part = 0;
+        let groups_a = a.out[p.made..].chunks_exact_mut(GROUP);
+        let groups_b = b.out[q.made..].chunks_exact_mut(GROUP);
+        for (group_a, group_b) in groups_a.zip(groups_b) {
+            let (Some(bytes_a), Some(bytes_b)) = (p.eight(a.input), q.eight(b.input)) else {
+                break;
+            };
+            p.fill(bytes_a);
+            q.fill(bytes_b);
+            let (mut made_a, mut made_b) = (0, 0);
+            part = 0;
+            met = loop {
+                if part == GROUP {
+                    break Met::Nothing;
+                }
+                if next_a & OTHER != 0 {
+                    break Met::OtherInA;
+                }
+                made_a |= (value(next_a) as u32) << (8 * part);
+                p.drop_unmasked(next_a);
+                next_a = p.look(&codes[0]);
+                if next_b & OTHER != 0 {
+                    break Met::OtherInB;
+                }
+                made_b |= (value(next_b) as u32) << (8 * part);
+                q.drop_unmasked(next_b);
+                next_b = q.look(&codes[1]);
+                part += 1;
+            };
+            // A group that is not whole ends in zeros, which the next bytes overwrite.
+            group_a.copy_from_slice(&u32::to_le_bytes(made_a));
+            group_b.copy_from_slice(&u32::to_le_bytes(made_b));
+            p.held &= 63;
+            q.held &= 63;
+            if !matches!(met, Met::Nothing) {
+                break;
+            }
+            whole += GROUP;
+            part = 0;
+        }
+        p.made += whole + part;
+        q.made += whole + part;
+        counts.literals += 2 * (whole + part);
+        match met {
+            Met::Nothing => break,
+            Met::OtherInA => {
+                counts.others += 1;
+                p.refill(a.input);
+                if !p.other(next_a, &codes[0], a.out)? {
+                    a.at = At::Header;
+                    break;
+                }
+                p.refill(a.input);
+                next_a = p.look(&codes[0]);
+            }
+            Met::OtherInB => {
+                counts.others += 1;
+                // Of this group, the first stream has a literal more.
+                p.made += 1;
+                q.refill(b.input);
+                if !q.other(next_b, &codes[1], b.out)? {
+                    b.at = At::Header;
+                    break;
+                }
+                q.refill(b.input);
+                next_b = q.look(&codes[1]);
+            }
+        }
+    }
+    (a.cursor, b.cursor) = (p, q);
+    Some(())
+}
+
+/// Where a stream's decoding stands.
+#[derive(Clone, Copy)]
+struct Cursor {
+    /// The next bits, from the lowest on. Above those held there are zeros, or bits that follow.
+    bits: u64,
+    held: u32,
+    /// The first byte of the input that is not held.
+    pos: usize,
+    /// How many bytes of the output are made.
+    made: usize,
+}
+
+// Methods that change a cursor are inlined, or take and give it by value: a reference would keep
+// it in memory.
+impl Cursor {
+    #[inline(always)]
+    fn eight(&self, input: &[u8]) -> Option<[u8; 8]> {
+        input.get(self.pos..)?.first_chunk().copied()
+    }
+
+    /// At least 56 bits are held then.
+    #[inline(always)]
+    fn fill(&mut self, bytes: [u8; 8]) {
+        self.bits |= u64::from_le_bytes(bytes) << self.held;
+        self.pos += (!self.held >> 3 & 7) as usize;
+        self.held |= 56;
+    }
+
+    /// At least 56 bits are held then, or all that are left.
+    #[inline(always)]
+    fn refill(&mut self, input: &[u8]) {
+        match self.eight(input) {
+            Some(bytes) => self.fill(bytes),
+            None => *self = self.refilled_at_the_end(input),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refilled_at_the_end(mut self, input: &[u8]) -> Cursor {
+        while self.held < 56 {
+            let Some(&byte) = input.get(self.pos) else {
+                break;
+            };
+            self.bits |= u64::from(byte) << self.held;
+            self.held += 8;
+            self.pos += 1;
+        }
+        self
+    }
+
+    /// The next bits, as a number.
+    #[inline(always)]
+    fn take(&mut self, bits: u32) -> Option<usize> {
+        let taken = self.bits & !(u64::MAX << bits);
+        self.held = self.held.checked_sub(bits)?;
+        self.bits >>= bits;
+        Some(taken as usize)
+    }
+
+    #[inline(always)]
+    fn look(&self, codes: &Codes) -> u32 {
+        codes.symbols[self.bits as usize & ((1 << SYMBOL_BITS) - 1)]
+    }
+
+    /// Drops a literal's bits. Only the lowest six bits of `held` count then.
+    #[inline(always)]
+    fn drop_unmasked(&mut self, entry: u32) {
+        self.bits >>= bits_to_drop(entry);
+        self.held = self.held.wrapping_sub(entry);
+    }
+
+    /// Decodes anything, which begins with `entry`, after a refill. False: that was the block's
+    /// end.
+    #[inline(always)]
+    fn other(&mut self, mut entry: u32, codes: &Codes, out: &mut [u8]) -> Option<bool> {
+        // 48 bits at most are used, so that one look at what is held is enough, at the end.
+        let mut bits = self.bits;
+        let mut held = self.held;
+        let mut used = |bits: &mut u64, count: u32| {
+            *bits >>= count;
+            held = held.wrapping_sub(count);
+            held
+        };
+        if entry & SPECIAL != 0 {
+            if entry & LINK != 0 {
+                let link = entry;
+                used(&mut bits, bits_to_drop(link));
+                entry = *codes.symbols.get(linked(link, bits))?;
+            }
+            if entry & INVALID != 0 {
+                return None;
+            }
+            if entry & OTHER == 0 || entry & SPECIAL != 0 {
+                self.held = used(&mut bits, bits_to_drop(entry));
+                self.bits = bits;
+                if self.held > 63 {
+                    return None;
+                }
+                if entry & SPECIAL != 0 {
+                    return Some(false);
+                }
+                *out.get_mut(self.made)? = value(entry) as u8;
+                self.made += 1;
+                return Some(true);
+            }
+        }
+        let length = value_with_extra(entry, bits);
+        used(&mut bits, bits_to_drop(entry));
+        let mut entry = codes.offsets[bits as usize & ((1 << OFFSET_BITS) - 1)];
+        if entry & SPECIAL != 0 {
+            if entry & LINK != 0 {
+                let link = entry;
+                used(&mut bits, bits_to_drop(link));
+                entry = *codes.offsets.get(linked(link, bits))?;
+            }
+            if entry & SPECIAL != 0 {
+                return None;
+            }
+        }
+        let offset = value_with_extra(entry, bits);
+        self.held = used(&mut bits, bits_to_drop(entry));
+        self.bits = bits;
+        if self.held > 63 {
+            return None;
+        }
+        let to = self.made;
+        let from = to.checked_sub(offset)?;
+        self.made += length;
+        copy(out, from, to, length)?;
+        Some(true)
+    }
+}
+
+/// Copies `length` bytes that lie before `to`, some of which may be made by this very copy.
+/// Bytes behind them may change too.
+#[inline(always)]
+fn copy(out: &mut [u8], from: usize, to: usize, length: usize) -> Option<()> {
+    let offset = to - from;
+    if offset >= 8 && to + length + 8 <= out.len() {
+        for at in (0..length).step_by(8) {
+            out.copy_within(from + at..from + at + 8, to + at);
+        }
+        return Some(());
+    }
+    let out = out.get_mut(from..to + length)?;
+    if offset == 1 {
+        let (&mut byte, run) = out.split_first_mut()?;
+        run.fill(byte);
+    } else {
+        for i in 0..length {
+            out[offset + i] = out[i];
+        }
+    }
+    Some(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Before a block, or before the checksum.
+    Header,
+    Block,
+    End,
+}
+
+struct Stream<'a> {
+    input: &'a [u8],
+    out: &'a mut [u8],
+    cursor: Cursor,
+    at: At,
+    /// No block comes after this one.
+    is_last: bool,
+}
+
+impl<'a> Stream<'a> {
+    fn new(input: &'a [u8], out: &'a mut [u8]) -> Option<Stream<'a>> {
+        let &[method, flags, ..] = input else {
+            return None;
+        };
+        let window_bits = 8 + (method >> 4);
+        let has_dictionary = flags & 32 != 0;
+        let is_odd = u16::from_be_bytes([method, flags]) % 31 != 0;
+        if method & 15 != 8 || window_bits > 15 || has_dictionary || is_odd {
+            return None;
+        }
+        let cursor = Cursor {
+            bits: 0,
+            held: 0,
+            pos: 2,
+            made: 0,
+        };
+        Some(Stream {
+            input,
+            out,
+            cursor,
+            at: At::Header,
+            is_last: false,
+        })
+    }
+
+    /// Inside a block, with room for a group of literals in the input and in the output.
+    fn is_in_long_block(&self) -> bool {
+        let Cursor { pos, made, .. } = self.cursor;
+        self.at == At::Block && self.input.len() - pos >= 8 && self.out.len() - made >= GROUP
+    }
+
+    /// Decodes to the block's end, alone.
+    #[inline(never)]
+    fn finish_block(&mut self, codes: &Codes) -> Option<()> {
+        let mut cursor = self.cursor;
+        loop {
+            cursor.refill(self.input);
+            let entry = cursor.look(codes);
+            if entry & OTHER == 0 {
+                cursor.take(bits_to_drop(entry))?;
+                *self.out.get_mut(cursor.made)? = value(entry) as u8;
+                cursor.made += 1;
+            } else if !cursor.other(entry, codes, self.out)? {
+                break;
+            }
+        }
+        self.cursor = cursor;
+        self.at = At::Header;
+        Some(())
+    }
+
+    /// Reads a block's header, or all of a stored block, or the checksum.
+    #[inline(never)]
+    fn header(&mut self, codes: &mut Codes) -> Option<()> {
+        if self.is_last {
+            return self.checksum();
+        }
+        self.cursor.refill(self.input);
+        self.is_last = self.cursor.take(1)? == 1;
+        match self.cursor.take(2)? {
+            0 => return self.stored_block(),
+            1 => {
+                let mut lengths = [8; 288];
+                lengths[144..256].fill(9);
+                lengths[256..280].fill(7);
+                fill_table(&mut codes.symbols, SYMBOL_BITS, &lengths, &SYMBOLS)?;
+                fill_table(&mut codes.offsets, OFFSET_BITS, &[5; 32], &OFFSETS)?;
+            }
+            2 => self.read_codes(codes)?,
+            _ => return None,
+        }
+        self.at = At::Block;
+        Some(())
+    }
+
+    /// The first byte that no bit has been taken of.
+    fn whole_pos(&self) -> usize {
+        self.cursor.pos - (self.cursor.held / 8) as usize
+    }
+
+    fn checksum(&mut self) -> Option<()> {
+        let checksum = self.input.get(self.whole_pos()..)?.first_chunk()?;
+        if self.cursor.made != self.out.len() || adler32(self.out) != u32::from_be_bytes(*checksum)
+        {
+            return None;
+        }
+        self.at = At::End;
+        Some(())
+    }
+
+    fn stored_block(&mut self) -> Option<()> {
+        let pos = self.whole_pos();
+        let (&[a, b, c, d], rest) = self.input.get(pos..)?.split_first_chunk()?;
+        let size = u16::from_le_bytes([a, b]);
+        if size != !u16::from_le_bytes([c, d]) {
+            return None;
+        }
+        let size = usize::from(size);
+        let made = self.cursor.made;
+        let out = self.out.get_mut(made..made + size)?;
+        out.copy_from_slice(rest.get(..size)?);
+        self.cursor = Cursor {
+            bits: 0,
+            held: 0,
+            pos: pos + 4 + size,
+            made: made + size,
+        };
+        Some(())
+    }
+
+    fn read_codes(&mut self, codes: &mut Codes) -> Option<()> {
+        const ORDER: [usize; 19] = [
+            16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
+        ];
+        let mut cursor = self.cursor;
+        let symbols = cursor.take(5)? + 257;
+        let all = symbols + cursor.take(5)? + 1;
+        let count = cursor.take(4)? + 4;
+        let mut lengths = [0; 20];
+        for &at in &ORDER[..count] {
+            cursor.refill(self.input);
+            lengths[at] = cursor.take(3)? as u8;
+        }
+        let mut table = [0; 1 << LENGTH_BITS];
+        fill_table(&mut table, LENGTH_BITS, &lengths, &LENGTHS)?;
+
+        let mut lengths = [0; 320];
+        let mut done = 0;
+        while done < all {
+            cursor.refill(self.input);
+            // 14 bits at most each.
+            for _ in 0..4 {
+                let entry = table[cursor.bits as usize & ((1 << LENGTH_BITS) - 1)];
+                cursor.take(bits_to_drop(entry))?;
+                let length = value(entry);
+                if length < 16 {
+                    *lengths.get_mut(done)? = length as u8;
+                    done += 1;
+                } else {
+                    let (length, run) = match length {
+                        16 => (*lengths.get(done.checked_sub(1)?)?, 3 + cursor.take(2)?),
+                        17 => (0, 3 + cursor.take(3)?),
+                        _ => (0, 11 + cursor.take(7)?),
+                    };
+                    lengths.get_mut(done..done + run)?.fill(length);
+                    done += run;
+                }
+                if done >= all {
+                    break;
+                }
+            }
+        }
+        if done != all {
+            return None;
+        }
+        self.cursor = cursor;
+        let mut offsets = [0; 32];
+        offsets[..all - symbols].copy_from_slice(&lengths[symbols..all]);
+        lengths[symbols..].fill(0);
+        fill_table(&mut codes.symbols, SYMBOL_BITS, &lengths[..288], &SYMBOLS)?;
+        fill_table(&mut codes.offsets, OFFSET_BITS, &offsets, &OFFSETS)
+    }
+}
+
+/// Makes a code's table: the entries of `1 << bits` next bits, then the subtables.
+///
+/// The symbols, each with the length of its code (0: unused) and its meaning, are a multiple of
+/// four and at most 288. None: the code is not complete.
+fn fill_table(table: &mut [u32], bits: usize, lengths: &[u8], meanings: &[u32]) -> Option<()> {
+    // Each quarter of the symbols is counted apart, since a count has to wait for the one before.
+    let size = lengths.len() / 4;
+    let quarter = |i| {
+        let range = i * size..(i + 1) * size;
+        Some((lengths.get(range.clone())?, meanings.get(range)?))
+    };
+    let quarters = [quarter(0)?, quarter(1)?, quarter(2)?, quarter(3)?];
+    let mut places = [[0u16; 16]; 4];
+    for i in 0..size {
+        for (places, (lengths, _)) in places.iter_mut().zip(quarters) {
+            places[usize::from(lengths[i] & 15)] += 1;
+        }
+    }
+    let mut counts = [0; 16];
+    let mut total = 0;
+    let mut space = 0;
+    for length in (1..16).chain([0]) {
+        for places in &mut places {
+            let count = places[length];
+            places[length] = total;
+            total += count;
+            counts[length] += usize::from(count);
+        }
+        if length > 0 {
+            space += counts[length] << (15 - length);
+        }
+    }
+    if space != 1 << 15 {
+        return None;
+    }
+    // In the order of their codes.
+    let mut entries = [0; 288];
+    for i in 0..size {
+        for (places, (lengths, meanings)) in places.iter_mut().zip(quarters) {
+            let length = lengths[i] & 15;
+            let place = &mut places[usize::from(length)];
+            *entries.get_mut(usize::from(*place))? = meanings[i] + u32::from(length) * ONE_BIT;
+            *place += 1;
+        }
+    }
+    let mut entries = entries.as_slice();
+
+    // The next code, from the highest bit on. In the stream, codes lie the other way round.
+    let mut code = 0u16;
+    let mut reversed = [0; 288];
+    let mut end = 1;
+    for (length, &count) in counts.iter().enumerate().skip(1).take(bits) {
+        let (low, high) = table.get_mut(..2 * end)?.split_at_mut(end);
+        high.copy_from_slice(low);
+        end *= 2;
+        let (these, others) = entries.split_at_checked(count)?;
+        entries = others;
+        let step = 1u16 << (16 - length);
+        // Apart from the stores below, so that the compiler can make vectors of it.
+        for (i, place) in reversed.iter_mut().take(these.len()).enumerate() {
+            *place = code
+                .wrapping_add(step.wrapping_mul(i as u16))
+                .reverse_bits();
+        }
+        code = code.wrapping_add(step.wrapping_mul(these.len() as u16));
+        let table = &mut table[..end];
+        for (&place, &entry) in reversed.iter().zip(these) {
+            *table.get_mut(usize::from(place))? = entry;
+        }
+    }
+
+    let main = end;
+    let mut prefix = usize::MAX;
+    let mut begin = end;
+    for length in bits + 1..16 {
+        let more = length - bits;
+        for left in (1..=counts[length]).rev() {
+            let place = usize::from(code.reverse_bits());
+            if place % main != prefix {
+                prefix = place % main;
+                // As long as the codes that begin like this: they fill it exactly.
+                let mut subtable_bits = more;
+                let mut space = left;
+                while space < 1 << subtable_bits {
+                    subtable_bits += 1;
+                    space = 2 * space + counts.get(bits + subtable_bits)?;
+                }
+                begin = end;
+                end += 1 << subtable_bits;
+                let link = OTHER | SPECIAL | LINK | (begin as u32) << 16;
+                table[prefix] = link | (subtable_bits as u32) << 8 | bits as u32;
+            }
+            let (entry, others) = entries.split_first()?;
+            entries = others;
+            let subtable = table.get_mut(begin..end)?;
+            for place in subtable.iter_mut().skip(place / main).step_by(1 << more) {
+                *place = entry - bits as u32 * ONE_BIT;
+            }
+            code = code.wrapping_add(1 << (16 - length));
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libdeflater::{CompressionLvl, Compressor, Decompressor};
+
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+        }
+
+        fn below(&mut self, n: usize) -> usize {
+            self.next() as usize % n
+        }
+    }
+
+    const KINDS: usize = 10;
+
+    /// Data that make blocks of every sort, codes and offsets of every length.
+    fn data(random: &mut Random, kind: usize, size: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(size + 300);
+        while out.len() < size {
+            let any = random.next();
+            match kind {
+                0 => out.push(any as u8),
+                // Numbers between 0 and 1, as float64.
+                1 => out.extend((any as f64 / (1u64 << 53) as f64).to_le_bytes()),
+                2 => out.push((any % 50) as u8),
+                // Codes of all lengths: each value is half as frequent as the one before,
+                3 => out.push(any.trailing_zeros() as u8),
+                // or only a little less.
+                4 => out.push((any as u8).min((any >> 8) as u8).min((any >> 16) as u8)),
+                5 => out.push(7),
+                6 => out.push((out.len() / 50) as u8),
+                // Copies of every length and from anywhere, between literals.
+                7 | 8 => {
+                    let far = 1 << random.below(16);
+                    let from = out.len().saturating_sub(1 + random.below(far));
+                    let length = 1 + random.below(if kind == 7 { 9 } else { 290 });
+                    (from..from + length).for_each(|i| match out.get(i) {
+                        Some(&byte) => out.push(byte),
+                        None => out.push(any as u8),
+                    });
+                    out.extend(&any.to_le_bytes()[..random.below(4)]);
+                }
+                // Noise and zeros, long enough for blocks of their own.
+                _ => {
+                    let noise = out.len() / 9000 % 2 == 0;
+                    out.push(if noise { any as u8 } else { 0 });
+                }
+            }
+        }
+        out.truncate(size);
+        out
+    }
+
+    fn compress(data: &[u8], level: i32) -> Vec<u8> {
+        let mut compressor = Compressor::new(CompressionLvl::new(level).unwrap());
+        let mut out = vec![0; compressor.zlib_compress_bound(data.len())];
+        let size = compressor.zlib_compress(data, &mut out).unwrap();
+        out.truncate(size);
+        out
+    }
+
+    /// What libdeflate makes of a stream that shall give so many bytes.
+    fn alone(stored: &[u8], size: usize) -> Option<Vec<u8>> {
+        let mut out = vec![0; size];
+        let made = Decompressor::new().zlib_decompress(stored, &mut out);
+        made.is_ok_and(|made| made == size).then_some(out)
+    }
+
+    /// What a pair gives, between bytes that have to stay.
+    fn pair(tables: &mut Tables, stored: [&[u8]; 2], sizes: [usize; 2]) -> Option<[Vec<u8>; 2]> {
+        const GUARD: usize = 300;
+        let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
+        let outs = memory.each_mut().map(|memory| {
+            let end = memory.len() - GUARD;
+            &mut memory[GUARD..end]
+        });
+        let done = inflate_pair(tables, stored, outs).is_some();
+        let made = memory.map(|mut memory| {
+            let back = memory.split_off(memory.len() - GUARD);
+            let made = memory.split_off(GUARD);
+            assert!(memory.iter().chain(&back).all(|&byte| byte == 0xA5));
+            made
+        });
+        done.then_some(made)
+    }
+
+    /// Accepts and refuses as libdeflate does.
+    fn check(tables: &mut Tables, stored: [&[u8]; 2], sizes: [usize; 2]) {
+        let expected = match [alone(stored[0], sizes[0]), alone(stored[1], sizes[1])] {
+            [Some(a), Some(b)] => Some([a, b]),
+            _ => None,
+        };
+        assert!(pair(tables, stored, sizes) == expected, "{sizes:?}");
+    }
+
+    /// Also with a good stream beside it, on either side.
+    fn check_beside(tables: &mut Tables, stored: &[u8], size: usize, other: &[u8], its: usize) {
+        check(tables, [stored, other], [size, its]);
+        check(tables, [other, stored], [its, size]);
+    }
+
+    #[test]
+    fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
+        let (mut random, mut tables) = (Random(1), Tables::new());
+        let mut last = (compress(&[], 6), 0);
+        for size in [
+            0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 64, 100, 255, 258, 259, 1000, 4095, 8192, 8193,
+            20_000, 65_535, 65_536, 70_000,
+        ] {
+            for kind in 0..KINDS {
+                let data = data(&mut random, kind, size);
+                for level in 0..=9 {
+                    let stored = compress(&data, level);
+                    let got = pair(&mut tables, [&stored, &last.0], [size, last.1]);
+                    let got = got.unwrap_or_else(|| panic!("kind {kind}, level {level}, {size}"));
+                    assert!(got[0] == data, "kind {kind}, level {level}, {size} bytes");
+                    assert_eq!(Some(&got[1]), alone(&last.0, last.1).as_ref());
+                    last = (stored, size);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_truncation_is_judged_as_by_libdeflate() {
+        let (mut random, mut tables) = (Random(2), Tables::new());
+        let other = compress(&data(&mut random, 1, 700), 6);
+        for (kind, size, level) in [
+            (0, 300, 0),
+            (1, 600, 4),
+            (2, 900, 1),
+            (7, 900, 9),
+            (8, 9, 6),
+        ] {
+            let stored = compress(&data(&mut random, kind, size), level);
+            for end in 0..stored.len() {
+                check_beside(&mut tables, &stored[..end], size, &other, 700);
+            }
+            let longer = [&stored[..], &[0x5A; 9]].concat();
+            check_beside(&mut tables, &longer, size, &other, 700);
+        }
+    }
+
+    #[test]
+    fn another_size_than_asked_for_is_refused() {
+        let (mut random, mut tables) = (Random(3), Tables::new());
+        let other = compress(&data(&mut random, 4, 700), 6);
+        for kind in 0..KINDS {
+            let stored = compress(&data(&mut random, kind, 1000), 6);
+            for size in (0..40).chain(960..1040).chain([65_536]) {
+                check_beside(&mut tables, &stored, size, &other, 700);
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_is_judged_as_by_libdeflate() {
+        let (mut random, mut tables) = (Random(4), Tables::new());
+        let other = compress(&data(&mut random, 1, 300), 6);
+        for (kind, size, level) in [
+            (1, 300, 4),
+            (3, 900, 6),
+            (7, 500, 9),
+            (8, 2000, 6),
+            (9, 30, 0),
+        ] {
+            let mut stored = compress(&data(&mut random, kind, size), level);
+            for bit in 0..8 * stored.len() {
+                stored[bit / 8] ^= 1 << (bit % 8);
+                check(&mut tables, [&stored, &other], [size, 300]);
+                stored[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    /// Any change is told by Adler-32 at last. With one that fits, all else has to tell, or to
+    /// make the same bytes.
+    #[test]
+    fn streams_with_flipped_bits_and_a_fitting_checksum_are_equal_or_refused() {
+        let (mut random, mut tables) = (Random(5), Tables::new());
+        let (mut equal, mut odd) = (0, 0);
+        for round in 0..3000 {
+            let size = 1 + random.below(if round % 50 == 0 { 9000 } else { 600 });
+            let kind = random.below(KINDS);
+            let mut stored = compress(&data(&mut random, kind, size), round % 10);
+            for _ in 0..1 + random.below(3) {
+                let at = 2 + random.below(stored.len() - 2);
+                stored[at] ^= 1 << random.below(8);
+            }
+            let mut out = vec![0; 2 * size];
+            let made = Decompressor::new().deflate_decompress(&stored[2..], &mut out);
+            let Ok(made) = made else {
+                check(&mut tables, [&stored, &stored], [size, size]);
+                continue;
+            };
+            // Nothing tells where the stream ended: wherever the checksum makes it a good one.
+            let checksum = adler32(&out[..made]).to_be_bytes();
+            let ends = (2..=stored.len()).rev();
+            let mut streams = ends.map(|end| [&stored[..end], &checksum].concat());
+            let stream = streams
+                .find(|stream| alone(stream, made).is_some())
+                .unwrap();
+            match pair(&mut tables, [&stream, &stream], [made, made]) {
+                Some(got) => {
+                    assert!(got.iter().all(|got| got[..] == out[..made]));
+                    equal += 1;
+                }
+                // Lengths and offsets that RFC 1951 does not know, and codes without an end.
+                None => odd += 1,
+            }
+        }
+        assert!(equal > 1000 && odd < equal / 20, "{equal} equal, {odd} odd");
+    }
+}
