@@ -1,0 +1,222 @@
+//! The pair against libdeflate: equal bytes or a refusal, whatever the streams are.
+//!
+//! Law: knows the pair's functions and libdeflate only; no pipeline, no file.
+
+use super::*;
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.next() as usize % n
+    }
+}
+
+const KINDS: usize = 10;
+
+/// Data that make blocks of every sort, codes and offsets of every length.
+fn data(random: &mut Random, kind: usize, size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(size + 300);
+    while out.len() < size {
+        let any = random.next();
+        match kind {
+            0 => out.push(any as u8),
+            // Numbers between 0 and 1, as float64.
+            1 => out.extend((any as f64 / (1u64 << 53) as f64).to_le_bytes()),
+            2 => out.push((any % 50) as u8),
+            // Codes of all lengths: each value is half as frequent as the one before,
+            3 => out.push(any.trailing_zeros() as u8),
+            // or only a little less.
+            4 => out.push((any as u8).min((any >> 8) as u8).min((any >> 16) as u8)),
+            5 => out.push(7),
+            6 => out.push((out.len() / 50) as u8),
+            // Copies of every length and from anywhere, between literals.
+            7 | 8 => {
+                let far = 1 << random.below(16);
+                let from = out.len().saturating_sub(1 + random.below(far));
+                let length = 1 + random.below(if kind == 7 { 9 } else { 290 });
+                (from..from + length).for_each(|i| match out.get(i) {
+                    Some(&byte) => out.push(byte),
+                    None => out.push(any as u8),
+                });
+                out.extend(&any.to_le_bytes()[..random.below(4)]);
+            }
+            // Noise and zeros, long enough for blocks of their own.
+            _ => {
+                let noise = out.len() / 9000 % 2 == 0;
+                out.push(if noise { any as u8 } else { 0 });
+            }
+        }
+    }
+    out.truncate(size);
+    out
+}
+
+fn compress(data: &[u8], level: i32) -> Vec<u8> {
+    let mut compressor = Compressor::new(CompressionLvl::new(level).unwrap());
+    let mut out = vec![0; compressor.zlib_compress_bound(data.len())];
+    let size = compressor.zlib_compress(data, &mut out).unwrap();
+    out.truncate(size);
+    out
+}
+
+/// What libdeflate makes of a stream that shall give so many bytes.
+fn alone(stored: &[u8], size: usize) -> Option<Vec<u8>> {
+    let mut out = vec![0; size];
+    let made = Decompressor::new().zlib_decompress(stored, &mut out);
+    made.is_ok_and(|made| made == size).then_some(out)
+}
+
+/// What a pair gives, between bytes that have to stay.
+fn pair(tables: &mut Tables, stored: [&[u8]; 2], sizes: [usize; 2]) -> Option<[Vec<u8>; 2]> {
+    const GUARD: usize = 300;
+    let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
+    let outs = memory.each_mut().map(|memory| {
+        let end = memory.len() - GUARD;
+        &mut memory[GUARD..end]
+    });
+    let done = inflate_pair(tables, stored, outs).is_some();
+    let made = memory.map(|mut memory| {
+        let back = memory.split_off(memory.len() - GUARD);
+        let made = memory.split_off(GUARD);
+        assert!(memory.iter().chain(&back).all(|&byte| byte == 0xA5));
+        made
+    });
+    done.then_some(made)
+}
+
+/// Accepts and refuses as libdeflate does.
+fn check(tables: &mut Tables, stored: [&[u8]; 2], sizes: [usize; 2]) {
+    let expected = match [alone(stored[0], sizes[0]), alone(stored[1], sizes[1])] {
+        [Some(a), Some(b)] => Some([a, b]),
+        _ => None,
+    };
+    assert!(pair(tables, stored, sizes) == expected, "{sizes:?}");
+}
+
+/// Also with a good stream beside it, on either side.
+fn check_beside(tables: &mut Tables, stored: &[u8], size: usize, other: &[u8], its: usize) {
+    check(tables, [stored, other], [size, its]);
+    check(tables, [other, stored], [its, size]);
+}
+
+#[test]
+fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
+    let (mut random, mut tables) = (Random(1), Tables::new());
+    let mut last = (compress(&[], 6), 0);
+    for size in [
+        0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 64, 100, 255, 258, 259, 1000, 4095, 8192, 8193,
+        20_000, 65_535, 65_536, 70_000,
+    ] {
+        for kind in 0..KINDS {
+            let data = data(&mut random, kind, size);
+            for level in 0..=9 {
+                let stored = compress(&data, level);
+                let got = pair(&mut tables, [&stored, &last.0], [size, last.1]);
+                let got = got.unwrap_or_else(|| panic!("kind {kind}, level {level}, {size}"));
+                assert!(got[0] == data, "kind {kind}, level {level}, {size} bytes");
+                assert_eq!(Some(&got[1]), alone(&last.0, last.1).as_ref());
+                last = (stored, size);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_truncation_is_judged_as_by_libdeflate() {
+    let (mut random, mut tables) = (Random(2), Tables::new());
+    let other = compress(&data(&mut random, 1, 700), 6);
+    for (kind, size, level) in [
+        (0, 300, 0),
+        (1, 600, 4),
+        (2, 900, 1),
+        (7, 900, 9),
+        (8, 9, 6),
+    ] {
+        let stored = compress(&data(&mut random, kind, size), level);
+        for end in 0..stored.len() {
+            check_beside(&mut tables, &stored[..end], size, &other, 700);
+        }
+        let longer = [&stored[..], &[0x5A; 9]].concat();
+        check_beside(&mut tables, &longer, size, &other, 700);
+    }
+}
+
+#[test]
+fn another_size_than_asked_for_is_refused() {
+    let (mut random, mut tables) = (Random(3), Tables::new());
+    let other = compress(&data(&mut random, 4, 700), 6);
+    for kind in 0..KINDS {
+        let stored = compress(&data(&mut random, kind, 1000), 6);
+        for size in (0..40).chain(960..1040).chain([65_536]) {
+            check_beside(&mut tables, &stored, size, &other, 700);
+        }
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_judged_as_by_libdeflate() {
+    let (mut random, mut tables) = (Random(4), Tables::new());
+    let other = compress(&data(&mut random, 1, 300), 6);
+    for (kind, size, level) in [
+        (1, 300, 4),
+        (3, 900, 6),
+        (7, 500, 9),
+        (8, 2000, 6),
+        (9, 30, 0),
+    ] {
+        let mut stored = compress(&data(&mut random, kind, size), level);
+        for bit in 0..8 * stored.len() {
+            stored[bit / 8] ^= 1 << (bit % 8);
+            check(&mut tables, [&stored, &other], [size, 300]);
+            stored[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+/// Any change is told by Adler-32 at last. With one that fits, all else has to tell, or to
+/// make the same bytes.
+#[test]
+fn streams_with_flipped_bits_and_a_fitting_checksum_are_equal_or_refused() {
+    let (mut random, mut tables) = (Random(5), Tables::new());
+    let (mut equal, mut odd) = (0, 0);
+    for round in 0..3000 {
+        let size = 1 + random.below(if round % 50 == 0 { 9000 } else { 600 });
+        let kind = random.below(KINDS);
+        let mut stored = compress(&data(&mut random, kind, size), round % 10);
+        for _ in 0..1 + random.below(3) {
+            let at = 2 + random.below(stored.len() - 2);
+            stored[at] ^= 1 << random.below(8);
+        }
+        let mut out = vec![0; 2 * size];
+        let made = Decompressor::new().deflate_decompress(&stored[2..], &mut out);
+        let Ok(made) = made else {
+            check(&mut tables, [&stored, &stored], [size, size]);
+            continue;
+        };
+        // Nothing tells where the stream ended: wherever the checksum makes it a good one.
+        let checksum = adler32(&out[..made]).to_be_bytes();
+        let ends = (2..=stored.len()).rev();
+        let mut streams = ends.map(|end| [&stored[..end], &checksum].concat());
+        let stream = streams
+            .find(|stream| alone(stream, made).is_some())
+            .unwrap();
+        match pair(&mut tables, [&stream, &stream], [made, made]) {
+            Some(got) => {
+                assert!(got.iter().all(|got| got[..] == out[..made]));
+                equal += 1;
+            }
+            // Lengths and offsets that RFC 1951 does not know, and codes without an end.
+            None => odd += 1,
+        }
+    }
+    assert!(equal > 1000 && odd < equal / 20, "{equal} equal, {odd} odd");
+}
