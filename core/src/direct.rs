@@ -13,43 +13,79 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Satisfies every block device in use; files, offsets and memory are rounded to it.
 const ALIGN: usize = 4096;
+/// Buffers lie in huge pages: a device takes one in a few pieces, and small pages only so many at
+/// once (some 250 to a request), for each of which it has work to do.
+const HUGE: usize = 2 << 20;
 const ENTRIES: u32 = 64;
 const THREADS: usize = 4;
 /// A busy kernel is asked again so often, so long apart.
 const BUSY_TRIES: u32 = 1000;
 const BUSY_NAP: Duration = Duration::from_millis(1);
 
-/// Memory that O_DIRECT accepts.
+/// Memory in huge pages, shared by the buffers cut from it.
 #[derive(Debug)]
-struct AlignedBuffer {
+struct Slab {
     base: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: plain owned memory.
-unsafe impl Send for AlignedBuffer {}
+// SAFETY: plain owned memory; who may touch which part is the buffers' to say.
+unsafe impl Send for Slab {}
+// SAFETY: as above.
+unsafe impl Sync for Slab {}
 
-impl AlignedBuffer {
-    fn new(len: usize) -> io::Result<AlignedBuffer> {
-        let layout = Layout::from_size_align(len.max(ALIGN), ALIGN).map_err(|_| no_memory())?;
+impl Slab {
+    fn new(len: usize) -> io::Result<Slab> {
+        let len = len.checked_next_multiple_of(HUGE).ok_or_else(no_memory)?;
+        let layout = Layout::from_size_align(len, HUGE).map_err(|_| no_memory())?;
         // SAFETY: the layout has a size above zero.
-        match NonNull::new(unsafe { alloc(layout) }) {
-            Some(base) => Ok(AlignedBuffer { base, layout }),
-            None => Err(no_memory()),
-        }
+        let base = NonNull::new(unsafe { alloc(layout) }).ok_or_else(no_memory)?;
+        // SAFETY: the range just allocated. Where this is refused, small pages do.
+        unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
+        Ok(Slab { base, layout })
     }
 }
 
-impl Drop for AlignedBuffer {
+impl Drop for Slab {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout and owned by this value.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+/// Memory that O_DIRECT accepts: a part of a slab that no other buffer has.
+#[derive(Debug)]
+struct AlignedBuffer {
+    slab: Arc<Slab>,
+    at: usize,
+    size: usize,
+}
+
+impl AlignedBuffer {
+    /// Buffers of at least `len` bytes: one, or as many as one huge page holds.
+    fn some(len: usize) -> io::Result<Vec<AlignedBuffer>> {
+        let size = match len.max(ALIGN).checked_next_power_of_two() {
+            Some(size) if size < HUGE => size,
+            _ => len.checked_next_multiple_of(HUGE).ok_or_else(no_memory)?,
+        };
+        let slab = Arc::new(Slab::new(size)?);
+        let parts = (0..slab.layout.size() / size).map(|part| AlignedBuffer {
+            slab: slab.clone(),
+            at: part * size,
+            size,
+        });
+        Ok(parts.collect())
+    }
+
+    fn base(&self) -> *mut u8 {
+        // SAFETY: inside the slab.
+        unsafe { self.slab.base.as_ptr().add(self.at) }
     }
 }
 
@@ -97,7 +133,7 @@ pub struct Finished {
 impl Finished {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the kernel filled `skip + got` bytes of the buffer.
-        unsafe { std::slice::from_raw_parts(self.buffer.base.as_ptr().add(self.skip), self.got) }
+        unsafe { std::slice::from_raw_parts(self.buffer.base().add(self.skip), self.got) }
     }
 }
 
@@ -200,16 +236,14 @@ impl Direct {
     }
 
     fn buffer(&mut self, len: usize) -> io::Result<AlignedBuffer> {
-        match self
-            .spare
-            .iter()
-            .position(|spare| spare.layout.size() >= len)
-        {
+        let fits = |spare: &AlignedBuffer| spare.size >= len;
+        if !self.spare.iter().any(fits) {
+            // Too small for what comes now: they would only take memory.
+            self.spare = AlignedBuffer::some(len)?;
+        }
+        match self.spare.iter().position(fits) {
             Some(index) => Ok(self.spare.swap_remove(index)),
-            None => {
-                self.spare.pop();
-                AlignedBuffer::new(len)
-            }
+            None => Err(no_memory()),
         }
     }
 
@@ -217,7 +251,7 @@ impl Direct {
         match &mut self.engine {
             Engine::Uring(ring) => {
                 // SAFETY: `done` is below the buffer's length.
-                let at = unsafe { request.buffer.base.as_ptr().add(request.done) };
+                let at = unsafe { request.buffer.base().add(request.done) };
                 let len = u32::try_from(request.len - request.done).unwrap_or(1 << 30);
                 let entry = opcode::Read::new(types::Fd(self.fd), at, len)
                     .offset(request.from + request.done as u64)
@@ -401,7 +435,7 @@ fn read_all(fd: RawFd, request: &mut Request) -> io::Result<usize> {
         let got = unsafe {
             libc::pread(
                 fd,
-                request.buffer.base.as_ptr().add(request.done).cast(),
+                request.buffer.base().add(request.done).cast(),
                 request.len - request.done,
                 (request.from + request.done as u64) as libc::off_t,
             )
