@@ -184,14 +184,16 @@ impl Mapping {
             )
         };
         let mapping = Mapping::take(at, 2 * len)?;
-        for half in 0..2 {
+        // Only rows that cross the end are reached through the second mapping: entered there too,
+        // every page would count twice as this process's memory.
+        for (half, entered) in [(0, populate(len)), (1, 0)] {
             // SAFETY: MAP_FIXED lands inside the range reserved just above, which we own.
             let part = unsafe {
                 libc::mmap(
                     mapping.base.as_ptr().add(half * len).cast(),
                     len,
                     libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_SHARED | libc::MAP_FIXED | populate(len),
+                    libc::MAP_SHARED | libc::MAP_FIXED | entered,
                     fd.as_raw_fd(),
                     offset as libc::off_t,
                 )
