@@ -12,9 +12,10 @@
 //! A slot holds `(task + 1) << 8 | code`, code being a reader's number + 1, FAILED or PUBLISHED.
 //! Slots are reused: the plan has at least as many as tasks can begin within the ring's capacity.
 
+use crate::failure::Blame;
 use crate::futex;
 use crate::plan::{ENDLESS, Plan};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 const PUBLISHED: u64 = 255;
@@ -23,8 +24,6 @@ const FAILED: u64 = 254;
 /// Bytes before the readers' records.
 const HEAD_BYTES: usize = 1024;
 pub const RECORD_BYTES: usize = 2048;
-/// Bytes of text that a reader's error can carry.
-pub const TEXT_BYTES: usize = 1536;
 
 /// A consumer that outruns the readers is not woken for each task, which would take time from the
 /// readers and gain nothing, but for several at once, as long as it has not to wait longer.
@@ -61,6 +60,8 @@ pub struct Record {
     pub state: AtomicU32,
     /// The task in hand + 1, or 0.
     pub current: AtomicU64,
+    /// Its chunk in hand + 1, or 0 (random access).
+    pub chunk: AtomicU64,
     pub tasks: AtomicU64,
     pub chunks: AtomicU64,
     pub library_tasks: AtomicU64,
@@ -71,18 +72,11 @@ pub struct Record {
     pub decode_ns: AtomicU64,
     pub wait_ns: AtomicU64,
     pub fetches: AtomicU64,
-    pub error_kind: AtomicU32,
-    pub error_filter: AtomicU32,
-    pub error_detail: AtomicU32,
-    pub text_len: AtomicU32,
-    pub error_task: AtomicU64,
-    pub error_chunk: AtomicU64,
-    pub error_expected: AtomicU64,
-    pub error_got: AtomicU64,
     /// The codec limit's clock (limit.rs).
     pub begin_ns: AtomicU64,
     pub end_ns: AtomicU64,
-    pub text: [AtomicU8; TEXT_BYTES],
+    /// Why the task in hand failed.
+    pub error: Blame,
 }
 
 /// `Record::state`.

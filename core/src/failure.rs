@@ -5,10 +5,14 @@
 //! 2. A record is complete before its `error_kind` says so.
 //! 3. Composes no message: the parent knows names, this side only numbers.
 
-use crate::control::{Record, TEXT_BYTES};
+use crate::control::Record;
 use crate::fetch::FetchError;
 use crate::filters::{FilterError, FilterErrorKind};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+/// Bytes of text that an error can carry.
+pub const TEXT_BYTES: usize = 1536;
 
 /// Numbers of `Record::error_kind`, as `_multitables/parent/failure.py` reads them.
 pub mod error_kind {
@@ -23,6 +27,7 @@ pub mod error_kind {
     pub const CHANGED: u32 = 8;
     pub const LIBRARY: u32 = 9;
     pub const INTERNAL: u32 = 10;
+    pub const DIED: u32 = 12;
 }
 
 /// What stopped a task.
@@ -35,6 +40,8 @@ pub enum TaskError {
     /// An exception of the library fallback: "module\0type\0text".
     Library(String),
     Internal(String),
+    /// Readers died of it, so many: the chunk in hand, the last one's exit status.
+    Died(u64, i32, u64),
 }
 
 impl TaskError {
@@ -47,10 +54,24 @@ impl TaskError {
 /// A failed task: kind, filter, detail, task, chunk, expected, got, text.
 pub type Failure = (u32, u32, u32, u64, u64, u64, u64, String);
 
-impl Record {
-    /// What `blame` left here.
-    pub fn failure(&self) -> Option<Failure> {
-        let kind = self.error_kind.load(SeqCst);
+/// Why a task failed, in shared memory; zeros: it did not.
+#[repr(C)]
+pub struct Blame {
+    kind: AtomicU32,
+    filter: AtomicU32,
+    detail: AtomicU32,
+    text_len: AtomicU32,
+    task: AtomicU64,
+    chunk: AtomicU64,
+    expected: AtomicU64,
+    got: AtomicU64,
+    text: [AtomicU8; TEXT_BYTES],
+}
+
+impl Blame {
+    /// What `set` left here.
+    pub fn get(&self) -> Option<Failure> {
+        let kind = self.kind.load(SeqCst);
         let len = (self.text_len.load(Relaxed) as usize).min(TEXT_BYTES);
         let text: Vec<u8> = self.text[..len]
             .iter()
@@ -59,20 +80,20 @@ impl Record {
         (kind != 0).then(|| {
             (
                 kind,
-                self.error_filter.load(Relaxed),
-                self.error_detail.load(Relaxed),
-                self.error_task.load(Relaxed),
-                self.error_chunk.load(Relaxed),
-                self.error_expected.load(Relaxed),
-                self.error_got.load(Relaxed),
+                self.filter.load(Relaxed),
+                self.detail.load(Relaxed),
+                self.task.load(Relaxed),
+                self.chunk.load(Relaxed),
+                self.expected.load(Relaxed),
+                self.got.load(Relaxed),
                 String::from_utf8_lossy(&text).into_owned(),
             )
         })
     }
 
-    /// Leave the reason why `task` cannot be read where the parent finds it.
-    pub fn blame(&self, task: u64, error: &TaskError) {
-        let (mut chunk, mut text) = (u64::MAX, String::new());
+    /// Leave the reason why `task` failed.
+    pub fn set(&self, task: u64, error: &TaskError) {
+        let (mut chunk, mut text) = (u64::MAX, "");
         let (kind, filter, detail, expected, got) = match error {
             TaskError::Filter(at, error) => {
                 chunk = *at;
@@ -100,27 +121,48 @@ impl Record {
             }
             TaskError::UnknownFilter(id) => (error_kind::FILTER_UNKNOWN, *id, 0, 0, 0),
             TaskError::Library(reason) => {
-                text.clone_from(reason);
+                text = reason;
                 (error_kind::LIBRARY, 0, 0, 0, 0)
             }
             TaskError::Internal(reason) => {
-                text.clone_from(reason);
+                text = reason;
                 (error_kind::INTERNAL, 0, 0, 0, 0)
             }
+            TaskError::Died(at, status, deaths) => {
+                chunk = *at;
+                (error_kind::DIED, 0, *status as u32, 0, *deaths)
+            }
         };
-        self.error_task.store(task, Relaxed);
-        self.error_chunk.store(chunk, Relaxed);
-        self.error_filter.store(filter, Relaxed);
-        self.error_detail.store(detail, Relaxed);
-        self.error_expected.store(expected, Relaxed);
-        self.error_got.store(got, Relaxed);
+        self.task.store(task, Relaxed);
+        self.chunk.store(chunk, Relaxed);
+        self.filter.store(filter, Relaxed);
+        self.detail.store(detail, Relaxed);
+        self.expected.store(expected, Relaxed);
+        self.got.store(got, Relaxed);
         let bytes = text.as_bytes();
         let len = bytes.len().min(TEXT_BYTES);
         for (place, byte) in self.text.iter().zip(&bytes[..len]) {
             place.store(*byte, Relaxed);
         }
         self.text_len.store(len as u32, Relaxed);
-        self.error_kind.store(kind, SeqCst);
+        self.kind.store(kind, SeqCst);
+    }
+
+    /// Forget the reason: what it stood for is done, or will be tried again.
+    pub fn clear(&self) {
+        self.kind.store(0, SeqCst);
+    }
+}
+
+impl Record {
+    /// What `blame` left here.
+    pub fn failure(&self) -> Option<Failure> {
+        self.error.get()
+    }
+
+    /// Leave the reason why `task` cannot be read where the parent finds it.
+    pub fn blame(&self, task: u64, error: &TaskError) {
+        self.error.set(task, error);
     }
 }
 

@@ -68,7 +68,14 @@ fn outcome(plan: &TestPlan, file: &TestFile) -> (End, u32, u64) {
         Ok(())
     };
     let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
-    (end, maps.control.record(0).error_kind.load(SeqCst), rows)
+    (
+        end,
+        maps.control
+            .record(0)
+            .failure()
+            .map_or(0, |failure| failure.0),
+        rows,
+    )
 }
 
 #[test]
@@ -150,7 +157,11 @@ fn a_file_that_changed_is_not_read() {
     let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
     let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
     assert_eq!(end, End::Failed);
-    let kind = maps.control.record(0).error_kind.load(SeqCst);
+    let kind = maps
+        .control
+        .record(0)
+        .failure()
+        .map_or(0, |failure| failure.0);
     assert_eq!(kind, error_kind::CHANGED);
 }
 
