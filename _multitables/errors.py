@@ -85,19 +85,15 @@ class FileChangedError(SubprocessException, OSError):
 
 
 class StalledError(MultitablesError, TimeoutError):
-    """No block came for the deadline's time."""
+    """No block, or no free stage, for the deadline's time."""
 
 
 class UnsupportedDatasetError(MultitablesError, ValueError):
-    """The dataset cannot be streamed: its type or shape, or it is no dataset."""
+    """The dataset cannot be read: its type or shape, or it is no dataset."""
 
 
 class OptionsError(MultitablesError, ValueError):
     """An option has a value that it cannot have."""
-
-
-class ClosedError(MultitablesError, ValueError):
-    """Something was used after it was closed."""
 
 
 class FileOpenError(MultitablesError, OSError):
@@ -117,11 +113,19 @@ class MissingFieldError(MultitablesError, KeyError):
 
 
 class SharedMemoryError(MultitablesError, MemoryError):
-    """The memory of the ring cannot be reserved."""
+    """Shared memory cannot be reserved, or a result is larger than its stage."""
+
+
+class StageBusyError(MultitablesError, RuntimeError):
+    """The stage holds, or waits for, the result of another request."""
 
 
 class QueueClosedException(MultitablesError):  # noqa: N818 - a name of the 2.x API
     """The queue was closed."""
+
+
+class ClosedError(QueueClosedException, ValueError, RuntimeError):
+    """Something was used after it was closed."""
 
 
 def _rebuild(

@@ -29,6 +29,7 @@ BUILTINS = {
     "QueueClosedException": Exception,
     "ReaderDiedError": ChildProcessError,
     "SharedMemoryError": MemoryError,
+    "StageBusyError": RuntimeError,
     "StalledError": TimeoutError,
     "SubprocessException": Exception,
     "UnsupportedDatasetError": ValueError,
@@ -45,6 +46,9 @@ def test_the_classes_are_all_here() -> None:
     for kind in CLASSES:
         assert issubclass(kind, BUILTINS[kind.__name__])
         assert issubclass(kind, multitables.MultitablesError)
+    # 2.x raised any of these for what is closed, so programs may catch any of these.
+    for base in (multitables.QueueClosedException, RuntimeError, ValueError):
+        assert issubclass(multitables.ClosedError, base)
     for name in ("CorruptChunkError", "ReaderDiedError", "FileChangedError"):
         assert issubclass(getattr(multitables, name), multitables.SubprocessException)
 
