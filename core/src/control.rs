@@ -72,6 +72,10 @@ pub struct Record {
     pub decode_ns: AtomicU64,
     pub wait_ns: AtomicU64,
     pub fetches: AtomicU64,
+    /// Chunks that were found decoded, or not; bytes of those that are kept (random access).
+    pub cache_hits: AtomicU64,
+    pub cache_misses: AtomicU64,
+    pub cache_bytes: AtomicU64,
     /// The codec limit's clock (limit.rs).
     pub begin_ns: AtomicU64,
     pub end_ns: AtomicU64,

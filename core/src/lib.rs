@@ -16,6 +16,7 @@ pub mod lending;
 pub mod limit;
 pub mod memory;
 pub mod plan;
+pub mod random;
 pub mod reader;
 pub mod ring;
 pub mod scatter;

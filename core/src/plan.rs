@@ -1,15 +1,18 @@
-//! The read plan as a reader and the ring see it: tables in a sealed memfd, checked once.
+//! The read plan as a reader and the ring see it: tables in shared memory, checked once.
 //!
 //! Law:
 //! 1. The layout is written by `_multitables/wire.py` and read here; both number the same words.
 //! 2. Every count, offset and product is checked when the plan is opened; later code indexes freely.
-//! 3. A plan never changes: its memfd is sealed, so the slices below are plain shared borrows.
+//! 3. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed, or
+//!    it is the catalogue of a dataset, whose region of the arena is not written again while the
+//!    dataset lives. After that nothing of it is read.
 //! 4. This file does no I/O on data files and knows nothing of clocks or processes.
 
 use crate::control::control_bytes;
 use crate::filters::FilterSpec;
 use crate::memory::{Mapping, file_len};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN01");
 /// A chunk that was never allocated in the file: its elements are the fill value.
@@ -165,7 +168,7 @@ impl Member {
 /// The opened plan.
 #[derive(Debug)]
 pub struct Plan {
-    map: Mapping,
+    map: Arc<Mapping>,
     header: Header,
     tasks_at: usize,
     chunks_at: usize,
@@ -177,22 +180,30 @@ type Refused = &'static str;
 impl Plan {
     pub fn open(fd: BorrowedFd<'_>) -> Result<Plan, Refused> {
         let len = file_len(fd).map_err(|_| "the plan cannot be read")?;
+        let map = Mapping::new(fd, 0, len, false).map_err(|_| "the plan cannot be mapped")?;
+        Plan::over(Arc::new(map), 0, len)
+    }
+
+    /// The plan in `len` bytes from `at` of a mapping, in which it does not change (law 3).
+    pub fn over(map: Arc<Mapping>, at: usize, len: usize) -> Result<Plan, Refused> {
         if len < size_of::<Header>() {
             return Err("the plan is shorter than its header");
         }
-        let map = Mapping::new(fd, 0, len, false).map_err(|_| "the plan cannot be mapped")?;
-        // SAFETY: the mapping is page aligned, at least a header long and never changes (sealed);
-        // Header is plain words.
-        let header = unsafe { *map.base().cast::<Header>() };
+        if at % 8 != 0 || at.checked_add(len).is_none_or(|end| end > map.len()) {
+            return Err("the plan lies outside its memory");
+        }
+        // SAFETY: the mapping is page aligned, so `at` is aligned for words; at least a header of
+        // it lies there, as just checked, and never changes; Header is plain words.
+        let header = unsafe { *map.base().add(at).cast::<Header>() };
         if header.magic != MAGIC || header.total_bytes != len as u64 {
             return Err("the plan's header does not fit its bytes");
         }
-        let members_at = size_of::<Header>();
+        let members_at = at + size_of::<Header>();
         let tasks_at = after(members_at, header.n_members, size_of::<MemberRecord>())?;
         let chunks_at = after(tasks_at, header.n_tasks, size_of::<Task>())?;
         let words_at = after(chunks_at, header.n_chunks, size_of::<Chunk>())?;
         let blob_at = after(words_at, header.n_words, 8)?;
-        if after(blob_at, header.n_blob, 1)? != len {
+        if after(blob_at, header.n_blob, 1)? != at + len {
             return Err("the plan's tables do not fill it");
         }
         // SAFETY: the ranges were checked against the mapping's length just above; all offsets are
@@ -253,7 +264,7 @@ impl Plan {
     }
 
     pub fn tasks(&self) -> &[Task] {
-        // SAFETY: the range was checked in `open`; the bytes are sealed and plain words.
+        // SAFETY: the range was checked in `over`; the bytes do not change and are plain words.
         unsafe { table::<Task>(&self.map, self.tasks_at, self.header.n_tasks) }
     }
 
