@@ -92,6 +92,21 @@ def _disks(block: str) -> list[str]:
     return [f"{name} ({model}, {turning or UNKNOWN})"]
 
 
+class HugePages(NamedTuple):
+    """The kernel's reserve of huge pages (hugetlbfs), which is empty unless root fills it."""
+
+    free: int
+    size_bytes: int
+
+
+def huge_pages(meminfo: str | None = None) -> HugePages:
+    """How many are free, and how large they are (proc(5), meminfo); 0 where there are none."""
+    text = meminfo if meminfo is not None else _read("/proc/meminfo")
+    free = re.search(r"^HugePages_Free:\s*(\d+)", text, re.M)
+    size = re.search(r"^Hugepagesize:\s*(\d+) kB", text, re.M)
+    return HugePages(int(free[1]) if free else 0, int(size[1]) * 1024 if size else 0)
+
+
 def cores() -> str:
     """Cores this process may use, of all; and the control group's quota where there is one."""
     text = f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}"

@@ -498,10 +498,97 @@ def test_the_page_cache_is_asked_and_not_assumed(tiny: Source) -> None:
 # ---- contenders that cannot run here
 
 
-def test_fio_that_is_not_there(tiny: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("huge_pages", [False, True])
+def test_fio_that_is_not_there(
+    huge_pages: bool, tiny: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(NotMeasuredError, match="install fio"):
-        contenders.fio_read(tiny.filename, "io_uring", 2**20)
+        contenders.fio_read(tiny.filename, "io_uring", 2**20, huge_pages)
+
+
+@pytest.fixture
+def fake_fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fio that reads nothing; the file it returns has the arguments of each call in a line."""
+    calls = tmp_path / "calls"
+    program = tmp_path / "bin" / "fio"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport json, sys\n"
+        f"print(*sys.argv[1:], file=open({str(calls)!r}, 'a'))\n"
+        "print(json.dumps({'jobs': [{'read': {'io_bytes': 2**20, 'bw_bytes': 2**20}}]}))\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return calls
+
+
+def free_huge_pages(monkeypatch: pytest.MonkeyPatch, free: int, size_bytes: int = 2**21) -> None:
+    found = environment.HugePages(free, size_bytes)
+    monkeypatch.setattr(environment, "huge_pages", lambda: found)
+
+
+def test_fio_differs_in_its_buffers_only(
+    fake_fio: Path, tiny: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free_huge_pages(monkeypatch, 4)
+    for huge_pages in (False, True):
+        assert contenders.fio_read(tiny.filename, "libaio", 2**20, huge_pages).seconds == 1
+    small, huge = fake_fio.read_text().splitlines()
+    assert huge == f"{small} --iomem=mmaphuge"
+
+
+@pytest.mark.parametrize(
+    ("free", "size_bytes", "said"),
+    [
+        (3, 2**21, "3 of 4 huge pages are free: as root, echo 4 > /proc/sys/vm/nr_hugepages"),
+        (0, 2**30, "0 of 1 huge pages are free: as root, echo 1 > /proc/sys/vm/nr_hugepages"),
+        (0, 0, "this kernel has no huge pages"),
+    ],
+)
+def test_fio_without_huge_pages_says_how_to_have_them(
+    free: int,
+    size_bytes: int,
+    said: str,
+    fake_fio: Path,
+    tiny: Source,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free_huge_pages(monkeypatch, free, size_bytes)
+    with pytest.raises(NotMeasuredError, match=said):
+        contenders.fio_read(tiny.filename, "libaio", 2**20, huge_pages=True)
+    assert not fake_fio.exists()
+
+
+@pytest.mark.parametrize("free", [0, 4])
+def test_direct_io_is_set_beside_both_kinds_of_buffers(
+    free: int, fake_fio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "in_memory", lambda _name: False)
+    if measure.direct_refusal(workloads.in_directory(TINY, str(tmp_path))):
+        pytest.skip("the file system refuses O_DIRECT")
+    free_huge_pages(monkeypatch, free)
+    bench = some_bench(tmp_path)
+    try:
+        target_parts.direct(bench)
+    finally:
+        bench.results.__exit__(None, None, None)
+    assert bench.faults == []
+    small, huge = bench.targets
+    assert (small.what, huge.what) == (
+        "direct I/O, no filter, 1 process / fio",
+        "direct I/O, no filter, 1 process / huge-page fio",
+    )
+    assert small.note.startswith("fio ")
+    names = {row["contender"] for row in rows_of("targets")}
+    assert {"fio io_uring", "fio libaio"} < names
+    assert ({"huge-page fio io_uring", "huge-page fio libaio"} < names) == bool(free)
+    if free:
+        assert huge.note.startswith("huge-page fio ")
+    else:
+        assert (huge.measured, huge.verdict) == ("-", "not measured")
+        assert "echo 4 > /proc/sys/vm/nr_hugepages" in huge.note
+        assert bench.tables[0].count("not measured") == 2
 
 
 def test_h5py_without_the_filter(tiny: Source, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -680,6 +767,12 @@ def test_the_mount_of_a_file() -> None:
     assert environment.mount_of("/data x/y", mounts).kind == "xfs"
     assert environment.mount_of("/data x/tmp/y", mounts).kind == "tmpfs"
     assert environment.mount_of("/data x/tmpy", mounts).kind == "xfs"
+
+
+def test_huge_pages_are_counted() -> None:
+    meminfo = "HugePages_Total:  5\nHugePages_Free:  3\nHugepagesize:  2048 kB\nHugetlb: 9 kB\n"
+    assert environment.huge_pages(meminfo) == (3, 2**21)
+    assert environment.huge_pages("MemTotal:  1 kB\n") == (0, 0)
 
 
 def test_the_facts_are_all_there(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ MOST_GET_MICROSECONDS = 5.0
 LEAST_SMALL_CHUNKS = 6.0
 MOST_OWN_MIB = 50.0
 
+#: Whether fio's buffers lie in huge pages: by its default not, while a reader's do.
+FIO_BUFFERS = {"fio": False, "huge-page fio": True}
 READY_BLOCKS = 1024
 PROBE_TIMEOUT_SECONDS = 60.0
 
@@ -153,20 +155,21 @@ def _stream_targets(bench: Bench, dataset: Dataset, rates: dict[str, list[float]
 
 def direct(bench: Bench) -> None:
     """Direct I/O without a filter, one process, beside fio on the same file."""
-    what = "direct I/O, no filter, 1 process / fio"
+    whats = {name: f"direct I/O, no filter, 1 process / {name}" for name in FIO_BUFFERS}
     wanted = f">= {LEAST_OF_FIO:g}x"
     source = bench.source(DATASETS["none"].workload("none", bench.size_bytes))
     refusal = measure.direct_refusal(source.filename)
     if environment.in_memory(source.filename):
         refusal = "the file lies in memory; choose a --data_dir on a disk"
     if refusal:
-        bench.targets.append(Target(what, "-", wanted, None, refusal))
+        bench.targets += [Target(what, "-", wanted, None, refusal) for what in whats.values()]
         return
     everybody = [bench.stream(source, "queue", 1, DRIVER="H5FD_DIRECT")]
     passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
     size_bytes = os.path.getsize(source.filename)
-    for engine in FIO_ENGINES:
-        passes[f"fio {engine}"] = _fio(source, engine, size_bytes)
+    for name, huge_pages in FIO_BUFFERS.items():
+        for engine in FIO_ENGINES:
+            passes[f"{name} {engine}"] = _fio(source, engine, size_bytes, huge_pages)
     passes["codec limit x1, direct"] = _limit(source, 1, direct=True)
 
     def cold() -> str:
@@ -174,20 +177,27 @@ def direct(bench: Bench) -> None:
         return measure.cache_state(source.filename)
 
     rates = bench.measure("direct", "no filter", passes, before=cold)
-    rows = [[name, str(summary(values))] for name, values in rates.items()]
+    ours = rates.get(best(rates, LABEL) or "")
+    rows = []
+    for name in passes:
+        values = rates.get(name)
+        if values is None:
+            rows.append([name, "not measured", "", bench.reasons[name]])
+            continue
+        share = as_ratio(ratios(ours, values)) if ours and values is not ours else ""
+        rows.append([name, str(summary(values)), share, ""])
     bench.tables.append(
         f"direct I/O, no filter, page cache cold; {report.UNIT_LINE}\n"
-        + report.aligned(["contender", "MB/s"], rows)
+        + report.aligned(["contender", "MB/s", f"{LABEL} / it", "note"], rows, left=("note",))
     )
-    ours, theirs = best(rates, LABEL), best(rates, "fio")
-    reason = next((bench.reasons[name] for name in bench.reasons if name.startswith("fio")), "")
-    bench.ratio_target(
-        what, rates.get(ours or ""), rates.get(theirs or ""), LEAST_OF_FIO, theirs or reason
-    )
+    for name, what in whats.items():
+        theirs = best(rates, name)
+        reason = next((why for one, why in bench.reasons.items() if one.startswith(name)), "")
+        bench.ratio_target(what, ours, rates.get(theirs or ""), LEAST_OF_FIO, theirs or reason)
 
 
-def _fio(source: Source, engine: str, size_bytes: int) -> Callable[[], float]:
-    return lambda: contenders.fio_read(source.filename, engine, size_bytes).rate
+def _fio(source: Source, engine: str, size_bytes: int, huge_pages: bool) -> Callable[[], float]:
+    return lambda: contenders.fio_read(source.filename, engine, size_bytes, huge_pages).rate
 
 
 def startup(bench: Bench) -> None:
