@@ -7,91 +7,21 @@
 //! 3. A buffer belongs to the kernel (or a thread) from `submit` until its completion was seen; a
 //!    queue that is dropped waits for what is in flight.
 
+mod slab;
+mod threads;
+
 use io_uring::{IoUring, Probe, opcode, types};
-use std::alloc::{Layout, alloc, dealloc};
+use slab::{ALIGN, AlignedBuffer, no_memory};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 use std::time::Duration;
+use threads::Pool;
 
-/// Satisfies every block device in use; files, offsets and memory are rounded to it.
-const ALIGN: usize = 4096;
-/// Buffers lie in huge pages: a device takes one in a few pieces, and small pages only so many at
-/// once (some 250 to a request), for each of which it has work to do.
-const HUGE: usize = 2 << 20;
 const ENTRIES: u32 = 64;
-const THREADS: usize = 4;
 /// A busy kernel is asked again so often, so long apart.
 const BUSY_TRIES: u32 = 1000;
 const BUSY_NAP: Duration = Duration::from_millis(1);
-
-/// Memory in huge pages, shared by the buffers cut from it.
-#[derive(Debug)]
-struct Slab {
-    base: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: plain owned memory; who may touch which part is the buffers' to say.
-unsafe impl Send for Slab {}
-// SAFETY: as above.
-unsafe impl Sync for Slab {}
-
-impl Slab {
-    fn new(len: usize) -> io::Result<Slab> {
-        let len = len.checked_next_multiple_of(HUGE).ok_or_else(no_memory)?;
-        let layout = Layout::from_size_align(len, HUGE).map_err(|_| no_memory())?;
-        // SAFETY: the layout has a size above zero.
-        let base = NonNull::new(unsafe { alloc(layout) }).ok_or_else(no_memory)?;
-        // SAFETY: the range just allocated. Where this is refused, small pages do.
-        unsafe { libc::madvise(base.as_ptr().cast(), len, libc::MADV_HUGEPAGE) };
-        Ok(Slab { base, layout })
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout and owned by this value.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
-    }
-}
-
-/// Memory that O_DIRECT accepts: a part of a slab that no other buffer has.
-#[derive(Debug)]
-struct AlignedBuffer {
-    slab: Arc<Slab>,
-    at: usize,
-    size: usize,
-}
-
-impl AlignedBuffer {
-    /// Buffers of at least `len` bytes: one, or as many as one huge page holds.
-    fn some(len: usize) -> io::Result<Vec<AlignedBuffer>> {
-        let size = match len.max(ALIGN).checked_next_power_of_two() {
-            Some(size) if size < HUGE => size,
-            _ => len.checked_next_multiple_of(HUGE).ok_or_else(no_memory)?,
-        };
-        let slab = Arc::new(Slab::new(size)?);
-        let parts = (0..slab.layout.size() / size).map(|part| AlignedBuffer {
-            slab: slab.clone(),
-            at: part * size,
-            size,
-        });
-        Ok(parts.collect())
-    }
-
-    fn base(&self) -> *mut u8 {
-        // SAFETY: inside the slab.
-        unsafe { self.slab.base.as_ptr().add(self.at) }
-    }
-}
-
-fn no_memory() -> io::Error {
-    io::Error::from_raw_os_error(libc::ENOMEM)
-}
 
 /// A read in flight: what was asked for, and how much of it has come.
 #[derive(Debug)]
@@ -135,16 +65,6 @@ impl Finished {
         // SAFETY: the kernel filled `skip + got` bytes of the buffer.
         unsafe { std::slice::from_raw_parts(self.buffer.base().add(self.skip), self.got) }
     }
-}
-
-type Done = (u64, Request, io::Result<usize>);
-
-/// The threads that stand in where io_uring is not to be had.
-#[derive(Debug)]
-struct Pool {
-    jobs: Option<mpsc::Sender<(u64, Request)>>,
-    done: mpsc::Receiver<Done>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 enum Engine {
@@ -266,9 +186,7 @@ impl Direct {
                 enter(ring, 0)?;
             }
             Engine::Threads(pool) => {
-                let jobs = pool.jobs.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
-                jobs.send((ticket, request))
-                    .map_err(|_| io::ErrorKind::BrokenPipe)?;
+                pool.send(ticket, request)?;
                 self.in_flight += 1;
             }
         }
@@ -307,12 +225,7 @@ impl Direct {
                 }
             }
             Engine::Threads(pool) => {
-                let first = if wait {
-                    Some(pool.done.recv().map_err(|_| io::ErrorKind::BrokenPipe)?)
-                } else {
-                    None
-                };
-                for (ticket, request, result) in first.into_iter().chain(pool.done.try_iter()) {
+                for (ticket, request, result) in pool.landed(wait)? {
                     self.in_flight -= 1;
                     self.landed.insert(ticket, (request, result));
                 }
@@ -381,72 +294,6 @@ fn enter(ring: &IoUring, want: usize) -> io::Result<()> {
                 std::thread::sleep(BUSY_NAP);
             }
             _ => return Err(error),
-        }
-    }
-}
-
-impl Pool {
-    fn new(fd: RawFd) -> io::Result<Pool> {
-        let (jobs, inbox) = mpsc::channel::<(u64, Request)>();
-        let (outbox, done) = mpsc::channel::<Done>();
-        let inbox = std::sync::Arc::new(std::sync::Mutex::new(inbox));
-        let mut threads = Vec::new();
-        for _ in 0..THREADS {
-            let (inbox, outbox) = (inbox.clone(), outbox.clone());
-            let thread = std::thread::Builder::new()
-                .name("direct".into())
-                .spawn(move || {
-                    loop {
-                        let job = match inbox.lock() {
-                            Ok(inbox) => inbox.recv(),
-                            Err(_) => return,
-                        };
-                        let Ok((ticket, mut request)) = job else {
-                            return;
-                        };
-                        let result = read_all(fd, &mut request);
-                        if outbox.send((ticket, request, result)).is_err() {
-                            return;
-                        }
-                    }
-                })?;
-            threads.push(thread);
-        }
-        Ok(Pool {
-            jobs: Some(jobs),
-            done,
-            threads,
-        })
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.jobs = None;
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn read_all(fd: RawFd, request: &mut Request) -> io::Result<usize> {
-    loop {
-        // SAFETY: inside the request's own buffer, which this thread owns meanwhile.
-        let got = unsafe {
-            libc::pread(
-                fd,
-                request.buffer.base().add(request.done).cast(),
-                request.len - request.done,
-                (request.from + request.done as u64) as libc::off_t,
-            )
-        };
-        if got < 0 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        } else if let Some(done) = request.take_up(got as usize) {
-            return Ok(done);
         }
     }
 }
