@@ -5,18 +5,20 @@
 //! header (lazy chunks, plug-in codecs) and copy each stream once more than needed.
 //!
 //! 1. Every offset and length is checked against the buffer before it is used.
-//! 2. Blocks are independent: any block may be decoded alone into memory of its size.
+//! 2. Blocks are independent: any block may be decoded alone into memory of its size, and then
+//!    nothing of the buffer is looked at but its head and that block.
 //! 3. Streams that were stored raw are never copied before they are unshuffled.
 //! 4. Rare features (delta, dictionaries, plug-in codecs and filters) are `Unsupported`.
 //!
 //! It must never know of frames, n-dimensional blocks or HDF5.
 
 use libdeflater::Decompressor;
+use std::ops::Range;
 
 use super::Fault;
 use super::c_codecs::{self, Zstd};
 use super::deflate::zlib_decode;
-use super::shuffle::{interleave, unshuffle};
+use super::shuffle::{interleave, unshuffle_part};
 
 const HEADER: usize = 16;
 const EXTENDED_HEADER: usize = 32;
@@ -171,9 +173,56 @@ impl<'a> BloscChunk<'a> {
     }
 
     /// The bytes of block `n` in the decoded data.
-    pub fn block_range(&self, n: usize) -> std::ops::Range<usize> {
+    pub fn block_range(&self, n: usize) -> Range<usize> {
         let start = n * self.block_size;
         start..(start + self.block_size).min(self.nbytes)
+    }
+
+    pub fn n_blocks(&self) -> usize {
+        self.nbytes.div_ceil(self.block_size)
+    }
+
+    /// Header and block starts, or what else has to be known before any block.
+    pub fn head_bytes(&self) -> usize {
+        let more = match self.content {
+            Content::Blocks => 4 * self.n_blocks(),
+            Content::Repeat(value) => value.len(),
+            _ => 0,
+        };
+        (self.header_size + more).min(self.bytes.len())
+    }
+
+    /// The bytes of the buffer that hold block `n`, behind the head.
+    pub fn block_span(&self, n: usize) -> Result<Range<usize>, Fault> {
+        let range = self.block_range(n);
+        match self.content {
+            Content::Raw(_) => Ok(self.header_size + range.start..self.header_size + range.end),
+            Content::Blocks => {
+                let start = self.block_start(n)?;
+                // Several threads may have written the blocks: they lie in any order.
+                let mut end = self.bytes.len();
+                for other in 0..self.n_blocks() {
+                    let other = self.block_start(other)?;
+                    if other > start {
+                        end = end.min(other);
+                    }
+                }
+                Ok(start..end)
+            }
+            _ => Ok(0..0),
+        }
+    }
+
+    fn stored_from(&self, n: usize) -> Result<&'a [u8], Fault> {
+        Ok(&self.bytes[self.block_start(n)?..])
+    }
+
+    fn block_start(&self, n: usize) -> Result<usize, Fault> {
+        let offset = self.word(self.header_size + 4 * n)?;
+        usize::try_from(offset)
+            .ok()
+            .filter(|&start| start > 0 && start <= self.bytes.len())
+            .ok_or(Fault::malformed(BAD_OFFSET))
     }
 
     /// Decodes all blocks; returns how many bytes were made.
@@ -184,7 +233,8 @@ impl<'a> BloscChunk<'a> {
             .ok_or(Fault::wrong_size(size, self.nbytes))?;
         if self.content == Content::Blocks {
             for (n, block) in out.chunks_mut(self.block_size).enumerate() {
-                self.decode_stored_block(codecs, n, block)?;
+                let (stored, all) = (self.stored_from(n)?, 0..block.len());
+                self.decode_stored_block(codecs, stored, all, block)?;
             }
         } else {
             self.fill(0, out);
@@ -197,9 +247,36 @@ impl<'a> BloscChunk<'a> {
         let range = self.block_range(n);
         assert_eq!(out.len(), range.len());
         match self.content {
-            Content::Blocks => self.decode_stored_block(codecs, n, out),
+            Content::Blocks => {
+                self.decode_stored_block(codecs, self.stored_from(n)?, 0..range.len(), out)
+            }
             _ => {
                 self.fill(range.start, out);
+                Ok(())
+            }
+        }
+    }
+
+    /// Decodes of block `n`, which lies in `span`, at least the bytes `wanted`, into their places in
+    /// `out`, which is exactly as long as `block_range(n)`. Other bytes of `out` may become anything.
+    pub fn decode_part(
+        &self,
+        codecs: &mut Codecs,
+        n: usize,
+        span: Range<usize>,
+        wanted: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let range = self.block_range(n);
+        assert!(out.len() == range.len() && wanted.end <= out.len());
+        match self.content {
+            Content::Blocks => {
+                let stored = self.bytes.get(span).ok_or(Fault::malformed(BAD_OFFSET))?;
+                self.decode_stored_block(codecs, stored, wanted, out)
+            }
+            _ => {
+                let start = range.start + wanted.start;
+                self.fill(start, &mut out[wanted]);
                 Ok(())
             }
         }
@@ -220,16 +297,10 @@ impl<'a> BloscChunk<'a> {
     fn decode_stored_block(
         &self,
         codecs: &mut Codecs,
-        n: usize,
+        mut rest: &'a [u8],
+        wanted: Range<usize>,
         out: &mut [u8],
     ) -> Result<(), Fault> {
-        let offset = self.word(self.header_size + 4 * n)?;
-        let mut rest = usize::try_from(offset)
-            .ok()
-            .filter(|&o| o > 0)
-            .and_then(|o| self.bytes.get(o..))
-            .ok_or(Fault::malformed(BAD_OFFSET))?;
-
         let n_streams = self.n_streams(out.len());
         let stream_size = out.len() / n_streams;
         if stream_size == 0 || stream_size * n_streams != out.len() {
@@ -241,11 +312,17 @@ impl<'a> BloscChunk<'a> {
             streams,
         } = codecs;
         if self.shuffling == Shuffling::No {
-            for place in out.chunks_exact_mut(stream_size) {
+            for (j, place) in out.chunks_exact_mut(stream_size).enumerate() {
+                let from = j * stream_size;
+                let needed = match wanted.start < from + stream_size {
+                    true => wanted.end.saturating_sub(from).min(stream_size),
+                    false => 0,
+                };
                 match self.next_stream(&mut rest, stream_size)? {
-                    Stream::Raw(data) => place.copy_from_slice(data),
-                    Stream::Run(byte) => place.fill(byte),
-                    Stream::Packed(data) => self.unpack(zstd, zlib, data, place)?,
+                    _ if needed == 0 => {}
+                    Stream::Raw(data) => place[..needed].copy_from_slice(&data[..needed]),
+                    Stream::Run(byte) => place[..needed].fill(byte),
+                    Stream::Packed(data) => self.unpack(zstd, zlib, data, needed, place)?,
                 }
             }
             return Ok(());
@@ -254,6 +331,15 @@ impl<'a> BloscChunk<'a> {
             streams.resize(out.len(), 0);
         }
         let streams = &mut streams[..out.len()];
+        // With a stream for each byte of the elements, only as far as the last wanted element.
+        let apart = self.shuffling == Shuffling::Bytes && n_streams == self.typesize;
+        let first = wanted.start / self.typesize;
+        let last = wanted.end.div_ceil(self.typesize);
+        let needed = if apart {
+            last.min(stream_size)
+        } else {
+            stream_size
+        };
         // Where stream j lies: in the buffer itself if raw, else decoded in `streams`.
         let mut raw: [Option<&[u8]>; 256] = [None; 256];
         let mut all_raw = true;
@@ -263,19 +349,22 @@ impl<'a> BloscChunk<'a> {
                     raw[j] = Some(data);
                     continue;
                 }
-                Stream::Run(byte) => place.fill(byte),
-                Stream::Packed(data) => self.unpack(zstd, zlib, data, place)?,
+                Stream::Run(byte) => place[..needed].fill(byte),
+                Stream::Packed(data) => self.unpack(zstd, zlib, data, needed, place)?,
             }
             all_raw = false;
         }
         let streams = &*streams;
         match self.shuffling {
-            Shuffling::Bytes if n_streams == self.typesize => {
+            Shuffling::Bytes if apart => {
                 let plane = |j: usize| raw[j].unwrap_or(&streams[j * stream_size..][..stream_size]);
-                interleave(self.typesize, plane, out);
+                let some = |j: usize| &plane(j)[first..needed];
+                let body = &mut out[first * self.typesize..needed * self.typesize];
+                interleave(self.typesize, some, body);
             }
             Shuffling::Bytes if n_streams == 1 => {
-                unshuffle(self.typesize, raw[0].unwrap_or(streams), out);
+                let source = raw[0].unwrap_or(streams);
+                unshuffle_part(self.typesize, source, first..last, out);
             }
             _ => {
                 let one = n_streams == 1 && all_raw;
@@ -342,21 +431,28 @@ impl<'a> BloscChunk<'a> {
         }
     }
 
+    /// Unpacks at least `needed` bytes of a stream into `out`, which is as long as the stream.
     fn unpack(
         &self,
         zstd: &mut Option<Zstd>,
         zlib: &mut Option<Decompressor>,
         data: &[u8],
+        needed: usize,
         out: &mut [u8],
     ) -> Result<(), Fault> {
+        let mut expected = out.len();
         let made = match self.codec {
             0 => c_codecs::blosclz(data, out),
+            1 if needed < out.len() => {
+                expected = needed;
+                c_codecs::lz4_prefix(data, &mut out[..needed])
+            }
             1 => c_codecs::lz4(data, out),
             3 => zlib_decode(zlib.get_or_insert_with(Decompressor::new), data, out).ok(),
             _ => zstd.get_or_insert_with(Zstd::new).decode(data, out).ok(),
         };
         match made {
-            Some(n) if n == out.len() => Ok(()),
+            Some(n) if n == expected => Ok(()),
             _ => Err(Fault::malformed(BAD_STREAM)),
         }
     }

@@ -21,6 +21,13 @@ unsafe extern "C" {
         max: c_int,
     ) -> c_int;
     fn LZ4_decompress_safe(src: *const u8, dst: *mut u8, n_src: c_int, n_dst: c_int) -> c_int;
+    fn LZ4_decompress_safe_partial(
+        src: *const u8,
+        dst: *mut u8,
+        n_src: c_int,
+        target: c_int,
+        n_dst: c_int,
+    ) -> c_int;
     fn ZSTD_createDCtx() -> *mut c_void;
     fn ZSTD_freeDCtx(context: *mut c_void) -> usize;
     fn ZSTD_decompressDCtx(
@@ -57,6 +64,15 @@ pub(super) fn lz4(stored: &[u8], out: &mut [u8]) -> Option<usize> {
     let (n, max) = (stored.len().try_into().ok()?, out.len().try_into().ok()?);
     // SAFETY: pointers and lengths are those of the slices.
     let made = unsafe { LZ4_decompress_safe(stored.as_ptr(), out.as_mut_ptr(), n, max) };
+    usize::try_from(made).ok()
+}
+
+/// Decodes an LZ4 block as far as `out` goes; how many bytes were made, None for malformed data.
+pub(super) fn lz4_prefix(stored: &[u8], out: &mut [u8]) -> Option<usize> {
+    let (n, max) = (stored.len().try_into().ok()?, out.len().try_into().ok()?);
+    // SAFETY: pointers and lengths are those of the slices.
+    let made =
+        unsafe { LZ4_decompress_safe_partial(stored.as_ptr(), out.as_mut_ptr(), n, max, max) };
     usize::try_from(made).ok()
 }
 

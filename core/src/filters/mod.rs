@@ -16,6 +16,7 @@
 //! It must never know of Python, files, datasets, rings or readers.
 
 mod bitshuffle;
+mod blocks;
 mod blosc;
 mod blosc2;
 mod blosc_chunk;
@@ -32,6 +33,7 @@ mod zstd;
 #[cfg(test)]
 mod tests;
 
+pub use blocks::{Blocks, Parts};
 pub use pipeline::Pipeline;
 
 use std::fmt;
@@ -175,6 +177,11 @@ pub(crate) trait Decoder: Send {
     /// Decodes into `out` and returns how many bytes were made. More bytes than `out` holds
     /// are a `WrongSize` fault.
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault>;
+
+    /// For filters whose chunks are made of blocks that can be decoded alone.
+    fn by_block(&mut self) -> Option<&mut dyn blocks::BlockDecoder> {
+        None
+    }
 
     /// Whether `decode_pair` is likely to be quicker than `decode` twice; asked before each pair.
     fn wants_pair(&mut self) -> bool {

@@ -12,6 +12,7 @@
 //!
 //! It must never know what a filter's bytes look like.
 
+use super::blocks::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 
 /// Larger chunks are decoded one at a time. Up to here pairs were measured to pay, while what is
@@ -70,6 +71,18 @@ impl Pipeline {
     /// be read straight into place.
     pub fn is_identity(&self, filter_mask: u32) -> bool {
         !self.stages.iter().any(|s| s.is_active(filter_mask))
+    }
+
+    /// Under this mask the pipeline is one filter whose blocks can be decoded alone.
+    pub fn parts(&mut self, filter_mask: u32) -> Option<Parts<'_>> {
+        let mut active = (self.stages.iter_mut()).filter(|s| s.is_active(filter_mask));
+        match (active.next(), active.next()) {
+            (Some(stage), None) => Some(Parts {
+                id: stage.id,
+                decoder: stage.decoder.by_block()?,
+            }),
+            _ => None,
+        }
     }
 
     /// Decodes the `stored` bytes of one chunk into `out`, which is exactly the decoded size.

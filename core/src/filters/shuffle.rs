@@ -9,6 +9,7 @@
 //! It must never know what the data is.
 
 use super::{Decoder, Fault, FilterSpec, OutputSize};
+use std::ops::Range;
 
 struct Shuffle {
     element_size: usize,
@@ -44,6 +45,16 @@ impl Decoder for Shuffle {
 
 /// Undoes the shuffle of `stored` into `out`, which has the same length.
 pub(super) fn unshuffle(element_size: usize, stored: &[u8], out: &mut [u8]) {
+    unshuffle_part(element_size, stored, 0..stored.len(), out);
+}
+
+/// The same for the elements `wanted` at least, and what is behind the last whole one.
+pub(super) fn unshuffle_part(
+    element_size: usize,
+    stored: &[u8],
+    wanted: Range<usize>,
+    out: &mut [u8],
+) {
     assert_eq!(stored.len(), out.len());
     let elements = stored.len() / element_size.max(1);
     if element_size <= 1 || elements <= 1 {
@@ -53,10 +64,12 @@ pub(super) fn unshuffle(element_size: usize, stored: &[u8], out: &mut [u8]) {
     let (planes, tail) = stored.split_at(elements * element_size);
     let (body, out_tail) = out.split_at_mut(planes.len());
     out_tail.copy_from_slice(tail);
+    let end = wanted.end.min(elements);
+    let start = wanted.start.min(end);
     interleave(
         element_size,
-        |b| &planes[b * elements..(b + 1) * elements],
-        body,
+        |b| &planes[b * elements + start..b * elements + end],
+        &mut body[start * element_size..end * element_size],
     );
 }
 

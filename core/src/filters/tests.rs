@@ -4,6 +4,7 @@
 //! 2. No test looks at a clock.
 
 mod encoders;
+mod parts;
 
 use super::*;
 use encoders as enc;

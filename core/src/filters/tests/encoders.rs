@@ -14,6 +14,14 @@ use super::super::fletcher32::checksum;
 unsafe extern "C" {
     fn LZ4_compress_default(src: *const u8, dst: *mut u8, n: c_int, room: c_int) -> c_int;
     fn ZSTD_compress(dst: *mut u8, room: usize, src: *const u8, n: usize, level: c_int) -> usize;
+    fn blosclz_compress(
+        level: c_int,
+        src: *const u8,
+        n: c_int,
+        dst: *mut u8,
+        room: c_int,
+        ctx: *mut c_void,
+    ) -> c_int;
     fn bitshuffle(typesize: i32, size: i32, src: *const u8, dst: *mut u8) -> i32;
     fn b2nd_create_ctx(
         storage: *const b2::blosc2_storage,
@@ -154,10 +162,49 @@ pub fn lzf(data: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Empty where it does not shrink.
+fn blosclz(data: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; data.len() + 100];
+    let (n, room) = (data.len() as c_int, data.len() as c_int - 1);
+    // SAFETY: the context is only asked for c-blosc2's splitting, which is the default's.
+    let made = unsafe {
+        let ctx = b2::blosc2_create_cctx(cparams(1, 0, 0));
+        let made = blosclz_compress(5, data.as_ptr(), n, out.as_mut_ptr(), room, ctx.cast());
+        b2::blosc2_free_ctx(ctx);
+        made
+    };
+    out.truncate(made.max(0) as usize);
+    out
+}
+
+/// c-blosc 1 leaves a block alone whose elements are not eights.
+fn bits(typesize: usize, block: &[u8]) -> Vec<u8> {
+    let mut out = block.to_vec();
+    if block.len() / typesize % 8 == 0 {
+        let (width, n) = (typesize as i32, block.len() as i32);
+        // SAFETY: both slices hold n bytes.
+        assert!(unsafe { bitshuffle(width, n, block.as_ptr(), out.as_mut_ptr()) } >= 0);
+    }
+    out
+}
+
 /// A buffer of c-blosc 1 with LZ4 (codec 1), split as `split` says.
 pub fn blosc1(typesize: usize, block_size: usize, split: bool, data: &[u8]) -> Vec<u8> {
+    blosc1_any(1, 1, typesize, block_size, split, data)
+}
+
+/// A buffer of c-blosc 1: blosclz, lz4, zlib or zstd; shuffled not (0), by bytes (1) or bits (2).
+pub fn blosc1_any(
+    codec: usize,
+    filter: usize,
+    typesize: usize,
+    block_size: usize,
+    split: bool,
+    data: &[u8],
+) -> Vec<u8> {
+    let pack: Encode = [blosclz, lz4_block, deflate, zstd][codec];
     let block_size = block_size.min(data.len());
-    let split = split && block_size / typesize >= 128;
+    let split = split && typesize <= 16 && block_size / typesize >= 128;
     let starts = 16 + 4 * data.len().div_ceil(block_size);
     let mut blocks = Vec::new();
     let mut offsets = Vec::new();
@@ -168,25 +215,37 @@ pub fn blosc1(typesize: usize, block_size: usize, split: bool, data: &[u8]) -> V
         } else {
             1
         };
-        let shuffled = shuffle(typesize, block);
+        let shuffled = match filter {
+            1 => shuffle(typesize, block),
+            2 if block_size >= typesize => bits(typesize, block),
+            _ => block.to_vec(),
+        };
         for stream in shuffled.chunks(block.len() / streams) {
-            let packed = lz4_block(stream);
-            let stored = if packed.len() < stream.len() {
-                &packed
-            } else {
-                stream
-            };
+            let packed = pack(stream);
+            let shrinks = !packed.is_empty() && packed.len() < stream.len();
+            let stored = if shrinks { &packed } else { stream };
             blocks.extend((stored.len() as u32).to_le_bytes());
             blocks.extend(stored);
         }
     }
-    let flags = 1 | (u8::from(!split) << 4) | (1 << 5);
+    let format = [0, 1, 3, 4][codec] << 5;
+    let flags = [0, 1, 4][filter] | (u8::from(!split) << 4) | format;
     let mut out = vec![2, 1, flags, typesize as u8];
     for size in [data.len(), block_size, starts + blocks.len()] {
         out.extend((size as u32).to_le_bytes());
     }
     out.extend(offsets);
     out.extend(blocks);
+    out
+}
+
+/// A buffer of c-blosc 1 that holds the data as it is.
+pub fn blosc1_stored(typesize: usize, data: &[u8]) -> Vec<u8> {
+    let mut out = vec![2, 1, 0x12, typesize as u8];
+    for size in [data.len(), data.len().div_ceil(2), 16 + data.len()] {
+        out.extend((size as u32).to_le_bytes());
+    }
+    out.extend(data);
     out
 }
 
