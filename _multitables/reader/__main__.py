@@ -35,6 +35,13 @@ def _library_read(what: str, start: int, stop: int, out: memoryview) -> None:
     )
 
 
+def _library_request(ask: memoryview, out: memoryview) -> tuple[int, list[int]]:
+    """Answer a request through an HDF5 library; imported here for the same reason."""
+    from _multitables.reader.library_request import library_request
+
+    return library_request(ask, out)
+
+
 def main() -> None:
     """Serve the control socket named on the command line."""
     if len(sys.argv) != 3:
@@ -43,7 +50,7 @@ def main() -> None:
     # and readers wait for it. Same share of time; where it is not allowed, it is not needed.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _library_read)
+    _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _library_read, _library_request)
 
 
 if __name__ == "__main__":

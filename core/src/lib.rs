@@ -35,39 +35,82 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// CPython's PyBUF_WRITE, which the limited API of 3.10 does not name.
+/// CPython's PyBUF_WRITE and PyBUF_READ, which the limited API of 3.10 does not name.
 const WRITABLE: std::ffi::c_int = 0x200;
+const READABLE: std::ffi::c_int = 0x100;
 
-/// Run a reader on its control socket until the parent closes it. `library(what, start, stop,
-/// memory)` reads rows through an HDF5 library.
+/// Run a reader on its control socket until the parent closes it. `rows(what, start, stop, memory)`
+/// reads rows through an HDF5 library; `request(ask, memory)` answers an ask through one, with the
+/// bytes of the result and its shape.
 #[pyfunction]
-fn serve_reader(py: Python<'_>, socket: i32, parent: i32, library: Py<PyAny>) -> PyResult<()> {
-    let mut read = |what: &str, start: u64, stop: u64, out: &mut [u8]| -> Result<(), String> {
+fn serve_reader(
+    py: Python<'_>,
+    socket: i32,
+    parent: i32,
+    rows: Py<PyAny>,
+    request: Py<PyAny>,
+) -> PyResult<()> {
+    let mut read_rows = |what: &str, start: u64, stop: u64, out: &mut [u8]| {
         Python::attach(|py| {
-            // SAFETY: the view is released by the callee before `out` is used again: it is checked
-            // to have no other reference when the call returns.
-            let view = unsafe {
-                Bound::from_owned_ptr_or_err(
-                    py,
-                    pyo3::ffi::PyMemoryView_FromMemory(
-                        out.as_mut_ptr().cast(),
-                        out.len() as isize,
-                        WRITABLE,
-                    ),
-                )
-            };
+            // SAFETY: released again just below, before `out` is used.
+            let view = unsafe { view(py, out.as_mut_ptr(), out.len(), WRITABLE) };
             let result = view.and_then(|view| {
-                let done = library.call1(py, (what, start, stop, &view));
-                let released = view.call_method0("release");
-                done.and(released.map(Bound::unbind))
+                let done = rows.call1(py, (what, start, stop, &view));
+                released(done, &[&view])
             });
             result.map(drop).map_err(|error| describe(py, &error))
         })
     };
+    let mut answer = |ask: &[u8], out: &mut [u8]| {
+        Python::attach(|py| {
+            // SAFETY: both are released again just below, before `ask` and `out` are used; the first
+            // is read-only.
+            let views = unsafe {
+                view(py, ask.as_ptr().cast_mut(), ask.len(), READABLE)
+                    .and_then(|ask| Ok((ask, view(py, out.as_mut_ptr(), out.len(), WRITABLE)?)))
+            };
+            let result = views.and_then(|(ask, out)| {
+                let done = request.call1(py, (&ask, &out));
+                released(done, &[&ask, &out])?.extract(py)
+            });
+            result.map_err(|error| describe(py, &error))
+        })
+    };
     // SAFETY: the caller hands its only use of this descriptor over.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    py.detach(|| serve::serve(socket, parent, &mut read))
-        .map_err(PyOSError::new_err)
+    py.detach(|| {
+        let mut library = serve::Library {
+            rows: &mut read_rows,
+            request: &mut answer,
+        };
+        serve::serve(socket, parent, &mut library)
+    })
+    .map_err(PyOSError::new_err)
+}
+
+/// A memoryview of some memory.
+///
+/// # Safety
+/// The view must be released before the memory is used or freed.
+unsafe fn view(
+    py: Python<'_>,
+    base: *mut u8,
+    len: usize,
+    access: std::ffi::c_int,
+) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let view = pyo3::ffi::PyMemoryView_FromMemory(base.cast(), len as isize, access);
+        Bound::from_owned_ptr_or_err(py, view)
+    }
+}
+
+/// `done`, once the views are released: a view that was kept is an error of its own.
+fn released(done: PyResult<Py<PyAny>>, views: &[&Bound<'_, PyAny>]) -> PyResult<Py<PyAny>> {
+    for view in views {
+        view.call_method0("release")?;
+    }
+    done
 }
 
 /// "module\0type\0text" of an exception.
@@ -119,12 +162,29 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ring::Guard>()?;
     module.add_class::<ring::Lease>()?;
     module.add_class::<limit::Trial>()?;
+    module.add_class::<random::face::Arena>()?;
+    module.add_class::<random::face::Stages>()?;
+    module.add_class::<random::face::Dataset>()?;
+    module.add_class::<random::face::Board>()?;
+    module.add_class::<random::face::Flight>()?;
+    module.add_class::<random::face::Loan>()?;
+    let py = module.py();
+    module.add("Refused", py.get_type::<random::face::Refused>())?;
+    module.add("Closed", py.get_type::<random::face::Closed>())?;
+    module.add("Exhausted", py.get_type::<random::face::Exhausted>())?;
+    module.add("TooSmall", py.get_type::<random::face::TooSmall>())?;
     for (name, value) in [
         ("ENDED", lending::ENDED),
         ("EMPTY", lending::EMPTY),
         ("FAILED", lending::FAILED),
         ("HELD", lending::HELD),
         ("CLOSED", lending::CLOSED),
+        ("FLIGHT_PENDING", random::face::PENDING),
+        ("FLIGHT_DONE", random::face::DONE),
+        ("FLIGHT_FAILED", random::face::FAILED),
+        ("FLIGHT_MORE", random::face::MORE),
+        ("FLIGHT_CANCELLED", random::face::CANCELLED),
+        ("FLIGHT_CLOSED", random::face::CLOSED),
     ] {
         module.add(name, value)?;
     }

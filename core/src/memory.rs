@@ -9,7 +9,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// Bytes of one page: what mappings and tapes are rounded to.
@@ -43,6 +43,25 @@ fn spare_bytes() -> libc::off_t {
 
 /// A new memfd of `len` reserved bytes, sealed against shrinking and growing.
 pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
+    let fd = memfd(name)?;
+    reserve(fd.as_fd(), 0, len)?;
+    seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+    Ok(fd)
+}
+
+/// A new memfd of `len` bytes without a page yet, sealed against shrinking and growing.
+pub fn sparse_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
+    let fd = memfd(name)?;
+    let size = libc::off_t::try_from(len).map_err(no_memory)?;
+    // SAFETY: a valid descriptor.
+    if unsafe { libc::ftruncate(fd.as_raw_fd(), size) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+    Ok(fd)
+}
+
+fn memfd(name: &CStr) -> io::Result<OwnedFd> {
     // SAFETY: `name` is a valid C string; the returned descriptor is owned below.
     let raw =
         unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
@@ -50,9 +69,17 @@ pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: `raw` was just made and belongs to nobody else.
-    let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-    let no_memory = |_| io::Error::from_raw_os_error(libc::ENOMEM);
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+fn no_memory<E>(_: E) -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOMEM)
+}
+
+/// Reserve pages for `len` bytes from `offset`, which makes the memfd as long if it was shorter.
+pub fn reserve(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<()> {
     let size = libc::off_t::try_from(len).map_err(no_memory)?;
+    let offset = libc::off_t::try_from(offset).map_err(no_memory)?;
     let mut checked = 0;
     // In steps: a signal undoes what one call has reserved, and with a timer of a profiler a single
     // call for a large ring might never end.
@@ -61,13 +88,13 @@ pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
         // The kernel does not refuse: it would kill some process, perhaps not this one.
         if at >= checked && size > CHECK_STEP_BYTES {
             if size - at > spare_bytes() {
-                return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+                return Err(no_memory(()));
             }
             checked = at + CHECK_STEP_BYTES;
         }
         let step = (size - at).min(RESERVE_STEP_BYTES);
         // SAFETY: a valid descriptor and a range inside the checked size.
-        if unsafe { libc::fallocate(raw, 0, at, step) } == 0 {
+        if unsafe { libc::fallocate(fd.as_raw_fd(), 0, offset + at, step) } == 0 {
             at += step;
             continue;
         }
@@ -76,8 +103,20 @@ pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
             return Err(error);
         }
     }
-    seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
-    Ok(fd)
+    Ok(())
+}
+
+/// Give the pages of `len` bytes from `offset` (whole pages) back to the machine.
+pub fn give_pages_back(fd: BorrowedFd<'_>, offset: usize, len: usize) {
+    // SAFETY: a valid descriptor. That it may fail is borne: the pages are then used again.
+    unsafe {
+        libc::fallocate(
+            fd.as_raw_fd(),
+            libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+            offset as libc::off_t,
+            len as libc::off_t,
+        )
+    };
 }
 
 /// A memfd that holds `bytes` and can never change again.
@@ -282,7 +321,6 @@ fn populate(len: usize) -> libc::c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_tape_is_contiguous_across_its_end() {

@@ -2,8 +2,8 @@
 //!
 //! Law:
 //! 1. The parent sends one message a stream: a reader's number, and the plan's and the ring's
-//!    descriptors; with a mark on the number it is a trial (limit.rs) without a ring. The end of
-//!    the socket ends the reader.
+//!    descriptors; with a mark on the number it is a trial (limit.rs) without a ring, or a board
+//!    and an arena (random/). The end of the socket ends the reader.
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 
@@ -12,6 +12,8 @@ use crate::failure::TaskError;
 use crate::limit::{TRIAL, map_control, run_share};
 use crate::memory::{Mapping, file_len};
 use crate::plan::{Member, Plan};
+use crate::random::board::BOARD;
+use crate::random::serve_board::{LibraryRequest, serve_board};
 use crate::reader::{End, LibraryRead, Reader};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -49,12 +51,23 @@ pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
     })
 }
 
+/// What a reader does through HDF5 libraries.
+pub struct Library<'a> {
+    pub rows: &'a mut LibraryRead<'a>,
+    pub request: &'a mut LibraryRequest<'a>,
+}
+
 /// Serve streams until the parent closes the socket.
-pub fn serve(socket: OwnedFd, parent: i32, library: &mut LibraryRead<'_>) -> io::Result<()> {
+pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Result<()> {
     end_with(parent);
     // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
     unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
+        if me & BOARD != 0 {
+            let me = (me & !BOARD) as usize;
+            serve_board(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
+            continue;
+        }
         let plan = Plan::open(plan_fd.as_fd())
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
         let (me, is_trial) = ((me & !TRIAL) as usize, me & TRIAL != 0);
@@ -72,7 +85,7 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut LibraryRead<'_>) -> io:
         }
         let ring = map_ring(&plan, ring_fd.as_fd())?;
         drop((plan_fd, ring_fd));
-        stream(&plan, &ring, me, library);
+        stream(&plan, &ring, me, library.rows);
     }
     Ok(())
 }

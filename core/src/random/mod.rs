@@ -1,12 +1,19 @@
 //! Random access: requests for chosen rows, answered into memory that the user lends.
 //!
 //! Law:
-//! 1. Data flows ask -> hyperslab -> cover -> cache -> gather -> stage, and never back.
+//! 1. The parent: face -> dispatch -> board. A reader: serve_board -> answer -> hyperslab -> cover
+//!    -> cache -> gather -> stage. Data never flows back, and only face knows Python.
 //! 2. An ask is checked where it is read: whatever it says, nothing panics and nothing outside the
 //!    dataset or the stage is touched.
 
 pub mod answer;
+pub mod arena;
+pub mod board;
 pub mod chunk_cache;
 pub mod cover;
+pub mod dispatch;
+pub mod face;
 pub mod gather;
 pub mod hyperslab;
+pub mod serve_board;
+pub mod stage;

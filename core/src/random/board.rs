@@ -1,0 +1,480 @@
+//! The board: where the parent leaves tasks for readers and finds their answers.
+//!
+//! Law:
+//! 1. Everything that changes is an atomic in shared memory; a process may die between any two.
+//! 2. A slot is a task: a part of what one request asks. Its state word says whose it is: the
+//!    parent's (FREE, or answered), a queue's (READY), or a reader's (CLAIMED). Whoever a word
+//!    names may write the slot, nobody else.
+//! 3. Each reader has a queue of slot numbers, so that a chunk is always asked of the one that may
+//!    have it in its cache. An entry is a hint: only the slot's word decides, so an entry may be
+//!    stale. Others help a reader that is behind or slow.
+//! 4. Sleepers are woken only when they said that they sleep: no system call in a busy stream.
+//! 5. This file knows nothing of what is asked, of files or of Python.
+//!
+//! A state word is `generation << 8 | code`: a slot used again never looks as it did before.
+
+use crate::control::{RECORD_BYTES, Record};
+use crate::failure::Blame;
+use crate::futex;
+use crate::memory::{Mapping, file_len, reserved_memfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// In the control socket's number: a board and an arena come with it.
+pub const BOARD: u32 = 1 << 30;
+/// Words of an ask that find room in the slot itself.
+pub const INLINE_WORDS: usize = 32;
+/// NumPy's arrays have so many dimensions at most, with room to spare.
+pub const MAX_DIMS: usize = 64;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"MTBOARD1");
+const MAX_READERS: usize = 200;
+const MAX_SLOTS: usize = 1 << 20;
+
+const FREE: u32 = 0;
+const READY: u32 = 1;
+pub const DONE: u32 = 2;
+pub const FAILED: u32 = 3;
+/// A library's result is larger than the stage: nothing was written.
+pub const MORE: u32 = 4;
+const CLAIMED: u32 = 16;
+
+/// A reader looks so often for a task before it sleeps.
+const LOOKS: u32 = 64;
+
+#[repr(C)]
+struct Head {
+    magic: u64,
+    n_readers: u64,
+    n_slots: u64,
+    cache_bytes: u64,
+    stop: AtomicU32,
+    closing: AtomicU32,
+    /// Moves with every answer while somebody watches: so many.
+    answers_word: AtomicU32,
+    watched: AtomicU32,
+    _pad: [u64; 10],
+}
+
+/// Slot numbers for one reader; the parent alone puts them in.
+#[repr(C)]
+struct Queue {
+    head: AtomicU64,
+    _pad0: [u64; 15],
+    tail: AtomicU64,
+    word: AtomicU32,
+    sleeping: AtomicU32,
+    /// Its reader is busy with something long.
+    slow: AtomicU32,
+    _half: u32,
+    _pad1: [u64; 13],
+}
+
+#[repr(C)]
+pub struct Slot {
+    state: AtomicU32,
+    waited: AtomicU32,
+    pub part: AtomicU32,
+    pub n_parts: AtomicU32,
+    /// Where the ask begins in the arena, or `u64::MAX`: it is inline.
+    pub ask_at: AtomicU64,
+    pub ask_bytes: AtomicU64,
+    pub out_at: AtomicU64,
+    pub out_bytes: AtomicU64,
+    /// Bytes and shape of a library's result.
+    pub result_bytes: AtomicU64,
+    pub n_dims: AtomicU64,
+    pub dims: [AtomicU64; MAX_DIMS],
+    pub deaths: AtomicU64,
+    pub inline: [AtomicU64; INLINE_WORDS],
+    pub error: Blame,
+}
+
+/// A mapped board.
+pub struct Board {
+    map: Mapping,
+    n_readers: usize,
+    n_slots: usize,
+}
+
+/// What a reader is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    Task(u32),
+    Nothing,
+    /// No more tasks will come.
+    Over,
+}
+
+/// Entries of a queue: each slot may stand in it twice, the second time after a death.
+fn queue_entries(n_slots: usize) -> usize {
+    2 * n_slots
+}
+
+fn queue_bytes(n_slots: usize) -> usize {
+    size_of::<Queue>() + queue_entries(n_slots) * 4
+}
+
+fn board_bytes(n_readers: usize, n_slots: usize) -> usize {
+    size_of::<Head>()
+        + n_readers * (RECORD_BYTES + queue_bytes(n_slots))
+        + n_slots * size_of::<Slot>()
+}
+
+fn refused(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl Board {
+    /// Make a board; `n_slots` is a power of two.
+    pub fn new(
+        n_readers: usize,
+        n_slots: usize,
+        cache_bytes: usize,
+    ) -> io::Result<(OwnedFd, Board)> {
+        let fd = reserved_memfd(c"multitables-board", board_bytes(n_readers, n_slots))?;
+        let map = Mapping::new(fd.as_fd(), 0, board_bytes(n_readers, n_slots), true)?;
+        // SAFETY: the mapping is page aligned and longer than the head; nobody else knows it yet.
+        unsafe {
+            let head = map.base().cast::<Head>();
+            (*head).magic = MAGIC;
+            (*head).n_readers = n_readers as u64;
+            (*head).n_slots = n_slots as u64;
+            (*head).cache_bytes = cache_bytes as u64;
+        }
+        drop(map);
+        let board = Board::open(fd.as_fd())?;
+        Ok((fd, board))
+    }
+
+    pub fn open(fd: BorrowedFd<'_>) -> io::Result<Board> {
+        let len = file_len(fd)?;
+        if len < size_of::<Head>() {
+            return Err(refused("the board is shorter than its head"));
+        }
+        let map = Mapping::new(fd, 0, len, true)?;
+        // SAFETY: the mapping is page aligned and long enough; these words never change.
+        let (magic, n_readers, n_slots) = unsafe {
+            let head = map.base().cast::<Head>();
+            ((*head).magic, (*head).n_readers, (*head).n_slots)
+        };
+        let in_range = magic == MAGIC
+            && (1..=MAX_READERS as u64).contains(&n_readers)
+            && n_slots.is_power_of_two()
+            && n_slots <= MAX_SLOTS as u64;
+        if !in_range || board_bytes(n_readers as usize, n_slots as usize) != len {
+            return Err(refused("the board's head does not fit its bytes"));
+        }
+        Ok(Board {
+            map,
+            n_readers: n_readers as usize,
+            n_slots: n_slots as usize,
+        })
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: checked in `open`; what changes in it is atomics.
+        unsafe { &*self.map.base().cast::<Head>() }
+    }
+
+    pub fn n_readers(&self) -> usize {
+        self.n_readers
+    }
+
+    pub fn n_slots(&self) -> usize {
+        self.n_slots
+    }
+
+    pub fn cache_bytes(&self) -> usize {
+        self.head().cache_bytes as usize
+    }
+
+    pub fn record(&self, reader: usize) -> &Record {
+        assert!(reader < self.n_readers);
+        let at = size_of::<Head>() + reader * RECORD_BYTES;
+        // SAFETY: inside the mapping (checked in `open` and just above), 8-aligned, all atomics.
+        unsafe { &*self.map.base().add(at).cast::<Record>() }
+    }
+
+    fn queue(&self, reader: usize) -> (&Queue, &[AtomicU32]) {
+        assert!(reader < self.n_readers);
+        let queues_at = size_of::<Head>() + self.n_readers * RECORD_BYTES;
+        let at = queues_at + reader * queue_bytes(self.n_slots);
+        // SAFETY: inside the mapping, 8-aligned (every size before it is a multiple of 8).
+        unsafe {
+            let queue = self.map.base().add(at);
+            let entries = queue.add(size_of::<Queue>()).cast::<AtomicU32>();
+            (
+                &*queue.cast::<Queue>(),
+                std::slice::from_raw_parts(entries, queue_entries(self.n_slots)),
+            )
+        }
+    }
+
+    pub fn slot(&self, slot: u32) -> &Slot {
+        assert!((slot as usize) < self.n_slots);
+        let slots_at = board_bytes(self.n_readers, self.n_slots) - self.n_slots * size_of::<Slot>();
+        let at = slots_at + slot as usize * size_of::<Slot>();
+        // SAFETY: inside the mapping, 8-aligned, all atomics.
+        unsafe { &*self.map.base().add(at).cast::<Slot>() }
+    }
+
+    fn code(&self, slot: u32) -> u32 {
+        self.slot(slot).state.load(SeqCst) & 255
+    }
+
+    /// Change a slot's code if it is `from`; whether it was.
+    fn change(&self, slot: u32, from: u32, to: u32) -> bool {
+        let state = &self.slot(slot).state;
+        let seen = state.load(SeqCst);
+        seen & 255 == from
+            && state
+                .compare_exchange(seen, seen & !255 | to, SeqCst, SeqCst)
+                .is_ok()
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.head().stop.load(SeqCst) != 0
+    }
+
+    // ---- readers
+
+    /// The next task for `me`, if there is one now.
+    pub fn next(&self, me: usize) -> Next {
+        if self.stopped() {
+            return Next::Over;
+        }
+        if let Some(task) = self.claim(me, me) {
+            return Next::Task(task);
+        }
+        let others = (1..self.n_readers).map(|step| (me + step) % self.n_readers);
+        for other in others {
+            let (queue, _) = self.queue(other);
+            let behind = self.backlog(other) > 1 || queue.slow.load(SeqCst) != 0;
+            if behind && let Some(task) = self.claim(other, me) {
+                return Next::Task(task);
+            }
+        }
+        let closing = self.head().closing.load(SeqCst) != 0;
+        if closing && self.backlog(me) == 0 {
+            return Next::Over;
+        }
+        Next::Nothing
+    }
+
+    /// Entries of a reader's queue, stale ones too.
+    fn backlog(&self, reader: usize) -> u64 {
+        let (queue, _) = self.queue(reader);
+        let head = queue.head.load(SeqCst);
+        queue.tail.load(SeqCst).saturating_sub(head)
+    }
+
+    fn claim(&self, from: usize, me: usize) -> Option<u32> {
+        let (queue, entries) = self.queue(from);
+        loop {
+            let head = queue.head.load(SeqCst);
+            if head >= queue.tail.load(SeqCst) {
+                return None;
+            }
+            let slot = entries[head as usize % entries.len()].load(SeqCst);
+            let mine =
+                (slot as usize) < self.n_slots && self.change(slot, READY, CLAIMED + me as u32);
+            // Whoever comes first moves on, be the entry claimed, stale or another's.
+            let _ = queue.head.compare_exchange(head, head + 1, SeqCst, SeqCst);
+            if mine {
+                return Some(slot);
+            }
+        }
+    }
+
+    /// Look for a task again and again for a moment, then sleep until one comes, at most `limit`.
+    pub fn wait_for_task(&self, me: usize, limit: Duration) -> Next {
+        for _ in 0..LOOKS {
+            match self.next(me) {
+                Next::Nothing => std::hint::spin_loop(),
+                next => return next,
+            }
+        }
+        let (queue, _) = self.queue(me);
+        let word = queue.word.load(SeqCst);
+        queue.sleeping.store(1, SeqCst);
+        let next = self.next(me);
+        if next == Next::Nothing {
+            futex::wait(&queue.word, word, limit);
+        }
+        queue.sleeping.store(0, SeqCst);
+        next
+    }
+
+    /// This reader begins or ends something long: others may take from its queue meanwhile.
+    pub fn slow(&self, me: usize, is_slow: bool) {
+        self.queue(me).0.slow.store(u32::from(is_slow), SeqCst);
+        if is_slow && self.backlog(me) > 0 {
+            self.wake_another(me);
+        }
+    }
+
+    /// A claimed task's answer is complete.
+    pub fn answer(&self, slot: u32, me: usize, code: u32) {
+        if self.change(slot, CLAIMED + me as u32, code) {
+            self.tell(slot);
+        }
+    }
+
+    fn tell(&self, slot: u32) {
+        let (slot, head) = (self.slot(slot), self.head());
+        if slot.waited.load(SeqCst) != 0 && slot.waited.swap(0, SeqCst) != 0 {
+            futex::wake_all(&slot.state);
+        }
+        if head.watched.load(SeqCst) != 0 {
+            head.answers_word.fetch_add(1, SeqCst);
+            futex::wake_all(&head.answers_word);
+        }
+    }
+
+    // ---- the parent
+
+    /// Hand a free slot, which is filled, to `reader`.
+    pub fn submit(&self, slot: u32, reader: usize) {
+        self.slot(slot).deaths.store(0, SeqCst);
+        let state = &self.slot(slot).state;
+        let generation = (state.load(SeqCst) >> 8).wrapping_add(1);
+        state.store(generation << 8 | READY, SeqCst);
+        self.enqueue(slot, reader);
+    }
+
+    fn enqueue(&self, slot: u32, reader: usize) {
+        let (queue, entries) = self.queue(reader);
+        let tail = queue.tail.load(SeqCst);
+        entries[tail as usize % entries.len()].store(slot, SeqCst);
+        queue.tail.store(tail + 1, SeqCst);
+        if queue.sleeping.load(SeqCst) != 0 {
+            self.wake(reader);
+        } else if self.backlog(reader) > 1 || queue.slow.load(SeqCst) != 0 {
+            self.wake_another(reader);
+        }
+    }
+
+    fn wake(&self, reader: usize) {
+        let (queue, _) = self.queue(reader);
+        queue.word.fetch_add(1, SeqCst);
+        futex::wake_all(&queue.word);
+    }
+
+    fn wake_another(&self, than: usize) {
+        let sleeping = |&reader: &usize| self.queue(reader).0.sleeping.load(SeqCst) != 0;
+        let mut others = (0..self.n_readers).filter(|&reader| reader != than);
+        if let Some(reader) = others.find(sleeping) {
+            self.wake(reader);
+        }
+    }
+
+    /// The reader with least to do.
+    pub fn idlest(&self) -> usize {
+        let load = |&reader: &usize| {
+            let (queue, _) = self.queue(reader);
+            let busy = queue.sleeping.load(SeqCst) == 0;
+            let slow = queue.slow.load(SeqCst) != 0;
+            self.backlog(reader) + u64::from(busy) + 2 * u64::from(slow)
+        };
+        (0..self.n_readers).min_by_key(load).unwrap_or(0)
+    }
+
+    /// DONE, FAILED or MORE when the slot is answered.
+    pub fn answered(&self, slot: u32) -> Option<u32> {
+        let code = self.code(slot);
+        (DONE..CLAIMED).contains(&code).then_some(code)
+    }
+
+    /// An answered slot is the parent's again.
+    pub fn free(&self, slot: u32) {
+        let state = &self.slot(slot).state;
+        let seen = state.load(SeqCst);
+        state.store(seen & !255 | FREE, SeqCst);
+        self.slot(slot).error.clear();
+    }
+
+    /// Sleep until the slot is answered, or `limit` has passed, or for no reason.
+    pub fn wait_for_answer(&self, slot: u32, limit: Duration) {
+        let slot_ref = self.slot(slot);
+        slot_ref.waited.store(1, SeqCst);
+        let seen = slot_ref.state.load(SeqCst);
+        if !(DONE..CLAIMED).contains(&(seen & 255)) && !self.stopped() {
+            futex::wait(&slot_ref.state, seen, limit);
+        }
+    }
+
+    /// A number that moves with every answer from now on, until `unwatch`.
+    pub fn watch(&self) -> u32 {
+        self.head().watched.fetch_add(1, SeqCst);
+        self.head().answers_word.load(SeqCst)
+    }
+
+    pub fn unwatch(&self) {
+        self.head().watched.fetch_sub(1, SeqCst);
+    }
+
+    /// Sleep until an answer comes after `seen` was the number, at most `limit`.
+    pub fn wait_for_answers(&self, seen: u32, limit: Duration) {
+        futex::wait(&self.head().answers_word, seen, limit);
+    }
+
+    /// Wake who watches, for another reason than an answer.
+    pub fn poke(&self) {
+        self.head().answers_word.fetch_add(1, SeqCst);
+        futex::wake_all(&self.head().answers_word);
+    }
+
+    /// Slots that `reader` has claimed.
+    pub fn claimed(&self, reader: usize) -> Vec<u32> {
+        let code = CLAIMED + reader as u32;
+        (0..self.n_slots as u32)
+            .filter(|&slot| self.code(slot) == code)
+            .collect()
+    }
+
+    /// A dead reader's task is queued for its successor, or has failed: `fail` tells of the deaths.
+    pub fn mourn(&self, slot: u32, reader: usize, fail: impl FnOnce(u64) -> bool) -> bool {
+        let deaths = self.slot(slot).deaths.fetch_add(1, SeqCst) + 1;
+        let failed = fail(deaths);
+        let code = if failed { FAILED } else { READY };
+        if self.change(slot, CLAIMED + reader as u32, code) {
+            if failed {
+                self.tell(slot);
+            } else {
+                self.enqueue(slot, reader);
+            }
+        }
+        failed
+    }
+
+    /// A task that nobody has begun is not done.
+    pub fn cancel(&self, slot: u32) -> bool {
+        self.change(slot, READY, DONE)
+    }
+
+    /// Nothing new will be asked: readers leave when everything is answered.
+    pub fn close(&self) {
+        self.head().closing.store(1, SeqCst);
+        (0..self.n_readers).for_each(|reader| self.wake(reader));
+    }
+
+    /// Readers leave now.
+    pub fn stop(&self) {
+        self.head().stop.store(1, SeqCst);
+        (0..self.n_readers).for_each(|reader| self.wake(reader));
+        for slot in 0..self.n_slots as u32 {
+            if self.code(slot) != FREE {
+                futex::wake_all(&self.slot(slot).state);
+            }
+        }
+        self.poke();
+    }
+}
+
+/// Let a waiting thread look again at least so often.
+pub fn until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}

@@ -1,0 +1,511 @@
+//! The parent's side of the board: requests go out as tasks, and come back as flights.
+//!
+//! Law:
+//! 1. A flight is one request on its way. It holds its stage, its ask and its dataset until every
+//!    task of it is answered, whoever else forgets it: readers never write into another's memory.
+//! 2. A flight that was dropped on its way is seen home by whoever comes by next.
+//! 3. What a flight brought is told once all its tasks are answered, failures too.
+//! 4. Locks are taken in the order flight, dispatch, and never while Python code can run.
+//! 5. A forked child sends nothing and waits for nothing.
+
+use super::arena::{Arena, Region};
+use super::board::{self, Board, INLINE_WORDS};
+use super::stage::{Refusal, Shelf, Tenure};
+use crate::failure::{Failure, TaskError};
+use crate::plan::Plan;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// While one waits for memory or a slot, dropped flights are looked after so often.
+const SWEEP: Duration = Duration::from_millis(2);
+/// Regions for long asks that are kept for the next, and how long they may be.
+const SPARE_ASKS: usize = 64;
+const SPARE_ASK_BYTES: usize = 64 << 10;
+/// A task may cost so many readers.
+pub const DEATHS_ALLOWED: u64 = 2;
+
+/// A dataset as the readers know it: its catalogue, in the arena.
+pub struct Catalogue {
+    pub id: u64,
+    pub region: Region,
+    pub len: usize,
+    pub plan: Plan,
+}
+
+impl Catalogue {
+    pub fn new(arena: &Arc<Arena>, bytes: &[u8]) -> Result<Catalogue, CatalogueError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut region = arena.take(bytes.len()).map_err(CatalogueError::Memory)?;
+        region.write(bytes);
+        let plan = Plan::over(arena.map().clone(), region.at(), bytes.len())
+            .map_err(CatalogueError::Refused)?;
+        if plan.members.len() != 1 {
+            return Err(CatalogueError::Refused("a catalogue has one member"));
+        }
+        Ok(Catalogue {
+            id: NEXT.fetch_add(1, SeqCst),
+            len: bytes.len(),
+            region,
+            plan,
+        })
+    }
+}
+
+pub enum CatalogueError {
+    Memory(io::Error),
+    Refused(&'static str),
+}
+
+/// Who shall answer an ask.
+pub enum Ask<'a> {
+    /// The readers that own a chunk of it, each its part.
+    Parts(&'a [u64], &'a [usize]),
+    /// Any reader, through a library.
+    Library(&'a [u8]),
+}
+
+impl Ask<'_> {
+    pub fn n_tasks(&self) -> usize {
+        match self {
+            Ask::Parts(_, owners) => owners.len(),
+            Ask::Library(_) => 1,
+        }
+    }
+}
+
+/// How a flight ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Done,
+    Failed(Failure),
+    /// A library's result of so many bytes did not fit the stage.
+    More(u64),
+    Cancelled,
+    Closed,
+}
+
+pub struct Dispatch {
+    pub board: Board,
+    pub arena: Arc<Arena>,
+    state: Mutex<State>,
+    fd: Mutex<Option<OwnedFd>>,
+    closed: AtomicBool,
+}
+
+struct State {
+    free: Vec<u32>,
+    /// By slot.
+    flights: Vec<Weak<Flight>>,
+    dropped: Vec<Arc<Flight>>,
+    spare_asks: Vec<Region>,
+    pending: usize,
+}
+
+pub struct Flight {
+    dispatch: Arc<Dispatch>,
+    state: Mutex<FlightState>,
+}
+
+struct FlightState {
+    /// Unanswered.
+    slots: Vec<u32>,
+    outcome: Option<Outcome>,
+    failure: Option<Failure>,
+    more: Option<u64>,
+    cancelled: bool,
+    shape: Vec<u64>,
+    tenure: Option<Arc<Tenure>>,
+    ask: Option<Region>,
+    /// Held, not looked at: the readers do.
+    _catalogue: Option<Arc<Catalogue>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Dispatch {
+    pub fn new(
+        arena: Arc<Arena>,
+        n_readers: usize,
+        n_slots: usize,
+        cache_bytes: usize,
+    ) -> io::Result<Arc<Dispatch>> {
+        let (fd, board) = Board::new(n_readers, n_slots, cache_bytes)?;
+        Ok(Arc::new(Dispatch {
+            state: Mutex::new(State {
+                free: (0..board.n_slots() as u32).rev().collect(),
+                flights: (0..board.n_slots()).map(|_| Weak::new()).collect(),
+                dropped: Vec::new(),
+                spare_asks: Vec::new(),
+                pending: 0,
+            }),
+            board,
+            arena,
+            fd: Mutex::new(Some(fd)),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// The board's descriptor, until `stop`.
+    pub fn with_fd<T>(&self, look: impl FnOnce(Option<&OwnedFd>) -> T) -> T {
+        look(lock(&self.fd).as_ref())
+    }
+
+    /// True in the process that made this, false in its forked children.
+    pub fn is_mine(&self) -> bool {
+        self.arena.is_mine()
+    }
+
+    pub fn is_closed(&self) -> bool {
+        !self.is_mine() || self.closed.load(SeqCst)
+    }
+
+    /// Take a stage, see dropped flights home meanwhile, and wait at most until `deadline`.
+    pub fn stage(
+        &self,
+        shelf: &Arc<Shelf>,
+        size: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Tenure, Refusal> {
+        loop {
+            match shelf.take(size, None) {
+                Err(Refusal::Exhausted) => {}
+                taken => return taken,
+            }
+            self.sweep();
+            let end = deadline.map(|deadline| deadline.min(Instant::now() + SWEEP));
+            match shelf.take(size, end) {
+                Err(Refusal::Exhausted) if end < deadline && !self.is_closed() => {}
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Send an ask out, in as many slots as it has tasks.
+    pub fn send(
+        self: &Arc<Dispatch>,
+        ask: &Ask<'_>,
+        slots: Vec<u32>,
+        catalogue: Option<&Arc<Catalogue>>,
+        tenure: Tenure,
+        out_bytes: usize,
+    ) -> io::Result<Arc<Flight>> {
+        let library = [self.board.idlest()];
+        let (bytes, owners) = match ask {
+            Ask::Parts(words, owners) => (8 * words.len(), *owners),
+            Ask::Library(bytes) => (bytes.len(), &library[..]),
+        };
+        let is_inline = matches!(ask, Ask::Parts(words, _) if words.len() <= INLINE_WORDS);
+        let region = match is_inline || owners.is_empty() {
+            true => None,
+            false => match self.region_for_ask(ask, bytes) {
+                Ok(region) => Some(region),
+                Err(error) => {
+                    lock(&self.state).free.extend(slots);
+                    return Err(error);
+                }
+            },
+        };
+        let flight = Arc::new(Flight {
+            dispatch: self.clone(),
+            state: Mutex::new(FlightState {
+                slots: slots.clone(),
+                outcome: slots.is_empty().then_some(Outcome::Done),
+                failure: None,
+                more: None,
+                cancelled: false,
+                shape: Vec::new(),
+                tenure: None,
+                ask: None,
+                _catalogue: catalogue.cloned(),
+            }),
+        });
+        let mut state = lock(&flight.state);
+        for (&slot, &owner) in slots.iter().zip(owners) {
+            let place = self.board.slot(slot);
+            place.part.store(owner as u32, SeqCst);
+            place.n_parts.store(self.board.n_readers() as u32, SeqCst);
+            place.ask_bytes.store(bytes as u64, SeqCst);
+            let at = region
+                .as_ref()
+                .map_or(u64::MAX, |region| region.at() as u64);
+            place.ask_at.store(at, SeqCst);
+            if let (Ask::Parts(words, _), true) = (ask, is_inline) {
+                for (to, &word) in place.inline.iter().zip(*words) {
+                    to.store(word, SeqCst);
+                }
+            }
+            place.out_at.store(tenure.at() as u64, SeqCst);
+            place.out_bytes.store(out_bytes as u64, SeqCst);
+            place.n_dims.store(0, SeqCst);
+        }
+        state.tenure = Some(Arc::new(tenure));
+        state.ask = region;
+        {
+            let mut table = lock(&self.state);
+            table.pending += slots.len();
+            for &slot in &slots {
+                table.flights[slot as usize] = Arc::downgrade(&flight);
+            }
+            // Under the lock: the parent's threads are one writer to the queues.
+            for (&slot, &owner) in slots.iter().zip(owners) {
+                self.board.submit(slot, owner);
+            }
+        }
+        drop(state);
+        Ok(flight)
+    }
+
+    fn region_for_ask(&self, ask: &Ask<'_>, bytes: usize) -> io::Result<Region> {
+        let spare = {
+            let mut state = lock(&self.state);
+            let fits = |region: &Region| region.len() >= bytes;
+            let found = state.spare_asks.iter().position(fits);
+            found.map(|at| state.spare_asks.swap_remove(at))
+        };
+        let mut region = match spare {
+            Some(region) => region,
+            None => self.arena.take(bytes)?,
+        };
+        match ask {
+            Ask::Parts(words, _) => {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                region.write(&bytes);
+            }
+            Ask::Library(bytes) => region.write(bytes),
+        }
+        Ok(region)
+    }
+
+    /// So many free slots; None when there are none until `deadline`, or the board is closed.
+    pub fn slots(&self, count: usize, deadline: Option<Instant>) -> Option<Vec<u32>> {
+        loop {
+            if self.is_closed() {
+                return None;
+            }
+            {
+                let mut state = lock(&self.state);
+                if state.free.len() >= count {
+                    let at = state.free.len() - count;
+                    return Some(state.free.split_off(at));
+                }
+            }
+            // Answers that nobody has looked at hold slots too.
+            let flights: Vec<_> = lock(&self.state)
+                .flights
+                .iter()
+                .map(Weak::upgrade)
+                .collect();
+            flights
+                .iter()
+                .flatten()
+                .for_each(|flight| drop(flight.poll()));
+            self.sweep();
+            if lock(&self.state).free.len() < count {
+                if deadline.is_none_or(|deadline| Instant::now() >= deadline) {
+                    return None;
+                }
+                let seen = self.board.watch();
+                self.board.wait_for_answers(seen, SWEEP);
+                self.board.unwatch();
+            }
+        }
+    }
+
+    /// See flights home that were dropped on their way.
+    pub fn sweep(&self) {
+        let dropped = std::mem::take(&mut lock(&self.state).dropped);
+        let left: Vec<_> = dropped
+            .into_iter()
+            .filter(|flight| flight.poll().is_none())
+            .collect();
+        if !left.is_empty() {
+            lock(&self.state).dropped.extend(left);
+        }
+    }
+
+    /// Tasks that are not known to be answered.
+    pub fn pending(&self) -> usize {
+        let flights: Vec<_> = lock(&self.state)
+            .flights
+            .iter()
+            .map(Weak::upgrade)
+            .collect();
+        flights
+            .iter()
+            .flatten()
+            .for_each(|flight| drop(flight.poll()));
+        self.sweep();
+        lock(&self.state).pending
+    }
+
+    /// A dead reader's tasks are queued again, or fail if they killed before; the slots of these.
+    pub fn mourn(&self, reader: usize, status: i32) -> Vec<u32> {
+        let mut failed = Vec::new();
+        let chunk = self.board.record(reader).chunk.swap(0, SeqCst);
+        for slot in self.board.claimed(reader) {
+            let fail = |deaths| {
+                if deaths >= DEATHS_ALLOWED {
+                    let error = TaskError::Died(chunk.wrapping_sub(1), status, deaths);
+                    self.board.slot(slot).error.set(u64::from(slot), &error);
+                }
+                deaths >= DEATHS_ALLOWED
+            };
+            let table = lock(&self.state);
+            if self.board.mourn(slot, reader, fail) {
+                failed.push(slot);
+            }
+            drop(table);
+        }
+        failed
+    }
+
+    /// Send nothing more; what is on its way is still answered.
+    pub fn close(&self) {
+        if self.is_mine() {
+            self.closed.store(true, SeqCst);
+            self.board.close();
+        }
+    }
+
+    /// End every flight now. The readers must be gone, or they would write on.
+    pub fn stop(&self) {
+        if self.is_mine() {
+            self.closed.store(true, SeqCst);
+            self.board.stop();
+            let dropped = std::mem::take(&mut lock(&self.state).dropped);
+            dropped.iter().for_each(|flight| drop(flight.poll()));
+            lock(&self.state).spare_asks.clear();
+            *lock(&self.fd) = None;
+        }
+    }
+}
+
+impl Flight {
+    /// How it ended, or None: it is still on its way.
+    pub fn poll(&self) -> Option<Outcome> {
+        let mut state = lock(&self.state);
+        if state.outcome.is_some() {
+            return state.outcome.clone();
+        }
+        if !self.dispatch.is_mine() {
+            return Some(Outcome::Closed);
+        }
+        let board = &self.dispatch.board;
+        let mut home = Vec::new();
+        let mut slots = std::mem::take(&mut state.slots);
+        slots.retain(|&slot| {
+            let Some(code) = board.answered(slot) else {
+                return true;
+            };
+            let answer = board.slot(slot);
+            match code {
+                board::FAILED => {
+                    state.failure = state.failure.take().or_else(|| answer.error.get());
+                }
+                board::MORE => state.more = Some(answer.result_bytes.load(SeqCst)),
+                _ => {
+                    let n = (answer.n_dims.load(SeqCst) as usize).min(board::MAX_DIMS);
+                    state.shape = answer.dims[..n]
+                        .iter()
+                        .map(|dim| dim.load(SeqCst))
+                        .collect();
+                }
+            }
+            board.free(slot);
+            home.push(slot);
+            false
+        });
+        state.slots = slots;
+        let landed = state.slots.is_empty();
+        let closed = !landed && board.stopped();
+        if landed || closed {
+            state.outcome = Some(match (&state.failure, state.more) {
+                _ if closed => Outcome::Closed,
+                (Some(failure), _) => Outcome::Failed(failure.clone()),
+                (None, Some(bytes)) => Outcome::More(bytes),
+                (None, None) if state.cancelled => Outcome::Cancelled,
+                (None, None) => Outcome::Done,
+            });
+            state._catalogue = None;
+        }
+        let good = matches!(state.outcome, Some(Outcome::Done));
+        let ask = state.ask.take_if(|_| landed);
+        let tenure = state.tenure.take_if(|_| (landed || closed) && !good);
+        let mut table = lock(&self.dispatch.state);
+        table.pending -= home.len();
+        table.free.extend(home);
+        if let Some(ask) = ask
+            && ask.len() <= SPARE_ASK_BYTES
+            && table.spare_asks.len() < SPARE_ASKS
+        {
+            table.spare_asks.push(ask);
+        }
+        drop(table);
+        let outcome = state.outcome.clone();
+        drop(state);
+        drop(tenure);
+        outcome
+    }
+
+    /// Wait until it has ended, at most until `deadline`.
+    pub fn wait(&self, deadline: Instant) -> Option<Outcome> {
+        loop {
+            if let Some(outcome) = self.poll() {
+                return Some(outcome);
+            }
+            let left = board::until(deadline);
+            if left.is_zero() {
+                return None;
+            }
+            let slot = lock(&self.state).slots.first().copied();
+            if let Some(slot) = slot {
+                self.dispatch.board.wait_for_answer(slot, left);
+            }
+        }
+    }
+
+    /// Cancel it if no reader has begun it; whether it is cancelled.
+    pub fn cancel(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.outcome.is_some() || !self.dispatch.is_mine() {
+            return state.outcome == Some(Outcome::Cancelled);
+        }
+        let board = &self.dispatch.board;
+        // One task is taken back for certain or not at all; of several, one may have begun.
+        if let [slot] = state.slots[..]
+            && board.cancel(slot)
+        {
+            state.cancelled = true;
+        }
+        let cancelled = state.cancelled;
+        drop(state);
+        self.poll();
+        cancelled
+    }
+
+    /// Where the result lies, once the flight is done and until `release`.
+    pub fn tenure(&self) -> Option<Arc<Tenure>> {
+        lock(&self.state).tenure.clone()
+    }
+
+    /// The shape of a library's result.
+    pub fn shape(&self) -> Vec<u64> {
+        lock(&self.state).shape.clone()
+    }
+
+    /// The result is not needed any more, or not at all.
+    pub fn release(self: &Arc<Flight>) {
+        if self.poll().is_some() {
+            let tenure = lock(&self.state).tenure.take();
+            drop(tenure);
+        } else {
+            lock(&self.dispatch.state).dropped.push(self.clone());
+        }
+    }
+}

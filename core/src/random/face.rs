@@ -1,0 +1,599 @@
+//! Random access as Python sees it: arena, stages, datasets, the board and flights.
+//!
+//! Law:
+//! 1. A result is a view of its stage, with a `Loan` as its base: the stage is free again when the
+//!    flight was released and the last view is gone, whatever the order.
+//! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
+//!    flight cannot deadlock. Waiting releases the GIL.
+//! 3. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
+
+use super::arena::Arena as Memory;
+use super::board::BOARD;
+use super::dispatch::{Ask, Catalogue, CatalogueError, Dispatch, Flight as Inner, Outcome};
+use super::hyperslab::Hyperslab;
+use super::stage::{Refusal, Shelf, Tenure};
+use crate::failure::Failure;
+use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// What `Flight.poll` says.
+pub const PENDING: i32 = 0;
+pub const DONE: i32 = 1;
+pub const FAILED: i32 = 2;
+pub const MORE: i32 = 3;
+pub const CANCELLED: i32 = 4;
+pub const CLOSED: i32 = 5;
+
+mod refusals {
+    pyo3::create_exception!(_core, Refused, pyo3::exceptions::PyException);
+    pyo3::create_exception!(_core, Closed, Refused);
+    pyo3::create_exception!(_core, Exhausted, Refused);
+    pyo3::create_exception!(_core, TooSmall, Refused);
+}
+pub use refusals::{Closed, Exhausted, Refused, TooSmall};
+
+fn refusal(reason: Refusal) -> PyErr {
+    match reason {
+        Refusal::Closed => Closed::new_err(()),
+        Refusal::Exhausted => Exhausted::new_err(()),
+        Refusal::TooSmall(needed, have) => TooSmall::new_err((needed, have)),
+        Refusal::Memory(error) => PyOSError::new_err(error),
+    }
+}
+
+/// The arena of this process; made by the first who needs it, gone with the last.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Arena(Arc<Memory>);
+
+#[pymethods]
+impl Arena {
+    /// The arena that there is, or a new one of `limit_bytes`.
+    #[new]
+    fn new(limit_bytes: usize) -> PyResult<Arena> {
+        static SHARED: Mutex<Weak<Memory>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(arena) = shared.upgrade().filter(|arena| arena.is_mine()) {
+            return Ok(Arena(arena));
+        }
+        let arena = Memory::new(limit_bytes)?;
+        *shared = Arc::downgrade(&arena);
+        Ok(Arena(arena))
+    }
+
+    #[getter]
+    fn used_bytes(&self) -> usize {
+        self.0.used_bytes()
+    }
+
+    /// False in a forked child.
+    #[getter]
+    fn is_mine(&self) -> bool {
+        self.0.is_mine()
+    }
+}
+
+/// Where results can go: one stage, several, or as many as are needed within a limit.
+#[pyclass(frozen, subclass, module = "_multitables._core")]
+pub struct Stages {
+    shelf: Arc<Shelf>,
+    limit: usize,
+    count: Option<usize>,
+}
+
+#[pymethods]
+impl Stages {
+    /// `count` stages of `n_bytes`; without a count, stages of any size within `n_bytes` together.
+    #[new]
+    #[pyo3(signature = (arena, n_bytes, count = None))]
+    fn new(arena: &Arena, n_bytes: usize, count: Option<usize>) -> PyResult<Stages> {
+        let shelf = match count {
+            Some(count) => Shelf::fixed(&arena.0, n_bytes, count)?,
+            None => Shelf::growing(&arena.0, n_bytes),
+        };
+        Ok(Stages {
+            shelf,
+            limit: n_bytes,
+            count,
+        })
+    }
+
+    #[getter]
+    fn n_bytes(&self) -> usize {
+        self.limit
+    }
+
+    #[getter]
+    fn count(&self) -> Option<usize> {
+        self.count
+    }
+
+    #[getter]
+    fn used_bytes(&self) -> usize {
+        self.shelf.used_bytes()
+    }
+
+    /// Stages in use, and seconds since the oldest of them was lent.
+    fn lent(&self) -> (usize, f64) {
+        self.shelf.lent()
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.shelf.is_closed()
+    }
+
+    fn close(&self) {
+        self.shelf.close();
+    }
+}
+
+/// A dataset, or one field of it, as the readers know it.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Dataset {
+    catalogue: Arc<Catalogue>,
+    dtype: Py<PyArrayDescr>,
+    row_shape: Vec<npy_intp>,
+    row_bytes: usize,
+}
+
+/// A stage in use, as the base of views.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Loan(#[expect(dead_code, reason = "held, and given back when dropped")] Arc<Tenure>);
+
+/// The board of one reader object.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Board(Arc<Dispatch>);
+
+fn deadline_in(seconds: f64) -> Option<Instant> {
+    (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds.min(3600.0)))
+}
+
+impl Board {
+    fn send(
+        &self,
+        py: Python<'_>,
+        ask: &Ask<'_>,
+        catalogue: Option<&Arc<Catalogue>>,
+        stages: &Stages,
+        out_bytes: usize,
+        timeout: f64,
+    ) -> PyResult<Arc<Inner>> {
+        let dispatch = &self.0;
+        if dispatch.is_closed() {
+            return Err(Closed::new_err(()));
+        }
+        if !Arc::ptr_eq(stages.shelf.arena(), &dispatch.arena) {
+            return Err(PyValueError::new_err("a stage of another arena"));
+        }
+        let deadline = deadline_in(timeout);
+        // First without waiting, and without letting the GIL go.
+        let tenure = match dispatch.stage(&stages.shelf, out_bytes, None) {
+            Err(Refusal::Exhausted) if deadline.is_some() => {
+                py.detach(|| dispatch.stage(&stages.shelf, out_bytes, deadline))
+            }
+            tenure => tenure,
+        };
+        let tenure = tenure.map_err(refusal)?;
+        // A library's result may be as large as the stage.
+        let out_bytes = match ask {
+            Ask::Parts(..) => out_bytes,
+            Ask::Library(_) => tenure.len(),
+        };
+        if let Some(slots) = dispatch.slots(ask.n_tasks(), None) {
+            return Ok(dispatch.send(ask, slots, catalogue, tenure, out_bytes)?);
+        }
+        let slots = py.detach(|| dispatch.slots(ask.n_tasks(), deadline));
+        match slots {
+            Some(slots) => Ok(dispatch.send(ask, slots, catalogue, tenure, out_bytes)?),
+            None if dispatch.is_closed() => Err(Closed::new_err(())),
+            None => Err(Exhausted::new_err(())),
+        }
+    }
+
+    fn native(
+        &self,
+        py: Python<'_>,
+        dataset: &Dataset,
+        words: &[u64],
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<(Arc<Inner>, usize)> {
+        let member = &dataset.catalogue.plan.members[0];
+        let slab = Hyperslab::parse(words, member).map_err(PyValueError::new_err)?;
+        let out_bytes = slab.out_bytes();
+        let owners = slab.owners(member, self.0.board.n_readers());
+        let ask = Ask::Parts(words, &owners);
+        let catalogue = Some(&dataset.catalogue);
+        let inner = self.send(py, &ask, catalogue, stages, out_bytes, timeout)?;
+        Ok((inner, out_bytes))
+    }
+}
+
+#[pymethods]
+impl Board {
+    #[classattr]
+    const MARK: u32 = BOARD;
+
+    /// `n_slots` is a power of two.
+    #[new]
+    fn new(arena: &Arena, n_readers: usize, n_slots: usize, cache_bytes: usize) -> PyResult<Board> {
+        let dispatch = Dispatch::new(arena.0.clone(), n_readers, n_slots, cache_bytes)?;
+        Ok(Board(dispatch))
+    }
+
+    /// The descriptors (board, arena) to send to a reader.
+    fn descriptors(&self) -> PyResult<(i32, i32)> {
+        let arena = self.0.arena.fd().as_raw_fd();
+        self.0
+            .with_fd(|fd| fd.map(|fd| (fd.as_raw_fd(), arena)))
+            .ok_or_else(|| PyOSError::new_err("the board's descriptors are closed"))
+    }
+
+    /// Tell the readers of a dataset, by its catalogue (`wire.encode_plan` of a plan without tasks).
+    fn dataset(
+        &self,
+        catalogue: &[u8],
+        dtype: Bound<'_, PyArrayDescr>,
+        row_shape: Vec<npy_intp>,
+    ) -> PyResult<Dataset> {
+        let made = Catalogue::new(&self.0.arena, catalogue);
+        let catalogue = made.map_err(|error| match error {
+            CatalogueError::Memory(error) => PyOSError::new_err(error),
+            CatalogueError::Refused(reason) => PyValueError::new_err(reason),
+        })?;
+        let row_bytes = catalogue.plan.members[0].row_bytes;
+        let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
+        if items.checked_mul(dtype.itemsize()) != Some(row_bytes) {
+            return Err(PyValueError::new_err(
+                "a row has another size than the catalogue's",
+            ));
+        }
+        Ok(Dataset {
+            catalogue: Arc::new(catalogue),
+            dtype: dtype.unbind(),
+            row_shape,
+            row_bytes,
+        })
+    }
+
+    /// Ask for whole rows `start`, `start + step`, ...; `scalar`: for one, without the row axis.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "Python's own call, by position, for speed"
+    )]
+    fn rows(
+        &self,
+        py: Python<'_>,
+        dataset: &Dataset,
+        start: u64,
+        step: i64,
+        count: u64,
+        scalar: bool,
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<Flight> {
+        let member = &dataset.catalogue.plan.members[0];
+        let mut words = [0u64; 9 + 4 * MAX_AXES];
+        let n = member.dims.len();
+        if n > MAX_AXES {
+            return Err(PyValueError::new_err("too many dimensions"));
+        }
+        self.address(dataset, &mut words);
+        words[6] = n as u64;
+        words[8] = member.field_bytes as u64;
+        words[9..13].copy_from_slice(&[start, step as u64, count, 0]);
+        for axis in 1..n {
+            let at = 9 + 4 * axis;
+            words[at..at + 4].copy_from_slice(&[0, 1, member.dims[axis], 0]);
+        }
+        let (inner, out_bytes) = self.native(py, dataset, &words[..9 + 4 * n], stages, timeout)?;
+        let mut shape = Vec::with_capacity(1 + dataset.row_shape.len());
+        if !scalar {
+            shape.push(count as npy_intp);
+        }
+        shape.extend_from_slice(&dataset.row_shape);
+        debug_assert_eq!(out_bytes, count as usize * dataset.row_bytes);
+        Ok(Flight {
+            inner,
+            dtype: dataset.dtype.clone_ref(py),
+            shape: Some(shape),
+            out_bytes,
+        })
+    }
+
+    /// Ask what `words` say (a native ask, in which the dataset is filled in here).
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "Python's own call, by position, for speed"
+    )]
+    fn hyperslab(
+        &self,
+        py: Python<'_>,
+        dataset: &Dataset,
+        words: &[u8],
+        dtype: Bound<'_, PyArrayDescr>,
+        shape: Vec<npy_intp>,
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<Flight> {
+        let mut words: Vec<u64> = words
+            .chunks(8)
+            .map(|word| word.try_into().map(u64::from_le_bytes))
+            .collect::<Result<_, _>>()
+            .map_err(|_| PyValueError::new_err("an ask is whole words"))?;
+        if words.len() < 9 {
+            return Err(PyValueError::new_err("an ask has nine words at least"));
+        }
+        self.address(dataset, &mut words);
+        let (inner, out_bytes) = self.native(py, dataset, &words, stages, timeout)?;
+        let flight = Flight {
+            inner,
+            dtype: dtype.unbind(),
+            shape: Some(shape),
+            out_bytes,
+        };
+        flight.check_shape(py)?;
+        Ok(flight)
+    }
+
+    /// Ask any reader to read through a library.
+    fn library(
+        &self,
+        py: Python<'_>,
+        ask: &[u8],
+        dtype: Bound<'_, PyArrayDescr>,
+        n_bytes: usize,
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<Flight> {
+        let inner = self.send(py, &Ask::Library(ask), None, stages, n_bytes, timeout)?;
+        Ok(Flight {
+            inner,
+            dtype: dtype.unbind(),
+            shape: None,
+            out_bytes: 0,
+        })
+    }
+
+    /// Slots of the tasks that a reader has claimed.
+    fn claimed(&self, reader: usize) -> Vec<u32> {
+        self.0.board.claimed(reader)
+    }
+
+    /// After a reader's death its tasks are queued again; the slots of those that fail instead,
+    /// because they killed before.
+    fn mourn(&self, reader: usize, status: i32) -> Vec<u32> {
+        self.0.mourn(reader, status)
+    }
+
+    /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
+    /// decoded bytes, open ns, fetch ns, decode ns, wait ns, cache hits, misses, bytes).
+    fn account(&self, reader: usize) -> PyResult<[u64; 15]> {
+        if reader >= self.0.board.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        let record = self.0.board.record(reader);
+        let word = |value: &std::sync::atomic::AtomicU64| value.load(Relaxed);
+        Ok([
+            u64::from(record.state.load(SeqCst)),
+            u64::from(record.pid.load(Relaxed)),
+            word(&record.tasks),
+            word(&record.chunks),
+            word(&record.library_tasks),
+            word(&record.fetches),
+            word(&record.fetched_bytes),
+            word(&record.decoded_bytes),
+            word(&record.open_ns),
+            word(&record.fetch_ns),
+            word(&record.decode_ns),
+            word(&record.wait_ns),
+            word(&record.cache_hits),
+            word(&record.cache_misses),
+            word(&record.cache_bytes),
+        ])
+    }
+
+    /// Tasks that are not known to be answered.
+    fn pending(&self) -> usize {
+        self.0.pending()
+    }
+
+    /// Which of these flights have ended; waits for an answer, at most so long, if none has.
+    fn ended(&self, py: Python<'_>, flights: Vec<Py<Flight>>, timeout_seconds: f64) -> Vec<usize> {
+        let seen = self.0.board.watch();
+        let look = || -> Vec<usize> {
+            let ended = |flight: &Py<Flight>| flight.get().inner.poll().is_some();
+            let all = flights.iter().enumerate();
+            all.filter(|(_, flight)| ended(flight))
+                .map(|(at, _)| at)
+                .collect()
+        };
+        let mut found = look();
+        if found.is_empty()
+            && let Some(deadline) = deadline_in(timeout_seconds)
+        {
+            py.detach(|| {
+                let left = deadline.saturating_duration_since(Instant::now());
+                self.0.board.wait_for_answers(seen, left);
+            });
+            found = look();
+        }
+        self.0.board.unwatch();
+        found
+    }
+
+    /// Wake whoever waits in `ended`.
+    fn poke(&self) {
+        self.0.board.poke();
+    }
+
+    /// Take no more asks; readers leave when all are answered.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    /// End every flight now; call it when the readers are gone.
+    fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+/// HDF5's own limit is 32.
+const MAX_AXES: usize = 32;
+
+impl Board {
+    fn address(&self, dataset: &Dataset, words: &mut [u64]) {
+        let catalogue = &dataset.catalogue;
+        words[1] = catalogue.id;
+        words[2] = catalogue.region.at() as u64;
+        words[3] = catalogue.len as u64;
+    }
+}
+
+/// One request on its way.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Flight {
+    inner: Arc<Inner>,
+    dtype: Py<PyArrayDescr>,
+    /// None: the library tells it.
+    shape: Option<Vec<npy_intp>>,
+    out_bytes: usize,
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.inner.release();
+    }
+}
+
+fn code(outcome: Option<Outcome>) -> i32 {
+    match outcome {
+        None => PENDING,
+        Some(Outcome::Done) => DONE,
+        Some(Outcome::Failed(_)) => FAILED,
+        Some(Outcome::More(_)) => MORE,
+        Some(Outcome::Cancelled) => CANCELLED,
+        Some(Outcome::Closed) => CLOSED,
+    }
+}
+
+impl Flight {
+    fn check_shape(&self, py: Python<'_>) -> PyResult<()> {
+        let shape = self.shape.as_deref().unwrap_or_default();
+        let size = self.dtype.bind(py).itemsize();
+        let bytes = shape
+            .iter()
+            .try_fold(size, |all, &n| all.checked_mul(usize::try_from(n).ok()?));
+        match bytes == Some(self.out_bytes) {
+            true => Ok(()),
+            false => Err(PyValueError::new_err(
+                "a result has another size than its shape",
+            )),
+        }
+    }
+}
+
+#[pymethods]
+impl Flight {
+    /// PENDING, DONE, FAILED, MORE, CANCELLED or CLOSED.
+    fn poll(&self) -> i32 {
+        code(self.inner.poll())
+    }
+
+    /// The same after it has ended, or after `timeout_seconds`.
+    fn wait(&self, py: Python<'_>, timeout_seconds: f64) -> i32 {
+        match (self.inner.poll(), deadline_in(timeout_seconds)) {
+            (None, Some(deadline)) => code(py.detach(|| self.inner.wait(deadline))),
+            (outcome, _) => code(outcome),
+        }
+    }
+
+    /// The result, a view of the stage; None when there is none, or no more.
+    fn array<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(tenure) = self.inner.tenure() else {
+            return Ok(None);
+        };
+        let mut dims: Vec<npy_intp> = match &self.shape {
+            Some(shape) => shape.clone(),
+            None => self.inner.shape().iter().map(|&n| n as npy_intp).collect(),
+        };
+        let size = self.dtype.bind(py).itemsize();
+        let bytes = dims
+            .iter()
+            .try_fold(size, |all, &n| all.checked_mul(usize::try_from(n).ok()?));
+        if bytes.is_none_or(|bytes| bytes > tenure.len()) {
+            return Err(PyValueError::new_err("a result is larger than its stage"));
+        }
+        let base = tenure.base();
+        let loan = Py::new(py, Loan(tenure))?;
+        // SAFETY: NumPy's C API with the GIL held. The stage has room for what dtype and dims give
+        // (just checked), every task that writes to it is answered (there is a tenure only then),
+        // and it stays mapped and lent as long as the base lives, which is the loan. Both calls
+        // steal the reference that they are given.
+        unsafe {
+            let array = PY_ARRAY_API.PyArray_NewFromDescr(
+                py,
+                get_type_object(py, NpyTypes::PyArray_Type),
+                self.dtype.bind(py).clone().into_dtype_ptr(),
+                dims.len() as i32,
+                dims.as_mut_ptr(),
+                std::ptr::null_mut(),
+                base.cast(),
+                NPY_ARRAY_WRITEABLE,
+                std::ptr::null_mut(),
+            );
+            let array = Bound::from_owned_ptr_or_err(py, array)?;
+            if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), loan.into_ptr()) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+            Ok(Some(array))
+        }
+    }
+
+    /// The shape that a library told; for ragged data the lengths of its parts.
+    fn shape(&self) -> Vec<u64> {
+        self.inner.shape()
+    }
+
+    /// Bytes of a library's result that did not fit the stage.
+    #[getter]
+    fn needed_bytes(&self) -> Option<u64> {
+        match self.inner.poll() {
+            Some(Outcome::More(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Why it failed: (kind, filter, detail, slot, chunk, expected, got, text), or None.
+    fn failure(&self) -> Option<Failure> {
+        match self.inner.poll() {
+            Some(Outcome::Failed(failure)) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// Take it back if no reader has begun it.
+    fn cancel(&self) -> bool {
+        self.inner.cancel()
+    }
+
+    /// The result is not needed any more: the stage is free when the last view is gone.
+    fn release(&self) {
+        self.inner.release();
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    /// A chunk of the catalogue, by its number there: (grid index, byte offset, stored size).
+    fn chunk(&self, number: usize) -> Option<(u64, u64, u64)> {
+        let chunk = self.catalogue.plan.chunks().get(number)?;
+        Some((chunk.grid_index, chunk.byte_offset, chunk.stored_size))
+    }
+}

@@ -1,0 +1,352 @@
+//! Shelves of stages: memory for results, lent to one request at a time.
+//!
+//! Law:
+//! 1. A tenure is one stage in use. It goes back to its shelf when the last one who needs it (the
+//!    request, its readers, a view) is gone, from whichever thread, in whichever order.
+//! 2. A shelf of a fixed number has stages of one size. A growing one makes stages of the sizes
+//!    that are asked for, and keeps them, within its limit.
+//! 3. A closed shelf lends nothing; its stages are given back to the arena as they return.
+//! 4. The lock is never held while Python code can run. A forked child is lent nothing.
+//!
+//! It must never know of requests or Python.
+
+use super::arena::{Arena, Region};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Why there is no stage.
+#[derive(Debug)]
+pub enum Refusal {
+    Closed,
+    /// All are in use, for as long as the caller wanted to wait.
+    Exhausted,
+    /// No stage of this shelf is so large: needed, the most there is.
+    TooSmall(usize, usize),
+    Memory(io::Error),
+}
+
+enum Kind {
+    Fixed { size: usize },
+    Growing { limit: usize },
+}
+
+pub struct Shelf {
+    arena: Arc<Arena>,
+    kind: Kind,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By size; the last one returned is the first one lent, as it is the warmest in the caches.
+    free: BTreeMap<usize, Vec<Region>>,
+    free_bytes: usize,
+    lent_bytes: usize,
+    /// By number, and so by age.
+    lent: BTreeMap<u64, Instant>,
+    next: u64,
+    closed: bool,
+}
+
+impl State {
+    fn pop(&mut self, size: usize) -> Option<Region> {
+        let regions = self.free.get_mut(&size)?;
+        let region = regions.pop()?;
+        self.free_bytes -= region.len();
+        Some(region)
+    }
+
+    /// Free stages to give back to the arena, largest first, until so many bytes are found.
+    fn evict(&mut self, bytes: usize) -> Vec<Region> {
+        let (mut found, mut sum) = (Vec::new(), 0);
+        for regions in self.free.values_mut().rev() {
+            while sum < bytes
+                && let Some(region) = regions.pop()
+            {
+                sum += region.len();
+                found.push(region);
+            }
+        }
+        self.free_bytes -= sum;
+        found
+    }
+}
+
+impl Shelf {
+    /// `count` stages of `size` bytes.
+    pub fn fixed(arena: &Arc<Arena>, size: usize, count: usize) -> io::Result<Arc<Shelf>> {
+        let mut regions = Vec::new();
+        for _ in 0..count {
+            regions.push(arena.take(size)?);
+        }
+        let shelf = Shelf::new(arena, Kind::Fixed { size });
+        let mut state = shelf.state();
+        state.free_bytes = regions.iter().map(Region::len).sum();
+        state.free.insert(0, regions);
+        drop(state);
+        Ok(Arc::new(shelf))
+    }
+
+    /// Stages of any size, together at most `limit` bytes.
+    pub fn growing(arena: &Arc<Arena>, limit: usize) -> Arc<Shelf> {
+        Arc::new(Shelf::new(arena, Kind::Growing { limit }))
+    }
+
+    fn new(arena: &Arc<Arena>, kind: Kind) -> Shelf {
+        Shelf {
+            arena: arena.clone(),
+            kind,
+            state: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lend a stage of at least `size` bytes; wait for one at most until `deadline`.
+    pub fn take(
+        self: &Arc<Shelf>,
+        size: usize,
+        deadline: Option<Instant>,
+    ) -> Result<Tenure, Refusal> {
+        if !self.arena.is_mine() {
+            return Err(Refusal::Closed);
+        }
+        let (key, limit) = match self.kind {
+            Kind::Fixed { size: each } => (0, each),
+            Kind::Growing { limit } => (size_class(size), limit),
+        };
+        if size > limit {
+            return Err(Refusal::TooSmall(size, limit));
+        }
+        let mut state = self.state();
+        loop {
+            if state.closed {
+                return Err(Refusal::Closed);
+            }
+            if let Some(region) = state.pop(key) {
+                return Ok(self.lend(&mut state, region));
+            }
+            if let Kind::Growing { limit } = self.kind {
+                // A size a little under the limit must fit, though its class does not.
+                let wanted = key.min(limit.max(size));
+                let over = (state.lent_bytes + state.free_bytes + wanted).saturating_sub(limit);
+                if state.lent_bytes + wanted <= limit || state.lent.is_empty() {
+                    drop(state.evict(over));
+                    let region = self.arena.take(wanted).map_err(Refusal::Memory)?;
+                    return Ok(self.lend(&mut state, region));
+                }
+            }
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            match left {
+                None | Some(Duration::ZERO) => return Err(Refusal::Exhausted),
+                Some(left) => {
+                    let woken = self.returned.wait_timeout(state, left);
+                    state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+
+    fn lend(self: &Arc<Shelf>, state: &mut State, region: Region) -> Tenure {
+        let number = state.next;
+        state.next += 1;
+        state.lent_bytes += region.len();
+        state.lent.insert(number, Instant::now());
+        let len = match self.kind {
+            Kind::Fixed { size } => size,
+            Kind::Growing { .. } => region.len(),
+        };
+        Tenure {
+            shelf: self.clone(),
+            region: Some(region),
+            len,
+            number,
+        }
+    }
+
+    /// Lend no more. Stages in use stay so until they return.
+    pub fn close(&self) {
+        if self.arena.is_mine() {
+            let mut state = self.state();
+            state.closed = true;
+            let free = std::mem::take(&mut state.free);
+            state.free_bytes = 0;
+            drop(state);
+            drop(free);
+            self.returned.notify_all();
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        !self.arena.is_mine() || self.state().closed
+    }
+
+    /// Stages in use, and seconds since the oldest was lent.
+    pub fn lent(&self) -> (usize, f64) {
+        if !self.arena.is_mine() {
+            return (0, 0.0);
+        }
+        let state = self.state();
+        let oldest = state.lent.first_key_value();
+        let age = oldest.map_or(0.0, |(_, since)| since.elapsed().as_secs_f64());
+        (state.lent.len(), age)
+    }
+
+    /// Bytes of all stages.
+    pub fn used_bytes(&self) -> usize {
+        if !self.arena.is_mine() {
+            return 0;
+        }
+        let state = self.state();
+        state.free_bytes + state.lent_bytes
+    }
+}
+
+/// Sizes are rounded up so that a stage fits many: four steps between two powers of two.
+fn size_class(size: usize) -> usize {
+    let size = size.max(4096);
+    let step = (size.next_power_of_two() / 8).max(4096);
+    size.checked_next_multiple_of(step).unwrap_or(size)
+}
+
+/// A stage in use.
+pub struct Tenure {
+    shelf: Arc<Shelf>,
+    /// None only while it is dropped.
+    region: Option<Region>,
+    len: usize,
+    number: u64,
+}
+
+impl Tenure {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// First byte in the arena.
+    pub fn at(&self) -> usize {
+        self.region.as_ref().map_or(0, Region::at)
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.region
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Region::base)
+    }
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        let (shelf, region) = (&self.shelf, self.region.take());
+        let Some(region) = region.filter(|_| shelf.arena.is_mine()) else {
+            return;
+        };
+        let mut state = shelf.state();
+        state.lent.remove(&self.number);
+        state.lent_bytes -= region.len();
+        let unwanted = if state.closed {
+            Some(region)
+        } else {
+            state.free_bytes += region.len();
+            let key = match shelf.kind {
+                Kind::Fixed { .. } => 0,
+                Kind::Growing { .. } => region.len(),
+            };
+            state.free.entry(key).or_default().push(region);
+            None
+        };
+        drop(state);
+        drop(unwanted);
+        shelf.returned.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arena() -> Arc<Arena> {
+        Arena::new(64 << 20).unwrap()
+    }
+
+    #[test]
+    fn a_stage_is_lent_once_at_a_time() {
+        let shelf = Shelf::fixed(&arena(), 100, 1).unwrap();
+        let first = shelf.take(100, None).unwrap();
+        assert_eq!(first.len(), 100);
+        assert!(matches!(shelf.take(1, None), Err(Refusal::Exhausted)));
+        assert_eq!(shelf.lent().0, 1);
+        drop(first);
+        assert!(shelf.take(0, None).is_ok());
+        assert!(matches!(
+            shelf.take(101, None),
+            Err(Refusal::TooSmall(101, 100))
+        ));
+    }
+
+    #[test]
+    fn waiting_ends_when_one_returns() {
+        let shelf = Shelf::fixed(&arena(), 8, 2).unwrap();
+        let held = (shelf.take(8, None).unwrap(), shelf.take(8, None).unwrap());
+        let other = shelf.clone();
+        let thread = std::thread::spawn(move || {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            other.take(8, Some(deadline)).map(|tenure| tenure.at())
+        });
+        let at = held.1.at();
+        drop(held.1);
+        assert_eq!(thread.join().unwrap().unwrap(), at);
+    }
+
+    #[test]
+    fn closing_waits_for_nobody_and_frees_what_returns() {
+        let arena = arena();
+        let shelf = Shelf::fixed(&arena, 8, 2).unwrap();
+        let held = shelf.take(8, None).unwrap();
+        shelf.close();
+        assert!(arena.used_bytes() > 0);
+        assert!(matches!(shelf.take(8, None), Err(Refusal::Closed)));
+        drop(held);
+        assert_eq!(arena.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_growing_shelf_keeps_to_its_limit_and_uses_stages_again() {
+        let arena = arena();
+        let shelf = Shelf::growing(&arena, 1 << 20);
+        let first = shelf.take(5000, None).unwrap();
+        let at = first.at();
+        drop(first);
+        assert_eq!(shelf.take(4500, None).unwrap().at(), at);
+        let held: Vec<_> = (0..)
+            .map_while(|_| shelf.take(100_000, None).ok())
+            .collect();
+        assert!(held.len() >= 8 && shelf.used_bytes() <= 1 << 20);
+        drop(held);
+        // All that is free gives way to one that needs it.
+        let all = shelf.take(1 << 20, None).unwrap();
+        assert_eq!((all.len(), shelf.used_bytes()), (1 << 20, 1 << 20));
+        assert!(matches!(shelf.take(1, None), Err(Refusal::Exhausted)));
+        assert!(matches!(
+            shelf.take(1 << 21, None),
+            Err(Refusal::TooSmall(..))
+        ));
+        drop(all);
+        shelf.close();
+        assert_eq!(arena.used_bytes(), 0);
+    }
+}
