@@ -1,0 +1,96 @@
+"""A library that lies: what the data check must find.
+
+Law
+---
+1. A liar stands in the place of a contender and offers the library's face, over rows in memory.
+2. Each lie is one fault, of the sort that a broken reader would make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tables
+
+from _benchmark.contenders import Source, Stream
+from _benchmark.studies import device_sweep
+
+
+def _one_bit(block: Any, at: int) -> Any:
+    block = block.copy()
+    if at == 0:
+        block.view(np.uint8).flat[7] ^= 1
+    return block
+
+
+# what a contender may do to its blocks: (block, number of the block) -> block
+LIES: dict[str, Callable[[Any, int], Any]] = {
+    "one bit": _one_bit,
+    "zeros": lambda block, at: np.zeros_like(block),
+    "a row less": lambda block, at: block[at == 0 :],
+    "a row twice": lambda block, at: np.concatenate([block[:1], block]) if at == 0 else block,
+    "rows swapped": lambda block, at: block[::-1] if at == 0 else block,
+    "a row for another": lambda block, at: np.concatenate([block[1:2], block[1:]]),
+    "bytes swapped": lambda block, at: block.byteswap(),
+}
+
+
+@dataclass
+class FakeStreamer:
+    """What the library's face offers, over rows in memory, with a lie in the blocks."""
+
+    rows: Any
+    lie: Callable[[Any, int], Any]
+
+    def blocks(self) -> Iterator[Any]:
+        for at, start in enumerate(range(0, len(self.rows), 64)):
+            yield self.lie(self.rows[start : start + 64], at)
+
+    def get_queue(self, path: str, **options: Any) -> FakeQueue:
+        return FakeQueue(self.blocks(), options)
+
+    def get_generator(self, path: str, **options: Any) -> Iterator[Any]:
+        for block in self.blocks():
+            yield from block
+
+
+@dataclass
+class FakeQueue:
+    blocks: Iterator[Any]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def iter(self) -> Iterator[FakeGuard]:
+        return (FakeGuard(block) for block in self.blocks)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class FakeGuard:
+    block: Any
+
+    def __enter__(self) -> Any:
+        return self.block
+
+    def __exit__(self, *_exception: object) -> None:
+        pass
+
+
+def fake_stream(
+    lie: Callable[[Any, int], Any], only: tuple[str, int] | None = None
+) -> device_sweep.MakeContender:
+    """`Stream` over a library that lies, in every cell or only in one."""
+
+    def make(source: Source, access: str, n_procs: int, options: Any) -> Stream:
+        if only not in (None, (access, n_procs)):
+            return Stream(source, access, n_procs, options)
+        with tables.open_file(source.filename) as file:
+            rows = file.get_node(source.path)[:]
+        streamer = FakeStreamer(rows, lie)
+        return Stream(source, access, n_procs, open_streamer=lambda *_a, **_k: streamer)
+
+    return make

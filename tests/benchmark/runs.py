@@ -1,0 +1,42 @@
+"""What the tests of the benchmark program share: the workload, its options, what a run leaves.
+
+Law
+---
+1. Runs are of a few MiB, and in the test's own directory.
+2. It asserts nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import signal
+from pathlib import Path
+from typing import Any
+
+import multitables_benchmark
+from _benchmark import report
+from _benchmark.studies import targets
+from _benchmark.studies.target_bench import Bench
+from _benchmark.workloads import Workload
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TINY = Workload("tiny", rows=300, columns=64, complevel=3)
+
+
+def left_behind(directory: Path) -> list[str]:
+    """Everything in `directory` but the results."""
+    return sorted(path.name for path in directory.iterdir() if path.name != "results")
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with open(f"results/multitables_{name}.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def sweep_arguments(*words: str) -> Any:
+    return multitables_benchmark.parser_of("sweep").parse_args(words)
+
+
+def some_bench(directory: Path) -> Bench:
+    results = report.ResultFile(str(directory / "results"), "targets", targets.COLUMNS, {})
+    return Bench(str(directory), 2**20, 1, (1, 2), ("none",), None, "no old release", results)

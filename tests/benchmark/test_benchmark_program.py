@@ -1,0 +1,213 @@
+"""The benchmark program, from its command line: it runs, refuses what cannot work, and cleans up.
+
+Law
+---
+1. No ending leaves a file, and no bad option runs.
+2. Nothing here is timed, and no figure is compared with another.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tables
+from processes import script, wait_until
+from runs import ENDING, TINY, left_behind, rows_of, sweep_arguments
+
+import multitables_benchmark
+from _benchmark import interruption, measure, report, stream_loop, workloads
+from _benchmark.contenders import Stream
+from _benchmark.progress import Progress
+from _benchmark.studies import STUDIES, device_sweep
+
+# ---- end to end
+
+
+def test_smoke_streams_checks_and_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert multitables_benchmark.main(["--smoke"]) == 0
+    rows = rows_of("sweep")
+    cells = {(row["complevel"], row["access"], row["n_procs"]) for row in rows}
+    assert cells == {(c, a, n) for c in "039" for a in ("queue", "generator") for n in "12"}
+    assert all(float(row["mb_per_s"]) > 0 for row in rows)
+    assert all(row["device"] and row["kernel"] and row["versions"] for row in rows)
+    out = capsys.readouterr().out
+    for part in (report.UNIT_LINE, "Direct queue", "Generator", "complevel / processes", "cores"):
+        assert part in out
+    assert "FAILED" not in out
+    assert left_behind(tmp_path) == []
+
+
+def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["targets", "--smoke", "--dataset", "lz4", "--processes", "1", "--data_dir", "data"]
+    for part in ("streams", "latency", "memory"):
+        words += ["--part", part]
+    assert multitables_benchmark.main(words) == 0
+    out = capsys.readouterr().out
+    assert "not measured: name an environment with --old_env DIR" in out
+    with open("results/multitables_targets.json") as file:
+        found = json.load(file)
+    assert found["faults"] == []
+    verdicts = {target["what"]: target["met"] for target in found["targets"]}
+    assert verdicts["blosc:lz4 5: queue / 2.0.1"] is None
+    assert set(verdicts.values()) == {None}  # too little data to judge
+    assert "multitables queue x1" in {row["contender"] for row in rows_of("targets")}
+
+
+# ---- bad options and bad places
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--size", "0"], "--size: 0 is not above 0"),
+        (["--size", "nan"], "--size: nan is not above 0"),
+        (["--size", "much"], "--size: invalid float value: 'much'"),
+        (["--cycles", "-1"], "--cycles: -1 is not above 0"),
+        (["--max_procs", "1.5"], "--max_procs: invalid int value: '1.5'"),
+        (["--complib", "gzip"], "'gzip' is not supported"),
+        (["targets", "--processes", "1,x"], "'1,x' is not a list of numbers above 0"),
+        (["targets", "--processes", ""], "'' is not a list of numbers above 0"),
+        (["targets", "--part", "all"], "--part: invalid choice: 'all'"),
+        (["no such study"], "unrecognized arguments: no such study"),
+    ],
+)
+def test_options_that_cannot_work(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        multitables_benchmark.main(words)
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_library_this_pytables_lacks_is_not_replaced_by_another(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tables.utilsextension.which_lib_version", lambda _name: None)
+    with pytest.raises(SystemExit):
+        sweep_arguments("--complib", "lzo")
+    assert "this PyTables was built without 'lzo'" in capsys.readouterr().err
+
+
+def test_the_help_names_the_options_and_studies(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, study in STUDIES.items():
+        words = [] if name == "sweep" else [name]
+        with pytest.raises(SystemExit) as caught:
+            multitables_benchmark.main([*words, "--help"])
+        assert caught.value.code == 0
+        assert study.SUMMARY in " ".join(capsys.readouterr().out.split())
+    assert vars(sweep_arguments()) == {
+        "size": 1,
+        "cycles": 2,
+        "max_procs": 6,
+        "complib": "blosc",
+        "file": None,
+        "H5FD_DIRECT_OFF": False,
+        "output": "results",
+        "smoke": False,
+    }
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What the program says when it cannot be run."""
+    assert multitables_benchmark.main(words) == 2
+    return capsys.readouterr().err
+
+
+def test_an_existing_file_is_neither_overwritten_nor_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.h5"
+    mine.write_text("mine")
+    assert "'mine.h5' exists" in refused(["--smoke", "--file", "mine.h5"], capsys)
+    assert mine.read_text() == "mine"
+
+    (tmp_path / "data").mkdir()
+    filename = workloads.in_directory(TINY, "data")
+    with tables.open_file(filename, "a") as file:
+        file.get_node(workloads.PATH)[0, 0] = -1
+    with pytest.raises(FileExistsError, match="holds something else"):
+        workloads.in_directory(TINY, "data")
+
+
+def test_a_full_disk_is_said_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: _Usage(10**6))
+    said = refused(["--smoke", "--file", "new.h5"], capsys)
+    assert "0.00 GB free" in said
+    assert "--size" in said
+    assert left_behind(tmp_path) == []
+
+
+@dataclass
+class _Usage:
+    free: int
+
+
+def test_a_place_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'/nowhere'" in refused(["--smoke", "--file", "/nowhere/bench.h5"], capsys)
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(_bytes: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        workloads.write(TINY, str(tmp_path / "x.h5"), fail)
+    assert left_behind(tmp_path) == []
+
+
+# ---- interruption
+
+
+def test_what_was_finished_is_shown_after_an_interruption(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[int] = []
+
+    @dataclass(frozen=True)
+    class Impatient(Stream):
+        def passes(self, cycles: int, tick: stream_loop.Tick = stream_loop.no_tick) -> Any:
+            seen.append(cycles)
+            if len(seen) == 2:
+                raise KeyboardInterrupt
+            return [measure.Pass(0.5, self.source.decoded_bytes)]
+
+    arguments = sweep_arguments("--size=0.001", "--max_procs=1", "--cycles=1")
+    assert device_sweep.run(arguments, Impatient) == 130
+    assert len(rows_of("sweep")) == 1
+    assert "interrupted; what was finished" in capsys.readouterr().out
+    assert left_behind(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_removes_the_file(number: signal.Signals, tmp_path: Path) -> None:
+    program = "import sys, multitables_benchmark as m; sys.exit(m.main(sys.argv[1:]))"
+    with script(program, "--size=0.5", "--file=bench.h5", "--output=results") as process:
+        wait_until(lambda: any("part" in name for name in left_behind(tmp_path)), "a file", 20)
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "interrupted; what was finished" in out
+    assert left_behind(tmp_path) == []
+
+
+def test_an_interruption_that_a_library_drops_comes_back() -> None:
+    interruption.install()
+    try:
+        with Progress(2) as progress:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)  # dropped, as in a callback
+            with pytest.raises(KeyboardInterrupt):
+                progress.tick(1)
+    finally:
+        interruption.install()
