@@ -1,17 +1,16 @@
 //! The parent's side of the board: requests go out as tasks, and come back as flights.
 //!
 //! Law:
-//! 1. A flight is one request on its way. It holds its stage, its ask and its dataset until every
-//!    task of it is answered, whoever else forgets it: readers never write into another's memory.
+//! 1. A request goes out in as many tasks as there are readers that own a chunk of it.
 //! 2. A flight that was dropped on its way is seen home by whoever comes by next.
-//! 3. What a flight brought is told once all its tasks are answered, failures too.
-//! 4. Locks are taken in the order flight, dispatch, and never while Python code can run.
-//! 5. A forked child sends nothing and waits for nothing.
+//! 3. Locks are taken in the order flight, dispatch, and never while Python code can run.
+//! 4. A forked child sends nothing.
 
 use super::arena::{Arena, Region};
-use super::board::{self, Board, INLINE_WORDS};
+use super::board::{Board, INLINE_WORDS};
+use super::flight::{self, Flight, Outcome};
 use super::stage::{Refusal, Shelf, Tenure};
-use crate::failure::{Failure, TaskError};
+use crate::failure::TaskError;
 use crate::plan::Plan;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -77,17 +76,6 @@ impl Ask<'_> {
     }
 }
 
-/// How a flight ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Done,
-    Failed(Failure),
-    /// A library's result of so many bytes did not fit the stage.
-    More(u64),
-    Cancelled,
-    Closed,
-}
-
 pub struct Dispatch {
     pub board: Board,
     pub arena: Arc<Arena>,
@@ -105,26 +93,7 @@ struct State {
     pending: usize,
 }
 
-pub struct Flight {
-    dispatch: Arc<Dispatch>,
-    state: Mutex<FlightState>,
-}
-
-struct FlightState {
-    /// Unanswered.
-    slots: Vec<u32>,
-    outcome: Option<Outcome>,
-    failure: Option<Failure>,
-    more: Option<u64>,
-    cancelled: bool,
-    shape: Vec<u64>,
-    tenure: Option<Arc<Tenure>>,
-    ask: Option<Region>,
-    /// Held, not looked at: the readers do.
-    _catalogue: Option<Arc<Catalogue>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -213,7 +182,7 @@ impl Dispatch {
         };
         let flight = Arc::new(Flight {
             dispatch: self.clone(),
-            state: Mutex::new(FlightState {
+            state: Mutex::new(flight::State {
                 slots: slots.clone(),
                 outcome: slots.is_empty().then_some(Outcome::Done),
                 failure: None,
@@ -222,7 +191,7 @@ impl Dispatch {
                 shape: Vec::new(),
                 tenure: None,
                 ask: None,
-                _catalogue: catalogue.cloned(),
+                catalogue: catalogue.cloned(),
             }),
         });
         let mut state = lock(&flight.state);
@@ -317,6 +286,24 @@ impl Dispatch {
         }
     }
 
+    /// Slots and an ask that a flight does not need any more.
+    pub(super) fn take_home(&self, slots: Vec<u32>, ask: Option<Region>) {
+        let mut state = lock(&self.state);
+        state.pending -= slots.len();
+        state.free.extend(slots);
+        if let Some(ask) = ask
+            && ask.len() <= SPARE_ASK_BYTES
+            && state.spare_asks.len() < SPARE_ASKS
+        {
+            state.spare_asks.push(ask);
+        }
+    }
+
+    /// Nobody asks for this flight any more, which is still on its way.
+    pub(super) fn see_home(&self, flight: Arc<Flight>) {
+        lock(&self.state).dropped.push(flight);
+    }
+
     /// See flights home that were dropped on their way.
     pub fn sweep(&self) {
         let dropped = std::mem::take(&mut lock(&self.state).dropped);
@@ -386,126 +373,5 @@ impl Dispatch {
     }
 }
 
-impl Flight {
-    /// How it ended, or None: it is still on its way.
-    pub fn poll(&self) -> Option<Outcome> {
-        let mut state = lock(&self.state);
-        if state.outcome.is_some() {
-            return state.outcome.clone();
-        }
-        if !self.dispatch.is_mine() {
-            return Some(Outcome::Closed);
-        }
-        let board = &self.dispatch.board;
-        let mut home = Vec::new();
-        let mut slots = std::mem::take(&mut state.slots);
-        slots.retain(|&slot| {
-            let Some(code) = board.answered(slot) else {
-                return true;
-            };
-            let answer = board.slot(slot);
-            match code {
-                board::FAILED => {
-                    state.failure = state.failure.take().or_else(|| answer.error.get());
-                }
-                board::MORE => state.more = Some(answer.result_bytes.load(SeqCst)),
-                _ => {
-                    let n = (answer.n_dims.load(SeqCst) as usize).min(board::MAX_DIMS);
-                    state.shape = answer.dims[..n]
-                        .iter()
-                        .map(|dim| dim.load(SeqCst))
-                        .collect();
-                }
-            }
-            board.free(slot);
-            home.push(slot);
-            false
-        });
-        state.slots = slots;
-        let landed = state.slots.is_empty();
-        let closed = !landed && board.stopped();
-        if landed || closed {
-            state.outcome = Some(match (&state.failure, state.more) {
-                _ if closed => Outcome::Closed,
-                (Some(failure), _) => Outcome::Failed(failure.clone()),
-                (None, Some(bytes)) => Outcome::More(bytes),
-                (None, None) if state.cancelled => Outcome::Cancelled,
-                (None, None) => Outcome::Done,
-            });
-            state._catalogue = None;
-        }
-        let good = matches!(state.outcome, Some(Outcome::Done));
-        let ask = state.ask.take_if(|_| landed);
-        let tenure = state.tenure.take_if(|_| (landed || closed) && !good);
-        let mut table = lock(&self.dispatch.state);
-        table.pending -= home.len();
-        table.free.extend(home);
-        if let Some(ask) = ask
-            && ask.len() <= SPARE_ASK_BYTES
-            && table.spare_asks.len() < SPARE_ASKS
-        {
-            table.spare_asks.push(ask);
-        }
-        drop(table);
-        let outcome = state.outcome.clone();
-        drop(state);
-        drop(tenure);
-        outcome
-    }
-
-    /// Wait until it has ended, at most until `deadline`.
-    pub fn wait(&self, deadline: Instant) -> Option<Outcome> {
-        loop {
-            if let Some(outcome) = self.poll() {
-                return Some(outcome);
-            }
-            let left = board::until(deadline);
-            if left.is_zero() {
-                return None;
-            }
-            let slot = lock(&self.state).slots.first().copied();
-            if let Some(slot) = slot {
-                self.dispatch.board.wait_for_answer(slot, left);
-            }
-        }
-    }
-
-    /// Cancel it if no reader has begun it; whether it is cancelled.
-    pub fn cancel(&self) -> bool {
-        let mut state = lock(&self.state);
-        if state.outcome.is_some() || !self.dispatch.is_mine() {
-            return state.outcome == Some(Outcome::Cancelled);
-        }
-        let board = &self.dispatch.board;
-        // One task is taken back for certain or not at all; of several, one may have begun.
-        if let [slot] = state.slots[..]
-            && board.cancel(slot)
-        {
-            state.cancelled = true;
-        }
-        let cancelled = state.cancelled;
-        drop(state);
-        self.poll();
-        cancelled
-    }
-
-    /// Where the result lies, once the flight is done and until `release`.
-    pub fn tenure(&self) -> Option<Arc<Tenure>> {
-        lock(&self.state).tenure.clone()
-    }
-
-    /// The shape of a library's result.
-    pub fn shape(&self) -> Vec<u64> {
-        lock(&self.state).shape.clone()
-    }
-
-    /// The result is not needed any more, or not at all.
-    pub fn release(self: &Arc<Flight>) {
-        if self.poll().is_some() {
-            let tenure = lock(&self.state).tenure.take();
-            drop(tenure);
-        } else {
-            lock(&self.dispatch.state).dropped.push(self.clone());
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,8 @@
 
 use super::arena::Arena as Memory;
 use super::board::BOARD;
-use super::dispatch::{Ask, Catalogue, CatalogueError, Dispatch, Flight as Inner, Outcome};
+use super::dispatch::{Ask, Catalogue, CatalogueError, Dispatch};
+use super::flight::{Flight as Inner, Outcome};
 use super::hyperslab::Hyperslab;
 use super::stage::{Refusal, Shelf, Tenure};
 use crate::failure::Failure;

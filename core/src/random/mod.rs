@@ -13,6 +13,7 @@ pub mod chunk_cache;
 pub mod cover;
 pub mod dispatch;
 pub mod face;
+pub mod flight;
 pub mod gather;
 pub mod hyperslab;
 pub mod serve_board;

@@ -1,0 +1,161 @@
+//! A flight: one request on its way, until its result is taken or forgotten.
+//!
+//! Law:
+//! 1. It holds its stage, its ask and its dataset until every task of it is answered, whoever else
+//!    forgets it: readers never write into another's memory.
+//! 2. What it brought is told once all its tasks are answered, failures too.
+//! 3. Every wait has a deadline. A forked child waits for nothing.
+
+use super::arena::Region;
+use super::board;
+use super::dispatch::{Catalogue, Dispatch, lock};
+use super::stage::Tenure;
+use crate::failure::Failure;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// How a flight ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Done,
+    Failed(Failure),
+    /// A library's result of so many bytes did not fit the stage.
+    More(u64),
+    Cancelled,
+    Closed,
+}
+
+pub struct Flight {
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) state: Mutex<State>,
+}
+
+pub(super) struct State {
+    /// Unanswered.
+    pub(super) slots: Vec<u32>,
+    pub(super) outcome: Option<Outcome>,
+    pub(super) failure: Option<Failure>,
+    pub(super) more: Option<u64>,
+    pub(super) cancelled: bool,
+    pub(super) shape: Vec<u64>,
+    pub(super) tenure: Option<Arc<Tenure>>,
+    pub(super) ask: Option<Region>,
+    /// Held, not looked at: the readers do.
+    pub(super) catalogue: Option<Arc<Catalogue>>,
+}
+
+impl Flight {
+    /// How it ended, or None: it is still on its way.
+    pub fn poll(&self) -> Option<Outcome> {
+        let mut state = lock(&self.state);
+        if state.outcome.is_some() {
+            return state.outcome.clone();
+        }
+        if !self.dispatch.is_mine() {
+            return Some(Outcome::Closed);
+        }
+        let board = &self.dispatch.board;
+        let mut home = Vec::new();
+        let mut slots = std::mem::take(&mut state.slots);
+        slots.retain(|&slot| {
+            let Some(code) = board.answered(slot) else {
+                return true;
+            };
+            let answer = board.slot(slot);
+            match code {
+                board::FAILED => {
+                    state.failure = state.failure.take().or_else(|| answer.error.get());
+                }
+                board::MORE => state.more = Some(answer.result_bytes.load(SeqCst)),
+                _ => {
+                    let n = (answer.n_dims.load(SeqCst) as usize).min(board::MAX_DIMS);
+                    state.shape = answer.dims[..n]
+                        .iter()
+                        .map(|dim| dim.load(SeqCst))
+                        .collect();
+                }
+            }
+            board.free(slot);
+            home.push(slot);
+            false
+        });
+        state.slots = slots;
+        let landed = state.slots.is_empty();
+        let closed = !landed && board.stopped();
+        if landed || closed {
+            state.outcome = Some(match (&state.failure, state.more) {
+                _ if closed => Outcome::Closed,
+                (Some(failure), _) => Outcome::Failed(failure.clone()),
+                (None, Some(bytes)) => Outcome::More(bytes),
+                (None, None) if state.cancelled => Outcome::Cancelled,
+                (None, None) => Outcome::Done,
+            });
+            state.catalogue = None;
+        }
+        let good = matches!(state.outcome, Some(Outcome::Done));
+        let ask = state.ask.take_if(|_| landed);
+        let tenure = state.tenure.take_if(|_| (landed || closed) && !good);
+        self.dispatch.take_home(home, ask);
+        let outcome = state.outcome.clone();
+        drop(state);
+        drop(tenure);
+        outcome
+    }
+
+    /// Wait until it has ended, at most until `deadline`.
+    pub fn wait(&self, deadline: Instant) -> Option<Outcome> {
+        loop {
+            if let Some(outcome) = self.poll() {
+                return Some(outcome);
+            }
+            let left = board::until(deadline);
+            if left.is_zero() {
+                return None;
+            }
+            let slot = lock(&self.state).slots.first().copied();
+            if let Some(slot) = slot {
+                self.dispatch.board.wait_for_answer(slot, left);
+            }
+        }
+    }
+
+    /// Cancel it if no reader has begun it; whether it is cancelled.
+    pub fn cancel(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.outcome.is_some() || !self.dispatch.is_mine() {
+            return state.outcome == Some(Outcome::Cancelled);
+        }
+        let board = &self.dispatch.board;
+        // One task is taken back for certain or not at all; of several, one may have begun.
+        if let [slot] = state.slots[..]
+            && board.cancel(slot)
+        {
+            state.cancelled = true;
+        }
+        let cancelled = state.cancelled;
+        drop(state);
+        self.poll();
+        cancelled
+    }
+
+    /// Where the result lies, once the flight is done and until `release`.
+    pub fn tenure(&self) -> Option<Arc<Tenure>> {
+        lock(&self.state).tenure.clone()
+    }
+
+    /// The shape of a library's result.
+    pub fn shape(&self) -> Vec<u64> {
+        lock(&self.state).shape.clone()
+    }
+
+    /// The result is not needed any more, or not at all.
+    pub fn release(self: &Arc<Flight>) {
+        if self.poll().is_some() {
+            let tenure = lock(&self.state).tenure.take();
+            drop(tenure);
+        } else {
+            self.dispatch.see_home(self.clone());
+        }
+    }
+}
