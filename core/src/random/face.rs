@@ -1,20 +1,16 @@
 //! Random access as Python sees it: arena, stages, datasets, the board and flights.
 //!
 //! Law:
-//! 1. A result is a view of its stage, with a `Loan` as its base: the stage is free again when the
-//!    flight was released and the last view is gone, whatever the order.
-//! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
-//!    flight cannot deadlock. Waiting releases the GIL.
-//! 3. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
+//! 1. No lock is held while Python code can run. Waiting releases the GIL.
+//! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
 use super::arena::Arena as Memory;
 use super::board::BOARD;
 use super::dispatch::{Ask, Catalogue, CatalogueError, Dispatch};
-use super::flight::{Flight as Inner, Outcome};
+use super::flight::Flight as Inner;
 use super::hyperslab::Hyperslab;
 use super::stage::{Refusal, Shelf, Tenure};
-use crate::failure::Failure;
-use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
+use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -23,13 +19,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What `Flight.poll` says.
-pub const PENDING: i32 = 0;
-pub const DONE: i32 = 1;
-pub const FAILED: i32 = 2;
-pub const MORE: i32 = 3;
-pub const CANCELLED: i32 = 4;
-pub const CLOSED: i32 = 5;
+mod flight;
+
+pub use flight::{CANCELLED, CLOSED, DONE, FAILED, Flight, Loan, MORE, PENDING};
 
 mod refusals {
     pyo3::create_exception!(_core, Refused, pyo3::exceptions::PyException);
@@ -42,7 +34,7 @@ pub use refusals::{Closed, Exhausted, Refused, TooSmall};
 fn refusal(reason: Refusal) -> PyErr {
     match reason {
         Refusal::Closed => Closed::new_err(()),
-        Refusal::Exhausted => Exhausted::new_err(()),
+        Refusal::Exhausted => Exhausted::new_err("stage"),
         Refusal::TooSmall(needed, have) => TooSmall::new_err((needed, have)),
         Refusal::Memory(error) => PyOSError::new_err(error),
     }
@@ -143,10 +135,6 @@ pub struct Dataset {
     row_bytes: usize,
 }
 
-/// A stage in use, as the base of views.
-#[pyclass(frozen, module = "_multitables._core")]
-pub struct Loan(#[expect(dead_code, reason = "held, and given back when dropped")] Arc<Tenure>);
-
 /// The board of one reader object.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Board(Arc<Dispatch>);
@@ -180,20 +168,34 @@ impl Board {
             }
             tenure => tenure,
         };
-        let tenure = tenure.map_err(refusal)?;
         // A library's result may be as large as the stage.
+        let tenure = tenure.map_err(refusal)?;
         let out_bytes = match ask {
             Ask::Parts(..) => out_bytes,
             Ask::Library(_) => tenure.len(),
         };
-        if let Some(slots) = dispatch.slots(ask.n_tasks(), None) {
-            return Ok(dispatch.send(ask, slots, catalogue, tenure, out_bytes)?);
-        }
-        let slots = py.detach(|| dispatch.slots(ask.n_tasks(), deadline));
+        self.send_into(py, ask, catalogue, tenure, out_bytes, timeout)
+    }
+
+    fn send_into(
+        &self,
+        py: Python<'_>,
+        ask: &Ask<'_>,
+        catalogue: Option<&Arc<Catalogue>>,
+        tenure: Tenure,
+        out_bytes: usize,
+        timeout: f64,
+    ) -> PyResult<Arc<Inner>> {
+        let (dispatch, deadline) = (&self.0, deadline_in(timeout));
+        let slots = dispatch.slots(ask.n_tasks(), None);
+        let slots = match slots {
+            None => py.detach(|| dispatch.slots(ask.n_tasks(), deadline)),
+            slots => slots,
+        };
         match slots {
             Some(slots) => Ok(dispatch.send(ask, slots, catalogue, tenure, out_bytes)?),
             None if dispatch.is_closed() => Err(Closed::new_err(())),
-            None => Err(Exhausted::new_err(())),
+            None => Err(Exhausted::new_err("slot")),
         }
     }
 
@@ -362,6 +364,20 @@ impl Board {
         })
     }
 
+    /// Ask again through a library, into the stage of a flight that has failed.
+    fn library_again(&self, py: Python<'_>, ask: &[u8], flight: &Flight) -> PyResult<Flight> {
+        let tenure = flight.inner.take_stage();
+        let tenure = tenure.ok_or_else(|| PyValueError::new_err("the flight has no stage"))?;
+        let (ask, len) = (Ask::Library(ask), tenure.len());
+        let inner = self.send_into(py, &ask, None, tenure, len, RETRY_SECONDS)?;
+        Ok(Flight {
+            inner,
+            dtype: flight.dtype.clone_ref(py),
+            shape: None,
+            out_bytes: 0,
+        })
+    }
+
     /// Slots of the tasks that a reader has claimed.
     fn claimed(&self, reader: usize) -> Vec<u32> {
         self.0.board.claimed(reader)
@@ -447,6 +463,8 @@ impl Board {
 
 /// HDF5's own limit is 32.
 const MAX_AXES: usize = 32;
+/// Seconds to wait for a slot for a second try.
+const RETRY_SECONDS: f64 = 60.0;
 
 impl Board {
     fn address(&self, dataset: &Dataset, words: &mut [u64]) {
@@ -454,139 +472,6 @@ impl Board {
         words[1] = catalogue.id;
         words[2] = catalogue.region.at() as u64;
         words[3] = catalogue.len as u64;
-    }
-}
-
-/// One request on its way.
-#[pyclass(frozen, module = "_multitables._core")]
-pub struct Flight {
-    inner: Arc<Inner>,
-    dtype: Py<PyArrayDescr>,
-    /// None: the library tells it.
-    shape: Option<Vec<npy_intp>>,
-    out_bytes: usize,
-}
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        self.inner.release();
-    }
-}
-
-fn code(outcome: Option<Outcome>) -> i32 {
-    match outcome {
-        None => PENDING,
-        Some(Outcome::Done) => DONE,
-        Some(Outcome::Failed(_)) => FAILED,
-        Some(Outcome::More(_)) => MORE,
-        Some(Outcome::Cancelled) => CANCELLED,
-        Some(Outcome::Closed) => CLOSED,
-    }
-}
-
-impl Flight {
-    fn check_shape(&self, py: Python<'_>) -> PyResult<()> {
-        let shape = self.shape.as_deref().unwrap_or_default();
-        let size = self.dtype.bind(py).itemsize();
-        let bytes = shape
-            .iter()
-            .try_fold(size, |all, &n| all.checked_mul(usize::try_from(n).ok()?));
-        match bytes == Some(self.out_bytes) {
-            true => Ok(()),
-            false => Err(PyValueError::new_err(
-                "a result has another size than its shape",
-            )),
-        }
-    }
-}
-
-#[pymethods]
-impl Flight {
-    /// PENDING, DONE, FAILED, MORE, CANCELLED or CLOSED.
-    fn poll(&self) -> i32 {
-        code(self.inner.poll())
-    }
-
-    /// The same after it has ended, or after `timeout_seconds`.
-    fn wait(&self, py: Python<'_>, timeout_seconds: f64) -> i32 {
-        match (self.inner.poll(), deadline_in(timeout_seconds)) {
-            (None, Some(deadline)) => code(py.detach(|| self.inner.wait(deadline))),
-            (outcome, _) => code(outcome),
-        }
-    }
-
-    /// The result, a view of the stage; None when there is none, or no more.
-    fn array<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(tenure) = self.inner.tenure() else {
-            return Ok(None);
-        };
-        let mut dims: Vec<npy_intp> = match &self.shape {
-            Some(shape) => shape.clone(),
-            None => self.inner.shape().iter().map(|&n| n as npy_intp).collect(),
-        };
-        let size = self.dtype.bind(py).itemsize();
-        let bytes = dims
-            .iter()
-            .try_fold(size, |all, &n| all.checked_mul(usize::try_from(n).ok()?));
-        if bytes.is_none_or(|bytes| bytes > tenure.len()) {
-            return Err(PyValueError::new_err("a result is larger than its stage"));
-        }
-        let base = tenure.base();
-        let loan = Py::new(py, Loan(tenure))?;
-        // SAFETY: NumPy's C API with the GIL held. The stage has room for what dtype and dims give
-        // (just checked), every task that writes to it is answered (there is a tenure only then),
-        // and it stays mapped and lent as long as the base lives, which is the loan. Both calls
-        // steal the reference that they are given.
-        unsafe {
-            let array = PY_ARRAY_API.PyArray_NewFromDescr(
-                py,
-                get_type_object(py, NpyTypes::PyArray_Type),
-                self.dtype.bind(py).clone().into_dtype_ptr(),
-                dims.len() as i32,
-                dims.as_mut_ptr(),
-                std::ptr::null_mut(),
-                base.cast(),
-                NPY_ARRAY_WRITEABLE,
-                std::ptr::null_mut(),
-            );
-            let array = Bound::from_owned_ptr_or_err(py, array)?;
-            if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), loan.into_ptr()) != 0 {
-                return Err(PyErr::fetch(py));
-            }
-            Ok(Some(array))
-        }
-    }
-
-    /// The shape that a library told; for ragged data the lengths of its parts.
-    fn shape(&self) -> Vec<u64> {
-        self.inner.shape()
-    }
-
-    /// Bytes of a library's result that did not fit the stage.
-    #[getter]
-    fn needed_bytes(&self) -> Option<u64> {
-        match self.inner.poll() {
-            Some(Outcome::More(bytes)) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    /// Why it failed: (kind, filter, detail, slot, chunk, expected, got, text), or None.
-    fn failure(&self) -> Option<Failure> {
-        match self.inner.poll() {
-            Some(Outcome::Failed(failure)) => Some(failure),
-            _ => None,
-        }
-    }
-
-    /// Take it back if no reader has begun it.
-    fn cancel(&self) -> bool {
-        self.inner.cancel()
-    }
-
-    /// The result is not needed any more: the stage is free when the last view is gone.
-    fn release(&self) {
-        self.inner.release();
     }
 }
 

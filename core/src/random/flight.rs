@@ -48,12 +48,13 @@ pub(super) struct State {
 impl Flight {
     /// How it ended, or None: it is still on its way.
     pub fn poll(&self) -> Option<Outcome> {
+        // First: a thread of the parent may have held the lock at the fork.
+        if !self.dispatch.is_mine() {
+            return Some(Outcome::Closed);
+        }
         let mut state = lock(&self.state);
         if state.outcome.is_some() {
             return state.outcome.clone();
-        }
-        if !self.dispatch.is_mine() {
-            return Some(Outcome::Closed);
         }
         let board = &self.dispatch.board;
         let mut home = Vec::new();
@@ -93,9 +94,9 @@ impl Flight {
             });
             state.catalogue = None;
         }
-        let good = matches!(state.outcome, Some(Outcome::Done));
+        let over = matches!(state.outcome, Some(Outcome::Cancelled | Outcome::Closed));
         let ask = state.ask.take_if(|_| landed);
-        let tenure = state.tenure.take_if(|_| (landed || closed) && !good);
+        let tenure = state.tenure.take_if(|_| over);
         self.dispatch.take_home(home, ask);
         let outcome = state.outcome.clone();
         drop(state);
@@ -122,8 +123,11 @@ impl Flight {
 
     /// Cancel it if no reader has begun it; whether it is cancelled.
     pub fn cancel(&self) -> bool {
+        if !self.dispatch.is_mine() {
+            return false;
+        }
         let mut state = lock(&self.state);
-        if state.outcome.is_some() || !self.dispatch.is_mine() {
+        if state.outcome.is_some() {
             return state.outcome == Some(Outcome::Cancelled);
         }
         let board = &self.dispatch.board;
@@ -141,16 +145,35 @@ impl Flight {
 
     /// Where the result lies, once the flight is done and until `release`.
     pub fn tenure(&self) -> Option<Arc<Tenure>> {
-        lock(&self.state).tenure.clone()
+        match self.poll() {
+            Some(Outcome::Done) => lock(&self.state).tenure.clone(),
+            _ => None,
+        }
+    }
+
+    /// The stage of a flight that has failed, for another try.
+    pub fn take_stage(&self) -> Option<Tenure> {
+        match self.poll() {
+            Some(Outcome::Failed(_) | Outcome::More(_)) => {
+                Arc::into_inner(lock(&self.state).tenure.take()?)
+            }
+            _ => None,
+        }
     }
 
     /// The shape of a library's result.
     pub fn shape(&self) -> Vec<u64> {
+        if !self.dispatch.is_mine() {
+            return Vec::new();
+        }
         lock(&self.state).shape.clone()
     }
 
     /// The result is not needed any more, or not at all.
     pub fn release(self: &Arc<Flight>) {
+        if !self.dispatch.is_mine() {
+            return;
+        }
         if self.poll().is_some() {
             let tenure = lock(&self.state).tenure.take();
             drop(tenure);
