@@ -26,7 +26,13 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import hdf5_facts, options, source_errors
-from _multitables.element_type import FieldType, StringFix, Unsupported, field_type
+from _multitables.element_type import (
+    FieldType,
+    StringFix,
+    Unsupported,
+    element_type,
+    field_type,
+)
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
 from _multitables.hdf5_facts import FilterSpec
 from _multitables.open_options import OpenOptions, normal_path, parse_open_options
@@ -219,6 +225,62 @@ class Source:
             if source_errors.is_ours(error):
                 raise
             raise source_errors.damaged(self.filename, name, error) from error
+
+    def describe(self, path: str) -> tuple[str, ChunkIndex]:
+        """Index one dataset, which may be ragged, and tell what it is.
+
+        Returns
+        -------
+        kind : str
+            "table" (rows with columns), "array" or "vlarray" (ragged).
+        index : ChunkIndex
+            Of ragged data only what it is: its bytes are a library's to read. Its dtype is that
+            of an atom, which may be a subarray.
+        """
+        name = self._options.root + normal_path(path)
+        try:
+            dataset = self._open_dataset(name)
+            ragged = hdf5_facts.ragged_type(dataset)
+            if ragged is not None:
+                return "vlarray", self._ragged(dataset, name, ragged)
+            index = self._index(dataset, name, None)
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            if source_errors.is_ours(error):
+                raise
+            raise source_errors.damaged(self.filename, name, error) from error
+        is_table = index.dtype.names is not None and len(index.shape) == 1
+        return "table" if is_table else "array", index
+
+    def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
+        filename, fingerprint = self._home(dataset)
+        dims = tuple(dataset.shape or (0,))
+        try:
+            element = element_type(atom, True)
+            if len(dims) != 1:
+                raise Unsupported(f"ragged in {len(dims)} dimensions")
+        except Unsupported as error:
+            raise UnsupportedDatasetError(
+                f"{name!r} in {filename!r} is ragged, with elements of another kind: {error} "
+                "(expected one dimension of numbers, fixed-length strings or compounds of them)",
+                advice="Read it with h5py or PyTables",
+                path=name,
+                filename=filename,
+            ) from None
+        return ChunkIndex(
+            filename=filename,
+            path=name,
+            fingerprint=fingerprint,
+            dtype=element.dtype,
+            shape=dims,
+            dims=dims,
+            chunk_dims=None,
+            element_bytes=dataset.get_type().get_size(),
+            field_offset=0,
+            field_bytes=element.size_bytes,
+            layout="library",
+            library=_library_for(True, hdf5_facts.pipeline_of(dataset.get_create_plist())),
+            reason="ragged",
+        )
 
     def _open_dataset(self, name: str) -> Any:
         import h5py

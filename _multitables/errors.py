@@ -217,6 +217,25 @@ def library_error(
     )
 
 
+def refused_error(
+    kind: type[Exception], text: str, *, good: str = "", advice: str = "", **values: object
+) -> SubprocessException:
+    """Return the exception for what a library would refuse, told without asking it.
+
+    As `library_error`, also an instance of `kind`.
+    """
+    made = _library_class(kind.__qualname__, kind.__module__)
+    return made(
+        text,
+        good=good,
+        advice=advice,
+        original_type=kind.__qualname__,
+        original_module=kind.__module__,
+        original_text=text,
+        **values,
+    )
+
+
 def _rebuild_library_error(
     type_name: str, module: str, happened: str, good: str, advice: str, values: dict[str, object]
 ) -> MultitablesError:

@@ -49,6 +49,14 @@ def is_pytables(dataset: Any) -> bool:
     return bytes(text[()]).rstrip(b"\0") in PYTABLES_CLASSES
 
 
+def ragged_type(dataset: Any) -> Any:
+    """Return the type of one atom of ragged data, or None for any other dataset."""
+    from h5py import h5t
+
+    kind = dataset.get_type()
+    return kind.get_super() if kind.get_class() == h5t.VLEN else None
+
+
 def pipeline_of(plist: Any) -> tuple[FilterSpec, ...]:
     """Return the filters of a dataset's creation properties, in the order of writing."""
     return tuple(_filter_spec(plist, position) for position in range(plist.get_nfilters()))

@@ -1,4 +1,4 @@
-"""The knobs of a stream: their defaults, their limits and their check.
+"""The knobs of streams and of random access: their defaults, their limits and their check.
 
 Law
 ---
@@ -19,9 +19,10 @@ from _multitables.errors import OptionsError
 DEFAULT_N_PROCS = 4
 #: More readers than this serve no machine, and the ring keeps room for each.
 MAX_N_PROCS = 200
-#: Seconds without a block, while the user holds all that fit, before `StalledError`.
+#: Seconds without a block or a free stage, while the user holds all that there are, before
+#: `StalledError`.
 STALL_SECONDS = 30.0
-#: Seconds between two looks at the readers while a receiver waits.
+#: Seconds between two looks at the readers while somebody waits for them.
 WATCH_SECONDS = 0.05
 #: Rows of unchunked data that make a block by default, in bytes.
 UNCHUNKED_BLOCK_BYTES = 128 << 10
@@ -35,7 +36,15 @@ TASK_BYTES = 256 << 10
 DIRECT_TASK_BYTES = 1 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
-#: Memory that rings leave to others, at least.
+#: Decoded chunks that each reader of a `Reader` keeps between requests, in bytes.
+CACHE_BYTES = 64 << 20
+#: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
+REQUEST_BYTES = 256 << 20
+#: A first guess of what a library's result needs, if its size cannot be told.
+GUESSED_BYTES = 1 << 20
+#: Tasks of requests that can be on their way at once, for each `Reader`.
+REQUEST_SLOTS = 1024
+#: Memory that rings and stages leave to others, at least.
 SPARED_BYTES = 256 << 20
 #: A container's limit, in version 2 of cgroups and in version 1. What is used of it says little:
 #: the page cache counts, and gives way.
@@ -52,6 +61,15 @@ class StreamOptions:
     block_size: int | None
     ordered: bool
     remainder: bool
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """Checked options of a `Reader`."""
+
+    n_procs: int
+    memory_limit_bytes: int
+    cache_limit_bytes: int
 
 
 def available_cores() -> int:
@@ -91,17 +109,7 @@ def check_options(
     remainder: bool,
 ) -> StreamOptions:
     """Check the options of `get_queue` and `get_generator`, and fill in what is left open."""
-    if n_procs is None:
-        procs = min(DEFAULT_N_PROCS, available_cores())
-    else:
-        procs = _whole("n_procs", n_procs, 1, "Leave it out for one reader a core, up to 4")
-        if procs > MAX_N_PROCS:
-            raise OptionsError(
-                f"n_procs is out of range: expected at most {MAX_N_PROCS}, got {procs}",
-                advice="One reader a core is enough",
-                option="n_procs",
-                got=procs,
-            )
+    procs = _procs(n_procs)
     ahead = None
     if read_ahead is not None:
         ahead = _whole("read_ahead", read_ahead, 1, "Leave it out for the library's choice")
@@ -111,10 +119,36 @@ def check_options(
     return StreamOptions(procs, ahead, bool(cyclic), size, bool(ordered), bool(remainder))
 
 
-def memory_limit_bytes() -> int:
-    """Bytes that a ring may have: what the machine or container has, less an eighth.
+def _procs(n_procs: int | None) -> int:
+    if n_procs is None:
+        return min(DEFAULT_N_PROCS, available_cores())
+    procs = _whole("n_procs", n_procs, 1, "Leave it out for one reader a core, up to 4")
+    if procs > MAX_N_PROCS:
+        raise OptionsError(
+            f"n_procs is out of range: expected at most {MAX_N_PROCS}, got {procs}",
+            advice="One reader a core is enough",
+            option="n_procs",
+            got=procs,
+        )
+    return procs
 
-    A ring is nobody's memory to the kernel: when it takes everything, others are killed for it.
+
+def check_reader_options(
+    n_procs: int | None, memory_limit_bytes: int | None, cache_limit_bytes: int | None
+) -> ReaderOptions:
+    """Check the options of `Reader`, and fill in what is left open."""
+    memory, cache = REQUEST_BYTES, CACHE_BYTES
+    if memory_limit_bytes is not None:
+        memory = _whole("memory_limit_bytes", memory_limit_bytes, 1, "Leave it out for 256 MiB")
+    if cache_limit_bytes is not None:
+        cache = _whole("cache_limit_bytes", cache_limit_bytes, 0, "0 keeps no chunks")
+    return ReaderOptions(_procs(n_procs), memory, cache)
+
+
+def memory_limit_bytes() -> int:
+    """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
+
+    Shared memory is nobody's to the kernel: when it takes everything, others are killed for it.
     """
     limit = 1 << 62
     try:

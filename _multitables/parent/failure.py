@@ -4,7 +4,7 @@ Law
 ---
 1. One function per kind of record, found through a table; messages follow the errors' grammar.
 2. Says what, where, expected against got, what is still good, and what to do; values are kept as
-   attributes.
+   attributes. A stream loses rows, a request only itself.
 3. Only composes: it reads the plan and the ring's numbers, and changes nothing.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from _multitables import _core
@@ -60,6 +60,7 @@ class Place:
     byte_begin: int | None
     byte_end: int | None
     filter_names: dict[int, str]
+    of_request: bool = False
 
     @property
     def where(self) -> str:
@@ -69,15 +70,22 @@ class Place:
             text += f", chunk {self.chunk_offset}"
         if self.byte_begin is not None:
             return f"{text}, file bytes {self.byte_begin}:{self.byte_end}"
-        if self.chunk_offset is None:
+        if self.chunk_offset is None and not self.of_request:
             text += f", rows {self.row_begin}:{self.row_end}"
         return text
 
     @property
+    def lost(self) -> str:
+        """What the failure took."""
+        if self.of_request:
+            return "This request has no result"
+        return f"Rows {self.row_begin}:{self.row_end} were not delivered"
+
+    @property
     def good(self) -> str:
-        """What the failure did not touch."""
-        rows = f"Rows {self.row_begin}:{self.row_end} were not delivered"
-        return f"{rows}; other chunks are not affected"
+        """What the failure took, and what it did not touch."""
+        others = "other requests" if self.of_request else "other chunks"
+        return f"{self.lost}; {others} are not affected"
 
     def values(self) -> dict[str, Any]:
         """The address as attributes of an exception."""
@@ -98,18 +106,25 @@ def place_of(
     member, row_begin, row_end, found = ring.address(task, chunk)
     if chunk is None and plan.tasks["n_chunks"][task % len(plan.tasks)] != 1:
         found = None  # it may have been any of them
-    return _place(plan, member, row_begin, row_end, found)
+    chosen = plan.members[member]
+    return _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
+
+
+def place_of_request(
+    index: ChunkIndex, chunk_dims: tuple[int, ...], chunk: tuple[int, int, int] | None
+) -> Place:
+    """Name the place of a request, or of one of its chunks: grid index, byte offset and size."""
+    rows = index.shape[0] if index.shape else 0
+    return replace(_place(index, chunk_dims, 0, rows, chunk), of_request=True)
 
 
 def _place(
-    plan: ReadPlan,
-    member: int,
+    index: ChunkIndex,
+    chunk_dims: tuple[int, ...],
     row_begin: int,
     row_end: int,
     chunk: tuple[int, int, int] | None,
 ) -> Place:
-    index = plan.members[member].index
-    chunk_dims = plan.members[member].chunk_dims
     names = {spec.id: spec.name for spec in index.pipeline}
     if chunk is None:
         return Place(index, row_begin, row_end, None, None, None, names)
@@ -211,8 +226,7 @@ def _system(place: Place, record: Record, doing: str) -> Exception:
         "OSError",
         "builtins",
         f"{doing} failed for {place.where}: {os.strerror(record.detail)} ({code}). "
-        f"Rows {place.row_begin}:{place.row_end} were not delivered. "
-        "Look at the device (dmesg) and at the file's permissions",
+        f"{place.lost}. Look at the device (dmesg) and at the file's permissions",
     )
 
 
@@ -228,10 +242,13 @@ def _changed(place: Place, record: Record) -> Exception:
     sizes = f"{record.expected} -> {record.got} bytes"
     if record.expected == record.got:
         sizes = f"its time of change or its inode; still {record.got} bytes"
+    good, again = f"Nothing was delivered after row {place.row_begin}", "open a new stream"
+    if place.of_request:
+        good, again = place.good, "make a new Reader"
     return FileChangedError(
         f"{place.index.filename!r} changed after it was indexed ({sizes})",
-        good=f"Nothing was delivered after row {place.row_begin}",
-        advice="Finish writing, then open a new stream",
+        good=good,
+        advice=f"Finish writing, then {again}",
         expected=record.expected,
         got=record.got,
         **place.values(),
@@ -244,7 +261,7 @@ def _library(place: Place, record: Record) -> Exception:
         name,
         module,
         f"the {place.index.library or 'h5py'} library failed for {place.where}: "
-        f"{name}: {text.rstrip('.')}. Rows {place.row_begin}:{place.row_end} were not delivered",
+        f"{name}: {text.rstrip('.')}. {place.lost}",
     )
 
 
@@ -279,16 +296,27 @@ def task_error(place: Place, record: Record) -> Exception:
 
 
 def death_error(death: Death, place: Place | None, delivered: int, total: int | None) -> Exception:
-    """Compose the exception for readers that died too often."""
+    """Compose the exception for readers that died too often for a stream."""
+    of = "" if total is None else f" of {total}"
+    good = f"{delivered}{of} blocks were delivered and are good; the stream is closed"
+    return _death(death, place, "decoding", good)
+
+
+def request_death_error(death: Death, place: Place | None) -> Exception:
+    """Compose the exception for readers that died for a request, or (no place) cannot start."""
+    good = place.good if place else "The Reader is closed; requests that were answered are good"
+    return _death(death, place, "serving a request for", good)
+
+
+def _death(death: Death, place: Place | None, doing: str, good: str) -> Exception:
     times = {1: "", 2: " twice"}.get(death.deaths, f" {death.deaths} times")
-    doing = f" while decoding {place.where}" if place else " before it read anything"
+    when = f"while {doing} {place.where}" if place else "before it read anything"
     advice = "The readers' own messages are on standard error"
     if death.status == -9:
         advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
-    of = "" if total is None else f" of {total}"
     return ReaderDiedError(
-        f"reader {death.reader} (pid {death.pid}) {death.how}{times}{doing}",
-        good=f"{delivered}{of} blocks were delivered and are good; the stream is closed",
+        f"reader {death.reader} (pid {death.pid}) {death.how}{times} {when}",
+        good=good,
         advice=advice,
         reader=death.reader,
         pid=death.pid,
@@ -314,4 +342,15 @@ def stalled_error(
         f"no block for {seconds:.1f} s: {why} (oldest: rows {begin}:{end}, lent {age:.1f} s ago)",
         advice=advice,
         held=held,
+    )
+
+
+def no_stage_error(seconds: float, lent: int, age: float) -> StalledError:
+    """Compose the exception for a user who holds every stage that the next request waits for."""
+    return StalledError(
+        f"no free stage for {seconds:.1f} s: you hold all {lent} stages (the oldest is lent for "
+        f"{age:.1f} s)",
+        good="The results that you hold stay valid",
+        advice="Take the results of requests, drop views, or copy what you keep",
+        held=lent,
     )

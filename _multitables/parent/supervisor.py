@@ -3,8 +3,8 @@
 Law
 ---
 1. Nobody else starts or signals a process.
-2. A reader that dies is replaced; the new one has its number and runs its claimed tasks again.
-   A task that kills twice ends the stream, with its address.
+2. A reader that dies is replaced; the new one has its number, and its claimed tasks run again.
+   A task that kills twice ends the stream, with its address; of a board only this task fails.
 3. Readers hold nothing of value, so stopping is a kill and a wait: it cannot hang.
 4. A forked child of the user's process never touches readers.
 """
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import _multitables
 
 if TYPE_CHECKING:
-    from _multitables._core import Ring, Trial
+    from _multitables._core import Board, Ring, Trial
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
 READER = (
@@ -66,16 +66,19 @@ class Death:
 
 
 class Readers:
-    """A team of reader processes; serves one stream at a time."""
+    """A team of reader processes; serves one stream at a time, or one board of requests."""
 
     def __init__(self, count: int) -> None:
         self._owner = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._looking = self._stop_asked = False
         self._members: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
-        self._ring: Ring | None = None
+        self._work: Ring | Board | None = None
         self._deaths: dict[int | None, int] = {}
         self._progress = 0
         self.replaced = 0
+        #: Of a board: the last death in each slot whose task failed for it.
+        self.killers: dict[int, Death] = {}
         try:
             for _ in range(count):
                 self._members.append(_start())
@@ -96,18 +99,18 @@ class Readers:
         """Process ids, by reader number."""
         return [process.pid for process, _ in self._members]
 
-    def assign(self, ring: Ring) -> None:
-        """Let all readers work on `ring`."""
-        self._ring = ring
+    def assign(self, work: Ring | Board) -> None:
+        """Let all readers work on a ring, or for a board."""
+        self._work = work
         self._deaths = {}
         self._progress = 0
         for number in range(len(self._members)):
-            self._send(number, ring)
+            self._send(number, work)
 
     def measure(self, trial: Trial) -> Death | None:
         """Let all readers do their shares of `trial`, and wait. Returns a death that spoils it."""
         for number in range(len(self._members)):
-            self._send(number, trial, trial.MARK)
+            self._send(number, trial)
         while not trial.wait(LOOK_SECONDS):
             for number, (process, _) in enumerate(self._members):
                 status = process.poll()
@@ -115,7 +118,8 @@ class Readers:
                     return Death(number, process.pid, status, 1, None)
         return None
 
-    def _send(self, number: int, work: Ring | Trial, mark: int = 0) -> None:
+    def _send(self, number: int, work: Ring | Board | Trial) -> None:
+        mark = getattr(work, "MARK", 0)
         descriptors = array.array("i", work.descriptors())
         with contextlib.suppress(OSError):  # it died at once: `watch` finds it
             self._members[number][1].sendmsg(
@@ -124,31 +128,59 @@ class Readers:
             )
 
     def watch(self) -> Death | None:
-        """Replace readers that died. Returns the death that ends the stream, if one does."""
+        """Replace readers that died. Returns the death that ends the work, if one does."""
         if not self._lock.acquire(blocking=False):
             return None  # another thread is looking
         try:
-            ring = self._ring
-            if ring is None or os.getpid() != self._owner:
+            work = self._work
+            if work is None or os.getpid() != self._owner:
                 return None
+            self._looking = True
             for number, (process, _) in enumerate(self._members):
                 status = process.poll()
                 if status is not None:
-                    death = self._mourn(ring, number, process, status)
+                    death = self._mourn(work, number, process, status)
                     if death is not None:
                         return death
             return None
         finally:
+            self._looking = False
             self._lock.release()
+            if self._stop_asked:
+                self.stop()
 
     def _mourn(
-        self, ring: Ring, number: int, process: subprocess.Popen[bytes], status: int
+        self, work: Ring | Board, number: int, process: subprocess.Popen[bytes], status: int
     ) -> Death | None:
-        claimed = ring.claimed(number)
-        if not claimed and ring.account(number)[0] == STATE_FINISHED:
+        claimed = work.claimed(number)
+        account = work.account(number)
+        if not claimed and account[0] == STATE_FINISHED:
             return None  # it had nothing left to do
-        task = claimed[0] if claimed else None
-        progress = sum(ring.account(reader)[2] for reader in range(len(self._members)))
+        mourn = getattr(work, "mourn", None)
+        if mourn is not None:
+            for slot in mourn(number, status):
+                self.killers[slot] = Death(number, process.pid, status, DEATHS_ALLOWED, slot)
+        # An idle reader of a board may die as often as it likes, if only it had come to life.
+        if mourn is None or (not claimed and account[1] != process.pid):
+            death = self._count(work, number, process, status, claimed[0] if claimed else None)
+            if death is not None:
+                return death
+        self._members[number][1].close()
+        self._members[number] = _start()
+        self.replaced += 1
+        self._send(number, work)
+        return None
+
+    def _count(
+        self,
+        work: Ring | Board,
+        number: int,
+        process: subprocess.Popen[bytes],
+        status: int,
+        task: int | None,
+    ) -> Death | None:
+        """Count a death for its task, or for no task. Returns it when it is one too many."""
+        progress = sum(work.account(reader)[2] for reader in range(len(self._members)))
         if task is None and progress > self._progress:
             self._deaths.pop(None, None)
         self._progress = progress
@@ -156,20 +188,16 @@ class Readers:
         self._deaths[task] = deaths
         if deaths >= DEATHS_ALLOWED + (task is None):
             return Death(number, process.pid, status, deaths, task)
-        self._members[number][1].close()
-        self._members[number] = _start()
-        self.replaced += 1
-        self._send(number, ring)
         return None
 
     def rest(self) -> bool:
         """After a stream's end, wait for the readers to come back; False when one does not."""
-        ring, self._ring = self._ring, None
-        if ring is None:
+        work, self._work = self._work, None
+        if work is None:
             return True
         deadline = time.monotonic() + RETURN_SECONDS
         for number, (process, _) in enumerate(self._members):
-            while ring.account(number)[0] not in (STATE_FINISHED, STATE_FAILED):
+            while work.account(number)[0] not in (STATE_FINISHED, STATE_FAILED):
                 if process.poll() is not None or time.monotonic() > deadline:
                     return False
                 time.sleep(0.001)
@@ -177,15 +205,21 @@ class Readers:
 
     def stop(self) -> None:
         """End every reader and reap it. May be called again, and from any thread."""
+        if not self.mine:  # a lock may be held by a thread that this process has not
+            for process, control in self._members:
+                control.close()
+                process.returncode = 0  # its parent reaps it; `Popen` is not to ask for that
+            self._members = []
+            return
         with self._lock:
-            self._ring = None
+            if self._looking:  # garbage is collected in the middle of a look, and stops us
+                self._stop_asked = True
+                return
+            self._work = None
             members, self._members = self._members, []
         for process, control in members:
             control.close()
-            if self.mine:
-                process.kill()
-            else:
-                process.returncode = 0  # its parent reaps it; `Popen` is not to ask for that
+            process.kill()
         for process, _ in members:
             process.wait()
 
