@@ -132,7 +132,7 @@ def plan_reads(
     lap_rows = rows if cyclic or remainder else rows // block_rows * block_rows
     if not cyclic:
         block_rows = min(block_rows, max(lap_rows, 1))
-    members = tuple(_member(index, direct, native_filters) for index in indexes)
+    members = tuple(member_of(index, direct, native_filters) for index in indexes)
     tables = [
         _tasks(member, number, first_row, lap_rows, n_readers)
         for number, member in enumerate(members)
@@ -172,7 +172,8 @@ def _check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str)
         )
 
 
-def _member(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Member:
+def member_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Member:
+    """Return how readers shall read one dataset; the tape is not planned yet."""
     reason = index.reason
     if index.layout == "library":
         reason = reason or "its storage is not chunked or contiguous"
