@@ -10,7 +10,6 @@ Law
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container
 from dataclasses import replace
 

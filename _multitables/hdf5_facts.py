@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 #: Classes of datasets that PyTables wrote, in the attribute CLASS.
-PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY")
+PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY", b"VLARRAY")
 #: H5D_FILL_VALUE_USER_DEFINED
 USER_DEFINED = 2
 
@@ -55,6 +55,20 @@ def ragged_type(dataset: Any) -> Any:
 
     kind = dataset.get_type()
     return kind.get_super() if kind.get_class() == h5t.VLEN else None
+
+
+def ragged_type(dataset: Any) -> Any:
+    """The type of the values in a ragged dataset's rows, or None.
+
+    What PyTables calls a pseudo atom, a pickled object or a string of any length, is no row of
+    values.
+    """
+    from h5py import h5a, h5t
+
+    kind = dataset.get_type()
+    if kind.get_class() != h5t.VLEN or len(dataset.shape or ()) != 1:
+        return None
+    return None if h5a.exists(dataset, b"PSEUDOATOM") else kind.get_super()
 
 
 def pipeline_of(plist: Any) -> tuple[FilterSpec, ...]:

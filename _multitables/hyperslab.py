@@ -121,7 +121,7 @@ def _outer_sum(first: int, axes: Sequence[Axis], strides: Sequence[int], at: int
 
 def _numbers(indices: Indices) -> I64:
     if isinstance(indices, Range):
-        return indices.start + indices.step * np.arange(indices.count, dtype=np.int64)
+        return indices.start + indices.step * np.arange(indices.n, dtype=np.int64)
     return indices
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,16 @@ from _multitables.selection import (
     Step,
     Where,
 )
-from _multitables.view import NotNative, View, axes_used, descend, is_number, name_at, whole
+from _multitables.view import (
+    NotNative,
+    View,
+    axes_used,
+    first_field,
+    is_boolean,
+    is_number,
+    name_at,
+    whole,
+)
 
 __all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalise", "whole_rows"]
 
@@ -55,15 +64,16 @@ class LibraryCall:
     """A library serves it in a reader."""
 
     dataset: DatasetInfo
-    #: "getitem", "read_sorted" or "where".
+    #: "getitem", "getragged", "read_sorted" or "where".
     method: str
-    #: Of "getitem": `fields`, one in the other, and `key`, which acts on the last one's array.
+    #: Of "getitem": `fields`, one in the other, and `key`, which acts on the last one's array, of
+    #: this `shape`, whose first `n_dims` are HDF5's.
     arguments: dict[str, Any]
     #: Fields and indexes that NumPy applies to what the method gave.
     steps: tuple[Step, ...]
-    #: Of one element of the result.
+    #: Of one element of the result; uint8 of a ragged one.
     dtype: np.dtype[Any]
-    #: The result is a list of arrays: one after another, and their lengths in place of a shape.
+    #: The result is a list of arrays, packed: see `wire_request.unpack_ragged`.
     ragged: bool = False
     #: Of the result, where it can be told.
     shape: tuple[int, ...] | None = None
@@ -194,7 +204,7 @@ def check_first(key: Any, shape: tuple[int, ...]) -> None:
     """
     items = key if isinstance(key, tuple) else (key,)
     arrays = [item for item in items if isinstance(item, np.ndarray)]
-    if any(item is None or isinstance(item, (bool, np.bool_)) for item in items):
+    if any(item is None or is_boolean(item) for item in items):
         what = "None or a boolean is no index of a dataset itself"
     elif any(array.dtype.kind == "b" for array in arrays):
         if len(items) == 1 and arrays[0].shape == shape:
@@ -252,7 +262,10 @@ def _call(dataset: DatasetInfo, steps: tuple[Step, ...]) -> LibraryCall:
     except NotNative:
         shape = None
     fields, key, others = _rows_first(dataset, steps)
-    arguments = {"fields": fields, "key": key}
+    array = whole(dataset.shape, dataset.n_dims, dataset.dtype)
+    for name in fields:
+        array = replace(array, slashes=False).select(name)
+    arguments = {"fields": fields, "key": key, "shape": array.shape, "n_dims": dataset.n_dims}
     return LibraryCall(dataset, "getitem", arguments, others, dtype, shape=shape)
 
 
@@ -298,28 +311,32 @@ def folded(dtype: np.dtype[Any], rank: int, steps: Sequence[Step]) -> np.dtype[A
     KeyError, IndexError
         A field that is not there.
     """
-    for step in steps:
+    left = list(steps)
+    while left:
+        step = left.pop(0)
         if isinstance(step, FieldNames):
             for name in step:
-                descend(dtype, name)
+                if name not in (dtype.names or ()):
+                    raise KeyError(name, list(dtype.names or ()))
             dtype = dtype[list(step)]
-            continue
-        if isinstance(step, str) or (not rank and dtype.names and is_number(step)):
-            name = step if isinstance(step, str) else name_at(dtype.names or (), step)
-            try:
-                found = descend(dtype, name)[2]
-            except NotNative:
-                raise IndexError(f"{name!r} leads through an array of fields") from None
+        elif isinstance(step, str) or (not rank and dtype.names and is_number(step)):
+            path = step if isinstance(step, str) else name_at(dtype.names or (), step)
+            _, _, found, rest = first_field(dtype, path)
             dtype, rank = found.base, rank + found.ndim
-            continue
-        items = step if isinstance(step, tuple) else (step,)
-        masks = [item for item in items if isinstance(item, (bool, np.bool_))]
-        items = tuple(item for item in items if not isinstance(item, (bool, np.bool_)))
-        slices = [item for item in items if isinstance(item, slice)]
-        dims = [_made(item) for item in items if isinstance(item, np.ndarray)]
-        rank += sum(item is None for item in items) + len(slices) - sum(map(axes_used, items))
-        rank += max(dims, default=1 if masks else 0)
+            left[:0] = [rest] if rest else []
+        else:
+            rank = _rank(rank, step)
     return dtype
+
+
+def _rank(rank: int, key: Any) -> int:
+    """Return how many dimensions an array of `rank` has after an index."""
+    items = key if isinstance(key, tuple) else (key,)
+    booleans = [item for item in items if is_boolean(item)]
+    items = tuple(item for item in items if not is_boolean(item))
+    dims = [_made(item) for item in items if isinstance(item, np.ndarray)]
+    rank += sum(item is None or isinstance(item, slice) for item in items)
+    return rank - sum(map(axes_used, items)) + max(dims, default=1 if booleans else 0)
 
 
 def _made(array: Any) -> int:
@@ -339,9 +356,11 @@ def _ragged(dataset: DatasetInfo, steps: tuple[Step, ...]) -> LibraryCall:
         if not (isinstance(step, slice) or is_number(step)):
             raise IndexError(f"a list of arrays takes a number or a slice (got {step!r})")
         rows = rows.index(step)
+    arguments = {"key": key}
+    if rows.axes:
+        return LibraryCall(dataset, "getragged", arguments, others, np.dtype(np.uint8), ragged=True)
     dtype = folded(dataset.dtype, 1 + len(dataset.atom_shape), left)
-    ragged = bool(rows.axes)
-    return LibraryCall(dataset, "getitem", {"fields": (), "key": key}, others, dtype, ragged)
+    return LibraryCall(dataset, "getragged", arguments, others, dtype)
 
 
 def _no_field(dataset: DatasetInfo, name: str, names: Sequence[str]) -> Refused:

@@ -168,7 +168,10 @@ class Selection:
         step: Any = None,
     ) -> Selection:
         """Describe the rows that fulfil a condition on columns and `condvars`."""
-        held = {name: np.array(value) for name, value in (condvars or {}).items()}
+        held = {
+            name: np.array(value.encode() if isinstance(value, str) else value)  # as PyTables does
+            for name, value in (condvars or {}).items()
+        }
         return self._with(Where(condition, held, start, stop, step))
 
     def _with(self, method: Step) -> Selection:

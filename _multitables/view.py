@@ -31,11 +31,11 @@ class NotNative(Exception):  # noqa: N818 - not an error: a library does it inst
 
 
 class Range(NamedTuple):
-    """`count` indices from `start` on, `step` apart."""
+    """`n` indices from `start` on, `step` apart."""
 
     start: int
     step: int
-    count: int
+    n: int
 
 
 #: The indices of one axis of the dataset.
@@ -78,8 +78,8 @@ class View:
         return tuple(length for axis in self.axes for length in axis.shape)
 
     def select(self, name: str) -> View:
-        """Return one field: ``view[name]``."""
-        path, offset, dtype = descend(self.dtype, name)
+        """Return one field: ``view[name]``; ``"a/b"`` is ``b`` in ``a``."""
+        name, offset, dtype, rest = first_field(self.dtype, name)
         base, inner = dtype.base, dtype.shape
         first = len(self.extents)
         view = replace(
@@ -90,12 +90,12 @@ class View:
             offset=self.offset + offset,
             dtype=base,
         )
-        if first > self.n_dims:
-            return view  # inside a subarray: some bytes of the field that holds it
-        if self.field and self.slashes:
-            raise NotNative("a path of fields that could be another's name")
-        joined = f"{self.field}/{path}" if self.field else path
-        return replace(view, field=joined, field_bytes=dtype.itemsize, offset=0)
+        if first == self.n_dims:  # else inside a subarray: some bytes of the field that holds it
+            if self.field and self.slashes:
+                raise NotNative("a path of fields that could be another's name")
+            joined = f"{self.field}/{name}" if self.field else name
+            view = replace(view, field=joined, field_bytes=dtype.itemsize, offset=0)
+        return view.select(rest) if rest else view
 
     def index(self, key: Any) -> View:
         """Return ``view[key]`` for anything that is no field."""
@@ -176,29 +176,22 @@ def whole_axis(source: int, length: int) -> Axis:
     return Axis((length,), ((source, Range(0, 1, length)),))
 
 
-def descend(dtype: np.dtype[Any], name: str) -> tuple[str, int, np.dtype[Any]]:
-    """Return a field's path, byte offset and dtype; ``"a/b"`` is ``b`` in ``a``.
+def first_field(dtype: np.dtype[Any], path: str) -> tuple[str, int, np.dtype[Any], str]:
+    """Return the name, byte offset and dtype of a path's first field, and the rest of the path.
 
     Raises
     ------
     KeyError
         No such field; the arguments are the missing name and the names there are.
     """
-    path, offset, rest = [], 0, name
-    while True:
-        names = dtype.names or ()
-        first, _, after = rest.partition("/")
-        if rest in names:  # a name may itself hold a slash
-            first, after = rest, ""
-        if first not in names or dtype.fields is None:
-            raise KeyError(rest, list(names))
-        path.append(first)
-        found, at = dtype.fields[first][:2]
-        dtype, offset, rest = found, offset + at, after
-        if not rest:
-            return "/".join(path), offset, dtype
-        if dtype.shape:
-            raise NotNative("a path through an array of compounds")
+    names = dtype.names or ()
+    name, _, rest = path.partition("/")
+    if path in names:  # a name may itself hold a slash
+        name, rest = path, ""
+    if name not in names or dtype.fields is None:
+        raise KeyError(path, list(names))
+    found, offset = dtype.fields[name][:2]
+    return name, offset, found, rest
 
 
 def is_number(item: Any) -> bool:
@@ -208,7 +201,7 @@ def is_number(item: Any) -> bool:
 
 def _places(items: list[Any], shape: tuple[int, ...]) -> list[Place]:
     """Say which axis each item acts on; masks become arrays, Ellipsis becomes slices."""
-    if any(_is_boolean(item) for item in items):
+    if any(is_boolean(item) for item in items):
         raise NotNative("a boolean in place of an index")
     dots = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
@@ -232,7 +225,8 @@ def _places(items: list[Any], shape: tuple[int, ...]) -> list[Place]:
     return places
 
 
-def _is_boolean(item: Any) -> bool:
+def is_boolean(item: Any) -> bool:
+    """Whether an item of a key is one boolean."""
     if isinstance(item, np.ndarray):
         return item.ndim == 0 and item.dtype == np.bool_
     return isinstance(item, (bool, np.bool_))
@@ -255,7 +249,7 @@ def axes_used(item: Any) -> int:
 
 def _check_mask(mask: tuple[int, ...], shape: tuple[int, ...], axis: int) -> None:
     for i, (got, expected) in enumerate(zip(mask, shape[axis:], strict=False)):
-        if got != expected:
+        if got not in (expected, 0):  # NumPy lets a mask without elements pass
             raise IndexError(
                 f"a mask does not fit along axis {axis + i} (expected {expected}, got {got})"
             )

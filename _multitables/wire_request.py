@@ -175,13 +175,15 @@ def encode_dtype(dtype: np.dtype[Any]) -> Any:
     }
 
 
-def decode_dtype(told: Any) -> np.dtype[Any]:
+def decode_dtype(told: str | dict[str, Any]) -> np.dtype[Any]:
     """Return the dtype that `encode_dtype` told."""
     if isinstance(told, str):
         return np.dtype(told)
     if "base" in told:
         return np.dtype((decode_dtype(told["base"]), tuple(told["shape"])))
-    return np.dtype({**told, "formats": [decode_dtype(part) for part in told["formats"]]})
+    compound: Any = {**told, "formats": [decode_dtype(part) for part in told["formats"]]}
+    dtype: np.dtype[Any] = np.dtype(compound)
+    return dtype
 
 
 # ---- ragged rows --------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from _multitables.normal_form import (
     whole_rows,
 )
 from _multitables.selection import DatasetInfo, FieldNames, Selection
-from _multitables.view import Range, descend
+from _multitables.view import Range
 
 INNER = np.dtype([("x", "<i2"), ("y", "<f4", (2,))])
 ROW = np.dtype(
@@ -64,9 +64,11 @@ def applied(array: np.ndarray, slab: Hyperslab, n_dims: int) -> bytes:
     for at, indices in enumerate(slab.axes, start=1 if slab.k else 0):
         if isinstance(indices, Range):
             start, step, count = indices
-            indices = np.array([start + step * i for i in range(count)], np.int64)
-        assert ((indices >= 0) & (indices < stored.shape[at])).all()
-        stored = stored.take(indices, at)
+            places = np.array([start + step * i for i in range(count)], np.int64)
+        else:
+            places = indices
+        assert ((places >= 0) & (places < stored.shape[at])).all()
+        stored = stored.take(places, at)
     if slab.runs:
         assert sum(length for _, length in slab.runs) == slab.element_bytes
         parts = [stored[..., start : start + length] for start, length in slab.runs]
