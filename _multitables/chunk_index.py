@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,6 @@ __all__ = ["ChunkIndex", "FilterSpec", "Fingerprint", "Source", "StringFix", "op
 #: Filters that PyTables brings and h5py does not: LZO, bzip2, blosc, blosc2.
 PYTABLES_FILTERS = (305, 307, 32001, 32026)
 
-T = TypeVar("T")
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
@@ -218,30 +217,10 @@ class Source:
         FileOpenError
             The file's structure is damaged or the file is truncated.
         """
-        return self._opened(path, lambda dataset, name: self._index(dataset, name, field))
-
-    def describe(self, path: str) -> tuple[str, ChunkIndex]:
-        """Index a dataset for random access, ragged ones too.
-
-        Returns
-        -------
-        kind : str
-            "table" (one dimension of compounds), "vlarray" (ragged) or "array".
-        index : ChunkIndex
-            Of a ragged dataset: its dtype is that of an atom (a subarray's, if atoms have a
-            shape), its shape the number of rows.
-
-        Raises
-        ------
-        MissingDatasetError, UnsupportedDatasetError, FileOpenError
-            As `index`.
-        """
-        return self._opened(path, self._describe)
-
-    def _opened(self, path: str, then: Callable[[Any, str], T]) -> T:
         name = self._options.root + normal_path(path)
         try:
-            return then(self._open_dataset(name), name)
+            dataset = self._open_dataset(name)
+            return self._index(dataset, name, field)
         except (OSError, RuntimeError, ValueError, KeyError) as error:
             if source_errors.is_ours(error):
                 raise
@@ -274,11 +253,13 @@ class Source:
 
     def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
         filename, fingerprint = self._home(dataset)
-        dims = tuple(dataset.shape or (0,))
+        dims, pytables = tuple(dataset.shape or (0,)), hdf5_facts.is_pytables(dataset)
         try:
-            element = element_type(atom, True)
+            element = element_type(atom, pytables)
             if len(dims) != 1:
                 raise Unsupported(f"ragged in {len(dims)} dimensions")
+            if hdf5_facts.is_pseudo_atom(dataset):
+                raise Unsupported("Python objects or strings")
         except Unsupported as error:
             raise UnsupportedDatasetError(
                 f"{name!r} in {filename!r} is ragged, with elements of another kind: {error} "
@@ -299,38 +280,8 @@ class Source:
             field_offset=0,
             field_bytes=element.size_bytes,
             layout="library",
-            library=_library_for(True, hdf5_facts.pipeline_of(dataset.get_create_plist())),
-            reason="ragged",
-        )
-
-    def _describe(self, dataset: Any, name: str) -> tuple[str, ChunkIndex]:
-        ragged = hdf5_facts.ragged_type(dataset)
-        if ragged is not None:
-            return "vlarray", self._ragged(dataset, name, ragged)
-        index = self._index(dataset, name, None)
-        is_table = len(index.shape) == 1 and index.dtype.names is not None
-        return "table" if is_table else "array", index
-
-    def _ragged(self, dataset: Any, name: str, kind: Any) -> ChunkIndex:
-        filename, fingerprint = self._home(dataset)
-        pytables = hdf5_facts.is_pytables(dataset)
-        element = self._checked_type(
-            lambda: field_type(kind, None, pytables), filename, name
-        ).element
-        return ChunkIndex(
-            filename=filename,
-            path=name,
-            fingerprint=fingerprint,
-            dtype=element.dtype,
-            shape=dataset.shape,
-            dims=dataset.shape,
-            chunk_dims=None,
-            element_bytes=element.size_bytes,
-            field_offset=0,
-            field_bytes=element.size_bytes,
-            layout="library",
             library="tables" if pytables else "h5py",
-            reason="its rows are ragged",
+            reason="ragged",
         )
 
     def _open_dataset(self, name: str) -> Any:
@@ -401,14 +352,8 @@ class Source:
     def _field_type(
         self, dataset: Any, filename: str, name: str, field: str | None, pytables: bool
     ) -> FieldType:
-        kind = dataset.get_type()
-        return self._checked_type(lambda: field_type(kind, field, pytables), filename, name)
-
-    def _checked_type(
-        self, describe: Callable[[], FieldType], filename: str, name: str
-    ) -> FieldType:
         try:
-            return describe()
+            return field_type(dataset.get_type(), field, pytables)
         except Unsupported as error:
             raise UnsupportedDatasetError(
                 f"{name!r} in {filename!r} has elements without a fixed size: {error} "

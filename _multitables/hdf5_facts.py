@@ -57,18 +57,11 @@ def ragged_type(dataset: Any) -> Any:
     return kind.get_super() if kind.get_class() == h5t.VLEN else None
 
 
-def ragged_type(dataset: Any) -> Any:
-    """The type of the values in a ragged dataset's rows, or None.
+def is_pseudo_atom(dataset: Any) -> bool:
+    """Whether a row is what PyTables pickled, or a string of any length, not an array of atoms."""
+    from h5py import h5a
 
-    What PyTables calls a pseudo atom, a pickled object or a string of any length, is no row of
-    values.
-    """
-    from h5py import h5a, h5t
-
-    kind = dataset.get_type()
-    if kind.get_class() != h5t.VLEN or len(dataset.shape or ()) != 1:
-        return None
-    return None if h5a.exists(dataset, b"PSEUDOATOM") else kind.get_super()
+    return bool(h5a.exists(dataset, b"PSEUDOATOM"))
 
 
 def pipeline_of(plist: Any) -> tuple[FilterSpec, ...]:
