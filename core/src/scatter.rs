@@ -66,7 +66,8 @@ pub fn fix_strings(member: &Member, at: Place<'_>, dst: &mut [u8]) {
     });
 }
 
-fn fix_element(fix: &StringFix, element: &mut [u8]) {
+/// The same for one element.
+pub fn fix_element(fix: &StringFix, element: &mut [u8]) {
     if fix.size == 0 {
         return;
     }

@@ -29,6 +29,7 @@ pub fn fill_rows(member: usize, first: u64, out: &mut [u8]) {
 }
 
 /// A file that is removed when dropped.
+#[derive(Debug)]
 pub struct TestFile(pub PathBuf);
 
 impl TestFile {

@@ -31,7 +31,7 @@ mod shuffle;
 mod zstd;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use blocks::{Blocks, Parts};
 pub use pipeline::Pipeline;

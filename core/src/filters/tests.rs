@@ -3,7 +3,7 @@
 //! 1. Data and corruptions are pseudo-random from fixed seeds: a failure repeats.
 //! 2. No test looks at a clock.
 
-mod encoders;
+pub(crate) mod encoders;
 mod parts;
 
 use super::*;

@@ -1,29 +1,151 @@
-//! An ask answered.
+//! Asks answered: the datasets that are open, the chunks that are kept, and the way through both.
+//!
+//! Law:
+//! 1. An ask is checked against its dataset before anything is done for it; one that does not fit
+//!    is an internal error.
+//! 2. A bounded number of datasets is open at a time; the least recently used is closed first.
+//! 3. What was read from a file that changed meanwhile is neither published nor kept.
+//! 4. A row that is kept costs no system call, no clock and no new memory.
 
+use super::chunk_cache::ChunkCache;
+use super::cover::{Cover, Walk};
+use super::dataset::{Dataset, NO_CHUNK};
+use super::gather::Unit;
+use super::hyperslab::{Catalogue, Hyperslab};
+use super::stored::Stored;
+use super::task::{Scratch, Task};
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::memory::Mapping;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Datasets that are open at a time.
+const OPEN: usize = 64;
 
 /// Answers the asks of one board, in one reader.
 pub struct Answerer {
-    _arena: Arc<Mapping>,
+    arena: Arc<Mapping>,
+    datasets: Vec<Dataset>,
+    /// Where the last ask's dataset is, and how many asks there were.
+    last: usize,
+    clock: u64,
+    /// The number of the next source.
+    next_source: u64,
+    cache: ChunkCache,
+    cover: Cover,
+    walk: Walk,
+    ahead: Walk,
+    scratch: Scratch,
 }
 
 impl Answerer {
-    pub fn new(arena: Arc<Mapping>, _cache_limit_bytes: usize) -> Answerer {
-        Answerer { _arena: arena }
+    pub fn new(arena: Arc<Mapping>, cache_limit_bytes: usize) -> Answerer {
+        Answerer {
+            arena,
+            datasets: Vec::new(),
+            last: 0,
+            clock: 0,
+            next_source: 0,
+            cache: ChunkCache::new(cache_limit_bytes),
+            cover: Cover::default(),
+            walk: Walk::default(),
+            ahead: Walk::default(),
+            scratch: Scratch::default(),
+        }
     }
 
-    /// Write part `part` of `n_parts` of the result into `out`, which is as long as the result.
+    /// Write what part `part` of `n_parts` owns of the result into `out`, which is all of it.
     pub fn answer(
         &mut self,
-        _words: &[u64],
-        _part: u64,
-        _n_parts: u64,
-        _out: &mut [u8],
-        _record: &Record,
+        words: &[u64],
+        part: u64,
+        n_parts: u64,
+        out: &mut [u8],
+        record: &Record,
     ) -> Result<(), TaskError> {
-        Err(TaskError::Internal("not built yet".into()))
+        let internal = |reason: &str| TaskError::Internal(reason.into());
+        let catalogue = Catalogue::parse(words).map_err(internal)?;
+        let at = self.open(catalogue, record)?;
+        let open = self.datasets[at].parts();
+        let member = open.lookup.member;
+        let slab = Hyperslab::parse(words, member).map_err(internal)?;
+        let room = out.len();
+        let Some(out) = out.get_mut(..slab.out_bytes()) else {
+            let reason = format!("a result of {} bytes, room for {room}", slab.out_bytes());
+            return Err(TaskError::Internal(reason));
+        };
+        if out.is_empty() {
+            return Ok(());
+        }
+        self.cover.set(&slab, member, open.geometry, part, n_parts);
+        let unit = Unit::new(&slab, member, self.cover.together);
+        let mut task = Task {
+            stored: Stored::new(
+                open.lookup,
+                record,
+                &self.cover,
+                open.fetch,
+                &mut self.ahead,
+            ),
+            pipeline: open.pipeline,
+            source: open.source,
+            cache: &mut self.cache,
+            cover: &self.cover,
+            unit,
+            scratch: &mut self.scratch,
+            out,
+        };
+        let done = task.run(&mut self.walk);
+        let touched = task.stored.touched;
+        // A file that changed explains any other error.
+        if let Err(error) = task.stored.end() {
+            let chunk = open.lookup.chunk(self.walk.grid_index);
+            self.cache.forget(open.source);
+            return Err(TaskError::Fetch(
+                chunk.map_or(NO_CHUNK, |found| found.0),
+                error,
+            ));
+        }
+        if touched {
+            let kept = self.cache.bytes() as u64;
+            record.cache_bytes.store(kept, Relaxed);
+        }
+        done
+    }
+
+    /// Where the dataset of an ask is, opened if it was not.
+    fn open(&mut self, catalogue: Catalogue, record: &Record) -> Result<usize, TaskError> {
+        self.clock += 1;
+        let is_it = |dataset: &Dataset| dataset.catalogue == catalogue;
+        let found = match self.datasets.get(self.last).is_some_and(is_it) {
+            true => Some(self.last),
+            false => self.datasets.iter().position(is_it),
+        };
+        self.last = match found {
+            Some(at) => at,
+            None => {
+                let source = self.next_source;
+                let mut dataset = Dataset::open(&self.arena, catalogue, source, record)?;
+                match self.datasets.iter().find(|other| other.is_alike(&dataset)) {
+                    Some(other) => dataset.source = other.source,
+                    None => self.next_source += 1,
+                }
+                self.make_room();
+                self.datasets.push(dataset);
+                self.datasets.len() - 1
+            }
+        };
+        self.datasets[self.last].used = self.clock;
+        Ok(self.last)
+    }
+
+    fn make_room(&mut self) {
+        while self.datasets.len() >= OPEN {
+            let oldest = (0..self.datasets.len()).min_by_key(|&at| self.datasets[at].used);
+            if let Some(at) = oldest {
+                self.datasets.swap_remove(at);
+            }
+        }
     }
 }

@@ -1,1 +1,373 @@
-//! To come.
+//! Decoded chunks that are kept from request to request, within a bound.
+//!
+//! Law:
+//! 1. Bytes kept, and what it takes to keep them, never exceed the limit; the least recently used
+//!    chunk goes first. A chunk that would not fit alone is not kept.
+//! 2. The memory of a chunk that goes is that of the one that comes: fresh memory costs more than
+//!    decoding into memory that was used before.
+//! 3. A chunk of which only parts were decoded is a ghost: nothing of it is kept but how much work
+//!    it was. It is worth keeping once, within as many other bytes as the cache holds, the parts
+//!    have been half the work of the whole, or it has been asked for often.
+//! 4. Knows nothing of files, filters or requests.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// What a kept chunk takes beside its bytes, generously.
+const ENTRY_BYTES: usize = 128;
+/// A power of two. A ghost that is overwritten by another one is forgotten.
+const GHOSTS: usize = 1 << 12;
+/// So often, and the whole chunk is decoded and kept.
+const OFTEN: u32 = 3;
+const NONE: u32 = u32::MAX;
+
+/// Where a chunk comes from: a way to decode a file, and the chunk's address in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Key {
+    pub source: u64,
+    pub byte_offset: u64,
+}
+
+impl Key {
+    fn mixed(self) -> u64 {
+        let mixed =
+            (self.byte_offset ^ self.source.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    }
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.mixed());
+    }
+}
+
+/// Keys are mixed already. Nobody can choose where chunks lie to make them collide and gain by it.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    fn write_u64(&mut self, mixed: u64) {
+        self.0 = mixed;
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    bytes: Vec<u8>,
+    /// Neighbours in the order of use.
+    newer: u32,
+    older: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Ghost {
+    key: Key,
+    clock: u64,
+    work: u64,
+    touches: u32,
+}
+
+#[derive(Debug)]
+pub struct ChunkCache {
+    limit: usize,
+    bytes: usize,
+    places: HashMap<Key, u32, BuildHasherDefault<Mixed>>,
+    entries: Vec<Entry>,
+    /// Entries without a chunk.
+    free: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    ghosts: Vec<Ghost>,
+    /// Bytes of all chunks that were asked for and not found.
+    clock: u64,
+}
+
+impl ChunkCache {
+    pub fn new(limit_bytes: usize) -> ChunkCache {
+        ChunkCache {
+            limit: limit_bytes,
+            bytes: 0,
+            places: HashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            ghosts: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    /// What is kept, and what it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A chunk of so many bytes can be kept at all.
+    pub fn fits(&self, len: usize) -> bool {
+        len.saturating_add(ENTRY_BYTES) <= self.limit
+    }
+
+    pub fn holds(&self, key: Key) -> bool {
+        self.places.contains_key(&key)
+    }
+
+    /// The decoded chunk, which is now the most recently used.
+    pub fn find(&mut self, key: Key) -> Option<&[u8]> {
+        let place = *self.places.get(&key)?;
+        if self.newest != place {
+            self.unlink(place);
+            self.link(place);
+        }
+        Some(&self.entries[place as usize].bytes)
+    }
+
+    /// Memory to decode a chunk of `len` bytes into, of chunks that go for it. `keep` it, or
+    /// `drop` it. None: it does not fit, or there is no memory.
+    pub fn room(&mut self, len: usize) -> Option<Vec<u8>> {
+        if !self.fits(len) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        while self.bytes + len + ENTRY_BYTES > self.limit {
+            let gone = self.forget_oldest()?;
+            // Not far more memory than there are bytes: the limit counts bytes.
+            if gone.capacity() >= len && gone.capacity() <= len + len / 4 {
+                bytes = gone;
+            }
+        }
+        if bytes.capacity() < len {
+            bytes = Vec::new();
+            bytes.try_reserve_exact(len).ok()?;
+        }
+        bytes.resize(len, 0);
+        Some(bytes)
+    }
+
+    /// Keep a decoded chunk in memory from `room`, the most recently used.
+    pub fn keep(&mut self, key: Key, bytes: Vec<u8>) -> &[u8] {
+        if let Some(place) = self.places.get(&key).copied() {
+            self.release(place);
+        }
+        self.bytes += bytes.len() + ENTRY_BYTES;
+        let entry = Entry {
+            key,
+            bytes,
+            newer: NONE,
+            older: NONE,
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = entry;
+                place
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        self.places.insert(key, place);
+        self.link(place);
+        &self.entries[place as usize].bytes
+    }
+
+    /// Forget everything that was decoded from `source`.
+    pub fn forget(&mut self, source: u64) {
+        let of_it = |(key, place): (&Key, &u32)| (key.source == source).then_some(*place);
+        let places: Vec<u32> = self.places.iter().filter_map(of_it).collect();
+        for place in places {
+            self.release(place);
+        }
+    }
+
+    /// Whether a chunk that was not found should be decoded whole, to be kept.
+    pub fn is_worth_it(&mut self, key: Key, len: usize) -> bool {
+        self.clock = self.clock.wrapping_add(len as u64);
+        if !self.fits(len) {
+            return false;
+        }
+        let recently = self.limit as u64;
+        let clock = self.clock;
+        let ghost = self.ghost(key);
+        let seen = ghost.touches > 0 && ghost.key == key;
+        if !seen || clock.wrapping_sub(ghost.clock) > recently {
+            *ghost = Ghost {
+                key,
+                ..Ghost::default()
+            };
+        }
+        ghost.clock = clock;
+        ghost.touches >= OFTEN || (ghost.touches > 0 && ghost.work >= len as u64 / 2)
+    }
+
+    /// So many bytes were decoded of a chunk that is not kept.
+    pub fn note(&mut self, key: Key, work: usize) {
+        let ghost = self.ghost(key);
+        if ghost.key == key {
+            ghost.work = ghost.work.saturating_add(work as u64);
+            ghost.touches += 1;
+        }
+    }
+
+    fn ghost(&mut self, key: Key) -> &mut Ghost {
+        if self.ghosts.is_empty() {
+            self.ghosts.resize(GHOSTS, Ghost::default());
+        }
+        &mut self.ghosts[(key.mixed() >> 7) as usize % GHOSTS]
+    }
+
+    fn forget_oldest(&mut self) -> Option<Vec<u8>> {
+        (self.oldest != NONE).then(|| self.release(self.oldest))
+    }
+
+    /// Take a chunk out; its memory.
+    fn release(&mut self, place: u32) -> Vec<u8> {
+        self.unlink(place);
+        let entry = &mut self.entries[place as usize];
+        let bytes = std::mem::take(&mut entry.bytes);
+        self.places.remove(&entry.key);
+        self.free.push(place);
+        self.bytes -= bytes.len() + ENTRY_BYTES;
+        bytes
+    }
+
+    fn link(&mut self, place: u32) {
+        let older = self.newest;
+        let entry = &mut self.entries[place as usize];
+        (entry.newer, entry.older) = (NONE, older);
+        match older {
+            NONE => self.oldest = place,
+            _ => self.entries[older as usize].newer = place,
+        }
+        self.newest = place;
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Entry { newer, older, .. } = self.entries[place as usize];
+        match newer {
+            NONE => self.newest = older,
+            _ => self.entries[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            _ => self.entries[older as usize].newer = newer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Dice;
+
+    fn key(byte_offset: u64) -> Key {
+        Key {
+            source: 1,
+            byte_offset,
+        }
+    }
+
+    /// Against a list in the order of use, with chunks of several sizes.
+    #[test]
+    fn it_is_least_recently_used_within_its_bound() {
+        for limit in [0, 100, 1000, 5000, 20_000] {
+            let (mut cache, mut model) = (ChunkCache::new(limit), Vec::<(u64, usize)>::new());
+            let mut dice = Dice(limit as u64 + 1);
+            for _ in 0..3000 {
+                let number = dice.below(30);
+                let len = [700, 1000, 1100, 40][number as usize % 4];
+                let known = model.iter().position(|&(n, _)| n == number);
+                assert_eq!(cache.holds(key(number)), known.is_some());
+                if let Some(at) = known {
+                    let used = model.remove(at);
+                    model.push(used);
+                    let found = cache.find(key(number)).unwrap();
+                    assert!(found.len() == len && found.iter().all(|&b| b == number as u8));
+                    continue;
+                }
+                assert!(cache.find(key(number)).is_none());
+                let Some(mut bytes) = cache.room(len) else {
+                    assert!(len + ENTRY_BYTES > limit);
+                    continue;
+                };
+                let taken = |model: &[(u64, usize)]| -> usize {
+                    model.iter().map(|(_, len)| len + ENTRY_BYTES).sum()
+                };
+                while taken(&model) + len + ENTRY_BYTES > limit {
+                    model.remove(0);
+                }
+                assert_eq!((bytes.len(), cache.bytes()), (len, taken(&model)));
+                if dice.below(10) > 0 {
+                    bytes.fill(number as u8);
+                    assert_eq!(cache.keep(key(number), bytes).len(), len);
+                    model.push((number, len));
+                }
+                assert!(cache.bytes() <= limit);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_used_again() {
+        let mut cache = ChunkCache::new(2 * (1000 + ENTRY_BYTES));
+        let mut seen = std::collections::HashSet::new();
+        for number in 0..100 {
+            let bytes = cache.room(1000).unwrap();
+            seen.insert(bytes.as_ptr() as usize);
+            cache.keep(key(number), bytes);
+        }
+        assert_eq!(seen.len(), 2);
+    }
+
+    #[test]
+    fn a_source_is_forgotten() {
+        let mut cache = ChunkCache::new(100_000);
+        for number in 0..40 {
+            let bytes = cache.room(100).unwrap();
+            let source = number % 2;
+            cache.keep(
+                Key {
+                    source,
+                    byte_offset: number,
+                },
+                bytes,
+            );
+        }
+        cache.forget(1);
+        assert_eq!(cache.bytes(), 20 * (100 + ENTRY_BYTES));
+        assert!((0..40).all(|n| !cache.holds(key(n))));
+    }
+
+    #[test]
+    fn a_ghost_is_kept_when_its_parts_were_work_enough() {
+        let touch = |cache: &mut ChunkCache, number: u64, work: usize| {
+            let worth = cache.is_worth_it(key(number), 1000);
+            cache.note(key(number), work);
+            worth
+        };
+        let mut cache = ChunkCache::new(10_000);
+        let worth: Vec<bool> = (0..4).map(|_| touch(&mut cache, 1, 300)).collect();
+        assert_eq!(worth, [false, false, true, true]);
+        // However little it is, often is enough.
+        let worth: Vec<bool> = (0..5).map(|_| touch(&mut cache, 2, 1)).collect();
+        assert_eq!(worth, [false, false, false, true, true]);
+        // Too long ago.
+        assert!(!touch(&mut cache, 3, 900));
+        (100..111).for_each(|number| assert!(!touch(&mut cache, number, 1)));
+        assert!(!touch(&mut cache, 3, 900) && touch(&mut cache, 3, 900));
+        // It could not be kept.
+        let mut small = ChunkCache::new(500);
+        assert!((0..9).all(|_| !touch(&mut small, 1, 1000)));
+    }
+}

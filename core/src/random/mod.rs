@@ -11,10 +11,18 @@ pub mod arena;
 pub mod board;
 pub mod chunk_cache;
 pub mod cover;
+pub mod dataset;
 pub mod dispatch;
 pub mod face;
 pub mod flight;
 pub mod gather;
 pub mod hyperslab;
+mod part;
 pub mod serve_board;
 pub mod stage;
+mod stored;
+mod task;
+mod window;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Wanted bytes of chunks that are stored as they are: read from the file without the rest.
+//!
+//! Law:
+//! 1. Bytes that are contiguous in the file and in the result are read straight into the result.
+//! 2. Others are read through a window: what lies between wanted bytes is read along as long as
+//!    that is cheaper than another read, and the window stays small.
+
+use super::gather::{Row, Unit};
+use std::ops::Range;
+
+/// Reading so many bytes along costs about as much as another call.
+const GAP_BYTES: usize = 8 << 10;
+const WINDOW_BYTES: usize = 1 << 20;
+const WINDOW_ROWS: usize = 1 << 12;
+
+/// Rows of one chunk that are read at once.
+#[derive(Debug, Default)]
+pub struct Window {
+    pub rows: Vec<Row>,
+    pub span: Range<usize>,
+}
+
+impl Window {
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.span = 0..0;
+    }
+
+    /// Take a row in, if it lies near.
+    pub fn take(&mut self, unit: &Unit<'_>, row: Row) -> bool {
+        let reach = unit.reach(&row);
+        if self.rows.is_empty() {
+            self.span = reach;
+        } else {
+            let both = self.span.start.min(reach.start)..self.span.end.max(reach.end);
+            let gap = both.len().saturating_sub(self.span.len() + reach.len());
+            if gap > GAP_BYTES || both.len() > WINDOW_BYTES || self.rows.len() >= WINDOW_ROWS {
+                return false;
+            }
+            self.span = both;
+        }
+        self.rows.push(row);
+        true
+    }
+}
+
+/// Call `f` with parts of a row that each fit a window.
+pub fn split(unit: &Unit<'_>, row: Row, f: &mut impl FnMut(Row)) {
+    let step = row.step.unsigned_abs();
+    let most = match step > unit.stored + GAP_BYTES {
+        true => 1,
+        false => (WINDOW_BYTES / step.max(1)).max(1),
+    };
+    if row.n <= most || unit.is_contiguous(&row) {
+        return f(row);
+    }
+    let mut done = 0;
+    while done < row.n {
+        let n = most.min(row.n - done);
+        f(Row {
+            src: row.src.wrapping_add_signed(row.step * done as isize),
+            dst: row.dst + done * unit.bytes,
+            n,
+            ..row
+        });
+        done += n;
+    }
+}
