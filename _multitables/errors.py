@@ -108,7 +108,7 @@ class MissingDatasetError(MultitablesError, KeyError):
     """The file holds no object at this path."""
 
 
-class MissingFieldError(MultitablesError, KeyError):
+class MissingFieldError(MultitablesError, KeyError, NameError):
     """The dataset has no such field (column)."""
 
 

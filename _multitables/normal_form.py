@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -262,11 +262,19 @@ def _call(dataset: DatasetInfo, steps: tuple[Step, ...]) -> LibraryCall:
     except NotNative:
         shape = None
     fields, key, others = _rows_first(dataset, steps)
-    array = whole(dataset.shape, dataset.n_dims, dataset.dtype)
-    for name in fields:
-        array = replace(array, slashes=False).select(name)
-    arguments = {"fields": fields, "key": key, "shape": array.shape, "n_dims": dataset.n_dims}
+    extents = dataset.shape + _inner_dims(dataset.dtype, fields)
+    arguments = {"fields": fields, "key": key, "shape": extents, "n_dims": dataset.n_dims}
     return LibraryCall(dataset, "getitem", arguments, others, dtype, shape=shape)
+
+
+def _inner_dims(dtype: np.dtype[Any], fields: Sequence[str]) -> tuple[int, ...]:
+    """Dims of the subarrays on the way to a field, and of its own."""
+    inner: tuple[int, ...] = ()
+    for path in fields:
+        while path:
+            _, _, found, path = first_field(dtype, path)  # noqa: PLW2901
+            dtype, inner = found.base, inner + found.shape
+    return inner
 
 
 def _rows_first(

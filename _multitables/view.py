@@ -13,11 +13,11 @@ Pure: this file must never know datasets by name, readers or files.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,14 +63,18 @@ class View:
     axes: tuple[Axis, ...]
     #: Axes of the dataset that the result has no more: their one index.
     fixed: Mapping[int, int]
-    #: Whether some name in the dataset's dtype holds a slash itself.
-    slashes: bool
-    #: Path of the field whose catalogue is used, and its bytes.
-    field: str
+    #: Of the dataset, and the names that lead to the field whose catalogue is used; its bytes.
+    root: np.dtype[Any]
+    names: tuple[str, ...]
     field_bytes: int
     #: Bytes into that field, where the first element of `dtype` lies.
     offset: int
     dtype: np.dtype[Any]
+
+    @property
+    def field(self) -> str:
+        """Path of the field whose catalogue is used, "" for none."""
+        return "/".join(self.names)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -91,10 +95,10 @@ class View:
             dtype=base,
         )
         if first == self.n_dims:  # else inside a subarray: some bytes of the field that holds it
-            if self.field and self.slashes:
-                raise NotNative("a path of fields that could be another's name")
-            joined = f"{self.field}/{name}" if self.field else name
-            view = replace(view, field=joined, field_bytes=dtype.itemsize, offset=0)
+            names = (*self.names, name)
+            if len(names) > 1 and _names_of(self.root, "/".join(names)) != names:
+                raise NotNative("a path of fields that is another's, as a name holds a slash")
+            view = replace(view, names=names, field_bytes=dtype.itemsize, offset=0)
         return view.select(rest) if rest else view
 
     def index(self, key: Any) -> View:
@@ -163,8 +167,8 @@ def whole(shape: tuple[int, ...], n_dims: int, dtype: np.dtype[Any]) -> View:
         strides=_strides(shape[n_dims:], dtype.itemsize),
         axes=tuple(whole_axis(i, length) for i, length in enumerate(shape)),
         fixed={},
-        slashes=_slashes(dtype),
-        field="",
+        root=dtype,
+        names=(),
         field_bytes=math.prod(shape[n_dims:]) * dtype.itemsize,
         offset=0,
         dtype=dtype,
@@ -282,9 +286,14 @@ def name_at(names: Sequence[str], position: int) -> str:
     return names[position]
 
 
-@lru_cache(maxsize=64)
-def _slashes(dtype: np.dtype[Any]) -> bool:
-    return any("/" in name or _slashes(dtype[name].base) for name in dtype.names or ())
+def _names_of(dtype: np.dtype[Any], path: str) -> tuple[str, ...]:
+    """The fields that a path is taken for."""
+    names: list[str] = []
+    with contextlib.suppress(KeyError):
+        while path:
+            name, _, dtype, path = first_field(dtype, path)
+            names.append(name)
+    return tuple(names)
 
 
 def _strides(dims: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
