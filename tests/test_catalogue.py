@@ -1,0 +1,138 @@
+"""Catalogues: a plan without tasks that holds the stored chunks.
+
+Law: pure; real files are indexed only to have real indexes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import tables
+
+from _multitables import _core, wire
+from _multitables.catalogue import plan_catalogue
+from _multitables.chunk_index import ChunkIndex, open_source
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.read_plan import CHUNK
+
+NATIVE = (1, 2, 3)
+
+
+def indexed(path: Path, name: str = "/x") -> ChunkIndex:
+    with open_source(path, {}) as source:
+        return source.index(name)
+
+
+def test_stored_chunks_only_and_in_order(h5: Path) -> None:
+    with h5py.File(h5, "w") as file:
+        data = file.create_dataset("x", (100, 6), "<i4", chunks=(10, 3), fillvalue=7)
+        for row, column in ((90, 3), (10, 0), (40, 3)):  # others are never stored
+            data[row : row + 10, column : column + 3] = row
+    plan = plan_catalogue(indexed(h5), direct=False, native_filters=NATIVE)
+    assert plan.chunks["grid_index"].tolist() == [2, 9, 19]
+    assert (plan.chunks["stored_size"] == 10 * 3 * 4).all()
+    assert plan.members[0].chunk_dims == (10, 3)
+    assert len(plan.tasks) == 0
+    assert (plan.n_readers, plan.n_slots, plan.block_rows, plan.capacity_rows) == (1, 1, 1, 1)
+    assert plan.members[0].tape_bytes == 4096
+    assert plan.chunks.dtype == CHUNK
+
+
+def test_contiguous_data_is_one_address(h5: Path) -> None:
+    with h5py.File(h5, "w") as file:
+        file["x"] = np.zeros((100_000, 5), "<f8")
+        file.create_dataset("never", (10,), "<f8")
+    index = indexed(h5)
+    plan = plan_catalogue(index, direct=False, native_filters=NATIVE)
+    assert plan.chunks["grid_index"].tolist() == [0]
+    assert plan.chunks["byte_offset"].tolist() == index.byte_offset.tolist()
+    assert plan.members[0].clipped
+    assert len(plan_catalogue(indexed(h5, "/never"), direct=False, native_filters=()).chunks) == 0
+
+
+def test_what_a_library_must_read_has_a_reason_and_no_chunks(h5: Path) -> None:
+    with tables.open_file(str(h5), "w") as file:
+        filters = tables.Filters(1, "bzip2")
+        file.create_carray("/", "x", obj=np.zeros((100, 10)), filters=filters)
+    plan = plan_catalogue(indexed(h5), direct=False, native_filters=NATIVE)
+    assert "307" in plan.members[0].reason
+    assert len(plan.chunks) == 0
+    assert (
+        not plan_catalogue(indexed(h5), direct=True, native_filters=(*NATIVE, 307))
+        .members[0]
+        .reason
+    )
+
+
+@pytest.mark.parametrize("chunks", [None, (10, 3)])
+def test_equal_arguments_give_equal_bytes(h5: Path, chunks: tuple[int, ...] | None) -> None:
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=np.arange(600).reshape(100, 6), chunks=chunks)
+    made = [
+        wire.encode_plan(
+            plan_catalogue(indexed(h5), direct=direct, native_filters=NATIVE),
+            _core.PAGE_BYTES,
+            {},
+            [""],
+        )
+        for direct in (False, False, True)
+    ]
+    assert made[0] == made[1] != made[2]
+
+
+def test_kinds_of_datasets(h5: Path) -> None:
+    rows = np.zeros(5, [("a", "<i4"), ("b", "<f8", (2,))])
+    with tables.open_file(str(h5), "w") as file:
+        file.create_table("/", "table", rows)
+        file.create_array("/", "array", np.zeros((5, 2)))
+        for name, atom in (
+            ("ragged", tables.Int32Atom()),
+            ("shaped", tables.Float32Atom(shape=(2,))),
+            ("bools", tables.BoolAtom()),
+        ):
+            ragged = file.create_vlarray("/", name, atom)
+            ragged.append(np.zeros((3, *atom.shape), atom.dtype.base))
+        for name, pseudo in (
+            ("pickled", tables.ObjectAtom()),
+            ("bytes", tables.VLStringAtom()),
+            ("text", tables.VLUnicodeAtom()),
+        ):
+            file.create_vlarray("/", name, pseudo)
+    with h5py.File(h5, "a") as file:
+        file["compounds"] = np.zeros((2, 3), rows.dtype)
+        file["lists"] = np.array([np.arange(3), np.arange(2)], object).astype(
+            h5py.vlen_dtype(np.dtype("<i2"))
+        )
+        file.create_dataset("grid", (2, 2), h5py.vlen_dtype(np.dtype("<i2")))
+        file.create_dataset("strings", (2,), h5py.string_dtype())
+    with open_source(h5, {}) as source:
+        found = {
+            name: source.describe(name)
+            for name in ("table", "array", "ragged", "shaped", "bools", "compounds", "lists")
+        }
+        assert {name: kind for name, (kind, _) in found.items()} == {
+            "table": "table",
+            "array": "array",
+            "ragged": "vlarray",
+            "shaped": "vlarray",
+            "bools": "vlarray",
+            "compounds": "array",
+            "lists": "vlarray",
+        }
+        for name, dtype, library in (
+            ("ragged", "<i4", "tables"),
+            ("shaped", ("<f4", (2,)), "tables"),
+            ("bools", "?", "tables"),
+            ("lists", "<i2", "h5py"),
+        ):
+            index = found[name][1]
+            assert index.dtype == np.dtype(dtype)
+            assert (index.layout, index.library) == ("library", library)
+            assert "ragged" in index.reason
+            assert index.shape == ((2,) if name == "lists" else (1,))
+        for name in ("pickled", "bytes", "text", "grid", "strings"):
+            with pytest.raises(UnsupportedDatasetError, match="PyTables"):
+                source.describe(name)
