@@ -8,6 +8,12 @@
 #   open_options.py     PyTables' open_file options -> what matters to a stream
 #   source_errors.py    what HDF5 says of a bad file or path -> exception
 #   read_plan.py        indexes + options -> ReadPlan (pure)
+#   catalogue.py        index -> catalogue: a plan without tasks, for random access
+#   selection.py        what indexing a dataset describes, as written
+#   view.py             a result that is described, and NumPy's indexing of it
+#   hyperslab.py        view -> the normal form that the core reads
+#   normal_form.py      selection -> native, for a library, or refused
+#   wire_request.py     the same as bytes for a reader
 #   wire.py             ReadPlan -> bytes that the core reads
 #   device.py           what kind of device holds a file
 #   parent/             runs only in the user's process
@@ -20,4 +26,5 @@
 #   reader/             runs only in a reader process
 #     __main__.py         hands the control socket to the core
 #     library_read.py     what the core does not decode, through h5py or PyTables
+#     library_request.py  the same for requests; where, read_sorted, ragged rows
 #   _core               the native core, built from core/: ring, fetch, filters, scatter

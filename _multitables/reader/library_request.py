@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -201,7 +202,11 @@ def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     if key in _open:
         _open.move_to_end(key)
         return library, _open[key][1]
-    file, dataset = OPENERS[library](filename, told["path"], options)
+    for other in [other for other in _open if other[1] == key[1] and other[-1] != same]:
+        _open.pop(other)[0].close()  # HDF5 would take the old file's structure for the new one's
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTables warns of what it cannot open; see below
+        file, dataset = OPENERS[library](filename, told["path"], options)
     if type(dataset).__name__ in ("UnImplemented", "Unknown"):  # PyTables' words for "not mine"
         file.close()
         if told["method"] not in ("getitem", "getragged"):
