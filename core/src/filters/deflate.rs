@@ -10,13 +10,11 @@
 
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::inflate_pair::{Counts, Tables, inflate_pair};
+use super::inflate_pair::{Tables, inflate_pair};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
-/// With fewer literals to anything else, two streams alone are quicker (the same at about 15).
-const LITERALS_TO_OTHERS: usize = 20;
-/// With fewer literals to all bytes there is little to win.
-const BYTES_TO_LITERALS: usize = 8;
+/// With fewer literals decoded side by side to all bytes there is little to win.
+const BYTES_TO_LITERALS: usize = 16;
 
 /// So many pairs are left out after a slow one: twice as many each time.
 const LEFT_OUT: std::ops::RangeInclusive<u32> = 16..=1024;
@@ -56,21 +54,15 @@ impl Decoder for Deflate {
     fn decode_pair(&mut self, stored: [&[u8]; 2], outs: [&mut [u8]; 2]) -> bool {
         let bytes = outs[0].len() + outs[1].len();
         let tables = self.tables.get_or_insert_with(|| Box::new(Tables::new()));
-        let counts = inflate_pair(tables, stored, outs);
-        if counts.is_some_and(|counts| paid(counts, bytes)) {
+        let literals = inflate_pair(tables, stored, outs);
+        if literals.is_some_and(|literals| literals * BYTES_TO_LITERALS >= bytes) {
             self.next_left_out = *LEFT_OUT.start();
         } else {
             self.left_out = self.next_left_out;
             self.next_left_out = (2 * self.next_left_out).min(*LEFT_OUT.end());
         }
-        counts.is_some()
+        literals.is_some()
     }
-}
-
-/// Whether a pair made of so many bytes was quicker than its streams alone.
-fn paid(counts: Counts, bytes: usize) -> bool {
-    counts.literals >= LITERALS_TO_OTHERS * counts.others
-        && counts.literals * BYTES_TO_LITERALS >= bytes
 }
 
 /// Decodes one zlib stream; blosc's zlib streams come through here too.

@@ -9,316 +9,74 @@
 //!    (an incomplete code, a wrong checksum, a size other than asked for) is refused, and the
 //!    caller asks libdeflate, whose verdict counts.
 //! 2. No stored byte can make it panic, read or write outside the slices, or run for long: every
-//!    step takes a bit from the input or gives up. There is no unsafe code.
+//!    step takes a bit from the input or gives up. All that is unsafe is to ask for an instruction
+//!    that not every CPU has, where it has it.
 //! 3. It allocates nothing.
-//! 4. `Counts` tells what the streams were made of, so that the caller can tell whether this paid.
+//! 4. Blocks are decoded side by side where their codes say that they are mostly literals, and
+//!    else alone. How many literals were is returned, so that the caller can tell whether this paid.
 //!
 //! It must never know of filters, pipelines or chunks.
-//!
-//! Two things in the loop over literals are worth about a seventh of its speed each: the next entry
-//! is looked up before the bits are refilled, and four literals are stored at once (a store for
-//! each of them delays the look-ups behind it).
 
 mod codes;
+mod cursor;
+mod steps;
+mod symbols;
 
 use codes::{
-    Codes, INVALID, LENGTH_BITS, LENGTHS, LINK, OFFSET_BITS, OFFSETS, OTHER, SPECIAL, SYMBOL_BITS,
-    SYMBOLS, bits_to_drop, fill_table, linked, value, value_with_extra,
+    Codes, LENGTH_BITS, LENGTHS, OFFSET_BITS, OFFSETS, SYMBOL_BITS, SYMBOLS, bits_to_drop,
+    fill_table, value,
 };
+use cursor::Cursor;
 use libdeflater::adler32;
+use steps::Bextr;
+use symbols::{GROUP, alone, both};
+
+/// With fewer literals to anything else, two blocks are decoded alone. (At 4 literals it is the
+/// same.)
+const LITERALS_TO_OTHERS: usize = 6;
 
 /// The memory that the decoding of two streams needs, for reuse.
-pub(super) struct Tables([Codes; 2]);
+pub(super) struct Tables {
+    codes: [Codes; 2],
+    bextr: Option<Bextr>,
+}
 
 impl Tables {
     pub(super) fn new() -> Tables {
-        Tables([const { Codes::NONE }; 2])
+        Tables {
+            codes: [const { Codes::NONE }; 2],
+            bextr: Bextr::detect(),
+        }
     }
 }
 
-/// What two streams were made of, where they were decoded side by side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub literals: usize,
-    /// Copies, and what else stops the loop over literals.
-    pub others: usize,
-}
-
 /// Decodes two zlib streams, each of which makes exactly as many bytes as its `out` has.
-/// None: one of them may be bad; what the outs hold then means nothing.
+/// Returns how many literals were decoded side by side. None: one of the streams may be bad; what
+/// the outs hold then means nothing.
 pub(super) fn inflate_pair(
     tables: &mut Tables,
     stored: [&[u8]; 2],
     outs: [&mut [u8]; 2],
-) -> Option<Counts> {
-    let codes = &mut tables.0;
+) -> Option<usize> {
+    let Tables { codes, bextr } = tables;
     let [out_a, out_b] = outs;
     let a = &mut Stream::new(stored[0], out_a)?;
     let b = &mut Stream::new(stored[1], out_b)?;
-    let mut counts = Counts::default();
+    let mut literals = 0;
     while a.at != At::End || b.at != At::End {
         if a.at == At::Header {
             a.header(&mut codes[0])?;
         } else if b.at == At::Header {
             b.header(&mut codes[1])?;
-        } else if a.is_in_long_block() && b.is_in_long_block() {
-            both(a, b, codes, &mut counts)?;
-        } else if a.at == At::Block && (!a.is_in_long_block() || b.at == At::End) {
-            a.finish_block(&codes[0])?;
+        } else if a.wants_company() && b.wants_company() {
+            literals += both(*bextr, a, b, codes)?;
+        } else if a.at == At::Block && (!a.wants_company() || b.at == At::End) {
+            alone(*bextr, a, &codes[0])?;
         } else {
-            b.finish_block(&codes[1])?;
+            alone(*bextr, b, &codes[1])?;
         }
     }
-    Some(counts)
-}
-
-/// How many literals of each stream are decoded between two refills: 4 codes of 11 bits are
-/// taken of the 56 that are held then, and another 11 are looked at.
-const GROUP: usize = 4;
-
-/// Decodes two blocks until one of them ends, or its stream's input or output all but does.
-#[inline(never)]
-fn both(a: &mut Stream, b: &mut Stream, codes: &[Codes; 2], counts: &mut Counts) -> Option<()> {
-    enum Met {
-        Nothing,
-        OtherInA,
-        OtherInB,
-    }
-    let (mut p, mut q) = (a.cursor, b.cursor);
-    p.refill(a.input);
-    q.refill(b.input);
-    let (mut next_a, mut next_b) = (p.look(&codes[0]), q.look(&codes[1]));
-    loop {
-        let mut met = Met::Nothing;
-        let mut whole = 0;
-        let mut part = 0;
-        let groups_a = a.out[p.made..].chunks_exact_mut(GROUP);
-        let groups_b = b.out[q.made..].chunks_exact_mut(GROUP);
-        for (group_a, group_b) in groups_a.zip(groups_b) {
-            let (Some(bytes_a), Some(bytes_b)) = (p.eight(a.input), q.eight(b.input)) else {
-                break;
-            };
-            p.fill(bytes_a);
-            q.fill(bytes_b);
-            let (mut made_a, mut made_b) = (0, 0);
-            part = 0;
-            met = loop {
-                if part == GROUP {
-                    break Met::Nothing;
-                }
-                if next_a & OTHER != 0 {
-                    break Met::OtherInA;
-                }
-                made_a |= (value(next_a) as u32) << (8 * part);
-                p.drop_unmasked(next_a);
-                next_a = p.look(&codes[0]);
-                if next_b & OTHER != 0 {
-                    break Met::OtherInB;
-                }
-                made_b |= (value(next_b) as u32) << (8 * part);
-                q.drop_unmasked(next_b);
-                next_b = q.look(&codes[1]);
-                part += 1;
-            };
-            // A group that is not whole ends in zeros, which the next bytes overwrite.
-            group_a.copy_from_slice(&u32::to_le_bytes(made_a));
-            group_b.copy_from_slice(&u32::to_le_bytes(made_b));
-            p.held &= 63;
-            q.held &= 63;
-            if !matches!(met, Met::Nothing) {
-                break;
-            }
-            whole += GROUP;
-            part = 0;
-        }
-        p.made += whole + part;
-        q.made += whole + part;
-        counts.literals += 2 * (whole + part);
-        match met {
-            Met::Nothing => break,
-            Met::OtherInA => {
-                counts.others += 1;
-                p.refill(a.input);
-                if !p.other(next_a, &codes[0], a.out)? {
-                    a.at = At::Header;
-                    break;
-                }
-                p.refill(a.input);
-                next_a = p.look(&codes[0]);
-            }
-            Met::OtherInB => {
-                counts.others += 1;
-                // Of this group, the first stream has a literal more.
-                p.made += 1;
-                q.refill(b.input);
-                if !q.other(next_b, &codes[1], b.out)? {
-                    b.at = At::Header;
-                    break;
-                }
-                q.refill(b.input);
-                next_b = q.look(&codes[1]);
-            }
-        }
-    }
-    (a.cursor, b.cursor) = (p, q);
-    Some(())
-}
-
-/// Where a stream's decoding stands.
-#[derive(Clone, Copy)]
-struct Cursor {
-    /// The next bits, from the lowest on. Above those held there are zeros, or bits that follow.
-    bits: u64,
-    held: u32,
-    /// The first byte of the input that is not held.
-    pos: usize,
-    /// How many bytes of the output are made.
-    made: usize,
-}
-
-// Methods that change a cursor are inlined, or take and give it by value: a reference would keep
-// it in memory.
-impl Cursor {
-    #[inline(always)]
-    fn eight(&self, input: &[u8]) -> Option<[u8; 8]> {
-        input.get(self.pos..)?.first_chunk().copied()
-    }
-
-    /// At least 56 bits are held then.
-    #[inline(always)]
-    fn fill(&mut self, bytes: [u8; 8]) {
-        self.bits |= u64::from_le_bytes(bytes) << self.held;
-        self.pos += (!self.held >> 3 & 7) as usize;
-        self.held |= 56;
-    }
-
-    /// At least 56 bits are held then, or all that are left.
-    #[inline(always)]
-    fn refill(&mut self, input: &[u8]) {
-        match self.eight(input) {
-            Some(bytes) => self.fill(bytes),
-            None => *self = self.refilled_at_the_end(input),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn refilled_at_the_end(mut self, input: &[u8]) -> Cursor {
-        while self.held < 56 {
-            let Some(&byte) = input.get(self.pos) else {
-                break;
-            };
-            self.bits |= u64::from(byte) << self.held;
-            self.held += 8;
-            self.pos += 1;
-        }
-        self
-    }
-
-    /// The next bits, as a number.
-    #[inline(always)]
-    fn take(&mut self, bits: u32) -> Option<usize> {
-        let taken = self.bits & !(u64::MAX << bits);
-        self.held = self.held.checked_sub(bits)?;
-        self.bits >>= bits;
-        Some(taken as usize)
-    }
-
-    #[inline(always)]
-    fn look(&self, codes: &Codes) -> u32 {
-        codes.symbols[self.bits as usize & ((1 << SYMBOL_BITS) - 1)]
-    }
-
-    /// Drops a literal's bits. Only the lowest six bits of `held` count then.
-    #[inline(always)]
-    fn drop_unmasked(&mut self, entry: u32) {
-        self.bits >>= bits_to_drop(entry);
-        self.held = self.held.wrapping_sub(entry);
-    }
-
-    /// Decodes anything, which begins with `entry`, after a refill. False: that was the block's
-    /// end.
-    #[inline(always)]
-    fn other(&mut self, mut entry: u32, codes: &Codes, out: &mut [u8]) -> Option<bool> {
-        // 48 bits at most are used, so that one look at what is held is enough, at the end.
-        let mut bits = self.bits;
-        let mut held = self.held;
-        let mut used = |bits: &mut u64, count: u32| {
-            *bits >>= count;
-            held = held.wrapping_sub(count);
-            held
-        };
-        if entry & SPECIAL != 0 {
-            if entry & LINK != 0 {
-                let link = entry;
-                used(&mut bits, bits_to_drop(link));
-                entry = *codes.symbols.get(linked(link, bits))?;
-            }
-            if entry & INVALID != 0 {
-                return None;
-            }
-            if entry & OTHER == 0 || entry & SPECIAL != 0 {
-                self.held = used(&mut bits, bits_to_drop(entry));
-                self.bits = bits;
-                if self.held > 63 {
-                    return None;
-                }
-                if entry & SPECIAL != 0 {
-                    return Some(false);
-                }
-                *out.get_mut(self.made)? = value(entry) as u8;
-                self.made += 1;
-                return Some(true);
-            }
-        }
-        let length = value_with_extra(entry, bits);
-        used(&mut bits, bits_to_drop(entry));
-        let mut entry = codes.offsets[bits as usize & ((1 << OFFSET_BITS) - 1)];
-        if entry & SPECIAL != 0 {
-            if entry & LINK != 0 {
-                let link = entry;
-                used(&mut bits, bits_to_drop(link));
-                entry = *codes.offsets.get(linked(link, bits))?;
-            }
-            if entry & SPECIAL != 0 {
-                return None;
-            }
-        }
-        let offset = value_with_extra(entry, bits);
-        self.held = used(&mut bits, bits_to_drop(entry));
-        self.bits = bits;
-        if self.held > 63 {
-            return None;
-        }
-        let to = self.made;
-        let from = to.checked_sub(offset)?;
-        self.made += length;
-        copy(out, from, to, length)?;
-        Some(true)
-    }
-}
-
-/// Copies `length` bytes that lie before `to`, some of which may be made by this very copy.
-/// Bytes behind them may change too.
-#[inline(always)]
-fn copy(out: &mut [u8], from: usize, to: usize, length: usize) -> Option<()> {
-    let offset = to - from;
-    if offset >= 8 && to + length + 8 <= out.len() {
-        for at in (0..length).step_by(8) {
-            out.copy_within(from + at..from + at + 8, to + at);
-        }
-        return Some(());
-    }
-    let out = out.get_mut(from..to + length)?;
-    if offset == 1 {
-        let (&mut byte, run) = out.split_first_mut()?;
-        run.fill(byte);
-    } else {
-        for i in 0..length {
-            out[offset + i] = out[i];
-        }
-    }
-    Some(())
+    Some(literals)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,6 +94,8 @@ struct Stream<'a> {
     at: At,
     /// No block comes after this one.
     is_last: bool,
+    /// The block is mostly literals, as its codes say.
+    is_of_literals: bool,
 }
 
 impl<'a> Stream<'a> {
@@ -361,33 +121,15 @@ impl<'a> Stream<'a> {
             cursor,
             at: At::Header,
             is_last: false,
+            is_of_literals: false,
         })
     }
 
-    /// Inside a block, with room for a group of literals in the input and in the output.
-    fn is_in_long_block(&self) -> bool {
+    /// Inside a block of literals, with room for a group in the input and in the output.
+    fn wants_company(&self) -> bool {
         let Cursor { pos, made, .. } = self.cursor;
-        self.at == At::Block && self.input.len() - pos >= 8 && self.out.len() - made >= GROUP
-    }
-
-    /// Decodes to the block's end, alone.
-    #[inline(never)]
-    fn finish_block(&mut self, codes: &Codes) -> Option<()> {
-        let mut cursor = self.cursor;
-        loop {
-            cursor.refill(self.input);
-            let entry = cursor.look(codes);
-            if entry & OTHER == 0 {
-                cursor.take(bits_to_drop(entry))?;
-                *self.out.get_mut(cursor.made)? = value(entry) as u8;
-                cursor.made += 1;
-            } else if !cursor.other(entry, codes, self.out)? {
-                break;
-            }
-        }
-        self.cursor = cursor;
-        self.at = At::Header;
-        Some(())
+        let has_room = self.input.len() - pos >= 8 && self.out.len() - made >= GROUP;
+        self.at == At::Block && self.is_of_literals && has_room
     }
 
     /// Reads a block's header, or all of a stored block, or the checksum.
@@ -406,6 +148,7 @@ impl<'a> Stream<'a> {
                 lengths[256..280].fill(7);
                 fill_table(&mut codes.symbols, SYMBOL_BITS, &lengths, &SYMBOLS)?;
                 fill_table(&mut codes.offsets, OFFSET_BITS, &[5; 32], &OFFSETS)?;
+                self.is_of_literals = false;
             }
             2 => self.read_codes(codes)?,
             _ => return None,
@@ -495,6 +238,10 @@ impl<'a> Stream<'a> {
             return None;
         }
         self.cursor = cursor;
+        // A code of n bits stands for about every 2^n-th symbol.
+        let shares = lengths[256..symbols].iter().filter(|&&length| length > 0);
+        let others: usize = shares.map(|&length| 1 << (15 - length)).sum();
+        self.is_of_literals = others * (LITERALS_TO_OTHERS + 1) <= 1 << 15;
         let mut offsets = [0; 32];
         offsets[..all - symbols].copy_from_slice(&lengths[symbols..all]);
         lengths[symbols..].fill(0);

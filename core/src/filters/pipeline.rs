@@ -16,8 +16,9 @@ use super::blocks::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 
 /// Larger chunks are decoded one at a time. Up to here pairs were measured to pay, while what is
-/// in use at once, two chunks before and after each stage, grows with it.
-const PAIR_BYTES: usize = 1 << 17;
+/// in use at once, two chunks before and after each stage, grows with it. Tasks are planned with
+/// the same number (`PAIR_BYTES` of options.py).
+const PAIR_BYTES: usize = 1 << 19;
 
 struct Stage {
     id: u32,

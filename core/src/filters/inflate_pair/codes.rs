@@ -15,9 +15,10 @@ pub(super) const LENGTH_BITS: usize = 7;
 pub(super) const SYMBOL_ENTRIES: usize = 2342;
 pub(super) const OFFSET_ENTRIES: usize = 402;
 
-// An entry holds, from bit 0 on: the bits to drop (8; the code and its extra bits), the bits of
-// the code or of the subtable (4), spare (1), three flags, the value (15: a literal, the least
-// length or offset, or where the subtable begins), and a flag.
+// An entry holds, from bit 0 on: the bits to drop (8; the code and its extra bits), the number of
+// extra bits or of the subtable's, or for a literal those of the next look-up (5), three flags, the
+// value (15: a literal, the least length or offset, or where the subtable begins), and a flag.
+// So the lower half of a literal's entry is what the instruction `bextr` takes.
 pub(super) const INVALID: u32 = 1 << 13;
 pub(super) const LINK: u32 = 1 << 14;
 /// The end of the block, or one of the two above.
@@ -25,30 +26,29 @@ pub(super) const SPECIAL: u32 = 1 << 15;
 /// Anything but a literal.
 pub(super) const OTHER: u32 = 1 << 31;
 
-/// Added to a meaning, it makes the entry of a code of one bit.
-pub(super) const ONE_BIT: u32 = 0x101;
-
 pub(super) fn bits_to_drop(entry: u32) -> u32 {
     entry & 63
 }
 
-pub(super) fn code_bits(entry: u32) -> u32 {
-    entry >> 8 & 15
+/// Of the subtable or extra.
+fn more_bits(entry: u32) -> u32 {
+    entry >> 8 & 31
 }
 
 pub(super) fn value(entry: u32) -> usize {
     (entry >> 16 & 0x7FFF) as usize
 }
 
-/// The value and what the extra bits add to it.
+/// The value and what the extra bits, behind those of the code, add to it.
 pub(super) fn value_with_extra(entry: u32, bits: u64) -> usize {
-    let all = bits & !(u64::MAX << bits_to_drop(entry));
-    value(entry) + (all >> code_bits(entry)) as usize
+    let extra = more_bits(entry);
+    let above_code = bits >> (bits_to_drop(entry).wrapping_sub(extra) & 63);
+    value(entry) + (above_code & !(u64::MAX << extra)) as usize
 }
 
 /// Where a link's subtable has the entry of these bits.
 pub(super) fn linked(entry: u32, bits: u64) -> usize {
-    value(entry) + (bits & !(u64::MAX << code_bits(entry))) as usize
+    value(entry) + (bits & !(u64::MAX << more_bits(entry))) as usize
 }
 
 // What the symbols of the three codes mean: entries without the bits of the code.
@@ -57,7 +57,7 @@ pub(super) static SYMBOLS: [u32; 288] = {
     let mut meanings = [OTHER | SPECIAL | INVALID; 288];
     let mut i = 0;
     while i < 256 {
-        meanings[i] = (i as u32) << 16;
+        meanings[i] = (i as u32) << 16 | (SYMBOL_BITS as u32) << 8;
         i += 1;
     }
     meanings[256] = OTHER | SPECIAL;
@@ -65,7 +65,7 @@ pub(super) static SYMBOLS: [u32; 288] = {
     let mut i = 0;
     while i < 28 {
         let extra = if i < 8 { 0 } else { i as u32 / 4 - 1 };
-        meanings[257 + i] = OTHER | least << 16 | extra;
+        meanings[257 + i] = OTHER | least << 16 | extra << 8 | extra;
         least += 1 << extra;
         i += 1;
     }
@@ -79,7 +79,7 @@ pub(super) static OFFSETS: [u32; 32] = {
     let mut i = 0;
     while i < 30 {
         let extra = if i < 4 { 0 } else { i as u32 / 2 - 1 };
-        meanings[i] = least << 16 | extra;
+        meanings[i] = least << 16 | extra << 8 | extra;
         least += 1 << extra;
         i += 1;
     }
@@ -155,7 +155,7 @@ pub(super) fn fill_table(
         for (places, (lengths, meanings)) in places.iter_mut().zip(quarters) {
             let length = lengths[i] & 15;
             let place = &mut places[usize::from(length)];
-            *entries.get_mut(usize::from(*place))? = meanings[i] + u32::from(length) * ONE_BIT;
+            *entries.get_mut(usize::from(*place))? = meanings[i] + u32::from(length);
             *place += 1;
         }
     }
@@ -210,7 +210,7 @@ pub(super) fn fill_table(
             entries = others;
             let subtable = table.get_mut(begin..end)?;
             for place in subtable.iter_mut().skip(place / main).step_by(1 << more) {
-                *place = entry - bits as u32 * ONE_BIT;
+                *place = entry - bits as u32;
             }
             code = code.wrapping_add(1 << (16 - length));
         }

@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-const KINDS: usize = 10;
+const KINDS: usize = 11;
 
 /// Data that make blocks of every sort, codes and offsets of every length.
 fn data(random: &mut Random, kind: usize, size: usize) -> Vec<u8> {
@@ -49,7 +49,12 @@ fn data(random: &mut Random, kind: usize, size: usize) -> Vec<u8> {
                 });
                 out.extend(&any.to_le_bytes()[..random.below(4)]);
             }
-            // Noise and zeros, long enough for blocks of their own.
+            // Literals, matches and noise, long enough for blocks of their own,
+            9 => {
+                let kind = [2, 7, 0][out.len() / 12_000 % 3];
+                out.extend(data(random, kind, 12_000));
+            }
+            // or noise and zeros.
             _ => {
                 let noise = out.len() / 9000 % 2 == 0;
                 out.push(if noise { any as u8 } else { 0 });
@@ -75,22 +80,30 @@ fn alone(stored: &[u8], size: usize) -> Option<Vec<u8>> {
     made.is_ok_and(|made| made == size).then_some(out)
 }
 
-/// What a pair gives, between bytes that have to stay.
+/// What a pair gives, between bytes that have to stay. It is the same with and without `bextr`.
 fn pair(tables: &mut Tables, stored: [&[u8]; 2], sizes: [usize; 2]) -> Option<[Vec<u8>; 2]> {
     const GUARD: usize = 300;
-    let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
-    let outs = memory.each_mut().map(|memory| {
-        let end = memory.len() - GUARD;
-        &mut memory[GUARD..end]
-    });
-    let done = inflate_pair(tables, stored, outs).is_some();
-    let made = memory.map(|mut memory| {
-        let back = memory.split_off(memory.len() - GUARD);
-        let made = memory.split_off(GUARD);
-        assert!(memory.iter().chain(&back).all(|&byte| byte == 0xA5));
-        made
-    });
-    done.then_some(made)
+    let mut way = |bextr| {
+        tables.bextr = bextr;
+        let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
+        let outs = memory.each_mut().map(|memory| {
+            let end = memory.len() - GUARD;
+            &mut memory[GUARD..end]
+        });
+        let done = inflate_pair(tables, stored, outs).is_some();
+        let made = memory.map(|mut memory| {
+            let back = memory.split_off(memory.len() - GUARD);
+            let made = memory.split_off(GUARD);
+            assert!(memory.iter().chain(&back).all(|&byte| byte == 0xA5));
+            made
+        });
+        done.then_some(made)
+    };
+    let made = way(None);
+    if let Some(bextr) = Bextr::detect() {
+        assert!(way(Some(bextr)) == made);
+    }
+    made
 }
 
 /// Accepts and refuses as libdeflate does.
@@ -128,6 +141,59 @@ fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
             }
         }
     }
+}
+
+#[test]
+fn streams_end_anywhere_beside_each_other() {
+    let (mut random, mut tables) = (Random(6), Tables::new());
+    let streams: Vec<_> = (0..48)
+        .map(|size| compress(&data(&mut random, 2, size), 6))
+        .collect();
+    for (size, stored) in streams.iter().enumerate() {
+        for (its, other) in streams.iter().enumerate() {
+            check(&mut tables, [stored, other], [size, its]);
+        }
+    }
+}
+
+#[test]
+fn streams_of_all_blocks_beside_each_other_good_and_bad() {
+    let (mut random, mut tables) = (Random(7), Tables::new());
+    let stream = |random: &mut Random| {
+        let most = 1 << (4 + random.below(14));
+        let size = random.below(most);
+        let level = random.below(10) as i32;
+        let kind = random.below(KINDS);
+        (compress(&data(random, kind, size), level), size)
+    };
+    for _ in 0..400 {
+        let (mut stored, size) = stream(&mut random);
+        let (other, its) = stream(&mut random);
+        check_beside(&mut tables, &stored, size, &other, its);
+        let end = random.below(stored.len());
+        check_beside(&mut tables, &stored[..end], size, &other, its);
+        stored[end] ^= 1 << random.below(8);
+        check_beside(&mut tables, &stored, size, &other, its);
+    }
+}
+
+#[test]
+fn blocks_of_literals_are_decoded_side_by_side_and_others_are_not() {
+    let (mut random, mut tables) = (Random(8), Tables::new());
+    let mut literals = |kinds: [usize; 2]| {
+        let size = 36_000;
+        let stored = kinds.map(|kind| compress(&data(&mut random, kind, size), 6));
+        let mut outs = [vec![0; size], vec![0; size]];
+        let outs = outs.each_mut().map(Vec::as_mut_slice);
+        inflate_pair(&mut tables, stored.each_ref().map(Vec::as_slice), outs).unwrap()
+    };
+    assert!(literals([2, 2]) > 70_000);
+    assert_eq!(literals([2, 7]), 0);
+    assert_eq!(literals([7, 7]), 0);
+    // A third of the one, wherever in the other.
+    let third = 2 * 10_000..2 * 16_000;
+    assert!(third.contains(&literals([9, 2])) && third.contains(&literals([2, 9])));
+    assert!(third.contains(&literals([9, 9])));
 }
 
 #[test]
@@ -171,7 +237,7 @@ fn every_flipped_bit_is_judged_as_by_libdeflate() {
         (3, 900, 6),
         (7, 500, 9),
         (8, 2000, 6),
-        (9, 30, 0),
+        (10, 30, 0),
     ] {
         let mut stored = compress(&data(&mut random, kind, size), level);
         for bit in 0..8 * stored.len() {
