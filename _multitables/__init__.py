@@ -12,6 +12,7 @@
 #   selection.py        what indexing a dataset describes, as written
 #   view.py             a result that is described, and NumPy's indexing of it
 #   hyperslab.py        view -> the normal form that the core reads
+#   library_form.py     selection -> what a library is asked
 #   normal_form.py      selection -> native, for a library, or refused
 #   wire_request.py     the same as bytes for a reader
 #   wire.py             ReadPlan -> bytes that the core reads

@@ -17,6 +17,7 @@ Pure: this file must never know readers or files.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ import numpy as np
 
 from _multitables.errors import MissingFieldError
 from _multitables.hyperslab import Hyperslab, hyperslab_of
+from _multitables.library_form import LibraryCall, call_for, ragged_call
 from _multitables.selection import (
     Coordinates,
     DatasetInfo,
@@ -36,20 +38,9 @@ from _multitables.selection import (
     Step,
     Where,
 )
-from _multitables.view import (
-    NotNative,
-    View,
-    axes_used,
-    first_field,
-    is_boolean,
-    is_number,
-    name_at,
-    whole,
-)
+from _multitables.view import NotNative, Range, View, checked, is_boolean, whole
 
 __all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalise", "whole_rows"]
-
-ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,26 +48,6 @@ class Native:
     """The core serves it, if it serves the dataset (else: `library_call`)."""
 
     hyperslab: Hyperslab
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LibraryCall:
-    """A library serves it in a reader."""
-
-    dataset: DatasetInfo
-    #: "getitem", "getragged", "read_sorted" or "where".
-    method: str
-    #: Of "getitem": `fields`, one in the other, and `key`, which acts on the last one's array, of
-    #: this `shape`, whose first `n_dims` are HDF5's.
-    arguments: dict[str, Any]
-    #: Fields and indexes that NumPy applies to what the method gave.
-    steps: tuple[Step, ...]
-    #: Of one element of the result; uint8 of a ragged one.
-    dtype: np.dtype[Any]
-    #: The result is a list of arrays, packed: see `wire_request.unpack_ragged`.
-    ragged: bool = False
-    #: Of the result, where it can be told.
-    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,22 +64,13 @@ def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
     For the most frequent requests, in about a microsecond: one number or slice, before or after
     at most one field. None says nothing: then `normalise` tells.
     """
-    steps, dataset = selection.steps, selection.dataset
-    field = ""
-    if len(steps) == 1:
-        key = steps[0]
-    elif len(steps) == 2:
-        field, key = steps
-        if type(field) is not str:
-            field, key = key, field
-        if type(field) is not str or field not in (dataset.dtype.names or ()):
-            return None
-    else:
+    dataset = selection.dataset
+    found = _rows(dataset, selection.steps)
+    if found is None:
         return None
+    field, key = found
     n_rows = dataset.shape[0]
     kind = type(key)
-    if dataset.kind == "vlarray":
-        return None
     if kind is int or kind is np.int64:
         if not -n_rows <= key < n_rows:
             return None
@@ -137,13 +99,17 @@ def normalise(selection: Selection) -> Native | LibraryCall | Refused:
     try:
         steps = _as_keys(selection.dataset, selection.steps)
         if selection.dataset.kind == "vlarray":
-            return _ragged(selection.dataset, steps)
+            return ragged_call(selection.dataset, steps)
         if steps and isinstance(steps[0], (Sorted, Where)):
-            return _call(selection.dataset, steps)
-        try:
-            return Native(hyperslab_of(_view(selection.dataset, steps)))
-        except NotNative:
-            return _call(selection.dataset, steps)
+            return call_for(selection.dataset, steps, None)
+        slab = _listed_rows(selection.dataset, steps)
+        if slab is not None:
+            return Native(slab)
+        view = _view(selection.dataset, steps)
+        slab = None if view is None else _slab(view)
+        if slab is not None:
+            return Native(slab)
+        return call_for(selection.dataset, steps, None if view is None else view.shape)
     except KeyError as error:
         return _no_field(selection.dataset, *error.args)
     except (IndexError, ValueError, TypeError) as error:
@@ -158,8 +124,11 @@ def library_call(selection: Selection) -> LibraryCall:
     """
     steps = _as_keys(selection.dataset, selection.steps)
     if selection.dataset.kind == "vlarray":
-        return _ragged(selection.dataset, steps)
-    return _call(selection.dataset, steps)
+        return ragged_call(selection.dataset, steps)
+    if steps and isinstance(steps[0], (Sorted, Where)):
+        return call_for(selection.dataset, steps, None)
+    view = _view(selection.dataset, steps)
+    return call_for(selection.dataset, steps, None if view is None else view.shape)
 
 
 # ---- methods as keys ----------------------------------------------------------------------
@@ -230,145 +199,64 @@ def check_first(key: Any, shape: tuple[int, ...]) -> None:
 # ---- native -------------------------------------------------------------------------------
 
 
-def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View:
+def _rows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> tuple[str, Any] | None:
+    """The field, or "", and the key of one index on rows, if that is all there is."""
+    if len(steps) == 1:
+        return None if dataset.kind == "vlarray" else ("", steps[0])
+    if len(steps) != 2:
+        return None
+    field, key = steps
+    if type(field) is not str:
+        field, key = key, field
+    if type(field) is not str or field not in (dataset.dtype.names or ()):
+        return None
+    return field, key
+
+
+def _listed_rows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
+    """The short way for rows by their numbers, as they are asked for by the thousand."""
+    found = _rows(dataset, steps)
+    if found is None or type(found[1]) is not np.ndarray or 0 in dataset.shape:
+        return None
+    field, key = found
+    if key.ndim != 1 or key.dtype.kind not in "iu" or not len(key):
+        return None
+    numbers = checked(key, 0, dataset.shape[0])
+    n_dims, dtype = dataset.n_dims, dataset.dtype
+    rows = tuple(Range(0, 1, extent) for extent in dataset.shape[1:n_dims])
+    if field:
+        dtype = dtype[field]
+        if n_dims < len(dataset.shape) or 0 in dtype.shape:
+            return None
+    shape = (len(numbers), *dataset.shape[1:], *dtype.shape)
+    element_bytes = math.prod(dataset.shape[n_dims:]) * dtype.itemsize
+    none = np.zeros(0, np.int64)
+    return Hyperslab(field, 0, none, (numbers, *rows), (), element_bytes, shape, dtype.base)
+
+
+def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
+    """The result as a view, or None where that cannot be."""
     view = whole(dataset.shape, dataset.n_dims, dataset.dtype)
-    for step in steps:
-        if isinstance(step, str):
-            if not view.dtype.names:
+    try:
+        for step in steps:
+            if isinstance(step, FieldNames):
+                return None
+            if not isinstance(step, str):
+                view = view.index(step)
+            elif view.dtype.names:
+                view = view.select(step)
+            else:
                 raise IndexError(f"there are no fields (got the name {step!r})")
-            view = view.select(step)
-        elif isinstance(step, FieldNames):
-            raise NotNative("several fields at once")
-        else:
-            view = view.index(step)
+    except NotNative:
+        return None
     return view
 
 
-# ---- through a library --------------------------------------------------------------------
-
-
-def _call(dataset: DatasetInfo, steps: tuple[Step, ...]) -> LibraryCall:
-    if steps and isinstance(steps[0], (Sorted, Where)):
-        first, *rest = steps
-        arguments = first._asdict()
-        field = arguments.pop("field", None)
-        others = tuple(rest) if field is None else (field, *rest)
-        method = "where" if isinstance(first, Where) else "read_sorted"
-        dtype = folded(dataset.dtype, 1, others)
-        return LibraryCall(dataset, method, arguments, others, dtype)
-    dtype = folded(dataset.dtype, len(dataset.shape), steps)
+def _slab(view: View) -> Hyperslab | None:
     try:
-        shape = _view(dataset, steps).shape
+        return hyperslab_of(view)
     except NotNative:
-        shape = None
-    fields, key, others = _rows_first(dataset, steps)
-    extents = dataset.shape + _inner_dims(dataset.dtype, fields)
-    arguments = {"fields": fields, "key": key, "shape": extents, "n_dims": dataset.n_dims}
-    return LibraryCall(dataset, "getitem", arguments, others, dtype, shape=shape)
-
-
-def _inner_dims(dtype: np.dtype[Any], fields: Sequence[str]) -> tuple[int, ...]:
-    """Dims of the subarrays on the way to a field, and of its own."""
-    inner: tuple[int, ...] = ()
-    for path in fields:
-        while path:
-            _, _, found, path = first_field(dtype, path)  # noqa: PLW2901
-            dtype, inner = found.base, inner + found.shape
-    return inner
-
-
-def _rows_first(
-    dataset: DatasetInfo, steps: tuple[Step, ...]
-) -> tuple[tuple[str, ...], Any, tuple[Step, ...]]:
-    """The fields and key that a library applies, and the steps that are left for NumPy.
-
-    Rows of a table are chosen before or after its fields with one result: no more is read than
-    is needed.
-    """
-    key, left = ALL, list(steps)
-    rows_chosen = False
-    if dataset.kind == "table":
-        if left and _is_key(left[0]):
-            key, rows_chosen = _row_key(left.pop(0)), True
-        elif len(left) > 1 and isinstance(left[0], FieldNames) and _is_key(left[1]):
-            key, rows_chosen = _row_key(left.pop(1)), True
-    fields: list[str] = []
-    while left and isinstance(left[0], str):
-        fields.append(left.pop(0))
-    if not rows_chosen and left and _is_key(left[0]):
-        key = left.pop(0)
-    return tuple(fields), key, tuple(left)
-
-
-def _is_key(step: Step) -> bool:
-    return not isinstance(step, (str, FieldNames))
-
-
-def _row_key(key: Any) -> Any:
-    """A key on the rows of a table that means the same before further axes."""
-    items = key if isinstance(key, tuple) else (key,)
-    items = tuple(item for item in items if item is not Ellipsis)
-    return items[0] if len(items) == 1 else items
-
-
-def folded(dtype: np.dtype[Any], rank: int, steps: Sequence[Step]) -> np.dtype[Any]:
-    """Return the dtype of a result from that of an array of `rank` dimensions.
-
-    Raises
-    ------
-    KeyError, IndexError
-        A field that is not there.
-    """
-    left = list(steps)
-    while left:
-        step = left.pop(0)
-        if isinstance(step, FieldNames):
-            for name in step:
-                if name not in (dtype.names or ()):
-                    raise KeyError(name, list(dtype.names or ()))
-            dtype = dtype[list(step)]
-        elif isinstance(step, str) or (not rank and dtype.names and is_number(step)):
-            path = step if isinstance(step, str) else name_at(dtype.names or (), step)
-            _, _, found, rest = first_field(dtype, path)
-            dtype, rank = found.base, rank + found.ndim
-            left[:0] = [rest] if rest else []
-        else:
-            rank = _rank(rank, step)
-    return dtype
-
-
-def _rank(rank: int, key: Any) -> int:
-    """Return how many dimensions an array of `rank` has after an index."""
-    items = key if isinstance(key, tuple) else (key,)
-    booleans = [item for item in items if is_boolean(item)]
-    items = tuple(item for item in items if not is_boolean(item))
-    dims = [_made(item) for item in items if isinstance(item, np.ndarray)]
-    rank += sum(item is None or isinstance(item, slice) for item in items)
-    return rank - sum(map(axes_used, items)) + max(dims, default=1 if booleans else 0)
-
-
-def _made(array: Any) -> int:
-    return 1 if array.dtype.kind == "b" else int(array.ndim)
-
-
-def _ragged(dataset: DatasetInfo, steps: tuple[Step, ...]) -> LibraryCall:
-    """A number gives one array of atoms, anything else a list of them."""
-    rows = whole(dataset.shape[:1], 1, np.dtype(np.uint8))
-    if steps and isinstance(steps[0], (str, FieldNames, Sorted, Where)):
-        raise IndexError(f"the rows are ragged (got {steps[0]!r} for an index)")
-    key, others = (steps[0], steps[1:]) if steps else (ALL, ())
-    rows = rows.index(key)
-    left = list(others)
-    while rows.axes and left:
-        step = left.pop(0)
-        if not (isinstance(step, slice) or is_number(step)):
-            raise IndexError(f"a list of arrays takes a number or a slice (got {step!r})")
-        rows = rows.index(step)
-    arguments = {"key": key}
-    if rows.axes:
-        return LibraryCall(dataset, "getragged", arguments, others, np.dtype(np.uint8), ragged=True)
-    dtype = folded(dataset.dtype, 1 + len(dataset.atom_shape), left)
-    return LibraryCall(dataset, "getragged", arguments, others, dtype)
+        return None
 
 
 def _no_field(dataset: DatasetInfo, name: str, names: Sequence[str]) -> Refused:

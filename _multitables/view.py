@@ -143,7 +143,7 @@ class View:
             ) from None
         along: list[tuple[int, Indices]] = []
         for array, (_, at) in zip(together, arrays, strict=True):
-            numbers = _checked(array.reshape(-1), at, self.axes[at].shape[0])
+            numbers = checked(array.reshape(-1), at, self.axes[at].shape[0])
             along += [(source, _taken(on, numbers)) for source, on in self.axes[at].along]
         view = self._basic([place for place in places if not isinstance(place.item, np.ndarray)])
         before = [place for place in places[: fancy[0]] if place.item is not Ellipsis]
@@ -263,13 +263,22 @@ def _makes_axes(item: Any) -> bool:
     return item is None or item is Ellipsis or isinstance(item, slice)
 
 
-def _checked(array: npt.NDArray[Any], axis: int, length: int) -> I64:
-    """Indices from 0 on, also for those that count from the end."""
-    wrong = (array >= length) | (array < -length)
-    if wrong.any():
-        raise out_of_range(int(array[wrong][0]), axis, length)
+def checked(array: npt.NDArray[Any], axis: int, length: int) -> I64:
+    """Return indices from 0 on, also for those that count from the end.
+
+    Raises
+    ------
+    IndexError
+        One is beyond the axis.
+    """
+    if not array.size:
+        return array.astype(np.int64)
+    low, high = int(array.min()), int(array.max())
+    if high >= length or low < -length:
+        raise out_of_range(high if high >= length else low, axis, length)
     numbers: I64 = array.astype(np.int64)
-    numbers[numbers < 0] += length
+    if low < 0:
+        numbers[numbers < 0] += length
     return numbers
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from _multitables.hyperslab import Hyperslab
-    from _multitables.normal_form import LibraryCall
+    from _multitables.library_form import LibraryCall
 
 KIND_NATIVE, KIND_LIBRARY = 0, 1
 WORD = 8

@@ -52,14 +52,16 @@ PURE = {
     "_multitables.selection": set(),
     "_multitables.view": set(),
     "_multitables.hyperslab": {"_multitables.view"},
+    "_multitables.library_form": {"_multitables.selection", "_multitables.view"},
     "_multitables.normal_form": {
         "_multitables.errors",
         "_multitables.hyperslab",
+        "_multitables.library_form",
         "_multitables.selection",
         "_multitables.view",
     },
     # Only for their types: readers import it, too.
-    "_multitables.wire_request": {"_multitables.hyperslab", "_multitables.normal_form"},
+    "_multitables.wire_request": {"_multitables.hyperslab", "_multitables.library_form"},
     "_multitables.errors": set(),
     "_multitables.open_options": {"_multitables.errors"},
     "_multitables.options": {"_multitables.errors"},
