@@ -62,6 +62,8 @@ def hyperslab_of(view: View) -> Hyperslab:
         There is none.
     """
     axes = [axis for axis in view.axes if axis.along]
+    if any(math.prod(axis.shape) > 1 for axis in view.axes if not axis.along):
+        raise NotNative("repetitions along an axis that the dataset does not have")
     n_outer = sum(_is_outer(axis, view.n_dims) for axis in axes)
     outer, inner = axes[:n_outer], axes[n_outer:]
     if any(_is_outer(axis, view.n_dims) for axis in inner):

@@ -55,6 +55,7 @@ class Refused:
     """What is raised at get()."""
 
     kind: type[Exception]
+    #: What is wrong and of which dataset, expected against got; what to do.
     text: str
 
 
@@ -96,25 +97,31 @@ def normalise(selection: Selection) -> Native | LibraryCall | Refused:
     Refused
         It is wrong in itself: out of range, no such field, not to be had in one step.
     """
+    dataset = selection.dataset
     try:
-        steps = _as_keys(selection.dataset, selection.steps)
-        if selection.dataset.kind == "vlarray":
-            return ragged_call(selection.dataset, steps)
+        steps = _as_keys(dataset, selection.steps)
+        if dataset.kind == "vlarray":
+            return ragged_call(dataset, steps)
         if steps and isinstance(steps[0], (Sorted, Where)):
-            return call_for(selection.dataset, steps, None)
-        slab = _listed_rows(selection.dataset, steps)
+            return call_for(dataset, steps, None)
+        slab = _listed_rows(dataset, steps)
         if slab is not None:
             return Native(slab)
-        view = _view(selection.dataset, steps)
+        view = _view(dataset, steps)
         slab = None if view is None else _slab(view)
         if slab is not None:
             return Native(slab)
-        return call_for(selection.dataset, steps, None if view is None else view.shape)
+        return call_for(dataset, steps, None if view is None else view.shape)
     except KeyError as error:
-        return _no_field(selection.dataset, *error.args)
+        missing, names = error.args
+        listed = ", ".join(map(repr, names)) or "no names"
+        return _refused(dataset, MissingFieldError(f"no field {missing!r} (expected {listed})"))
     except (IndexError, ValueError, TypeError) as error:
-        dataset = selection.dataset
-        return Refused(type(error), f"{dataset.path!r} in {dataset.filename!r}: {error}")
+        return _refused(dataset, error)
+
+
+def _refused(dataset: DatasetInfo, error: Exception) -> Refused:
+    return Refused(type(error), f"{dataset.path!r} in {dataset.filename!r}: {error}")
 
 
 def library_call(selection: Selection) -> LibraryCall:
@@ -122,13 +129,14 @@ def library_call(selection: Selection) -> LibraryCall:
 
     For datasets that the core does not read.
     """
-    steps = _as_keys(selection.dataset, selection.steps)
-    if selection.dataset.kind == "vlarray":
-        return ragged_call(selection.dataset, steps)
+    dataset = selection.dataset
+    steps = _as_keys(dataset, selection.steps)
+    if dataset.kind == "vlarray":
+        return ragged_call(dataset, steps)
     if steps and isinstance(steps[0], (Sorted, Where)):
-        return call_for(selection.dataset, steps, None)
-    view = _view(selection.dataset, steps)
-    return call_for(selection.dataset, steps, None if view is None else view.shape)
+        return call_for(dataset, steps, None)
+    view = _view(dataset, steps)
+    return call_for(dataset, steps, None if view is None else view.shape)
 
 
 # ---- methods as keys ----------------------------------------------------------------------
@@ -180,16 +188,15 @@ def check_first(key: Any, shape: tuple[int, ...]) -> None:
             return
         got = "others beside it" if len(items) > 1 else arrays[0].shape
         what = f"a mask must stand alone and have the dataset's shape (expected {shape}, got {got})"
-    elif any(array.ndim != 1 for array in arrays):
+    elif any(array.ndim > 1 for array in arrays):
         what = f"index arrays must be flat (got {max(array.ndim for array in arrays)} dimensions)"
     elif len(arrays) > 1 and (
-        len(items) < len(shape)
-        or len(arrays) < len(items)
-        or len({len(array) for array in arrays}) > 1
+        [array.size for array in arrays] != [arrays[0].size] * max(len(shape), len(items))
     ):
+        lengths = ", ".join(str(array.size) for array in arrays)
         what = (
             "several lists must be one for each axis, all of one length "
-            f"(expected {len(shape)} lists, got {len(arrays)})"
+            f"(expected {len(shape)} lists, got the lengths {lengths})"
         )
     else:
         return
@@ -257,11 +264,3 @@ def _slab(view: View) -> Hyperslab | None:
         return hyperslab_of(view)
     except NotNative:
         return None
-
-
-def _no_field(dataset: DatasetInfo, name: str, names: Sequence[str]) -> Refused:
-    listed = ", ".join(map(repr, names)) or "none"
-    text = (
-        f"{dataset.path!r} in {dataset.filename!r} has no field {name!r} (expected one of {listed})"
-    )
-    return Refused(MissingFieldError, text)

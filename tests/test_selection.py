@@ -186,7 +186,7 @@ def a_dataset(draw: st.DrawFn) -> tuple[np.ndarray, DatasetInfo]:
 
 
 @settings(
-    max_examples=1500,
+    max_examples=500,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -309,6 +309,12 @@ EXAMPLES: dict[str, tuple[np.ndarray, Any, tuple[Any, ...], str]] = {
         lambda d: d[:][None, 2:4, None],
         (slice(None), np.s_[None, 2:4, None]),
         "Native",
+    ),
+    "a[:][None][[0, 0]]": (
+        CUBE,
+        lambda d: d[:][None][[0, 0]],
+        (slice(None), None, [0, 0]),
+        "LibraryCall",
     ),
     "a[[1, 1, 2]]": (CUBE, lambda d: d[[1, 1, 2]], ([1, 1, 2],), "Native"),
     "a[:, [2, 0]]": (CUBE, lambda d: d[:, [2, 0]], (np.s_[:, [2, 0]],), "Native"),
