@@ -20,6 +20,14 @@
 #   parent/             runs only in the user's process
 #     streamer.py         the public Streamer: paths and options -> streams
 #     queue.py            the direct queue and the generator over a ring
+#     random_access.py    the public Reader: datasets, and requests for what was indexed
+#     dataset.py          datasets that are indexed without being read
+#     catalogued.py       what selections know of their dataset, with its catalogues
+#     stage.py            memory of the user's for results
+#     request.py          a request: a future whose result lies in a stage
+#     proxy.py            a stand-in for a result, that ends with its block
+#     service.py          what a Reader and its requests share
+#     watcher.py          the thread that tells requests their end
 #     supervisor.py       starts, watches, replaces and stops readers
 #     failure.py          a reader's record of what went wrong -> exception
 #     limit.py            the codec limit, to measure streams against
