@@ -228,6 +228,48 @@ def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
         assert member.tape_bytes > 0
 
 
+@pytest.mark.parametrize(
+    ("filter_id", "chunk_kib", "n_chunks", "expected"),
+    [
+        (1, 512, 64, 2),
+        (1, 513, 64, 1),
+        (1, 300, 64, 2),
+        (1, 64, 64, 4),
+        (2, 512, 64, 1),
+        # Both readers shall have tasks to choose from.
+        (1, 512, 15, 1),
+    ],
+)
+def test_deflated_chunks_come_in_pairs(
+    filter_id: int, chunk_kib: int, n_chunks: int, expected: int
+) -> None:
+    ids = np.arange(n_chunks, dtype=np.uint64)
+    index = ChunkIndex(
+        filename="/tmp/a.h5",
+        path="/x",
+        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
+        dtype=np.dtype("V1024"),
+        shape=(n_chunks * chunk_kib,),
+        dims=(n_chunks * chunk_kib,),
+        chunk_dims=(chunk_kib,),
+        element_bytes=1024,
+        field_offset=0,
+        field_bytes=1024,
+        layout="chunked",
+        grid_index=ids,
+        byte_offset=ids * np.uint64(1 << 20),
+        stored_size=ids + np.uint64(10),
+        filter_mask=np.zeros(n_chunks, np.uint32),
+        pipeline=(FilterSpec(filter_id, 0, (4,), ""),),
+        fill_value=bytes(1024),
+        string_fixes=(),
+        library="h5py",
+        reason="",
+    )
+    plan = plan_reads((index,), native_filters=NATIVE, block_rows=chunk_kib, n_readers=2)
+    assert plan.tasks["n_chunks"].max() == expected
+
+
 @many
 @given(a_case())
 def test_slots_are_enough_for_all_tasks_within_the_ring(case: Case) -> None:
