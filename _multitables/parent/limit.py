@@ -54,6 +54,14 @@ def measure_limit(
         As a stream raises them.
     """
     wanted = options.check_options(n_procs, None, False, None, False, True)
+    if not isinstance(path, str):
+        raise OptionsError(
+            f"path is not a path: expected str, got {path!r}",
+            advice="Give the dataset's path in the file, like '/images'",
+            option="path",
+            got=path,
+        )
+    direct = bool(direct)
     with open_source(filename, {}) as source:
         index = source.index(path, None)
     if direct and device.refuses_direct(index.filename):
