@@ -252,7 +252,7 @@ class Source:
         return "table" if is_table else "array", index
 
     def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
-        filename, fingerprint = self._home(dataset)
+        filename, fingerprint, path = self._home(dataset, name)
         dims, pytables = tuple(dataset.shape or (0,)), hdf5_facts.is_pytables(dataset)
         try:
             element = element_type(atom, pytables)
@@ -270,7 +270,7 @@ class Source:
             ) from None
         return ChunkIndex(
             filename=filename,
-            path=name,
+            path=path,
             fingerprint=fingerprint,
             dtype=element.dtype,
             shape=dims,
@@ -298,7 +298,7 @@ class Source:
     def _index(self, dataset: Any, name: str, field: str | None) -> ChunkIndex:
         from h5py import h5d
 
-        filename, fingerprint = self._home(dataset)
+        filename, fingerprint, path = self._home(dataset, name)
         pytables = hdf5_facts.is_pytables(dataset)
         part = self._field_type(dataset, filename, name, field, pytables)
         if dataset.get_space().get_simple_extent_type() == 0:  # H5S_SCALAR
@@ -316,7 +316,7 @@ class Source:
         element = part.element.dtype  # a subarray's dims are the user's, too
         index = ChunkIndex(
             filename=filename,
-            path=name,
+            path=path,
             fingerprint=fingerprint,
             dtype=element.base,
             shape=dims + part.leading_dims + element.shape,
@@ -337,17 +337,19 @@ class Source:
             return self._contiguous(dataset, index)
         return self._chunked(dataset, index, chunk_dims)
 
-    def _home(self, dataset: Any) -> tuple[str, Fingerprint]:
-        """The file that holds a dataset, which an external link may have led to."""
+    def _home(self, dataset: Any, name: str) -> tuple[str, Fingerprint, str]:
+        """The file that holds a dataset, to which an external link may lead, and its path there."""
         import h5py
 
         home = h5py.h5i.get_file_id(dataset)
         if home == self._file.id or self._options.kind == "split":
-            return self.filename, self._fingerprint
+            return self.filename, self._fingerprint, name
         filename = os.path.abspath(os.fsdecode(h5py.h5f.get_name(home)))
         if filename == self._base:
-            return self.filename, self._fingerprint
-        return filename, _fingerprint(filename)
+            return self.filename, self._fingerprint, name
+        inside = h5py.h5i.get_name(dataset)
+        path = inside.decode("utf-8", "surrogateescape") if inside else name
+        return filename, _fingerprint(filename), path
 
     def _field_type(
         self, dataset: Any, filename: str, name: str, field: str | None, pytables: bool

@@ -160,7 +160,9 @@ class Reader:
                     0.0,
                 )
                 request = Request(service, key, stages, flight)
-        except (KeyError, AttributeError, TypeError, ValueError, OSError, _core.Refused):
+        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, OSError):
+            pass  # in the slow way it goes well, or is told well
+        except _core.Refused:
             pass  # in the slow way it goes well, or is told well
         if request is None:
             request = service.ask(key, stages)
