@@ -127,13 +127,6 @@ class _Shaped(Dataset):
 class TableDataset(_Shaped):
     """A table: rows with columns. Made by `Reader.get_dataset`.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of one row.
-    shape : tuple of int
-        ``(rows,)``
-
     Examples
     --------
     >>> events["energy"][30:35]  # doctest: +SKIP
@@ -192,13 +185,6 @@ class TableDataset(_Shaped):
 class ArrayDataset(_Shaped):
     """An array of any number of dimensions. Made by `Reader.get_dataset`.
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of one element.
-    shape : tuple of int
-        Extents.
-
     Examples
     --------
     >>> images[4:16:2, ...]  # doctest: +SKIP
@@ -214,13 +200,6 @@ class VLArrayDataset(Dataset):
     """Ragged data: each row is an array of its own length. Made by `Reader.get_dataset`.
 
     The result of a request for one row is an array, for several a list of arrays.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of one atom.
-    shape : tuple of int
-        ``(rows,)``
     """
 
     def read(self, start: Any = None, stop: Any = None, step: Any = None) -> Selection:

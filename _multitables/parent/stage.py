@@ -26,11 +26,6 @@ class Stage(_core.Stages):
     A stage is busy from the request until its result was taken and the last view of it is gone.
     It is good for any dataset and any `Reader` of this process.
 
-    Attributes
-    ----------
-    size_nbytes : int
-        The largest result, in bytes.
-
     Examples
     --------
     >>> stage = dataset.create_stage(10)  # doctest: +SKIP
@@ -62,13 +57,6 @@ class StagePool(_core.Stages):
     """Several stages of one size; made by a dataset's ``create_stage_pool``.
 
     A request takes the next free one, and waits for one if there is none.
-
-    Attributes
-    ----------
-    size_nbytes : int
-        The largest result, in bytes.
-    num_stages : int
-        How many there are.
     """
 
     def __new__(cls, size_nbytes: int, num_stages: int) -> StagePool:
