@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// What a kept chunk takes beside its bytes, generously.
-const ENTRY_BYTES: usize = 128;
+pub const ENTRY_BYTES: usize = 128;
 /// A power of two. A ghost that is overwritten by another one is forgotten.
 const GHOSTS: usize = 1 << 12;
 /// So often, and the whole chunk is decoded and kept.
@@ -133,26 +133,35 @@ impl ChunkCache {
         Some(&self.entries[place as usize].bytes)
     }
 
-    /// Memory to decode a chunk of `len` bytes into, of chunks that go for it. `keep` it, or
-    /// `drop` it. None: it does not fit, or there is no memory.
+    /// Memory to decode a chunk of `len` bytes into, of chunks that go for it, to be kept or
+    /// dropped before more is asked for. None: it does not fit, or there is no memory.
     pub fn room(&mut self, len: usize) -> Option<Vec<u8>> {
-        if !self.fits(len) {
+        self.rooms(len).map(|[room]| room)
+    }
+
+    /// The same for several chunks at once.
+    pub fn rooms<const N: usize>(&mut self, len: usize) -> Option<[Vec<u8>; N]> {
+        let needed = N.checked_mul(len.checked_add(ENTRY_BYTES)?)?;
+        if needed > self.limit {
             return None;
         }
-        let mut bytes = Vec::new();
-        while self.bytes + len + ENTRY_BYTES > self.limit {
+        let mut rooms = [const { Vec::new() }; N];
+        while self.bytes + needed > self.limit {
             let gone = self.forget_oldest()?;
             // Not far more memory than there are bytes: the limit counts bytes.
             if gone.capacity() >= len && gone.capacity() <= len + len / 4 {
-                bytes = gone;
+                if let Some(room) = rooms.iter_mut().find(|room| room.capacity() == 0) {
+                    *room = gone;
+                }
             }
         }
-        if bytes.capacity() < len {
-            bytes = Vec::new();
-            bytes.try_reserve_exact(len).ok()?;
+        for room in &mut rooms {
+            if room.capacity() < len {
+                room.try_reserve_exact(len).ok()?;
+            }
+            room.resize(len, 0);
         }
-        bytes.resize(len, 0);
-        Some(bytes)
+        Some(rooms)
     }
 
     /// Keep a decoded chunk in memory from `room`, the most recently used.

@@ -307,6 +307,12 @@ impl Cover {
         }
     }
 
+    /// No chunk comes behind this one.
+    pub fn is_last(&self, walk: &Walk) -> bool {
+        let ends = |(line, segment): (&Line, &Segment)| segment.next >= line.count;
+        self.lines.iter().zip(&walk.segments).all(ends)
+    }
+
     /// Number the chunk; whether it belongs to this part.
     fn number(&self, walk: &mut Walk) -> bool {
         walk.grid_index = walk.segments.iter().map(|segment| segment.cell).sum();

@@ -17,6 +17,7 @@ pub mod face;
 pub mod flight;
 pub mod gather;
 pub mod hyperslab;
+mod pair;
 mod part;
 pub mod serve_board;
 pub mod stage;

@@ -6,11 +6,15 @@
 //! 3. Decoded bytes keep their places in the chunk; what is between them may be anything.
 
 use super::gather::{Row, Unit};
+use super::task::{InHand, Scratch, Task, count, deliver, grow};
+use crate::failure::TaskError;
 use crate::filters::{Blocks, FilterError, Parts};
+use crate::work::add_ns;
 use std::ops::Range;
+use std::time::Instant;
 
 /// Most heads fit into so much.
-pub const HEAD_BYTES: usize = 512;
+const HEAD_BYTES: usize = 512;
 /// Chunks of more blocks are decoded whole: their table alone is long.
 const MAX_BLOCKS: usize = 4096;
 /// Between two blocks, so much is read along.
@@ -106,5 +110,92 @@ impl WantedBlocks {
             rest = &rest[n..];
             Some(all)
         })
+    }
+}
+
+impl Task<'_> {
+    /// Fetch and decode only the blocks that hold wanted bytes. False: it has to be the whole.
+    pub fn decode_parts(&mut self, here: &InHand<'_>, row: Option<Row>) -> Result<bool, TaskError> {
+        let size = self.stored.lookup.member.decoded_size;
+        let len = here.chunk.stored_size as usize;
+        let Some(mut parts) = self.pipeline.parts(here.chunk.filter_mask) else {
+            return Ok(false);
+        };
+        let Scratch {
+            stored,
+            decoded,
+            blocks: wanted,
+            ..
+        } = &mut *self.scratch;
+        grow(stored, len, here.number)?;
+        let stored = &mut stored[..len];
+        let mut fetch = |stored: &mut [u8], span: Range<usize>| {
+            let at = here.chunk.byte_offset + span.start as u64;
+            (self.stored).read(here.walk, here.number, at, &mut stored[span])
+        };
+        let head = HEAD_BYTES.min(len);
+        fetch(stored, 0..head)?;
+        let Ok(blocks) = parts.blocks(stored) else {
+            return Ok(false);
+        };
+        if !wanted.begin(&blocks, size) {
+            return Ok(false);
+        }
+        if blocks.head_bytes > head {
+            fetch(stored, head..blocks.head_bytes)?;
+        }
+        let unit = self.unit;
+        unit.each_row(&here.walk.segments, self.cover.pairs(), &mut |row| {
+            wanted.add(&blocks, &unit, &row);
+        });
+        // Where it is nearly all, it may as well be kept.
+        let few = wanted.bytes() <= size / 4 * 3;
+        let (Ok(work), true) = (wanted.locate(&blocks, &parts, stored), few) else {
+            return Ok(false);
+        };
+        for span in wanted.fetches() {
+            // What is in the head is there.
+            let span = span.start.max(head.min(span.end))..span.end;
+            if !span.is_empty() {
+                fetch(stored, span)?;
+            }
+        }
+        let start = Instant::now();
+        grow(decoded, size, here.number)?;
+        let straight = row.filter(|row| unit.is_contiguous(row));
+        for (n, span) in &wanted.spans {
+            let range = blocks.range(*n);
+            let part = wanted.wanted(&blocks, *n);
+            // A block that is wanted whole, side by side, is decoded where it belongs.
+            let out = match straight {
+                Some(row) if part.len() == range.len() => {
+                    let at = row.dst + (range.start - row.src);
+                    &mut self.out[at..at + range.len()]
+                }
+                _ => &mut decoded[range.clone()],
+            };
+            let done = parts.decode_block(stored, *n, span.clone(), part.clone(), out);
+            done.map_err(|error| here.wrong(error))?;
+            if let (Some(row), true) = (straight, part.len() < range.len()) {
+                let from = range.start + part.start;
+                let at = row.dst + (from - row.src);
+                let bytes = &decoded[from..from + part.len()];
+                self.out[at..at + part.len()].copy_from_slice(bytes);
+            }
+        }
+        match straight {
+            Some(row) => {
+                let len = row.n * unit.bytes;
+                unit.end_strings(&mut self.out[row.dst..row.dst + len]);
+            }
+            None => {
+                let (segments, pairs) = (&here.walk.segments, self.cover.pairs());
+                deliver(&unit, segments, pairs, &decoded[..size], 0, self.out);
+            }
+        }
+        self.cache.note(here.key, work);
+        count(&self.stored.record.decoded_bytes, work);
+        add_ns(&self.stored.record.decode_ns, start);
+        Ok(true)
     }
 }

@@ -20,13 +20,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// So many chunks are named at once, and a direct file has so many reads in flight.
-const HINTS: u64 = 128;
+const HINTS: usize = 128;
 const FLIGHTS: usize = 8;
 
 /// A read around the page cache.
 struct Flight {
     /// The chunk's place in the task.
-    turn: u64,
+    turn: usize,
     span: Range<u64>,
     ticket: u64,
 }
@@ -37,10 +37,11 @@ pub struct Stored<'a> {
     cover: &'a Cover,
     fetch: &'a mut Fetch,
     ahead: &'a mut Walk,
-    /// The place in the task of the chunk in hand, and up to which they were named, or started.
-    turn: u64,
-    hinted: u64,
-    started: u64,
+    /// The place in the task of the chunk in hand, from 1 on.
+    pub turn: usize,
+    /// Up to here they were named, or started.
+    hinted: usize,
+    started: usize,
     all_started: bool,
     blamed: bool,
     /// Something was read: the file has to be looked at before it is believed.
@@ -72,9 +73,10 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// The next chunk's turn has come.
-    pub fn turn(&mut self) {
+    /// The next chunk's turn has come: its place.
+    pub fn next_turn(&mut self) -> usize {
         self.turn += 1;
+        self.turn
     }
 
     /// A reader that dies of the chunk in hand is found with its number.

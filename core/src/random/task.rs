@@ -1,7 +1,8 @@
 //! One part of a request, chunk by chunk.
 //!
 //! Law:
-//! 1. Each touched chunk is fetched and decoded at most once, and is found decoded if it was kept.
+//! 1. Each touched chunk is fetched and decoded at most once. Those that are kept come first: the
+//!    others, in their order, might be kept instead of them just before their turn.
 //! 2. A chunk that is wanted whole and in its own order is decoded straight into the result.
 //! 3. Everything else is decoded into memory that is kept or was used before, and gathered.
 //! 4. An error names the chunk by its number in the catalogue.
@@ -9,9 +10,9 @@
 use super::chunk_cache::{ChunkCache, Key};
 use super::cover::{Cover, Pair, Segment, Walk};
 use super::gather::{Row, Unit};
-use super::part::{HEAD_BYTES, WantedBlocks};
+use super::part::WantedBlocks;
 use super::stored::Stored;
-use super::window::{self, Window};
+use super::window::Window;
 use crate::failure::TaskError;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::plan::Chunk;
@@ -23,11 +24,15 @@ use std::time::Instant;
 /// Memory that is used again and again.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    stored: Vec<u8>,
-    decoded: Vec<u8>,
+    pub stored: Vec<u8>,
+    /// The stored bytes of a pair's second chunk, and the walk that stands at it.
+    pub second: Vec<u8>,
+    behind: Walk,
+    pub decoded: Vec<u8>,
     value: Vec<u8>,
-    window: Window,
-    blocks: WantedBlocks,
+    pub served: Served,
+    pub window: Window,
+    pub blocks: WantedBlocks,
 }
 
 pub struct Task<'a> {
@@ -41,17 +46,36 @@ pub struct Task<'a> {
     pub out: &'a mut [u8],
 }
 
+/// The chunks that were served before their turn, a bit each.
+#[derive(Debug, Default)]
+pub struct Served(Vec<u64>);
+
+impl Served {
+    pub fn add(&mut self, turn: usize) {
+        if self.0.len() <= turn / 64 {
+            self.0.resize(turn / 64 + 1, 0);
+        }
+        self.0[turn / 64] |= 1 << (turn % 64);
+    }
+
+    pub fn has(&self, turn: usize) -> bool {
+        self.0
+            .get(turn / 64)
+            .is_some_and(|word| word >> (turn % 64) & 1 == 1)
+    }
+}
+
 /// A chunk in hand.
 #[derive(Clone, Copy)]
-struct InHand<'w> {
-    number: u64,
-    chunk: Chunk,
-    walk: &'w Walk,
-    key: Key,
+pub struct InHand<'w> {
+    pub number: u64,
+    pub chunk: Chunk,
+    pub walk: &'w Walk,
+    pub key: Key,
 }
 
 impl InHand<'_> {
-    fn wrong(&self, error: FilterError) -> TaskError {
+    pub fn wrong(&self, error: FilterError) -> TaskError {
         TaskError::Filter(self.number, error)
     }
 }
@@ -61,13 +85,51 @@ impl Task<'_> {
         if !self.cover.begin(walk) {
             return Ok(());
         }
+        self.scratch.served.0.clear();
+        let may_be_kept = self.cache.bytes() > 0 && !self.pipeline.is_identity(0);
+        if may_be_kept && !self.cover.is_last(walk) {
+            self.serve_kept(walk);
+        }
         loop {
-            self.stored.turn();
-            self.serve(walk)?;
+            let turn = self.stored.next_turn();
+            if !self.scratch.served.has(turn) {
+                self.serve(walk)?;
+            }
             if !self.cover.next(walk) {
                 return Ok(());
             }
         }
+    }
+
+    fn serve_kept(&mut self, walk: &Walk) {
+        let mut ahead = std::mem::take(&mut self.scratch.behind);
+        ahead.clone_from(walk);
+        for turn in 1.. {
+            if let Some((_, chunk)) = self.stored.lookup.chunk(ahead.grid_index) {
+                if self.find(&ahead, &chunk) {
+                    self.scratch.served.add(turn);
+                }
+            }
+            if !self.cover.next(&mut ahead) {
+                break;
+            }
+        }
+        self.scratch.behind = ahead;
+    }
+
+    /// Gather from a chunk that is kept. False: it is not.
+    fn find(&mut self, walk: &Walk, chunk: &Chunk) -> bool {
+        let key = Key {
+            source: self.source,
+            byte_offset: chunk.byte_offset,
+        };
+        let Some(bytes) = self.cache.find(key) else {
+            return false;
+        };
+        let (segments, pairs) = (&walk.segments, self.cover.pairs());
+        deliver(&self.unit, segments, pairs, bytes, 0, self.out);
+        count(&self.stored.record.cache_hits, 1);
+        true
     }
 
     fn serve(&mut self, walk: &Walk) -> Result<(), TaskError> {
@@ -83,10 +145,7 @@ impl Task<'_> {
             byte_offset: chunk.byte_offset,
         };
         if !as_stored {
-            if let Some(bytes) = self.cache.find(key) {
-                count(&record.cache_hits, 1);
-                let (segments, pairs) = (&walk.segments, self.cover.pairs());
-                deliver(&self.unit, segments, pairs, bytes, 0, self.out);
+            if self.find(walk, &chunk) {
                 return Ok(());
             }
             count(&record.cache_misses, 1);
@@ -128,53 +187,6 @@ impl Task<'_> {
         count(&self.stored.record.decoded_bytes, bytes);
     }
 
-    /// Read the wanted bytes of a chunk that is stored as it is.
-    fn read_wanted(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
-        let mut window = std::mem::take(&mut self.scratch.window);
-        window.clear();
-        let mut result = Ok(());
-        let unit = self.unit;
-        let cover = self.cover;
-        unit.each_row(&here.walk.segments, cover.pairs(), &mut |row| {
-            window::split(&unit, row, &mut |row| {
-                if result.is_ok() && !window.take(&unit, row) {
-                    result = self.read_window(&here, &window);
-                    window.clear();
-                    window.take(&unit, row);
-                }
-            });
-        });
-        let result = result.and_then(|()| self.read_window(&here, &window));
-        self.scratch.window = window;
-        result
-    }
-
-    fn read_window(&mut self, here: &InHand<'_>, window: &Window) -> Result<(), TaskError> {
-        let at = here.chunk.byte_offset + window.span.start as u64;
-        let mut bytes = 0;
-        if let [row] = &window.rows[..] {
-            if self.unit.is_contiguous(row) {
-                let out = &mut self.out[row.dst..row.dst + row.n * self.unit.bytes];
-                self.stored.read(here.walk, here.number, at, out)?;
-                self.unit.end_strings(out);
-                count(&self.stored.record.decoded_bytes, out.len());
-                return Ok(());
-            }
-        }
-        let len = window.span.len();
-        let stored = &mut self.scratch.stored;
-        grow(stored, len, here.number)?;
-        self.stored
-            .read(here.walk, here.number, at, &mut stored[..len])?;
-        for row in &window.rows {
-            self.unit
-                .copy(row, &stored[..len], window.span.start, self.out);
-            bytes += row.n * self.unit.bytes;
-        }
-        count(&self.stored.record.decoded_bytes, bytes);
-        Ok(())
-    }
-
     /// A chunk that is not kept: decode it, or what is wanted of it.
     fn miss(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
         let size = self.stored.lookup.member.decoded_size;
@@ -190,6 +202,15 @@ impl Task<'_> {
             let at = here.chunk.byte_offset;
             self.stored
                 .read(here.walk, here.number, at, &mut stored[..len])?;
+            if self.pipeline.wants_pair(here.chunk.filter_mask) {
+                let mut behind = std::mem::take(&mut self.scratch.behind);
+                behind.clone_from(here.walk);
+                let paired = self.pair(&here, &stored[..len], &mut behind);
+                self.scratch.behind = behind;
+                if paired {
+                    return Ok(());
+                }
+            }
             self.decode(here, &stored[..len])
         });
         self.scratch.stored = stored;
@@ -197,7 +218,7 @@ impl Task<'_> {
     }
 
     /// The row that is all of a chunk.
-    fn whole(&self, row: Option<Row>, size: usize) -> Option<Row> {
+    pub fn whole(&self, row: Option<Row>, size: usize) -> Option<Row> {
         row.filter(|row| {
             let contiguous = self.unit.is_contiguous(row);
             contiguous && row.src == 0 && row.n * self.unit.bytes == size
@@ -231,91 +252,6 @@ impl Task<'_> {
         count(&self.stored.record.decoded_bytes, size);
         add_ns(&self.stored.record.decode_ns, start);
         Ok(())
-    }
-
-    /// Fetch and decode only the blocks that hold wanted bytes. False: it has to be the whole.
-    fn decode_parts(&mut self, here: &InHand<'_>, row: Option<Row>) -> Result<bool, TaskError> {
-        let size = self.stored.lookup.member.decoded_size;
-        let len = here.chunk.stored_size as usize;
-        let Some(mut parts) = self.pipeline.parts(here.chunk.filter_mask) else {
-            return Ok(false);
-        };
-        let Scratch {
-            stored,
-            decoded,
-            blocks: wanted,
-            ..
-        } = &mut *self.scratch;
-        grow(stored, len, here.number)?;
-        let stored = &mut stored[..len];
-        let mut fetch = |stored: &mut [u8], span: Range<usize>| {
-            let at = here.chunk.byte_offset + span.start as u64;
-            (self.stored).read(here.walk, here.number, at, &mut stored[span])
-        };
-        let head = HEAD_BYTES.min(len);
-        fetch(stored, 0..head)?;
-        let Ok(blocks) = parts.blocks(stored) else {
-            return Ok(false);
-        };
-        if !wanted.begin(&blocks, size) {
-            return Ok(false);
-        }
-        if blocks.head_bytes > head {
-            fetch(stored, head..blocks.head_bytes)?;
-        }
-        let unit = self.unit;
-        unit.each_row(&here.walk.segments, self.cover.pairs(), &mut |row| {
-            wanted.add(&blocks, &unit, &row);
-        });
-        // Where it is nearly all, it may as well be kept.
-        let few = wanted.bytes() <= size / 4 * 3;
-        let (Ok(work), true) = (wanted.locate(&blocks, &parts, stored), few) else {
-            return Ok(false);
-        };
-        for span in wanted.fetches() {
-            // What is in the head is there.
-            let span = span.start.max(head.min(span.end))..span.end;
-            if !span.is_empty() {
-                fetch(stored, span)?;
-            }
-        }
-        let start = Instant::now();
-        grow(decoded, size, here.number)?;
-        let straight = row.filter(|row| unit.is_contiguous(row));
-        for (n, span) in &wanted.spans {
-            let range = blocks.range(*n);
-            let part = wanted.wanted(&blocks, *n);
-            // A block that is wanted whole, side by side, is decoded where it belongs.
-            let out = match straight {
-                Some(row) if part.len() == range.len() => {
-                    let at = row.dst + (range.start - row.src);
-                    &mut self.out[at..at + range.len()]
-                }
-                _ => &mut decoded[range.clone()],
-            };
-            let done = parts.decode_block(stored, *n, span.clone(), part.clone(), out);
-            done.map_err(|error| here.wrong(error))?;
-            if let (Some(row), true) = (straight, part.len() < range.len()) {
-                let from = range.start + part.start;
-                let at = row.dst + (from - row.src);
-                let bytes = &decoded[from..from + part.len()];
-                self.out[at..at + part.len()].copy_from_slice(bytes);
-            }
-        }
-        match straight {
-            Some(row) => {
-                let len = row.n * unit.bytes;
-                unit.end_strings(&mut self.out[row.dst..row.dst + len]);
-            }
-            None => {
-                let (segments, pairs) = (&here.walk.segments, self.cover.pairs());
-                deliver(&unit, segments, pairs, &decoded[..size], 0, self.out);
-            }
-        }
-        self.cache.note(here.key, work);
-        count(&self.stored.record.decoded_bytes, work);
-        add_ns(&self.stored.record.decode_ns, start);
-        Ok(true)
     }
 
     /// The chunk in hand, read around the page cache: whole, or the wanted bytes of one that is
@@ -369,7 +305,7 @@ fn hull(unit: &Unit<'_>, cover: &Cover, walk: &Walk, chunk: &Chunk) -> Range<u64
 }
 
 /// Copy what a chunk has to give; `bytes` begin at byte `base` of it.
-fn deliver(
+pub fn deliver(
     unit: &Unit<'_>,
     segments: &[Segment],
     pairs: &[Pair],
@@ -401,7 +337,7 @@ fn wrong_size(expected: u64, got: u64) -> FilterError {
 }
 
 /// Make `buffer` at least `len` bytes long; too little memory is an error, not an abort.
-fn grow(buffer: &mut Vec<u8>, len: usize, number: u64) -> Result<(), TaskError> {
+pub fn grow(buffer: &mut Vec<u8>, len: usize, number: u64) -> Result<(), TaskError> {
     if buffer.len() < len {
         let no_memory = |_| std::io::Error::from_raw_os_error(libc::ENOMEM);
         buffer.clear();

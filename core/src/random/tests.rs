@@ -251,6 +251,44 @@ fn chunks_are_kept_within_the_limit_and_counted() {
     }
 }
 
+/// Two neighbours may be decoded at once; one of them may be bad, or kept already.
+#[test]
+fn pairs_equal_the_model_and_name_the_bad_chunk() {
+    for layout in [Layout::Deflate, Layout::ShuffleDeflate] {
+        for seed in 1..30 {
+            let mut dice = Dice(seed * 31);
+            let dataset = TestDataset::with(&mut dice, &[1000], &[50], layout);
+            let chunk_bytes = dataset.member().decoded_size;
+            let limit = dice.below(8) as usize * chunk_bytes;
+            let mut answerer = Answerer::new(dataset.arena.clone(), limit);
+            for _ in 0..20 {
+                let rows = dice.below(1000);
+                check_parts(&dataset, &mut answerer, &Ask::rows(999 - rows, 1, rows), 1);
+                let step = 1 + dice.below(120);
+                let count = rows / step + 1;
+                check_parts(
+                    &dataset,
+                    &mut answerer,
+                    &Ask::rows(rows % step, step as i64, count),
+                    1,
+                );
+            }
+            let bad = dice.below(20);
+            let number = dataset.number_of(bad).unwrap();
+            let lying = dataset.lie(bad, 2, 30);
+            for ask in [Ask::rows(0, 1, 1000), Ask::rows(0, 40, 25)] {
+                let mut answerer = Answerer::new(lying.arena.clone(), limit);
+                let len = ask.expected(&lying).len();
+                let error = answer(&mut answerer, &ask.words(&lying), (0, 1), len, 0).unwrap_err();
+                assert!(
+                    matches!(error, TaskError::Filter(at, _) if at == number),
+                    "{error:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn many_datasets_share_one_answerer() {
     let mut dice = Dice(9);

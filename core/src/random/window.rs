@@ -6,6 +6,8 @@
 //!    that is cheaper than another read, and the window stays small.
 
 use super::gather::{Row, Unit};
+use super::task::{InHand, Task, count, grow};
+use crate::failure::TaskError;
 use std::ops::Range;
 
 /// Reading so many bytes along costs about as much as another call.
@@ -64,5 +66,54 @@ pub fn split(unit: &Unit<'_>, row: Row, f: &mut impl FnMut(Row)) {
             ..row
         });
         done += n;
+    }
+}
+
+impl Task<'_> {
+    /// Read the wanted bytes of a chunk that is stored as it is.
+    pub fn read_wanted(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
+        let mut window = std::mem::take(&mut self.scratch.window);
+        window.clear();
+        let mut result = Ok(());
+        let unit = self.unit;
+        let cover = self.cover;
+        unit.each_row(&here.walk.segments, cover.pairs(), &mut |row| {
+            split(&unit, row, &mut |row| {
+                if result.is_ok() && !window.take(&unit, row) {
+                    result = self.read_window(&here, &window);
+                    window.clear();
+                    window.take(&unit, row);
+                }
+            });
+        });
+        let result = result.and_then(|()| self.read_window(&here, &window));
+        self.scratch.window = window;
+        result
+    }
+
+    fn read_window(&mut self, here: &InHand<'_>, window: &Window) -> Result<(), TaskError> {
+        let at = here.chunk.byte_offset + window.span.start as u64;
+        let mut bytes = 0;
+        if let [row] = &window.rows[..] {
+            if self.unit.is_contiguous(row) {
+                let out = &mut self.out[row.dst..row.dst + row.n * self.unit.bytes];
+                self.stored.read(here.walk, here.number, at, out)?;
+                self.unit.end_strings(out);
+                count(&self.stored.record.decoded_bytes, out.len());
+                return Ok(());
+            }
+        }
+        let len = window.span.len();
+        let stored = &mut self.scratch.stored;
+        grow(stored, len, here.number)?;
+        self.stored
+            .read(here.walk, here.number, at, &mut stored[..len])?;
+        for row in &window.rows {
+            self.unit
+                .copy(row, &stored[..len], window.span.start, self.out);
+            bytes += row.n * self.unit.bytes;
+        }
+        count(&self.stored.record.decoded_bytes, bytes);
+        Ok(())
     }
 }
