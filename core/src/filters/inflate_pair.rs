@@ -31,8 +31,8 @@ use libdeflater::adler32;
 use steps::Bextr;
 use symbols::{GROUP, alone, both};
 
-/// With fewer literals to anything else, two blocks are decoded alone. (At 4 literals it is the
-/// same.)
+/// With fewer literals to anything else, two blocks are decoded alone. (With 4 or 20 here, chunks of
+/// noise of 512 KiB took the same within 3 %.)
 const LITERALS_TO_OTHERS: usize = 6;
 
 /// The memory that the decoding of two streams needs, for reuse.

@@ -88,8 +88,7 @@ impl Cursor {
     /// then.
     #[inline(always)]
     pub(super) fn step<S: Step>(&mut self, step: S, literal: u32, codes: &Codes) -> u32 {
-        let index = step.next_index(self.bits, literal);
-        self.bits >>= bits_to_drop(literal);
+        let index = step.drop(&mut self.bits, literal);
         self.held = self.held.wrapping_sub(literal);
         codes.symbols[index]
     }

@@ -29,7 +29,7 @@ pub(super) fn both(
         // SAFETY: where there is a `Bextr`, the CPU has what this is compiled for.
         #[cfg(target_arch = "x86_64")]
         Some(bextr) => unsafe { both_with_bextr(bextr, a, b, codes) },
-        _ => both_with(ShiftAndMask, a, b, codes),
+        _ => both_with_any_cpu(a, b, codes),
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn alone(bextr: Option<Bextr>, stream: &mut Stream, codes: &Codes) ->
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Some(bextr) => unsafe { alone_with_bextr(bextr, stream, codes) },
-        _ => alone_with(ShiftAndMask, stream, codes),
+        _ => alone_with_any_cpu(stream, codes),
     }
 }
 
@@ -58,6 +58,17 @@ fn both_with_bextr(
 #[target_feature(enable = "bmi1,bmi2")]
 fn alone_with_bextr(bextr: Bextr, stream: &mut Stream, codes: &Codes) -> Option<()> {
     alone_with(bextr, stream, codes)
+}
+
+// Apart from their callers, these two are a tenth quicker.
+#[inline(never)]
+fn both_with_any_cpu(a: &mut Stream, b: &mut Stream, codes: &[Codes; 2]) -> Option<usize> {
+    both_with(ShiftAndMask, a, b, codes)
+}
+
+#[inline(never)]
+fn alone_with_any_cpu(stream: &mut Stream, codes: &Codes) -> Option<()> {
+    alone_with(ShiftAndMask, stream, codes)
 }
 
 #[inline(always)]
