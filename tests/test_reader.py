@@ -131,6 +131,9 @@ def test_datasets_that_are_none(reader: Any) -> None:
         reader.get_dataset("/carra")
     with pytest.raises(multitables.UnsupportedDatasetError, match="group"):
         reader.get_dataset("/group")
+    for path in (None, 3, ["/table"]):
+        with pytest.raises(multitables.OptionsError, match="path"):
+            reader.get_dataset(path)
 
 
 def test_methods_of_tables(reader: Any) -> None:
@@ -279,6 +282,15 @@ def test_a_key_is_as_it_was_when_it_was_made(reader: Any) -> None:
     selection = dataset[key]
     key[:] = 9
     same(reader.request(selection).get(), CONTENT["/table"][[1, 2, 3]])
+
+
+def test_more_requests_than_the_board_has_slots(reader: Any) -> None:
+    dataset = reader.get_dataset("/line")
+    stages = dataset.create_stage_pool(1, 3000)
+    held = [reader.request(dataset[i], stages) for i in range(3000)]
+    assert reader.request(dataset[7]).get() == CONTENT["/line"][7]
+    for number, request in enumerate(held):
+        assert request.get() == CONTENT["/line"][number]
 
 
 def test_one_selection_many_requests(reader: Any) -> None:

@@ -758,7 +758,7 @@ CHILDREN = {
     for ask in (
         lambda: reader.request(dataset[3]), lambda: reader.request(dataset[3], stage),
         lambda: reader.get_dataset('/rows'), answered.get, pending.get, pending.result,
-        lambda: dataset['x'] and reader.request(dataset[[1, 2]]),
+        lambda: reader.request(dataset[[1, 2]]), watched.get, watched.result,
     ):
         try:
             ask()
@@ -767,6 +767,9 @@ CHILDREN = {
         else:
             os._exit(9)
     assert pending.done()
+    told = []
+    pending.add_done_callback(told.append); watched.add_done_callback(told.append)
+    assert told[0] is pending
     status = 0""",
     "closes": "reader.close(wait=True); reader.stop(); stage.close(); status = 0",
     "drops": "del reader, dataset, stage, answered, pending, watched; gc.collect(); status = 0",

@@ -18,6 +18,7 @@ from typing import Any
 
 from _multitables import _core, options
 from _multitables.chunk_index import open_source
+from _multitables.errors import OptionsError
 from _multitables.normal_form import whole_rows
 from _multitables.parent.catalogued import Catalogued
 from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
@@ -116,7 +117,16 @@ class Reader:
         """
         if self._service.closed:
             raise self._service.closed_error()
-        name = getattr(path, "_v_pathname", None) or getattr(path, "name", None) or path
+        name: Any = path
+        if not isinstance(name, str):  # a PyTables node or h5py dataset knows its own path
+            name = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
+        if not isinstance(name, str):
+            raise OptionsError(
+                f"path is not a path: expected str, got {path!r}",
+                advice="Give the dataset's path in the file, like '/images'",
+                option="path",
+                got=path,
+            )
         info = Catalogued.made(self._board, self.filename, name, self._open_options)
         return _KINDS[info.kind](info, Selection(info))
 

@@ -215,10 +215,10 @@ class Request(Future[Any]):
 
     def __repr__(self) -> str:
         state = "pending"
-        if self.cancelled():
-            state = "cancelled"
-        elif self.done():
-            state = "done" if self._error is None else f"failed: {type(self._error).__name__}"
+        if self._error is not None:
+            state = f"failed: {type(self._error).__name__}"
+        elif self._flight is not None:
+            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._flight.poll(), state)
         return f"<Request of {self._key!r}: {state}>"
 
     # ---- inside

@@ -171,9 +171,10 @@ class Service:
             except _core.TooSmall as refusal:
                 needed, have = refusal.args
                 raise too_small(needed, have, stages) from None
-            except _core.Exhausted:
+            except _core.Exhausted as refusal:
                 if tries is None:
-                    self._may_wait(stages, start)
+                    if refusal.args == ("stage",):
+                        self._may_wait(stages, start)
                 elif tries == 0:
                     raise
                 else:
@@ -182,9 +183,12 @@ class Service:
                 raise self.closed_error(stages) from None
             except OSError as error:
                 raise shortage(error, stages.n_bytes) from error
-            except ValueError:
+            except ValueError as error:
                 self._check(stages)
-                raise
+                raise ClosedError(
+                    f"the dataset or the stage is not of this process: {error}",
+                    advice="Get datasets and make stages in the process that uses them",
+                ) from error
             self.look()
             patience = options.WATCH_SECONDS
 

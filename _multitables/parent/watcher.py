@@ -39,6 +39,11 @@ class Watcher:
 
     def add(self, request: Request) -> None:
         """Make a request a future for others, and tell them when it has ended."""
+        if not self._service.mine:  # a lock may be held by a thread that this process has not
+            if "_condition" not in request.__dict__:
+                request._become_future()
+                self._tell(request)
+            return
         with self._lock:
             if "_condition" in request.__dict__:
                 return
