@@ -13,7 +13,11 @@ use super::stage::Tenure;
 use crate::failure::Failure;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// An answer is looked for so long before the thread sleeps: to be woken for each of many small
+/// ones would cost the reader more than to answer it.
+const LOOKING: Duration = Duration::from_micros(20);
 
 /// How a flight ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +110,7 @@ impl Flight {
 
     /// Wait until it has ended, at most until `deadline`.
     pub fn wait(&self, deadline: Instant) -> Option<Outcome> {
+        let start = Instant::now();
         loop {
             if let Some(outcome) = self.poll() {
                 return Some(outcome);
@@ -113,6 +118,10 @@ impl Flight {
             let left = board::until(deadline);
             if left.is_zero() {
                 return None;
+            }
+            if start.elapsed() < LOOKING {
+                std::thread::yield_now();
+                continue;
             }
             let slot = lock(&self.state).slots.first().copied();
             if let Some(slot) = slot {
