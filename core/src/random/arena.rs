@@ -139,6 +139,10 @@ impl Region {
         self.at
     }
 
+    pub fn is_of(&self, arena: &Arc<Arena>) -> bool {
+        Arc::ptr_eq(&self.arena, arena)
+    }
+
     pub fn len(&self) -> usize {
         self.len
     }

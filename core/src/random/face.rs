@@ -207,6 +207,10 @@ impl Board {
         stages: &Stages,
         timeout: f64,
     ) -> PyResult<(Arc<Inner>, usize)> {
+        // Its place would mean other bytes there.
+        if !dataset.catalogue.region.is_of(&self.0.arena) {
+            return Err(PyValueError::new_err("a dataset of another arena"));
+        }
         let member = &dataset.catalogue.plan.members[0];
         let slab = Hyperslab::parse(words, member).map_err(PyValueError::new_err)?;
         let out_bytes = slab.out_bytes();
