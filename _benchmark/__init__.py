@@ -8,9 +8,12 @@ Law
 
 Map
 ---
-studies/        what is asked: device_sweep (the default) and targets, in one table of studies
+studies/        what is asked: device_sweep (the default), targets, random_access, in one table
 contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
-child.py        a process of its own for a stream
+random_contenders.py  who is measured at random access
+random_draws.py the rows that random access is asked for, and what NumPy says they are
+random_loop.py  the timed loop of random access, the same text for the library and the old release
+child.py        a process of its own for a stream or a reader
 stream_loop.py  the timed loop over a stream, the same text for the library and the old release
 old_release.py  the old release's own virtual environment
 workloads.py    the files that are read: seeded, any size, checked before they are used again

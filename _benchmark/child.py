@@ -1,8 +1,9 @@
-"""A process of its own for a stream: fresh state, a time limit, and nothing left of it.
+"""A process of its own for a stream or a reader: fresh state, a time limit, and nothing left of it.
 
 Law
 ---
-1. It owns the process and the protocol's lines; what is asked and answered is `stream_loop`'s.
+1. It owns the process and the protocol's lines; what is asked and answered is its program's:
+   `stream_loop` or `random_loop`.
 2. However it ends, its whole process group is gone afterwards, and the shared memory it named.
 """
 
@@ -24,6 +25,10 @@ class ContenderError(RuntimeError):
     """A contender failed while it ran."""
 
 
+class WrongDataError(ContenderError):
+    """A contender delivered other data than it was asked for."""
+
+
 def child_environment(module_directory: str | None) -> dict[str, str]:
     """The environment of a child that imports multitables from `module_directory`.
 
@@ -36,15 +41,21 @@ def child_environment(module_directory: str | None) -> dict[str, str]:
 
 
 class Child:
-    """A process that runs `stream_loop` under an interpreter of its own; a context manager.
+    """A process that runs a loop under an interpreter of its own; a context manager.
 
     Its state (memory, libraries, threads) is its own, and when it hangs it is killed.
     """
 
-    def __init__(self, python: str, module_directory: str | None, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        python: str,
+        module_directory: str | None,
+        timeout_seconds: float,
+        program: str = stream_loop.__file__,
+    ) -> None:
         self._timeout_seconds = timeout_seconds
         self._process = subprocess.Popen(
-            [python, stream_loop.__file__],
+            [python, program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

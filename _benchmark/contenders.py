@@ -51,8 +51,8 @@ class Source:
         return self.rows * self.row_bytes
 
 
-class Contender(Protocol):
-    """What the studies ask of everybody.
+class Checked(Protocol):
+    """Who can show what it delivers.
 
     ``in_order`` says whether the rows must come in the order of the file.
     """
@@ -64,6 +64,10 @@ class Contender(Protocol):
     def in_order(self) -> bool: ...
 
     def check(self, tick: Tick = no_tick) -> dict[str, Any]: ...
+
+
+class Contender(Checked, Protocol):
+    """What the studies of streams ask of everybody."""
 
     def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]: ...
 
@@ -233,7 +237,9 @@ def _tables_slabs(source: Source) -> Iterator[Any]:
             yield room[: stop - start]
 
 
-def _h5py_slabs(source: Source) -> Iterator[Any]:
+@contextlib.contextmanager
+def h5py_dataset(source: Source) -> Iterator[Any]:
+    """The open dataset, when h5py has all of its filters."""
     import h5py
 
     with contextlib.suppress(ImportError):
@@ -245,6 +251,11 @@ def _h5py_slabs(source: Source) -> Iterator[Any]:
             filter_id = pipeline.get_filter(number)[0]
             if not h5py.h5z.filter_avail(filter_id):
                 raise NotMeasuredError(f"h5py has no filter {filter_id}: pip install hdf5plugin")
+        yield dataset
+
+
+def _h5py_slabs(source: Source) -> Iterator[Any]:
+    with h5py_dataset(source) as dataset:
         slab_rows = _slab_rows(source, dataset.chunks[0] if dataset.chunks else 1)
         room = np.full((slab_rows, *dataset.shape[1:]), 0, dataset.dtype)
         yield room[:0]

@@ -63,14 +63,22 @@ class Digest:
             self._weights = odd_weights(words.shape[1])
         self._hashes.append(np.einsum("ij,j->i", words, self._weights))
 
+    def hashes(self) -> Any:
+        """The hash of each row seen, in order."""
+        return np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
+
     def result(self) -> dict[str, Any]:
         """Rows seen, and the digests ``in_order`` and ``any_order`` (hexadecimal)."""
-        hashes = np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
-        return {
-            "rows": len(hashes),
-            "in_order": hashlib.sha256(hashes.tobytes()).hexdigest()[:16],
-            "any_order": hashlib.sha256(np.sort(hashes).tobytes()).hexdigest()[:16],
-        }
+        return summed_up(self.hashes())
+
+
+def summed_up(hashes: Any) -> dict[str, Any]:
+    """The digest of rows with these hashes."""
+    return {
+        "rows": len(hashes),
+        "in_order": hashlib.sha256(hashes.tobytes()).hexdigest()[:16],
+        "any_order": hashlib.sha256(np.sort(hashes).tobytes()).hexdigest()[:16],
+    }
 
 
 def odd_weights(count: int) -> Any:
@@ -192,8 +200,8 @@ def answer(library: Any, request: dict[str, Any]) -> Any:
     raise ValueError(f"no verb {request['verb']!r}")
 
 
-def serve() -> None:
-    """Be the child: answer requests until the input ends."""
+def serve(answer: Callable[[Any, dict[str, Any]], Any] = answer) -> None:
+    """Be the child: answer requests until the input ends, and be gone at once."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the library prints must not get between the replies
     library = importlib.import_module("multitables")
@@ -204,8 +212,8 @@ def serve() -> None:
             reply = {"error": f"{type(error).__name__}: {error}"}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+    os._exit(0)  # the old release leaves threads behind that never end
 
 
 if __name__ == "__main__":
     serve()
-    os._exit(0)  # the old release leaves threads behind that never end

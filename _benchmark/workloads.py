@@ -32,8 +32,8 @@ class Workload:
     ----------
     name : str
     rows, columns : int
-    dtype : str
-        NumPy's name.
+    dtype : str or numpy.dtype
+        One with fields is written as a Table, of one column of records.
     values : str
         A name in `VALUES`.
     complib : str
@@ -48,7 +48,7 @@ class Workload:
     name: str
     rows: int
     columns: int = 1024
-    dtype: str = "float64"
+    dtype: str | np.dtype[Any] = "float64"
     values: str = "uniform"
     complib: str = "blosc"
     complevel: int = 0
@@ -60,6 +60,15 @@ class Workload:
     def row_bytes(self) -> int:
         """Decoded bytes of one row."""
         return self.columns * np.dtype(self.dtype).itemsize
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows are records."""
+        return np.dtype(self.dtype).names is not None
+
+    def shape(self, rows: int) -> tuple[int, ...]:
+        """The shape of so many rows."""
+        return (rows,) if self.is_table else (rows, self.columns)
 
     @property
     def decoded_bytes(self) -> int:
@@ -77,24 +86,65 @@ def rows_of_size(size_bytes: float, columns: int, dtype: str) -> int:
     return max(1, int(size_bytes // (columns * np.dtype(dtype).itemsize)))
 
 
-def _uniform(random: np.random.Generator, shape: tuple[int, int]) -> Any:
+def _uniform(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> Any:
     return random.random(shape)
 
 
-def _normal(random: np.random.Generator, shape: tuple[int, int]) -> Any:
+def _normal(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> Any:
     return 256 * random.standard_normal(shape, dtype=np.float32)
 
 
-def _counts(random: np.random.Generator, shape: tuple[int, int]) -> Any:
+def _counts(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> Any:
     return random.integers(0, 1000, shape)
 
 
-# name -> values: noise as the old benchmark had it (normal), noise of issue 2's targets (uniform),
-# and small whole numbers, which compress
-VALUES: dict[str, Callable[[np.random.Generator, tuple[int, int]], Any]] = {
+def _waves(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> Any:
+    angles = np.linspace(0, 4 * np.pi, shape[1], dtype=np.float32)
+    parts = random.standard_normal((shape[0], 2), dtype=np.float32)
+    rows = parts @ np.stack([np.sin(angles), np.cos(angles)])
+    rows += random.standard_normal(shape, dtype=np.float32) / 128
+    return np.round(rows * 512) / 512
+
+
+#: A record of 1 KiB, as a detector may write it.
+EVENT = np.dtype(
+    [
+        ("number", "<i8"),
+        ("time", "<f8"),
+        ("place", "<f8", (3,)),
+        ("channel", "<i4"),
+        ("quality", "<i2"),
+        ("flags", "u1", (2,)),
+        ("counts", "<u2", (104,)),
+        ("signal", "<f4", (192,)),
+    ]
+)
+
+
+def _events(random: np.random.Generator, shape: tuple[int, ...], start: int) -> Any:
+    (n,) = shape
+    rows = np.zeros(n, EVENT)
+    rows["number"] = np.arange(start, start + n)
+    rows["time"] = (rows["number"] + random.random(n)) / 1000
+    rows["place"] = random.standard_normal((n, 3))
+    rows["channel"] = random.integers(0, 64, n)
+    rows["quality"] = random.integers(0, 4, n)
+    rows["flags"] = random.integers(0, 2, (n, 2))
+    rows["counts"] = random.poisson(3, (n, 104))
+    rows["signal"] = _waves(random, (n, 192), start)
+    return rows
+
+
+# name -> values, of so many rows from this row on: noise as the old benchmark had it (normal),
+# noise of issue 2's targets (uniform), small whole numbers, which compress; a wave of its own size
+# and phase in each row, with noise, in steps of 1/512, as a digitiser gives it; and records: a
+# number, a rising time, noise, small whole numbers, and such a wave
+VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...], int], Any]] = {
     "uniform": _uniform,
     "normal": _normal,
     "counts": _counts,
+    "waves": _waves,
+    "events": _events,
 }
 
 
@@ -103,8 +153,8 @@ def slabs(workload: Workload) -> Iterator[Any]:
     random = np.random.default_rng(workload.seed)
     slab_rows = max(1, SLAB_BYTES // workload.row_bytes)
     for start in range(0, workload.rows, slab_rows):
-        shape = (min(slab_rows, workload.rows - start), workload.columns)
-        yield VALUES[workload.values](random, shape).astype(workload.dtype, copy=False)
+        shape = workload.shape(min(slab_rows, workload.rows - start))
+        yield VALUES[workload.values](random, shape, start).astype(workload.dtype, copy=False)
 
 
 class NotEnoughDiskError(OSError):
@@ -117,8 +167,8 @@ def check_disk(directory: str, needed_bytes: int) -> None:
     if free_bytes < needed_bytes:
         raise NotEnoughDiskError(
             f"{directory!r} has {free_bytes / 1e9:.2f} GB free, and the benchmark file needs "
-            f"{needed_bytes / 1e9:.2f} GB. Nothing was written. Choose another place with --file, "
-            "or a smaller --size."
+            f"{needed_bytes / 1e9:.2f} GB. Nothing was written. Choose another place with --file "
+            "or --data_dir, or a smaller --size or --rows."
         )
 
 
@@ -149,15 +199,7 @@ def write(
     part = f"{filename}.part{os.getpid()}"
     try:
         with tables.open_file(part, "w") as file:
-            array = file.create_earray(
-                "/",
-                PATH[1:],
-                tables.Atom.from_dtype(np.dtype(workload.dtype)),
-                (0, workload.columns),
-                filters=filters,
-                expectedrows=workload.rows,
-                chunkshape=workload.chunk_rows and (workload.chunk_rows, workload.columns),
-            )
+            array = _create(file, workload, filters)
             for slab in slabs(workload):
                 array.append(slab)
                 tick(slab.nbytes)
@@ -171,6 +213,19 @@ def write(
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
+
+
+def _create(file: Any, workload: Workload, filters: Any) -> Any:
+    """The empty dataset, a Table or an EArray."""
+    import tables
+
+    chunks = workload.chunk_rows and workload.shape(workload.chunk_rows)
+    options = {"filters": filters, "expectedrows": workload.rows, "chunkshape": chunks}
+    dtype = np.dtype(workload.dtype)
+    if workload.is_table:
+        return file.create_table("/", PATH[1:], dtype, **options)
+    atom = tables.Atom.from_dtype(dtype)
+    return file.create_earray("/", PATH[1:], atom, workload.shape(0), **options)
 
 
 def holds(workload: Workload, filename: str) -> bool:
@@ -188,7 +243,7 @@ def holds(workload: Workload, filename: str) -> bool:
                 == (workload.complib, workload.shuffle)
             )
             return bool(
-                array.shape == (workload.rows, workload.columns)
+                array.shape == workload.shape(workload.rows)
                 and array.dtype == np.dtype(workload.dtype)
                 and same_filters
                 and workload.chunk_rows in (None, array.chunkshape[0])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from _benchmark.studies import device_sweep, targets
+from _benchmark.studies import device_sweep, random_access, targets
 
 
 class Study(Protocol):
@@ -30,4 +30,5 @@ DEFAULT = "sweep"
 STUDIES: dict[str, Study] = {
     DEFAULT: device_sweep,
     "targets": targets,
+    "random": random_access,
 }

@@ -14,15 +14,19 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from _benchmark import contenders, measure, report, workloads
-from _benchmark.child import ContenderError
-from _benchmark.contenders import ChildStream, Contender, NotMeasuredError, Source
+from _benchmark.child import ContenderError, WrongDataError
+from _benchmark.contenders import Checked, ChildStream, Contender, NotMeasuredError, Source
 from _benchmark.measure import Summary, summary
 from _benchmark.progress import Progress
 
+COLUMNS = ("study", "part", "dataset", "contender", "cache", "round", "value", "unit")
 LABEL = "multitables"
 OLD_LABEL = "2.0.1"
+
+OneChecked = TypeVar("OneChecked", bound=Checked)
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,10 @@ class Target:
 
 @dataclass
 class Bench:
-    """One run of the targets; parts read its settings and fill its lists.
+    """One run of a study of targets; parts read its settings and fill its lists.
 
-    `judged` is False for data so small that figures mean little.
+    `seconds` is how long each is timed, where the parts leave that open. `judged` is False for
+    data so small that figures mean little.
     """
 
     directory: str
@@ -58,6 +63,8 @@ class Bench:
     old_python: str | None
     old_reason: str
     results: report.ResultFile
+    study: str = "targets"
+    seconds: float = 1.0
     judged: bool = True
     tables: list[str] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
@@ -83,20 +90,28 @@ class Bench:
         assert self.old_python is not None
         return ChildStream(source, OLD_LABEL, access, n_procs, self.old_python, in_order=False)
 
-    def honest(self, source: Source, everybody: Sequence[Contender]) -> list[Contender]:
-        """Those of `everybody` that deliver what PyTables reads; the others are noted."""
-        found: list[Contender] = []
+    def honest(
+        self,
+        source: Source,
+        everybody: Sequence[OneChecked],
+        oracle: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> list[OneChecked]:
+        """Those of `everybody` that deliver what the oracle says; the others are noted.
+
+        The oracle is what PyTables reads, unless another is given.
+        """
+        found: list[OneChecked] = []
         where = os.path.basename(source.filename)
         with Progress(len(everybody) + 1, "checks") as progress:
-            progress.stage(f"PyTables reads {where}")
-            expected = contenders.oracle(source)
+            progress.stage(f"oracle of {where}")
+            expected = oracle() if oracle else contenders.oracle(source)
             progress.tick(1)
             for one in everybody:
                 progress.stage(f"check {one.name}")
                 try:
                     fault = contenders.differs(one.check(), expected, one.in_order)
                 except (NotMeasuredError, ContenderError, OSError) as error:
-                    self._left_out(f"{where}, {one.name}", one.name, str(error))
+                    self._left_out(f"{where}, {one.name}", one.name, error)
                 else:
                     if fault:
                         self.faults.append(f"{where}, {one.name}: {fault}")
@@ -105,10 +120,10 @@ class Bench:
                 progress.tick(1)
         return found
 
-    def _left_out(self, where: str, name: str, reason: str) -> None:
-        self.reasons[name] = reason
-        if name.startswith(LABEL):
-            self.faults.append(f"{where}: {reason}")
+    def _left_out(self, where: str, name: str, error: Exception) -> None:
+        self.reasons[name] = str(error)
+        if name.startswith(LABEL) or isinstance(error, WrongDataError):
+            self.faults.append(f"{where}: {error}")
 
     def measure(
         self,
@@ -136,11 +151,11 @@ class Bench:
                     value = measurements[name]()
                 except (NotMeasuredError, ContenderError, OSError) as error:
                     del found[name]
-                    self._left_out(f"{part} {dataset}, {name}", name, str(error))
+                    self._left_out(f"{part} {dataset}, {name}", name, error)
                     continue
                 found[name].append(value)
                 self.results.add(
-                    study="targets",
+                    study=self.study,
                     part=part,
                     dataset=dataset,
                     contender=name,
@@ -172,11 +187,30 @@ class Bench:
     ) -> None:
         """Judge the median of values that must stay below a limit."""
         wanted = f"< {most:g} {unit}"
+        self._level_target(what, values, wanted, ".3g", lambda value: value < most, note)
+
+    def floor_target(
+        self, what: str, values: Sequence[float] | None, least: float, unit: str, note: str = ""
+    ) -> None:
+        """Judge the median of values that must reach a floor."""
+        wanted = f">= {least:g} {unit}"
+        self._level_target(what, values, wanted, ".0f", lambda value: value >= least, note)
+
+    def _level_target(
+        self,
+        what: str,
+        values: Sequence[float] | None,
+        wanted: str,
+        form: str,
+        meets: Callable[[float], bool],
+        note: str,
+    ) -> None:
         if not values:
             self.targets.append(Target(what, "-", wanted, None, note))
             return
-        found = summary(values)
-        self._judge(what, f"{with_spread(found, '.3g')} {unit}", wanted, found.median < most, note)
+        found, unit = summary(values), wanted.split(" ", 2)[2]
+        measured = f"{with_spread(found, form)} {unit}"
+        self._judge(what, measured, wanted, meets(found.median), note)
 
     def _judge(self, what: str, measured: str, wanted: str, met: bool, note: str) -> None:
         self.targets.append(Target(what, measured, wanted, met if self.judged else None, note))
@@ -208,6 +242,13 @@ def best(rates: Mapping[str, Sequence[float]], start: str) -> str | None:
     """The fastest contender whose name begins with `start`, by median."""
     names = [name for name in rates if name.startswith(start)]
     return max(names, key=lambda name: statistics.median(rates[name]), default=None)
+
+
+def warm(source: Source) -> str:
+    """Have the file in the page cache; returns what mincore says."""
+    if measure.cache_state(source.filename) != "warm":
+        measure.fill_page_cache(source.filename)
+    return measure.cache_state(source.filename)
 
 
 def rate_of(contender: Contender) -> Callable[[], float]:

@@ -36,6 +36,7 @@ from _benchmark.studies.target_bench import (
     module_directory,
     rate_of,
     ratios,
+    warm,
 )
 from _benchmark.workloads import Workload, rows_of_size
 
@@ -101,7 +102,7 @@ def streams(bench: Bench) -> None:
             "streams",
             dataset.title,
             passes,
-            before=functools.partial(_warm, source),
+            before=functools.partial(warm, source),
         )
         _stream_table(bench, dataset, rates)
         _stream_targets(bench, dataset, rates)
@@ -109,12 +110,6 @@ def streams(bench: Bench) -> None:
 
 def _limit(source: Source, n_procs: int, direct: bool = False) -> Callable[[], float]:
     return lambda: contenders.codec_limit(source, n_procs, direct).rate
-
-
-def _warm(source: Source) -> str:
-    if measure.cache_state(source.filename) != "warm":
-        measure.fill_page_cache(source.filename)
-    return measure.cache_state(source.filename)
 
 
 def _stream_table(bench: Bench, dataset: Dataset, rates: dict[str, list[float]]) -> None:
@@ -274,9 +269,7 @@ def small_chunks(bench: Bench) -> None:
         passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
         passes |= {f"codec limit x{n}": _limit(source, n) for n in bench.processes}
         title = f"8 KiB chunks, deflate {workload.complevel}, {name}"
-        rates = bench.measure(
-            "small chunks", title, passes, before=functools.partial(_warm, source)
-        )
+        rates = bench.measure("small chunks", title, passes, before=functools.partial(warm, source))
         rows_of_table = [[name, str(summary(found))] for name, found in rates.items()]
         bench.tables.append(
             f"{title}, page cache warm; {report.UNIT_LINE}\n"

@@ -15,8 +15,7 @@ from typing import Any
 
 import multitables_benchmark
 from _benchmark import report
-from _benchmark.studies import targets
-from _benchmark.studies.target_bench import Bench
+from _benchmark.studies.target_bench import COLUMNS, Bench
 from _benchmark.workloads import Workload
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -38,5 +37,5 @@ def sweep_arguments(*words: str) -> Any:
 
 
 def some_bench(directory: Path) -> Bench:
-    results = report.ResultFile(str(directory / "results"), "targets", targets.COLUMNS, {})
+    results = report.ResultFile(str(directory / "results"), "targets", COLUMNS, {})
     return Bench(str(directory), 2**20, 1, (1, 2), ("none",), None, "no old release", results)

@@ -75,6 +75,8 @@ def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["targets", "--processes", "1,x"], "'1,x' is not a list of numbers above 0"),
         (["targets", "--processes", ""], "'' is not a list of numbers above 0"),
         (["targets", "--part", "all"], "--part: invalid choice: 'all'"),
+        (["random", "--rows", "0"], "--rows: 0 is not above 0"),
+        (["random", "--dataset", "all"], "--dataset: invalid choice: 'all'"),
         (["no such study"], "unrecognized arguments: no such study"),
     ],
 )

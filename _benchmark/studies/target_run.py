@@ -1,0 +1,142 @@
+"""The frame of a study of targets: options that all have, the run of its parts, what is kept.
+
+Law
+---
+1. Parts are a table of functions of a `Bench`; what they measure is theirs.
+2. However a run ends, what was finished is printed and kept.
+3. A missed target does not make the program fail; wrong data does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from _benchmark import contenders, environment, old_release, report, workloads
+from _benchmark.arguments import positive
+from _benchmark.studies.target_bench import COLUMNS, Bench, Target
+
+Parts = Mapping[str, Callable[[Bench], None]]
+
+
+def add_arguments(parser: argparse.ArgumentParser, parts: Parts, datasets: Iterable[str]) -> None:
+    """The options that every study of targets has."""
+    add = parser.add_argument
+    add(
+        "--rounds",
+        type=positive(int),
+        default=5,
+        metavar="N",
+        help="how often every contender is measured (default 5)",
+    )
+    for option, names in (("part", parts), ("dataset", datasets)):
+        add(
+            f"--{option}",
+            action="append",
+            choices=list(names),
+            metavar="NAME",
+            help=f"only this {option}, may be repeated: {', '.join(names)}",
+        )
+    add(
+        "--data_dir",
+        metavar="DIR",
+        help="keep the datasets here and use them again (default: temporary files)",
+    )
+    add(
+        "--old_env",
+        metavar="DIR",
+        help=f"virtual environment with multitables {old_release.VERSION}; made, from PyPI, when "
+        "it is not there (default: the old release is not measured)",
+    )
+    add(
+        "--output",
+        default="results",
+        metavar="DIR",
+        help="directory for the results: CSV, JSON and text (default: results)",
+    )
+    add(
+        "--smoke",
+        action="store_true",
+        help="a run of seconds that checks the data, whatever size and rounds are; its numbers "
+        "mean little",
+    )
+
+
+def run(study: str, parts: Parts, arguments: argparse.Namespace, what: str, **settings: Any) -> int:
+    """Measure, print, keep; returns the exit status.
+
+    `what` says how much is measured; `settings` are those of `Bench` that the study decides.
+    """
+    face = contenders.library()
+    old_python, old_reason = _old_python(arguments.old_env)
+    with _directory(arguments.data_dir) as directory:
+        facts = environment.facts(directory, face)
+        facts["old release"] = (
+            f"not measured: {old_reason}"
+            if old_reason
+            else f"{old_release.VERSION} in its own venv"
+        )
+        judged = settings["judged"]
+        facts["run"] = what + ("" if judged else "; numbers of so little data are not judged")
+        print(report.heading(facts), flush=True)
+        interrupted = False
+        with report.ResultFile(arguments.output, study, COLUMNS, facts) as results:
+            bench = Bench(
+                directory=directory,
+                rounds=arguments.rounds,
+                old_python=old_python,
+                old_reason=old_reason,
+                results=results,
+                study=study,
+                **settings,
+            )
+            try:
+                for name in arguments.part or parts:
+                    parts[name](bench)
+            except KeyboardInterrupt:
+                interrupted = True
+            text = "\n\n".join([*bench.tables, target_table(bench.targets)])
+            if bench.faults:
+                text += "\n\nFAILED\n" + "\n".join(bench.faults)
+            results.save_json(
+                interrupted=interrupted,
+                targets=[dataclasses.asdict(target) for target in bench.targets],
+                faults=bench.faults,
+            )
+            results.save_text(f"{report.heading(facts)}\n\n{text}")
+    print(f"\n{text}")
+    print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
+    return 1 if bench.faults else 130 if interrupted else 0
+
+
+def target_table(targets: list[Target]) -> str:
+    """Measured, wanted, met or missed."""
+    rows = [[one.what, one.measured, one.wanted, one.verdict, one.note] for one in targets]
+    header = ["target", "measured", "wanted", "verdict", "note"]
+    return report.aligned(header, rows, left=("verdict", "note"))
+
+
+def _old_python(directory: str | None) -> tuple[str | None, str]:
+    """The old release's interpreter, or why there is none."""
+    if directory is None:
+        return None, "name an environment with --old_env DIR"
+    try:
+        return old_release.interpreter(directory), ""
+    except old_release.OldReleaseError as error:
+        return None, str(error)
+
+
+@contextlib.contextmanager
+def _directory(kept: str | None) -> Iterator[str]:
+    """Where the datasets lie: the user's directory, or one that is removed."""
+    if kept is None:
+        with workloads.scratch_directory(tempfile.gettempdir()) as directory:
+            yield directory
+    else:
+        os.makedirs(kept, exist_ok=True)
+        yield os.path.abspath(kept)

@@ -1,0 +1,290 @@
+"""The study of random access: the draws, the oracle, the loop, the contenders and the verdicts.
+
+Law
+---
+1. A liar is put in the place of a contender and must be caught, before the clock and under it.
+2. Nothing here is timed, and no figure is compared with another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tables
+from fake_reader import FakeReader, Lie, truth
+from liars import LIES
+from runs import left_behind, rows_of, some_bench
+
+import multitables_benchmark
+from _benchmark import random_contenders, random_draws, random_loop, stream_loop, workloads
+from _benchmark.child import WrongDataError
+from _benchmark.contenders import Source
+from _benchmark.random_contenders import LibraryAccess, ReaderAccess, Task
+from _benchmark.random_draws import Draw
+from _benchmark.studies import random_parts
+
+N_ROWS = 600
+DRAWS: dict[str, Callable[[int, int, int], Draw]] = {
+    "coordinates": random_draws.coordinates,
+    "slices": random_draws.slices,
+    "rows": random_draws.single_rows,
+}
+
+
+def task_of(directory: Path, dataset: str, kind: str) -> Task:
+    """A small file, and a draw of ten keys."""
+    workload = random_parts.DATASETS[dataset].workload(dataset, N_ROWS * random_parts.ROW_BYTES)
+    filename = workloads.in_directory(workload, str(directory))
+    source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
+    draw = DRAWS[kind](N_ROWS, 10, 7)
+    return Task(source, workload.is_table, draw, random_draws.oracle(workload))
+
+
+def all_rows(task: Task) -> Any:
+    with tables.open_file(task.source.filename) as file:
+        return file.get_node(task.source.path)[:]
+
+
+# ---- the data, the draws and the oracle
+
+
+@pytest.mark.parametrize("dataset", random_parts.DATASETS)
+def test_the_datasets_are_those_of_the_issue(dataset: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, dataset, "slices")
+    with tables.open_file(task.source.filename) as file:
+        node = file.get_node(task.source.path)
+        assert isinstance(node, tables.Table if task.is_table else tables.EArray)
+        assert node.shape == ((N_ROWS,) if task.is_table else (N_ROWS, 256))
+        assert node.dtype.itemsize * (1 if task.is_table else 256) == 1024
+        level = {"lz4": ("blosc:lz4", 5), "zlib": ("zlib", 3)}[dataset.partition("-")[2]]
+        assert (node.filters.complib, node.filters.complevel) == level
+        assert 0.1 < node.size_on_disk / node.size_in_memory < 0.95  # neither constant nor noise
+    full = random_parts.DATASETS[dataset].workload(dataset, 1024e6)
+    assert (full.rows, full.row_bytes) == (10**6, 1024)
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_a_draw_is_a_value(kind: str) -> None:
+    draw = DRAWS[kind](N_ROWS, 10, 7)
+    assert draw == DRAWS[kind](N_ROWS, 10, 7)
+    assert draw != DRAWS[kind](N_ROWS, 10, 8)
+    assert json.loads(json.dumps(draw.batches)) == draw.batches
+    rows = np.arange(N_ROWS)
+    delivered = np.concatenate([np.atleast_1d(rows[key]) for key in draw.keys])
+    assert np.array_equal(draw.rows(), delivered)
+    assert np.array_equal(draw.rows(13), np.concatenate([delivered, draw.rows(3)]))
+    assert draw.batch_rows == (1 if kind == "rows" else 256)
+
+
+@pytest.mark.parametrize("dataset", ["table-lz4", "earray-zlib"])
+def test_the_oracle_says_what_the_file_holds(dataset: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, dataset, "coordinates")
+    rows = all_rows(task)[task.draw.rows()]
+    assert task.oracle.rows(task.draw.rows()) == stream_loop.digest_of(iter([rows]))
+    words = stream_loop.digest_of(iter([random_loop.first_words(rows)]))
+    assert task.oracle.seen(task.draw, 10) == words
+
+
+# ---- the loop
+
+
+def deliver_by(reader: FakeReader, kind: str, **asked: Any) -> random_loop.Deliver:
+    asked = {"kind": kind, "pieces": 0, "once_each": False} | asked
+    stages = [reader.create_stage_pool(256, 5)]
+    return lambda keys: random_loop.deliver_by_requests(reader, reader, stages, 4, asked, keys)
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_requests_are_in_flight_and_rows_in_order(kind: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, "earray-lz4", kind)
+    reader = FakeReader(all_rows(task))
+    found = random_loop.checked(deliver_by(reader, kind), task.draw.keys, kind)
+    assert found == task.oracle.rows(task.draw.rows())
+    assert (reader.most_pending, reader.pending) == (4, 0)
+
+
+@pytest.mark.parametrize("once_each", [False, True])
+def test_coordinates_in_pieces_are_joined_in_order(once_each: bool) -> None:
+    rows = np.arange(3 * N_ROWS).reshape(N_ROWS, 3)
+    reader = FakeReader(rows)
+    keys = random_draws.coordinates(N_ROWS, 9, 7).keys
+    asked = {"pieces": 2, "once_each": once_each}
+    found = list(deliver_by(reader, "coordinates", **asked)(iter(keys)))
+    assert all(np.array_equal(rows[key], one) for key, one in zip(keys, found, strict=True))
+    assert len(reader.requested) == 18
+    lists = [key[0] if once_each else key for key in reader.requested]
+    assert all(isinstance(one, list) and len(one) <= 128 for one in lists)
+    assert any(len(set(one)) < len(one) for one in lists) != once_each
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_what_is_timed_is_digested(kind: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, "table-lz4", kind)
+    deliver = deliver_by(FakeReader(all_rows(task)), kind)
+    random_loop.warm_up(deliver, task.draw.keys, 0.0)
+    found = random_loop.timed(deliver, task.draw.keys, kind, 0.01)
+    assert found["n_keys"] > 0
+    assert task.rate(found) == found["n_keys"] / found["seconds"]
+    with pytest.raises(WrongDataError):
+        task.rate(found | {"n_keys": found["n_keys"] + 1})
+
+
+# ---- liars
+
+
+def differs_in(kind: str) -> list[str]:
+    """The lies that can be told of a batch, or of a row."""
+    return list(LIES) if kind != "rows" else ["one bit", "zeros", "bytes swapped"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in DRAWS for name in differs_in(kind)]
+)
+def test_every_lie_is_found(kind: str, name: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, "earray-lz4", kind)
+    rows, expected = all_rows(task), task.oracle.rows(task.draw.rows())
+    for lie in (truth, LIES[name]):
+        reader = FakeReader(rows, lie)
+        found = random_loop.checked(deliver_by(reader, kind), task.draw.keys, kind)
+        assert (found == expected) == (lie is truth)
+
+
+def opened(task: Task, lie: Lie) -> Any:
+    """A library that lies."""
+    rows = all_rows(task)
+
+    @contextlib.contextmanager
+    def way(_source: Source) -> Iterator[random_contenders.Read]:
+        yield lambda key: lie(rows[key], 0)
+
+    return way
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_a_liar_is_not_measured(kind: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, "earray-lz4", kind)
+    liar = LibraryAccess(task, "liar", opened(task, LIES["one bit"]))
+    truthful = LibraryAccess(task, "truthful", opened(task, truth))
+    bench = some_bench(tmp_path)
+    with bench.results:
+        assert bench.honest(task.source, [liar, truthful], task.right) == [truthful]
+        assert len(bench.faults) == 1
+        assert "liar: data differs" in bench.faults[0]
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_a_liar_under_the_clock_has_no_number_and_is_a_fault(kind: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, "earray-lz4", kind)
+    liar = LibraryAccess(task, "liar", opened(task, LIES["one bit"]))
+    bench = some_bench(tmp_path)
+    with bench.results:
+        assert bench.measure("part", "data", {"liar": lambda: liar.rate(0.001)}) == {}
+    assert "liar: data differs" in bench.faults[0]
+    assert rows_of("targets") == []
+    if kind == "rows":
+        with pytest.raises(WrongDataError):
+            liar.latencies()
+
+
+# ---- the contenders
+
+
+@pytest.mark.parametrize("dataset", ["table-lz4", "earray-zlib"])
+@pytest.mark.parametrize("kind", DRAWS)
+def test_h5py_and_pytables_deliver(kind: str, dataset: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, dataset, kind)
+    everybody = random_contenders.libraries(task)
+    assert {one.name.partition(" ")[0] for one in everybody} == {"h5py", "PyTables"}
+    for one in everybody:
+        assert one.check() == task.right()
+        assert one.rate(0.001) > 0
+        if kind == "rows":
+            assert len(one.latencies()) == 10
+
+
+MODULE = """
+import sys; sys.path.append({directory!r})
+import tables
+from fake_reader import FakeReader
+from liars import LIES
+def Reader(filename, n_procs):
+    with tables.open_file(filename) as file:
+        return FakeReader(file.root.data[:], LIES.get({lie!r}, lambda rows, at: rows))
+"""
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_a_reader_is_checked_and_timed_in_a_process_of_its_own(kind: str, tmp_path: Path) -> None:
+    task = task_of(tmp_path, "earray-lz4", kind)
+    found = ReaderAccess(task, "x", sys.executable, str(tmp_path), 4, 2)
+    module, directory = tmp_path / "multitables.py", str(Path(__file__).parent)
+    module.write_text(MODULE.format(directory=directory, lie=""))
+    for one in (found, replace(found, n_stages=0)):
+        assert one.check() == task.right()
+        assert one.rate(0.001) > 0
+    if kind == "rows":
+        assert len(found.latencies()) == 10
+    module.write_text(MODULE.format(directory=directory, lie="one bit"))
+    assert found.check() != task.right()
+    assert (found.name, replace(found, n_stages=0).name) == (
+        "x x2, stage pool",
+        "x x2, default pool",
+    )
+
+
+# ---- the study
+
+
+def test_smoke_of_random_access(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["random", "--smoke", "--dataset", "table-lz4", "--data_dir", "data"]
+    assert multitables_benchmark.main(words) == 0
+    out = capsys.readouterr().out
+    assert "name an environment with --old_env DIR" in out
+    assert "4000 rows of 1 KiB a dataset" in out
+    with open("results/multitables_random.json") as file:
+        found = json.load(file)
+    assert found["faults"] == []
+    assert [target["what"].partition(": ")[2] for target in found["targets"]] == [
+        "slices / best rival",
+        "coordinates / best rival",
+        "single rows in flight",
+        "latency, median",
+        "latency, 99th percentile",
+    ]
+    assert {target["met"] for target in found["targets"]} == {None}  # too little data to judge
+    rows = rows_of("random")
+    assert {row["part"] for row in rows} == set(random_parts.PARTS)
+    assert {row["cache"] for row in rows} == {"warm"}
+    ours = {row["contender"] for row in rows if row["contender"].startswith("multitables")}
+    assert ours == {"multitables x2, stage pool", "multitables x2, default pool"}
+    assert left_behind(tmp_path) == ["data"]
+
+
+def test_an_interruption_keeps_what_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(random_parts, "_readers", lambda *_a: [])
+    monkeypatch.setitem(random_parts.PARTS, "coordinates", interrupted)
+    words = ["random", "--smoke", "--dataset", "earray-lz4"]
+    assert multitables_benchmark.main([*words, "--part", "slices", "--part", "coordinates"]) == 130
+    assert "interrupted; what was finished" in capsys.readouterr().out
+    assert {row["part"] for row in rows_of("random")} == {"slices"}
+    assert left_behind(tmp_path) == []
+
+
+def interrupted(_bench: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_the_wanted_figures_are_those_of_the_issue() -> None:
+    assert (random_parts.LEAST_SLICES, random_parts.LEAST_COORDINATES) == (3, 5)
+    assert (random_parts.LEAST_REQUESTS, random_parts.MOST_MICROSECONDS) == (100_000, 200)
+    assert random_draws.BATCH_ROWS == 256
