@@ -3,7 +3,8 @@
 Law
 ---
 1. Owns the file's content; the oracle is the array that was written, indexed by NumPy.
-2. PyTables writes it, since programs of 2.x have PyTables' files.
+2. NumPy's own scalars lose byte order and length: `at` keeps them as arrays of no dimensions.
+3. PyTables writes it, since programs of 2.x have PyTables' files.
 """
 
 from __future__ import annotations
@@ -58,6 +59,14 @@ def arrays() -> dict[str, Any]:
         "/table": table(), "/indexed": table()[:500], "/array": cube(), "/carray": cube(),
         "/earray": cube(), "/line": line(),
     }  # fmt: skip
+
+
+def at(array: np.ndarray, key: Any) -> np.ndarray:
+    """An index of an array; of one element too it has the array's dtype, byte order and all."""
+    found = array[key]
+    if isinstance(found, np.ndarray):
+        return found
+    return array[(*(key if isinstance(key, tuple) else (key,)), ...)]
 
 
 def write(path: Path) -> Path:

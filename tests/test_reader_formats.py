@@ -18,7 +18,7 @@ import pytest
 import tables
 from elements import FAST, smooth, values
 from oracle import h5py_read, pytables_read, same
-from reader_file import ragged
+from reader_file import at, ragged
 from test_formats_elements import LAYOUTS
 from test_formats_filters import NAMES, PIPELINES, create
 from test_formats_shapes import SHAPES
@@ -40,14 +40,6 @@ def keys(shape: tuple[int, ...]) -> Iterator[Any]:
     yield (..., slice(0, 1 + shape[-1] // 2))
     yield tuple([extent - 1, 0, extent // 2] for extent in shape)
     yield np.random.default_rng(n).random(shape) < 0.2
-
-
-def at(array: np.ndarray, key: Any) -> np.ndarray:
-    """An index of an array; of one element too it has the array's dtype, byte order and all."""
-    found = array[key]
-    if isinstance(found, np.ndarray):
-        return found
-    return array[(*(key if isinstance(key, tuple) else (key,)), ...)]
 
 
 def compare(reader: Any, path: str, want: np.ndarray, *fields: str) -> None:

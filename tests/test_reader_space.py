@@ -17,6 +17,7 @@ from elements import values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import same
+from reader_file import at
 
 import multitables
 
@@ -64,7 +65,7 @@ def agree(served: dict[str, Any], name: str, steps: list[Any]) -> None:
     error = None
     try:
         for step in steps:
-            want = want[step]
+            want = want[step] if isinstance(step, str) else at(want, step)
     except (IndexError, ValueError) as raised:
         error = raised
     for reader, dataset in served[name]:
