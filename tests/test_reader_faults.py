@@ -780,6 +780,16 @@ CHILDREN = {
         own = rows.create_stage(3)
         assert mine.request(rows[3:5], own).get()[0, 0] == 3 * 64
         assert mine.request(rows[4]).get()[0] == 4 * 64
+        for ask in (
+            lambda: mine.request(dataset[3]), lambda: mine.request(dataset[[1, 2]]),
+            lambda: mine.request(rows[3], stage),
+        ):
+            try:
+                ask()
+            except multitables.ClosedError as error:
+                assert 'stage is closed' in str(error) or 'of this process' in str(error), error
+            else:
+                os._exit(9)
         status = 0""",
 }
 
