@@ -443,7 +443,7 @@ impl<'a> BloscChunk<'a> {
         let mut expected = out.len();
         let made = match self.codec {
             0 => c_codecs::blosclz(data, out),
-            1 if needed < out.len() => {
+            1 if prefix_pays(data.len(), needed, out.len()) => {
                 expected = needed;
                 c_codecs::lz4_prefix(data, &mut out[..needed])
             }
@@ -462,6 +462,12 @@ impl<'a> BloscChunk<'a> {
         let word = word.ok_or(Fault::truncated(at + 4, self.bytes.len()))?;
         Ok(i32::from_le_bytes(word.try_into().expect("four bytes")))
     }
+}
+
+/// Whether an LZ4 stream of so many bytes had better be decoded only as far as needed: liblz4 takes
+/// one and a half times as long for each byte then, and many times as long where it ends in a run.
+fn prefix_pays(stored: usize, needed: usize, decoded: usize) -> bool {
+    3 * needed < 2 * decoded && 16 * stored > decoded
 }
 
 enum Stream<'a> {
