@@ -13,7 +13,7 @@
 //!
 //! A state word is `generation << 8 | code`: a slot used again never looks as it did before.
 
-use crate::control::{RECORD_BYTES, Record};
+use crate::control::{RECORD_BYTES, Record, now_ns};
 use crate::failure::Blame;
 use crate::futex;
 use crate::memory::{Mapping, file_len, reserved_memfd};
@@ -43,6 +43,11 @@ const CLAIMED: u32 = 16;
 
 /// A reader looks so often for a task before it sleeps.
 const LOOKS: u32 = 64;
+/// Who has been busy with one task for so long is helped with the next: to decode a chunk that is in
+/// another reader's cache costs more than to wait for a shorter one.
+const LONG: Duration = Duration::from_micros(30);
+/// An idle reader looks so often whether another, who has a task waiting, has become one to help.
+const GLANCE: Duration = Duration::from_micros(50);
 
 #[repr(C)]
 struct Head {
@@ -69,7 +74,9 @@ struct Queue {
     /// Its reader is busy with something long.
     slow: AtomicU32,
     _half: u32,
-    _pad1: [u64; 13],
+    /// Since when its reader has been busy with one task (`now_ns`), or 0.
+    busy_ns: AtomicU64,
+    _pad1: [u64; 12],
 }
 
 #[repr(C)]
@@ -251,9 +258,9 @@ impl Board {
         }
         let others = (1..self.n_readers).map(|step| (me + step) % self.n_readers);
         for other in others {
-            let (queue, _) = self.queue(other);
-            let behind = self.backlog(other) > 1 || queue.slow.load(SeqCst) != 0;
-            if behind && let Some(task) = self.claim(other, me) {
+            if self.is_behind(other)
+                && let Some(task) = self.claim(other, me)
+            {
                 return Next::Task(task);
             }
         }
@@ -262,6 +269,22 @@ impl Board {
             return Next::Over;
         }
         Next::Nothing
+    }
+
+    /// A task waits for this reader that others had better do.
+    fn is_behind(&self, reader: usize) -> bool {
+        let (queue, _) = self.queue(reader);
+        match self.backlog(reader) {
+            0 => false,
+            1 => queue.slow.load(SeqCst) != 0 || self.is_busy(reader),
+            _ => true,
+        }
+    }
+
+    /// It has been at one task for long.
+    fn is_busy(&self, reader: usize) -> bool {
+        let since = self.queue(reader).0.busy_ns.load(SeqCst);
+        since != 0 && u128::from(now_ns().saturating_sub(since)) > LONG.as_nanos()
     }
 
     /// Entries of a reader's queue, stale ones too.
@@ -284,6 +307,7 @@ impl Board {
             // Whoever comes first moves on, be the entry claimed, stale or another's.
             let _ = queue.head.compare_exchange(head, head + 1, SeqCst, SeqCst);
             if mine {
+                self.queue(me).0.busy_ns.store(now_ns(), SeqCst);
                 return Some(slot);
             }
         }
@@ -302,6 +326,8 @@ impl Board {
         queue.sleeping.store(1, SeqCst);
         let next = self.next(me);
         if next == Next::Nothing {
+            let glance = (0..self.n_readers).any(|reader| self.backlog(reader) > 0);
+            let limit = if glance { GLANCE } else { limit };
             futex::wait(&queue.word, word, limit);
         }
         queue.sleeping.store(0, SeqCst);
@@ -318,6 +344,7 @@ impl Board {
 
     /// A claimed task's answer is complete.
     pub fn answer(&self, slot: u32, me: usize, code: u32) {
+        self.queue(me).0.busy_ns.store(0, SeqCst);
         if self.change(slot, CLAIMED + me as u32, code) {
             self.tell(slot);
         }
@@ -352,7 +379,7 @@ impl Board {
         queue.tail.store(tail + 1, SeqCst);
         if queue.sleeping.load(SeqCst) != 0 {
             self.wake(reader);
-        } else if self.backlog(reader) > 1 || queue.slow.load(SeqCst) != 0 {
+        } else if self.is_behind(reader) {
             self.wake_another(reader);
         }
     }
