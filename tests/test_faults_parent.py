@@ -48,8 +48,10 @@ print('ready', flush=True)
 held = [guard for guard in stream]
 """,
     "generator": """
+rows = streamer.get_generator('/rows', n_procs=2, cyclic=True)
+next(rows)
 print('ready', flush=True)
-for row in streamer.get_generator('/rows', n_procs=2, cyclic=True):
+for row in rows:
     pass
 """,
     "resting": """
