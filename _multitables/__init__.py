@@ -30,6 +30,7 @@
 #     watcher.py          the thread that tells requests their end
 #     supervisor.py       starts, watches, replaces and stops readers
 #     failure.py          a reader's record of what went wrong -> exception
+#     account.py          a reader's numbers, named
 #     limit.py            the codec limit, to measure streams against
 #     build_info.py       versions and features, for bug reports
 #   reader/             runs only in a reader process

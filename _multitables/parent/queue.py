@@ -24,6 +24,7 @@ from typing import Any
 from _multitables import _core, options
 from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent import failure
+from _multitables.parent.account import account
 from _multitables.parent.supervisor import Death, Readers
 from _multitables.read_plan import ReadPlan
 
@@ -221,7 +222,7 @@ class StreamQueue:
             "tasks": len(plan.tasks),
             "readers_replaced": self._readers.replaced,
             "library": {m.index.path: m.reason for m in plan.members if m.reason},
-            "readers": [_account(self._ring.account(n)) for n in range(plan.n_readers)],
+            "readers": [account(self._ring.account(n)) for n in range(plan.n_readers)],
         }
 
     def close(self) -> None:
@@ -247,27 +248,6 @@ def _end(ring: _core.Ring, readers: Readers, give_back: Callable[[Readers, bool]
     finished = ring.progress()
     ring.close()
     give_back(readers, finished[0] == finished[1])
-
-
-_NAMES = (
-    "state",
-    "pid",
-    "tasks",
-    "chunks",
-    "library_tasks",
-    "fetches",
-    "fetched_bytes",
-    "decoded_bytes",
-    "open_seconds",
-    "fetch_seconds",
-    "decode_seconds",
-    "wait_seconds",
-)
-
-
-def _account(values: list[int]) -> dict[str, float]:
-    named = zip(_NAMES[1:], values[1:], strict=True)
-    return {name: value / 1e9 if name.endswith("_seconds") else value for name, value in named}
 
 
 def iterate_rows(stream: StreamQueue, names: list[Any] | None) -> Iterator[Any]:

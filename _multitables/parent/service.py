@@ -32,6 +32,7 @@ from _multitables.errors import (
 from _multitables.normal_form import LibraryCall, Native, Refused, library_call, normalise
 from _multitables.options import ReaderOptions
 from _multitables.parent import failure
+from _multitables.parent.account import account
 from _multitables.parent.catalogued import Catalogued, Part
 from _multitables.parent.request import Request
 from _multitables.parent.stage import Stage, arena, made, shortage
@@ -357,7 +358,7 @@ class Service:
 
     def statistics(self) -> dict[str, Any]:
         """Tell what was done so far; see `Reader.statistics`."""
-        readers = [_account(self.board.account(n)) for n in range(self.n_readers)]
+        readers = [account(self.board.account(n)) for n in range(self.n_readers)]
         lent, age = self.pool.lent()
         return {
             "requests": self.requests,
@@ -375,30 +376,6 @@ class Service:
             "readers_replaced": self.readers.replaced,
             "readers": readers,
         }
-
-
-_NAMES = (
-    "state",
-    "pid",
-    "tasks",
-    "chunks",
-    "library_tasks",
-    "fetches",
-    "fetched_bytes",
-    "decoded_bytes",
-    "open_seconds",
-    "fetch_seconds",
-    "decode_seconds",
-    "wait_seconds",
-    "cache_hits",
-    "cache_misses",
-    "cache_bytes",
-)
-
-
-def _account(values: list[int]) -> dict[str, float]:
-    named = zip(_NAMES[1:], values[1:], strict=True)
-    return {name: value / 1e9 if name.endswith("_seconds") else value for name, value in named}
 
 
 def too_small(needed: int, have: int, stages: _core.Stages) -> SharedMemoryError:

@@ -15,7 +15,8 @@
 use crate::failure::Blame;
 use crate::futex;
 use crate::plan::{ENDLESS, Plan};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 const PUBLISHED: u64 = 255;
@@ -81,6 +82,31 @@ pub struct Record {
     pub end_ns: AtomicU64,
     /// Why the task in hand failed.
     pub error: Blame,
+}
+
+impl Record {
+    /// State, pid, tasks, chunks, library tasks, fetches, fetched bytes, decoded bytes, ns of open,
+    /// fetch, decode and wait, cache hits, misses and bytes.
+    pub fn account(&self) -> [u64; 15] {
+        let word = |value: &AtomicU64| value.load(Relaxed);
+        [
+            u64::from(self.state.load(SeqCst)),
+            u64::from(self.pid.load(Relaxed)),
+            word(&self.tasks),
+            word(&self.chunks),
+            word(&self.library_tasks),
+            word(&self.fetches),
+            word(&self.fetched_bytes),
+            word(&self.decoded_bytes),
+            word(&self.open_ns),
+            word(&self.fetch_ns),
+            word(&self.decode_ns),
+            word(&self.wait_ns),
+            word(&self.cache_hits),
+            word(&self.cache_misses),
+            word(&self.cache_bytes),
+        ]
+    }
 }
 
 /// `Record::state`.

@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -333,21 +333,8 @@ impl Ring {
         if reader >= self.inner.book.plan.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        let record = self.inner.book.maps.control.record(reader);
-        let word = |value: &std::sync::atomic::AtomicU64| value.load(Relaxed);
-        Ok([
-            u64::from(record.state.load(SeqCst)),
-            u64::from(record.pid.load(Relaxed)),
-            word(&record.tasks),
-            word(&record.chunks),
-            word(&record.library_tasks),
-            word(&record.fetches),
-            word(&record.fetched_bytes),
-            word(&record.decoded_bytes),
-            word(&record.open_ns),
-            word(&record.fetch_ns),
-            word(&record.decode_ns),
-            word(&record.wait_ns),
-        ])
+        let mut told = [0; 12];
+        told.copy_from_slice(&self.inner.book.maps.control.record(reader).account()[..12]);
+        Ok(told)
     }
 }

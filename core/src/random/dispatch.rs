@@ -265,16 +265,7 @@ impl Dispatch {
                 }
             }
             // Answers that nobody has looked at hold slots too.
-            let flights: Vec<_> = lock(&self.state)
-                .flights
-                .iter()
-                .map(Weak::upgrade)
-                .collect();
-            flights
-                .iter()
-                .flatten()
-                .for_each(|flight| drop(flight.poll()));
-            self.sweep();
+            self.look_at_all();
             if lock(&self.state).free.len() < count {
                 if deadline.is_none_or(|deadline| Instant::now() >= deadline) {
                     return None;
@@ -316,8 +307,8 @@ impl Dispatch {
         }
     }
 
-    /// Tasks that are not known to be answered.
-    pub fn pending(&self) -> usize {
+    /// Note every answer that there is, whether somebody waits for it or not.
+    fn look_at_all(&self) {
         let flights: Vec<_> = lock(&self.state)
             .flights
             .iter()
@@ -328,6 +319,11 @@ impl Dispatch {
             .flatten()
             .for_each(|flight| drop(flight.poll()));
         self.sweep();
+    }
+
+    /// Tasks that are not known to be answered.
+    pub fn pending(&self) -> usize {
+        self.look_at_all();
         lock(&self.state).pending
     }
 

@@ -15,7 +15,6 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -399,25 +398,7 @@ impl Board {
         if reader >= self.0.board.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        let record = self.0.board.record(reader);
-        let word = |value: &std::sync::atomic::AtomicU64| value.load(Relaxed);
-        Ok([
-            u64::from(record.state.load(SeqCst)),
-            u64::from(record.pid.load(Relaxed)),
-            word(&record.tasks),
-            word(&record.chunks),
-            word(&record.library_tasks),
-            word(&record.fetches),
-            word(&record.fetched_bytes),
-            word(&record.decoded_bytes),
-            word(&record.open_ns),
-            word(&record.fetch_ns),
-            word(&record.decode_ns),
-            word(&record.wait_ns),
-            word(&record.cache_hits),
-            word(&record.cache_misses),
-            word(&record.cache_bytes),
-        ])
+        Ok(self.0.board.record(reader).account())
     }
 
     /// Tasks that are not known to be answered.
