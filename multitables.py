@@ -38,6 +38,7 @@ from _multitables.errors import (
     SubprocessException,
     UnsupportedDatasetError,
 )
+from _multitables.parent.batches import Batches, BatchIterator
 from _multitables.parent.build_info import build_info
 from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.limit import measure_limit
@@ -51,6 +52,8 @@ __version__ = "3.0.0"
 
 __all__ = [
     "ArrayDataset",
+    "BatchIterator",
+    "Batches",
     "ClosedError",
     "CorruptChunkError",
     "FileChangedError",

@@ -8,6 +8,10 @@
 #   open_options.py     PyTables' open_file options -> what matters to a stream
 #   source_errors.py    what HDF5 says of a bad file or path -> exception
 #   read_plan.py        indexes + options -> ReadPlan (pure)
+#   subset.py           which rows take part in training (pure)
+#   dealing.py          which positions of an epoch a rank delivers, and what is left (pure)
+#   batch_plan.py       indexes + order + positions -> ReadPlan of batches (pure)
+#   resume.py           where training stands, as a state that can be saved (pure)
 #   catalogue.py        index -> catalogue: a plan without tasks, for random access
 #   selection.py        what indexing a dataset describes, as written
 #   view.py             a result that is described, and NumPy's indexing of it
@@ -20,6 +24,9 @@
 #   parent/             runs only in the user's process
 #     streamer.py         the public Streamer: paths and options -> streams
 #     queue.py            the direct queue and the generator over a ring
+#     batches.py          epochs, ranks and resume over streams
+#     launch.py           paths -> indexes; plan -> a stream that runs
+#     team.py             readers that rest between streams
 #     random_access.py    the public Reader: datasets, and requests for what was indexed
 #     dataset.py          datasets that are indexed without being read
 #     catalogued.py       what selections know of their dataset, with its catalogues

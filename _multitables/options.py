@@ -39,6 +39,17 @@ DIRECT_TASK_BYTES = 1 << 20
 PAIR_BYTES = 512 << 10
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
+#: What may be shuffled, by its number in core/src/order.rs.
+SHUFFLES = (None, "chunks", "window", "full")
+#: Seeds and epochs are numbers of so many bits.
+SEED_BITS = 63
+#: Rows are mixed over a window of about this size by default, and of at least so many chunks.
+WINDOW_BYTES = 8 << 20
+WINDOW_CHUNKS = 16
+#: Memory of a stream in which all rows are shuffled, by default.
+SHUFFLE_BYTES = 512 << 20
+#: Decoded chunks of smaller datasets beside a shuffled one, that each reader keeps, in bytes.
+KEEP_BYTES = 64 << 20
 #: Decoded chunks that each reader of a `Reader` keeps between requests, in bytes.
 CACHE_BYTES = 64 << 20
 #: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
@@ -64,6 +75,26 @@ class StreamOptions:
     block_size: int | None
     ordered: bool
     remainder: bool
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Checked options of `get_batches`."""
+
+    batch_size: int
+    n_procs: int
+    #: One of `SHUFFLES`.
+    shuffle: str | None
+    seed: int
+    epochs: int | None
+    start_epoch: int
+    drop_last: bool
+    rank: int
+    world_size: int
+    read_ahead: int | None
+    window_rows: int | None
+    even: bool
+    memory_limit_bytes: int
 
 
 @dataclass(frozen=True)
@@ -120,6 +151,81 @@ def check_options(
     if block_size is not None:
         size = _whole("block_size", block_size, 1, "Leave it out for the chunk's outer length")
     return StreamOptions(procs, ahead, bool(cyclic), size, bool(ordered), bool(remainder))
+
+
+def check_batch_options(
+    *,
+    batch_size: int,
+    n_procs: int | None,
+    shuffle: str | bool | None,
+    seed: int,
+    epochs: int | None,
+    start_epoch: int,
+    drop_last: bool,
+    rank: int,
+    world_size: int,
+    read_ahead: int | None,
+    window_rows: int | None,
+    even: bool,
+    memory_limit_bytes: int | None,
+) -> BatchOptions:
+    """Check the options of `get_batches`, and fill in what is left open."""
+    kind = {True: "window", False: None}[shuffle] if isinstance(shuffle, bool) else shuffle
+    if kind not in SHUFFLES:
+        raise OptionsError(
+            f"shuffle is none that there is: expected None, 'chunks', 'window', 'full', True or "
+            f"False, got {shuffle!r}",
+            advice="True mixes rows over a window, at the speed of a stream",
+            option="shuffle",
+            got=shuffle,
+        )
+    ranks = _whole("world_size", world_size, 1, "It is the number of ranks")
+    me = _whole("rank", rank, 0, "Ranks count from 0")
+    if me >= ranks:
+        raise OptionsError(
+            f"rank is out of range: expected less than the world_size of {ranks}, got {me}",
+            advice="Ranks count from 0",
+            option="rank",
+            expected=ranks,
+            got=me,
+        )
+
+    def optional(name: str, value: int | None, advice: str) -> int | None:
+        return None if value is None else _whole(name, value, 1, advice)
+
+    memory = optional("memory_limit_bytes", memory_limit_bytes, "Leave it out for 512 MiB")
+    return BatchOptions(
+        batch_size=_whole("batch_size", batch_size, 1, "It is the number of rows of a batch"),
+        n_procs=_procs(n_procs),
+        shuffle=kind,
+        seed=_number("seed", seed),
+        epochs=optional("epochs", epochs, "None has no end"),
+        start_epoch=check_epoch("start_epoch", start_epoch),
+        drop_last=bool(drop_last),
+        rank=me,
+        world_size=ranks,
+        read_ahead=optional("read_ahead", read_ahead, "Leave it out for the library's choice"),
+        window_rows=optional("window_rows", window_rows, "Leave it out for about 8 MiB of rows"),
+        even=bool(even),
+        memory_limit_bytes=SHUFFLE_BYTES if memory is None else memory,
+    )
+
+
+def check_epoch(name: str, epoch: int) -> int:
+    """Check the number of an epoch."""
+    return _number(name, epoch)
+
+
+def _number(name: str, value: int) -> int:
+    number = _whole(name, value, 0, f"It is a number of up to {SEED_BITS} bits")
+    if number >> SEED_BITS:
+        raise OptionsError(
+            f"{name} is out of range: expected less than 2**{SEED_BITS}, got {value!r}",
+            advice="Take a smaller number",
+            option=name,
+            got=value,
+        )
+    return number
 
 
 def _procs(n_procs: int | None) -> int:

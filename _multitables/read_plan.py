@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ UNALLOCATED = 2**64 - 1
 #: HDF5's id of the filter whose chunks are decoded in pairs.
 DEFLATE = 1
 #: `kind` of a task.
-KIND_CHUNKS, KIND_LIBRARY = 0, 1
+KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, 1, 2
 
 #: One task; the layout is that of `Task` in core/src/plan.rs.
 TASK = np.dtype(
@@ -69,6 +69,28 @@ class Member:
     #: Why the library reads it, or "".
     reason: str
     tape_bytes: int = 0
+    #: Where the plan's chunks begin with this member's whole grid (for shares).
+    grid_at: int = 0
+    #: Readers keep its decoded chunks, of which others want the rest.
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class OrderWords:
+    """An order as the core knows it; see core/src/order.rs.
+
+    Rows that take part are ``start + i * step``, or those listed (then `step` is 0).
+    """
+
+    shuffle: int
+    seed: int
+    first_epoch: int
+    n_rows: int
+    chunk_rows: int
+    window_rows: int
+    start: int = 0
+    step: int = 1
+    listed: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -85,6 +107,12 @@ class ReadPlan:
     n_slots: int
     tasks: Records = field(repr=False)
     chunks: Records = field(repr=False)
+    #: Blocks end with the lap; the last one of each may be shorter.
+    lap_blocks: bool = False
+    #: Of a stream whose rows go where an order says.
+    order: OrderWords | None = None
+    #: Bytes of decoded chunks that a reader may keep.
+    keep_bytes: int = 0
 
     @property
     def ring_payload_bytes(self) -> int:
@@ -101,6 +129,9 @@ def plan_reads(
     cyclic: bool = False,
     remainder: bool = False,
     first_row: int = 0,
+    end_row: int | None = None,
+    epochs: int | None = 1,
+    lap_blocks: bool = False,
     direct: bool = False,
     native_filters: Container[int] = (),
     page_bytes: int = 4096,
@@ -114,6 +145,12 @@ def plan_reads(
         Rows of a block.
     first_row : int
         Row of the datasets at which a lap begins.
+    end_row : int, optional
+        Row before which a lap ends; the default is the end of the datasets.
+    epochs : int, optional
+        Laps of the stream; None for no end. (`cyclic` is that with blocks across the end.)
+    lap_blocks : bool
+        Blocks end with their lap.
     native_filters : container of int
         Ids that the core decodes; a dataset with any other goes through the library.
     memory_limit_bytes : int
@@ -129,9 +166,11 @@ def plan_reads(
         A block or the ring does not fit into memory.
     """
     row_bytes = sum(index.row_bytes for index in indexes)
-    _check_memory("a block", block_rows, row_bytes, memory_limit_bytes, "block_size")
-    rows = indexes[0].n_rows - first_row
+    check_memory("a block", block_rows, row_bytes, memory_limit_bytes, "block_size")
+    rows = (indexes[0].n_rows if end_row is None else end_row) - first_row
     lap_rows = rows if cyclic or remainder else rows // block_rows * block_rows
+    if cyclic:
+        epochs = None
     if not cyclic:
         block_rows = min(block_rows, max(lap_rows, 1))
     members = tuple(member_of(index, direct, native_filters) for index in indexes)
@@ -140,28 +179,35 @@ def plan_reads(
         for number, member in enumerate(members)
     ]
     tasks, chunks = _merge(tables)
-    end_row = ENDLESS if cyclic and rows > 0 else lap_rows
+    tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
     capacity = _capacity_rows(
-        members, block_rows, span, n_readers, read_ahead, direct, None if cyclic else lap_rows
+        members,
+        block_rows,
+        span,
+        n_readers,
+        read_ahead,
+        direct,
+        None if epochs is None else tape_rows,
     )
-    _check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
-    members = tuple(_with_tape(member, capacity, page_bytes) for member in members)
+    check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
+    members = tuple(with_tape(member, capacity, page_bytes) for member in members)
     return ReadPlan(
         members=members,
         first_row=first_row,
         lap_rows=lap_rows,
-        end_row=end_row,
+        end_row=tape_rows,
         block_rows=block_rows,
         capacity_rows=capacity,
         n_readers=n_readers,
-        n_slots=_slots(tasks["row_begin"], lap_rows, capacity, end_row == ENDLESS),
+        n_slots=n_slots(tasks["row_begin"], lap_rows, capacity, tape_rows > lap_rows),
         tasks=tasks,
         chunks=chunks,
+        lap_blocks=lap_blocks,
     )
 
 
-def _check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
+def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
     # A row without bytes is counted as one: rows are numbers of 64 bits.
     if rows * max(1, row_bytes) > limit:
         raise OptionsError(
@@ -216,7 +262,7 @@ def _tasks(
         chunks = np.zeros(0, CHUNK)
         inner = 1
     else:
-        chunks = _chunks(member, begin_row * inner, end_row * inner)
+        chunks = grid_chunks(member, begin_row * inner, end_row * inner)
         n_chunks = len(chunks)
         per_task = _chunks_per_task(member, n_chunks, n_readers)
     # Cut a chunk row into several tasks, or join several chunk rows into one, never both: so the
@@ -246,7 +292,7 @@ def _tasks(
     return tasks, chunks
 
 
-def _chunks(member: Member, begin: int, end: int) -> Records:
+def grid_chunks(member: Member, begin: int, end: int) -> Records:
     """Records of the grid's chunks `[begin, end)`, stored or not."""
     index = member.index
     chunks = np.zeros(end - begin, CHUNK)
@@ -311,14 +357,13 @@ def _capacity_rows(
     return capacity
 
 
-def _with_tape(member: Member, capacity_rows: int, page_bytes: int) -> Member:
+def with_tape(member: Member, capacity_rows: int, page_bytes: int) -> Member:
+    """Return `member` with a tape of so many rows."""
     tape_bytes = max(page_bytes, _round_up(capacity_rows * member.index.row_bytes, page_bytes))
-    return Member(
-        member.index, member.chunk_dims, member.clipped, member.direct, member.reason, tape_bytes
-    )
+    return replace(member, tape_bytes=tape_bytes)
 
 
-def _slots(row_begin: npt.NDArray[np.uint64], lap_rows: int, capacity: int, endless: bool) -> int:
+def n_slots(row_begin: npt.NDArray[np.uint64], lap_rows: int, capacity: int, endless: bool) -> int:
     """A power of two, above the number of tasks that can begin within the ring's capacity."""
     n = len(row_begin)
     if n == 0:

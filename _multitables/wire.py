@@ -21,9 +21,9 @@ import numpy as np
 
 from _multitables.read_plan import Member, ReadPlan
 
-MAGIC = int.from_bytes(b"MTPLAN01", "little")
-FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE = 1, 2, 4
-_HEADER = struct.Struct("<16Q")
+MAGIC = int.from_bytes(b"MTPLAN02", "little")
+FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE, FLAG_KEPT, FLAG_LIBRARY = 1, 2, 4, 8, 16
+_HEADER = struct.Struct("<24Q")
 _MEMBER = struct.Struct("<24Q")
 
 
@@ -75,8 +75,27 @@ def encode_plan(
     for member, field in zip(plan.members, fields, strict=True):
         records.append(_encode_member(member, tape_at, tables, open_options, field, turnstile))
         tape_at += member.tape_bytes
-    words = np.array(tables.words, dtype="<u8").tobytes()
-    parts = [*records, plan.tasks.tobytes(), plan.chunks.tobytes(), words, bytes(tables.blob)]
+    order, listed = plan.order, np.zeros(0, "<u8")
+    order_at = len(tables.words)
+    if order is not None:
+        tables.add_words(
+            [
+                order.shuffle,
+                order.seed,
+                order.first_epoch,
+                order.n_rows,
+                order.chunk_rows,
+                order.window_rows,
+                order.start,
+                order.step,
+            ]
+        )
+        if order.listed is not None:
+            listed = order.listed.astype("<u8", copy=False)
+    n_order = len(tables.words) - order_at
+    words = np.array(tables.words, dtype="<u8")
+    arrays = (plan.tasks, plan.chunks, listed, words)
+    parts = [*records, *(array.tobytes() for array in arrays), bytes(tables.blob)]
     header = _HEADER.pack(
         MAGIC,
         _HEADER.size + sum(map(len, parts)),
@@ -94,6 +113,12 @@ def encode_plan(
         plan.block_rows,
         control_bytes,
         tape_at,
+        len(listed),
+        order_at,
+        n_order,
+        plan.lap_blocks,
+        plan.keep_bytes,
+        *(0, 0, 0),
     )
     return b"".join([header, *parts])
 
@@ -136,6 +161,8 @@ def _encode_member(
         FLAG_DIRECT * member.direct
         | FLAG_CLIPPED * member.clipped
         | FLAG_TURNSTILE * (turnstile and not member.direct)
+        | FLAG_KEPT * member.kept
+        | FLAG_LIBRARY * bool(member.reason)
     )
     return _MEMBER.pack(
         index.row_bytes,
@@ -159,5 +186,5 @@ def _encode_member(
         flags,
         library_at,
         library_len,
-        0,
+        member.grid_at,
     )

@@ -309,18 +309,19 @@ def test_equal_arguments_give_equal_plans(case: Case) -> None:
 HEADER_WORDS = """
     magic total_bytes n_members n_tasks n_chunks n_words n_blob n_readers n_slots first_row
     lap_rows end_row capacity_rows block_rows control_bytes ring_bytes
+    n_listed order_at n_order lap_blocks keep_bytes reserved reserved1 reserved2
 """.split()  # noqa: SIM905 - a table reads better so
 MEMBER_WORDS = """
     row_bytes tape_at tape_bytes element_bytes field_offset field_bytes n_dims dims_at
     chunk_dims_at filters_at n_filters fill_at fixes_at n_fixes file_at file_len device inode
-    size_bytes mtime_ns flags library_at library_len reserved
+    size_bytes mtime_ns flags library_at library_len grid_at
 """.split()  # noqa: SIM905
 
 
 def decoded(data: bytes) -> dict[str, Any]:
     """The tests' own reading of the wire format."""
-    found: dict[str, Any] = dict(zip(HEADER_WORDS, struct.unpack_from("<16Q", data), strict=True))
-    at = 128
+    found: dict[str, Any] = dict(zip(HEADER_WORDS, struct.unpack_from("<24Q", data), strict=True))
+    at = 192
     found["members"] = []
     for _ in range(found["n_members"]):
         words = struct.unpack_from("<24Q", data, at)
@@ -329,6 +330,7 @@ def decoded(data: bytes) -> dict[str, Any]:
     for name, dtype, count in (
         ("tasks", TASK, found["n_tasks"]),
         ("chunks", CHUNK, found["n_chunks"]),
+        ("listed", np.dtype("<u8"), found["n_listed"]),
         ("words", np.dtype("<u8"), found["n_words"]),
     ):
         found[name] = np.frombuffer(data, dtype, count, at)
@@ -344,7 +346,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
     fields = ["", "a/ü", "c"][: len(plan.members)]
     data = wire.encode_plan(plan, 8192, {"driver": "x"}, fields, turnstile)
     got = decoded(data)
-    assert got["magic"] == int.from_bytes(b"MTPLAN01", "little")
+    assert got["magic"] == int.from_bytes(b"MTPLAN02", "little")
     assert got["total_bytes"] == len(data)
     assert len(got["blob"]) == got["n_blob"]
     for name in ("n_readers", "n_slots", "first_row", "lap_rows", "end_row", "capacity_rows"):
@@ -381,6 +383,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert bool(record["flags"] & 1) == member.direct
         assert bool(record["flags"] & 2) == member.clipped
         assert bool(record["flags"] & 4) == (turnstile and not member.direct)
+        assert bool(record["flags"] & 16) == bool(member.reason)
         library = json.loads(got["blob"][record["library_at"] :][: record["library_len"]])
         assert library == {
             "library": "h5py",

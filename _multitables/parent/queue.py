@@ -225,6 +225,13 @@ class StreamQueue:
             "readers": [account(self._ring.account(n)) for n in range(plan.n_readers)],
         }
 
+    def memory(self) -> list[tuple[int, int, object]]:
+        """Return address, bytes and owner of each mapping in which blocks lie.
+
+        There is one for each dataset; it lasts as long as its owner is held.
+        """
+        return [(address, size, self._ring) for address, size in self._ring.memory()]
+
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
         self._stop()

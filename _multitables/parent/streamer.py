@@ -10,29 +10,21 @@ Law
 from __future__ import annotations
 
 import os
-import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from _multitables import _core, device, options, wire
-from _multitables.chunk_index import ChunkIndex, open_source
-from _multitables.errors import (
-    ClosedError,
-    OptionsError,
-    SharedMemoryError,
-    UnsupportedDatasetError,
-)
-from _multitables.options import StreamOptions, check_options
+from _multitables import _core, options
+from _multitables.errors import ClosedError
+from _multitables.options import StreamOptions, check_batch_options, check_options
+from _multitables.parent.batches import Batches
+from _multitables.parent.launch import Paths, launch, members_of, open_members
 from _multitables.parent.queue import StreamQueue, iterate_rows
-from _multitables.parent.supervisor import Readers
-from _multitables.read_plan import ReadPlan, plan_reads
-
-#: What `path` may be: one path, or several of equal outer length.
-Paths = str | Sequence[str] | Mapping[Any, str]
+from _multitables.parent.team import Team
+from _multitables.read_plan import plan_reads
 
 
 class Streamer:
@@ -62,12 +54,9 @@ class Streamer:
     def __init__(self, filename: str | os.PathLike[str], **kw_args: Any) -> None:
         self.filename = filename
         self._open_options = kw_args
-        self._lock = threading.Lock()
-        self._keep = False
         self._closed = False
-        self._resting: list[Readers] = []
+        self._team = Team()
         self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()
-        self._finalizer = weakref.finalize(self, _stop_all, self._resting)
 
     # ---- streams
 
@@ -149,7 +138,7 @@ class Streamer:
             One row; a tuple or dict of rows for several paths.
         """
         wanted = check_options(n_procs, read_ahead, cyclic, block_size, ordered, remainder)
-        names, _ = _members(path)
+        names, _ = members_of(path)
         return iterate_rows(self._start(path, wanted, field), names)
 
     def get_remainder(self, path: Paths, block_size: int, field: str | None = None) -> Any:
@@ -170,7 +159,7 @@ class Streamer:
             A copy; of length 0 when `block_size` divides the dataset.
         """
         wanted = check_options(1, None, False, block_size, True, True)
-        names, _ = _members(path)
+        names, _ = members_of(path)
         assert wanted.block_size is not None
         with self._start(path, wanted, field, tail_of=wanted.block_size) as stream:
             empty = stream._plan.members
@@ -185,18 +174,114 @@ class Streamer:
             return arrays[0]
         return dict(zip(names, arrays, strict=True)) if names else tuple(arrays)
 
+    def get_batches(
+        self,
+        path: Paths,
+        batch_size: int,
+        *,
+        n_procs: int | None = None,
+        shuffle: str | bool | None = None,
+        seed: int = 0,
+        epochs: int | None = 1,
+        start_epoch: int = 0,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        rows: Any = None,
+        field: str | None = None,
+        read_ahead: int | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        window_rows: int | None = None,
+        even: bool = False,
+        memory_limit_bytes: int | None = None,
+    ) -> Batches:
+        """Stream a dataset, or several in lock-step, as batches for training.
+
+        Batches are views of the ring: valid and unchanged as long as you hold them. Orders are
+        pure functions of `seed` and the epoch, the same on every machine and for every number of
+        readers.
+
+        Parameters
+        ----------
+        path : str, or list, tuple or dict of str
+            As in `get_queue`. With several datasets, the one with the longest rows is the one
+            whose chunks are shuffled.
+        batch_size : int
+            Rows of a batch. Batches do not cross epochs: the last one may be shorter.
+        n_procs : int, optional
+            As in `get_queue`.
+        shuffle : {None, "chunks", "window", "full"} or bool, optional
+            None: the order of the file. ``"chunks"``: chunks in random order. ``"window"``, or
+            True: chunks in random order, and rows mixed over windows of `window_rows`.
+            ``"full"``: all rows in random order; each chunk is decoded several times, unless all
+            rows fit into `memory_limit_bytes`.
+        seed : int, optional
+            Of the shuffle.
+        epochs : int, optional
+            Passes over the data in one iteration; None for no end.
+        start_epoch : int, optional
+            The epoch with which the first iteration begins.
+        drop_last : bool, optional
+            Leave out the rows that do not fill a batch.
+        rank, world_size : int, optional
+            Deliver one rank's part. All ranks together deliver every row exactly once.
+        rows : slice, array of int or array of bool, optional
+            The rows that take part, for subsets and splits. Without a shuffle they come in the
+            order of the file.
+        field : str, optional
+            As in `get_queue`.
+        read_ahead : int, optional
+            Batches that the ring holds; never less than a window.
+        transform : callable, optional
+            Called in this process with each batch; what it returns is delivered.
+        window_rows : int, optional
+            Rows of a window of ``"window"``, rounded up to whole chunks. Default: about 8 MiB, and
+            at least 16 chunks.
+        even : bool, optional
+            Give every rank equally many rows: repeat some rows, or with `drop_last` leave some out.
+        memory_limit_bytes : int, optional
+            Memory of the ring of ``"full"``. Default: 512 MiB.
+
+        Returns
+        -------
+        Batches
+
+        Raises
+        ------
+        OptionsError
+            An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
+            they come from the first iteration, as the file is opened then.
+        """
+        wanted = check_batch_options(
+            batch_size=batch_size,
+            n_procs=n_procs,
+            shuffle=shuffle,
+            seed=seed,
+            epochs=epochs,
+            start_epoch=start_epoch,
+            drop_last=drop_last,
+            rank=rank,
+            world_size=world_size,
+            read_ahead=read_ahead,
+            window_rows=window_rows,
+            even=even,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        members_of(path)  # an error here is better than one at the first batch
+        return Batches(self.filename, self._open_options, path, field, rows, transform, wanted)
+
     # ---- life
 
     def close(self) -> None:
         """End all streams of this streamer and their readers. May be called again."""
         self._closed = True
-        self._keep = False
+        self._team.keep = False
         for stream in list(self._queues):
             stream.close()
-        self._finalizer()
+        self._team.close()
 
     def __enter__(self) -> Streamer:
-        self._keep = True
+        self._team.keep = True
         return self
 
     def __exit__(
@@ -221,134 +306,27 @@ class Streamer:
                 f"the streamer of {os.fspath(self.filename)!r} is closed",
                 advice="Make a new Streamer",
             )
-        names, paths = _members(path)
-        readers = self._take_readers(wanted.n_procs)
+        readers = self._team.take(wanted.n_procs)
         try:
-            with open_source(self.filename, self._open_options) as source:
-                indexes = [source.index(one, field) for one in paths]
-                direct = source.direct
-                open_options = source.open_options
-            _check_lengths(indexes)
-            if direct and device.refuses_direct(indexes[0].filename):
-                raise OptionsError(
-                    f"the file system of {indexes[0].filename!r} refuses direct I/O (O_DIRECT)",
-                    advice="Leave DRIVER='H5FD_DIRECT' out, or put the file on another file system",
-                    filename=indexes[0].filename,
-                )
-            size = wanted.block_size or indexes[0].block_size_default
-            first = 0 if tail_of is None else indexes[0].n_rows // tail_of * tail_of
+            opened = open_members(self.filename, self._open_options, path, field)
+            first_index = opened.indexes[0]
+            size = wanted.block_size or first_index.block_size_default
             plan = plan_reads(
-                indexes,
+                opened.indexes,
                 block_rows=size,
                 n_readers=len(readers),
                 read_ahead=wanted.read_ahead,
                 cyclic=wanted.cyclic,
                 remainder=wanted.remainder,
-                first_row=first,
-                direct=direct,
+                first_row=0 if tail_of is None else first_index.n_rows // tail_of * tail_of,
+                direct=opened.direct,
                 native_filters=_core.native_filters(),
                 page_bytes=_core.PAGE_BYTES,
                 memory_limit_bytes=options.memory_limit_bytes(),
             )
-            turnstile = not direct and device.rotates(indexes[0].filename)
-            ring = _make_ring(
-                plan,
-                wire.encode_plan(
-                    plan, _control_bytes(plan), open_options, [field or ""] * len(paths), turnstile
-                ),
-                names,
-            )
-            readers.assign(ring)
+            stream = launch(opened, plan, size, readers, self._team.give_back())
         except BaseException:
             readers.stop()
             raise
-        stream = StreamQueue(ring, readers, plan, size, self._give_back())
         self._queues.add(stream)
         return stream
-
-    def _take_readers(self, count: int) -> Readers:
-        with self._lock:
-            for at, readers in enumerate(self._resting):
-                if len(readers) == count and readers.mine:
-                    return self._resting.pop(at)
-        return Readers(count)
-
-    def _give_back(self) -> Any:
-        """What a stream does with its readers at its end; it must not keep the streamer alive."""
-        itself = weakref.ref(self)
-
-        def give_back(readers: Readers, finished: bool) -> None:
-            streamer = itself()
-            if streamer is not None and streamer._keep and finished and readers.rest():
-                with streamer._lock:
-                    streamer._resting.append(readers)
-            else:
-                readers.stop()
-
-        return give_back
-
-
-def _stop_all(resting: list[Readers]) -> None:
-    while resting:
-        resting.pop().stop()
-
-
-def _members(path: object) -> tuple[list[Any] | None, list[str]]:
-    """Split `path` into the kind of container (None, [] or keys) and the paths."""
-    if isinstance(path, str):
-        return None, [path]
-    if isinstance(path, bytes):
-        return None, [os.fsdecode(path)]
-    if isinstance(path, Mapping):
-        names, paths = list(path), list(path.values())
-    elif isinstance(path, Sequence):
-        names, paths = [], list(path)
-    elif isinstance(path, os.PathLike):
-        return None, [os.fspath(path)]
-    else:
-        # A PyTables node or h5py dataset knows its own path.
-        inside = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
-        if isinstance(inside, str):
-            return None, [inside]
-        names, paths = None, [path]
-    if not paths or not all(isinstance(one, str) for one in paths):
-        raise OptionsError(
-            f"path is not a path or several: expected str, or a list, tuple or dict of str, "
-            f"got {path!r}",
-            advice="Give the dataset's path in the file, like '/images'",
-            option="path",
-            got=path,
-        )
-    return names, paths
-
-
-def _check_lengths(indexes: Sequence[ChunkIndex]) -> None:
-    first = indexes[0]
-    for index in indexes[1:]:
-        if index.n_rows != first.n_rows:
-            raise UnsupportedDatasetError(
-                f"datasets of one stream differ in length in {first.filename!r}: "
-                f"{first.path!r} has {first.n_rows} rows, {index.path!r} has {index.n_rows}",
-                advice="Stream datasets of equal outer length together, others on their own",
-                expected=first.n_rows,
-                got=index.n_rows,
-            )
-
-
-def _control_bytes(plan: ReadPlan) -> int:
-    page = _core.PAGE_BYTES
-    return -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
-
-
-def _make_ring(plan: ReadPlan, encoded: bytes, names: list[Any] | None) -> _core.Ring:
-    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
-    try:
-        return _core.Ring(encoded, views, names)
-    except (OSError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or error
-        needed = plan.ring_payload_bytes
-        raise SharedMemoryError(
-            f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
-            advice="Free memory, or choose a smaller block_size or read_ahead",
-            expected=needed,
-        ) from error

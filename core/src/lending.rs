@@ -71,9 +71,31 @@ impl Lending {
     }
 
     pub fn block_rows(&self, block: u64) -> (u64, u64) {
-        let begin = block.saturating_mul(self.plan.block_rows());
-        let end = begin.saturating_add(self.plan.block_rows());
-        (begin, end.min(self.plan.end_row()))
+        let size = self.plan.block_rows();
+        let Some(per_lap) = self.plan.lap_blocks() else {
+            let begin = block.saturating_mul(size);
+            return (begin, begin.saturating_add(size).min(self.plan.end_row()));
+        };
+        let lap = self.plan.lap_rows();
+        let lap_row = (block / per_lap).saturating_mul(lap);
+        let begin = block % per_lap * size;
+        (
+            lap_row.saturating_add(begin),
+            lap_row.saturating_add((begin + size).min(lap)),
+        )
+    }
+
+    /// Blocks of which all rows come before `row`.
+    fn blocks_before(&self, row: u64) -> u64 {
+        let size = self.plan.block_rows();
+        match self.plan.lap_blocks() {
+            None if row >= self.plan.end_row() => row.div_ceil(size),
+            None => row / size,
+            Some(per_lap) => {
+                let lap = self.plan.lap_rows();
+                row / lap * per_lap + row % lap / size
+            }
+        }
     }
 
     /// Blocks of the whole stream.
@@ -81,7 +103,7 @@ impl Lending {
         if self.plan.end_row() == ENDLESS {
             ENDLESS
         } else {
-            self.plan.end_row().div_ceil(self.plan.block_rows())
+            self.blocks_before(self.plan.end_row())
         }
     }
 
@@ -170,12 +192,7 @@ impl Lending {
             return 0;
         }
         let rows = self.advance(&mut state);
-        let blocks = if rows >= self.plan.end_row() {
-            self.total_blocks()
-        } else {
-            rows / self.plan.block_rows()
-        };
-        blocks.saturating_sub(state.next_block)
+        self.blocks_before(rows).saturating_sub(state.next_block)
     }
 
     /// Wait until a block is ready or `timeout` has passed.

@@ -15,12 +15,15 @@ pub mod futex;
 pub mod lending;
 pub mod limit;
 pub mod memory;
+pub mod order;
 pub mod plan;
 pub mod random;
 pub mod reader;
 pub mod ring;
 pub mod scatter;
 pub mod serve;
+pub mod share;
+pub mod share_work;
 pub mod work;
 
 #[cfg(test)]
@@ -30,7 +33,8 @@ mod races;
 #[cfg(test)]
 mod testing;
 
-use pyo3::exceptions::PyOSError;
+use numpy::PyArray1;
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -145,6 +149,27 @@ fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
     control::control_bytes(n_readers, n_slots)
 }
 
+/// The rows at positions `[begin, end)` of an order; words and listed rows are those of a plan.
+#[pyfunction]
+fn order_rows<'py>(
+    py: Python<'py>,
+    words: [u64; 8],
+    listed: &[u8],
+    begin: u64,
+    end: u64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let rows = py.detach(|| {
+        let listed: Vec<u64> = (listed.chunks_exact(8))
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+            .collect();
+        let (order, epoch) = order::Order::from_words(words, &listed)?;
+        let rows = order.listed(epoch, begin, end);
+        Ok(rows.into_iter().map(|row| row as i64).collect())
+    });
+    let rows: Vec<i64> = rows.map_err(|text: &str| PyValueError::new_err(text))?;
+    Ok(PyArray1::from_vec(py, rows))
+}
+
 /// Versions and features, for `multitables.build_info()`.
 #[pyfunction]
 fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
@@ -192,6 +217,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;
     module.add_function(wrap_pyfunction!(control_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(order_rows, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
     Ok(())
 }

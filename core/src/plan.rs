@@ -11,16 +11,19 @@
 use crate::control::control_bytes;
 use crate::filters::FilterSpec;
 use crate::memory::{Mapping, file_len};
+use crate::order::Order;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN02");
 /// A chunk that was never allocated in the file: its elements are the fill value.
 pub const UNALLOCATED: u64 = u64::MAX;
 /// An endless stream has this many rows.
 pub const ENDLESS: u64 = u64::MAX;
 /// `Task::kind`: read through an HDF5 library instead of fetch and decode.
 pub const KIND_LIBRARY: u32 = 1;
+/// `Task::kind`: a share of a window of the epoch's order; its rows go where the order says.
+pub const KIND_SHARE: u32 = 2;
 
 /// A slot's code has room for so many readers (control.rs), and memory for so many slots.
 const MAX_READERS: u64 = 200;
@@ -29,6 +32,8 @@ const MAX_SLOTS: u64 = 1 << 40;
 const FLAG_DIRECT: u64 = 1;
 const FLAG_CLIPPED: u64 = 2;
 const FLAG_TURNSTILE: u64 = 4;
+const FLAG_KEPT: u64 = 8;
+const FLAG_LIBRARY: u64 = 16;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +54,13 @@ struct Header {
     block_rows: u64,
     control_bytes: u64,
     ring_bytes: u64,
+    n_listed: u64,
+    order_at: u64,
+    n_order: u64,
+    /// Not zero: blocks end with the lap, the last one of each may be shorter.
+    lap_blocks: u64,
+    keep_bytes: u64,
+    reserved: [u64; 3],
 }
 
 #[repr(C)]
@@ -77,10 +89,12 @@ struct MemberRecord {
     flags: u64,
     library_at: u64,
     library_len: u64,
-    reserved: u64,
+    grid_at: u64,
 }
 
 /// One piece of work: some stored chunks of one member, and the rows of the lap that they touch.
+/// Of `KIND_SHARE`: the rows are a whole window, `first_chunk` is the position at which it begins,
+/// and `n_chunks` says which share of it this is (low half) of how many (high half).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Task {
@@ -140,6 +154,12 @@ pub struct Member {
     /// Stored pieces end with the dataset's last row (contiguous layout), not with a full chunk.
     pub clipped: bool,
     pub turnstile: bool,
+    /// Decoded chunks are worth keeping: others want the rest of their rows.
+    pub kept: bool,
+    /// The library reads it (said by tasks; of shares, here).
+    pub by_library: bool,
+    /// Where the plan's chunks begin with this member's whole grid (for shares).
+    pub grid_at: u64,
     /// What the library fallback needs to know, as written by the parent.
     pub library: String,
     /// Elements of a full chunk times their size.
@@ -173,6 +193,8 @@ pub struct Plan {
     tasks_at: usize,
     chunks_at: usize,
     pub members: Vec<Member>,
+    /// Of a stream of shares.
+    pub order: Option<(Order, u64)>,
 }
 
 type Refused = &'static str;
@@ -201,16 +223,18 @@ impl Plan {
         let members_at = at + size_of::<Header>();
         let tasks_at = after(members_at, header.n_members, size_of::<MemberRecord>())?;
         let chunks_at = after(tasks_at, header.n_tasks, size_of::<Task>())?;
-        let words_at = after(chunks_at, header.n_chunks, size_of::<Chunk>())?;
+        let listed_at = after(chunks_at, header.n_chunks, size_of::<Chunk>())?;
+        let words_at = after(listed_at, header.n_listed, 8)?;
         let blob_at = after(words_at, header.n_words, 8)?;
         if after(blob_at, header.n_blob, 1)? != at + len {
             return Err("the plan's tables do not fill it");
         }
         // SAFETY: the ranges were checked against the mapping's length just above; all offsets are
         // multiples of 8 and the records are plain words, valid for any bytes.
-        let (records, words, blob) = unsafe {
+        let (records, listed, words, blob) = unsafe {
             (
                 table::<MemberRecord>(&map, members_at, header.n_members),
+                table::<u64>(&map, listed_at, header.n_listed),
                 table::<u64>(&map, words_at, header.n_words),
                 table::<u8>(&map, blob_at, header.n_blob),
             )
@@ -219,12 +243,17 @@ impl Plan {
             .iter()
             .map(|record| member(record, words, blob, &header))
             .collect::<Result<Vec<_>, _>>()?;
+        let order = match header.n_order {
+            0 => None,
+            _ => Some(order(words, listed, &header, &members)?),
+        };
         let plan = Plan {
             map,
             header,
             tasks_at,
             chunks_at,
             members,
+            order,
         };
         plan.check()?;
         Ok(plan)
@@ -239,7 +268,9 @@ impl Plan {
         let rows_ok = header.first_row.checked_add(header.lap_rows).is_some()
             && header.lap_rows < ENDLESS / 2
             && header.capacity_rows < ENDLESS / 2
-            && (header.end_row == header.lap_rows || header.end_row == ENDLESS);
+            && (header.end_row == ENDLESS
+                || header.lap_rows == header.end_row
+                || header.lap_rows > 0 && header.end_row % header.lap_rows == 0);
         if !rows_ok {
             return Err("the plan's rows are out of range");
         }
@@ -248,19 +279,38 @@ impl Plan {
         }
         let mut last = 0;
         for task in self.tasks() {
-            let chunks_end = task.first_chunk.checked_add(task.n_chunks);
             if task.member as usize >= self.members.len()
                 || task.row_begin < last
                 || task.row_begin >= task.row_end
                 || task.row_end > header.lap_rows
                 || task.row_end - task.row_begin > header.capacity_rows
-                || chunks_end.is_none_or(|end| end > header.n_chunks)
+                || !self.fits(task)
             {
                 return Err("a task of the plan is out of range");
             }
             last = task.row_begin;
         }
         Ok(())
+    }
+
+    /// What a task names besides its rows is there.
+    fn fits(&self, task: &Task) -> bool {
+        if task.kind != KIND_SHARE {
+            let end = task.first_chunk.checked_add(task.n_chunks);
+            return end.is_some_and(|end| end <= self.header.n_chunks);
+        }
+        let Some((order, _)) = &self.order else {
+            return false;
+        };
+        let rows = task.row_end - task.row_begin;
+        let window = |position: u64| position / order.window_rows;
+        let end = task.first_chunk.checked_add(rows);
+        let (share, shares) = task.share();
+        share < shares
+            && rows <= u64::from(u32::MAX)
+            && end.is_some_and(|end| {
+                end <= order.n_rows && window(task.first_chunk) == window(end - 1)
+            })
     }
 
     pub fn tasks(&self) -> &[Task] {
@@ -273,8 +323,11 @@ impl Plan {
         unsafe { table::<Chunk>(&self.map, self.chunks_at, self.header.n_chunks) }
     }
 
-    /// A task's chunks.
+    /// A task's chunks; of a share they are not known before its window is.
     pub fn chunks_of(&self, task: &Task) -> &[Chunk] {
+        if task.kind == KIND_SHARE {
+            return &[];
+        }
         &self.chunks()[task.first_chunk as usize..(task.first_chunk + task.n_chunks) as usize]
     }
 
@@ -293,6 +346,17 @@ impl Plan {
 
     pub fn lap_rows(&self) -> u64 {
         self.header.lap_rows
+    }
+
+    /// Rows of a block at most, its lap's rows if blocks end with the lap.
+    pub fn lap_blocks(&self) -> Option<u64> {
+        (self.header.lap_blocks != 0 && self.header.lap_rows > 0)
+            .then(|| self.header.lap_rows.div_ceil(self.header.block_rows))
+    }
+
+    /// Bytes of decoded chunks that a reader may keep.
+    pub fn keep_bytes(&self) -> u64 {
+        self.header.keep_bytes
     }
 
     /// Rows on the whole tape, `ENDLESS` for a cyclic stream.
@@ -327,7 +391,8 @@ impl Plan {
         if self.header.end_row == ENDLESS && self.header.n_tasks > 0 {
             ENDLESS
         } else {
-            self.header.n_tasks
+            let laps = self.header.end_row / self.header.lap_rows.max(1);
+            self.header.n_tasks.saturating_mul(laps)
         }
     }
 
@@ -338,6 +403,11 @@ impl Plan {
             self.tasks()[(global % n) as usize],
             (global / n) * self.header.lap_rows,
         )
+    }
+
+    /// The lap in which the task numbered `global` lies.
+    pub fn lap(&self, global: u64) -> u64 {
+        global / self.header.n_tasks.max(1)
     }
 
     /// Where a task lies: member, rows of the dataset, and a chunk of it as (grid index, byte
@@ -351,9 +421,16 @@ impl Plan {
             return (0, self.first_row(), self.first_row(), None);
         }
         let (record, _) = self.task(task);
-        let first_chunk = (record.n_chunks > 0).then_some(record.first_chunk);
+        let shares = record.kind == KIND_SHARE;
+        let first_chunk = (!shares && record.n_chunks > 0).then_some(record.first_chunk);
         let found = chunk.or(first_chunk);
         let found = found.and_then(|number| self.chunks().get(number as usize));
+        if shares {
+            // Its rows may be any; a chunk says which.
+            let rows = self.members[record.member as usize].dims[0];
+            let found = found.map(|chunk| (chunk.grid_index, chunk.byte_offset, chunk.stored_size));
+            return (record.member, 0, rows, found);
+        }
         let first = self.first_row();
         (
             record.member,
@@ -376,6 +453,43 @@ impl Plan {
         let (task, lap_row) = self.task(frontier);
         lap_row + task.row_begin
     }
+}
+
+impl Task {
+    /// Which share of its window, of how many.
+    pub fn share(&self) -> (u32, u32) {
+        (self.n_chunks as u32, (self.n_chunks >> 32) as u32)
+    }
+}
+
+/// The order of a stream of shares, and its first epoch.
+fn order(
+    words: &[u64],
+    listed: &[u64],
+    header: &Header,
+    members: &[Member],
+) -> Result<(Order, u64), Refused> {
+    let words = part(words, header.order_at, header.n_order)?;
+    let words = words
+        .try_into()
+        .map_err(|_| "the order is of another kind")?;
+    let (order, first_epoch) = Order::from_words(words, listed)?;
+    let last = order.n_rows.checked_sub(1).map(|last| order.rows.row(last));
+    for member in members {
+        if last.is_some_and(|row| row >= member.dims[0]) {
+            return Err("the rows of the plan lie outside its datasets");
+        }
+        let grid = (member.dims.iter())
+            .zip(&member.chunk_dims)
+            .try_fold(1u64, |all, (dim, chunk)| {
+                all.checked_mul(dim.div_ceil(*chunk))
+            });
+        let end = grid.and_then(|grid| grid.checked_add(member.grid_at));
+        if !member.by_library && end.is_none_or(|end| end > header.n_chunks) {
+            return Err("a grid of the plan is out of range");
+        }
+    }
+    Ok((order, first_epoch))
 }
 
 fn after(at: usize, count: u64, each: usize) -> Result<usize, Refused> {
@@ -479,6 +593,9 @@ fn member(
         direct: record.flags & FLAG_DIRECT != 0,
         clipped: record.flags & FLAG_CLIPPED != 0,
         turnstile: record.flags & FLAG_TURNSTILE != 0,
+        kept: record.flags & FLAG_KEPT != 0,
+        by_library: record.flags & FLAG_LIBRARY != 0,
+        grid_at: record.grid_at,
         library: String::from_utf8(text.to_vec()).map_err(|_| "a text of the plan is not UTF-8")?,
         decoded_size: decoded_size as usize,
     })

@@ -13,9 +13,12 @@ use crate::failure::TaskError;
 use crate::fetch::{DataFile, Fetch, Run, runs};
 use crate::filters::FilterErrorKind;
 use crate::memory::Mapping;
-use crate::plan::{KIND_LIBRARY, Member, Plan, Task};
-use crate::work::{Source, Work, add_ns, tape_rows};
+use crate::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Member, Plan, Task, UNALLOCATED};
+use crate::share::{Share, Windows};
+use crate::share_work::{Kept, ShareWork, fetches};
+use crate::work::{Source, Work, add_ns, grow, tape_rows};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -35,10 +38,33 @@ pub enum End {
     Failed,
 }
 
-/// A claimed task; for direct reads with its requests in flight, or why it cannot be read.
+/// What a task has under way before it is completed: what it picks, if it is a share, and for
+/// direct reads its requests in flight.
+#[derive(Default)]
+struct Begun {
+    share: Option<Share>,
+    flights: Vec<(Run, u64)>,
+}
+
+/// A task, and where its lap begins on the tape.
+#[derive(Clone, Copy)]
+struct Claimed {
+    global: u64,
+    task: Task,
+    lap_row: u64,
+}
+
+impl Claimed {
+    /// Its rows on the tape.
+    fn rows(&self) -> Range<u64> {
+        self.lap_row + self.task.row_begin..self.lap_row + self.task.row_end
+    }
+}
+
+/// A claimed task, or why it cannot be read.
 struct Pending {
     global: u64,
-    flights: Result<Vec<(Run, u64)>, TaskError>,
+    begun: Result<Begun, TaskError>,
 }
 
 pub struct Reader<'a> {
@@ -48,6 +74,8 @@ pub struct Reader<'a> {
     me: usize,
     sources: Vec<Option<Source>>,
     spare_runs: Vec<Run>,
+    windows: Windows<'a>,
+    kept: Kept,
 }
 
 impl<'a> Reader<'a> {
@@ -60,6 +88,8 @@ impl<'a> Reader<'a> {
             me,
             sources,
             spare_runs: Vec::new(),
+            windows: Windows::new(plan),
+            kept: Kept::new(plan),
         }
     }
 
@@ -84,8 +114,8 @@ impl<'a> Reader<'a> {
                     },
                 };
                 // An error waits for its turn: tasks before this one can still be delivered.
-                let flights = self.begin(global);
-                pending.push_back(Pending { global, flights });
+                let begun = self.begin(global);
+                pending.push_back(Pending { global, begun });
             }
             let Some(task) = pending.pop_front() else {
                 if claimed_all {
@@ -128,36 +158,47 @@ impl<'a> Reader<'a> {
     }
 
     /// Open what the task needs and, for direct reads, start fetching.
-    fn begin(&mut self, global: u64) -> Result<Vec<(Run, u64)>, TaskError> {
+    fn begin(&mut self, global: u64) -> Result<Begun, TaskError> {
         let plan = self.plan;
         let (task, _) = plan.task(global);
-        let mut flights = Vec::new();
+        let mut begun = Begun::default();
         if task.kind == KIND_LIBRARY {
-            return Ok(flights);
+            return Ok(begun);
         }
-        let (member, control) = (&plan.members[task.member as usize], self.control);
+        let member = &plan.members[task.member as usize];
+        let mut first_chunk = task.first_chunk;
+        if task.kind == KIND_SHARE {
+            let share = self.windows.share(plan, &task, plan.lap(global));
+            first_chunk = share.picks.first().map_or(member.grid_at, |p| p.number);
+            begun.share = Some(share);
+            if member.by_library {
+                return Ok(begun);
+            }
+        }
+        let control = self.control;
         let place = &mut self.sources[task.member as usize];
         let source = match place {
             Some(source) => source,
-            None => place.insert(Source::open(
-                member,
-                control.record(self.me),
-                task.first_chunk,
-            )?),
+            None => place.insert(Source::open(member, control.record(self.me), first_chunk)?),
         };
-        let chunks = plan.chunks_of(&task);
-        source.check(member, chunks, task.first_chunk)?;
+        match &begun.share {
+            Some(share) => ShareWork::check(source, member, share)?,
+            None => source.check(member, plan.chunks_of(&task), first_chunk)?,
+        }
         if let Fetch::Direct(queue, _) = &mut source.fetch {
             let mut found = Vec::new();
-            runs(chunks, &mut found);
+            match &mut begun.share {
+                Some(share) => fetches(share, &self.kept, &mut found),
+                None => runs(plan.chunks_of(&task), &mut found),
+            }
             for run in found {
                 let ticket = queue
                     .submit(run.byte_offset, run.len as usize)
-                    .map_err(|error| TaskError::read(task.first_chunk, error))?;
-                flights.push((run, ticket));
+                    .map_err(|error| TaskError::read(first_chunk, error))?;
+                begun.flights.push((run, ticket));
             }
         }
-        Ok(flights)
+        Ok(begun)
     }
 
     fn complete(
@@ -165,60 +206,168 @@ impl<'a> Reader<'a> {
         pending: Pending,
         library: &mut LibraryRead<'_>,
     ) -> Result<(), TaskError> {
-        let (task, lap_row) = self.plan.task(pending.global);
-        let result = pending
-            .flights
-            .and_then(|flights| self.decode(pending.global, &task, lap_row, flights));
+        let plan = self.plan;
+        let (task, lap_row) = plan.task(pending.global);
+        let claimed = Claimed {
+            global: pending.global,
+            task,
+            lap_row,
+        };
+        let by_library = task.kind == KIND_LIBRARY || plan.members[task.member as usize].by_library;
+        let result = pending.begun.and_then(|begun| match by_library {
+            true => Ok(()),
+            false => self.decode(claimed, begun),
+        });
         match result {
             // Perhaps valid, but not for us: the library decides. The task's rows are still ours.
             Err(TaskError::UnknownFilter(_)) => {}
             Err(TaskError::Filter(_, error)) if error.kind == FilterErrorKind::Unsupported => {}
-            Ok(()) if task.kind == KIND_LIBRARY => {}
+            Ok(()) if by_library => {}
             result => return result,
+        }
+        if task.kind == KIND_SHARE {
+            let share = self.windows.share(plan, &task, plan.lap(claimed.global));
+            return self.share_by_library(claimed, &share, library);
         }
         self.read_by_library(&task, lap_row, library)
     }
 
-    /// Fetch and decode a task's chunks; nothing to do for the library's tasks.
-    fn decode(
-        &mut self,
-        global: u64,
-        task: &Task,
-        lap_row: u64,
-        flights: Vec<(Run, u64)>,
-    ) -> Result<(), TaskError> {
-        if task.kind == KIND_LIBRARY {
-            return Ok(());
-        }
-        let plan = self.plan;
-        let chunks = plan.chunks_of(task);
+    /// Fetch and decode a task's chunks.
+    fn decode(&mut self, claimed: Claimed, begun: Begun) -> Result<(), TaskError> {
+        let task = &claimed.task;
         let Some(mut source) = self.sources[task.member as usize].take() else {
             return Err(TaskError::Internal("a task's file is not open".into()));
         };
+        let (result, first_chunk) = match begun.share {
+            Some(share) => {
+                let first = self.plan.members[task.member as usize].grid_at;
+                (
+                    self.decode_share(claimed, share, begun.flights, &mut source),
+                    first,
+                )
+            }
+            None => (
+                self.decode_chunks(claimed, begun.flights, &mut source),
+                task.first_chunk,
+            ),
+        };
+        // A file that changed explains any error, and taints rows that decoded well.
+        let unchanged = source.fetch.file().check_unchanged();
+        self.sources[task.member as usize] = Some(source);
+        unchanged.map_err(|error| TaskError::Fetch(first_chunk, error))?;
+        self.record().chunks.fetch_add(result?, Relaxed);
+        Ok(())
+    }
+
+    /// Returns the number of chunks.
+    fn decode_chunks(
+        &mut self,
+        claimed: Claimed,
+        flights: Vec<(Run, u64)>,
+        source: &mut Source,
+    ) -> Result<u64, TaskError> {
+        let (plan, task) = (self.plan, &claimed.task);
+        let chunks = plan.chunks_of(task);
         let mut work = Work {
             plan,
             member: &plan.members[task.member as usize],
             record: self.control.record(self.me),
             tape: &self.tapes[task.member as usize],
-            lap_row,
+            lap_row: claimed.lap_row,
             first_chunk: task.first_chunk,
         };
+        if let Fetch::Direct(..) = &source.fetch {
+            work.direct(source, chunks, flights)?;
+        } else {
+            let mut found = std::mem::take(&mut self.spare_runs);
+            runs(chunks, &mut found);
+            let result = work.buffered(source, chunks, &found, &self.control, claimed.global);
+            self.spare_runs = found;
+            result?;
+        }
+        work.unallocated(source, chunks)?;
+        Ok(task.n_chunks)
+    }
+
+    /// Returns the number of chunks.
+    fn decode_share(
+        &mut self,
+        claimed: Claimed,
+        mut share: Share,
+        flights: Vec<(Run, u64)>,
+        source: &mut Source,
+    ) -> Result<u64, TaskError> {
+        let (plan, control, task) = (self.plan, self.control, &claimed.task);
+        let buffered = matches!(source.fetch, Fetch::Buffered(_));
         let mut found = std::mem::take(&mut self.spare_runs);
-        let result = match &source.fetch {
-            Fetch::Direct(..) => work.direct(&mut source, chunks, flights),
-            Fetch::Buffered(_) => {
-                runs(chunks, &mut found);
-                work.buffered(&mut source, chunks, &found, &self.control, global)
-            }
+        if buffered {
+            fetches(&mut share, &self.kept, &mut found);
+        }
+        // SAFETY: this reader owns the task.
+        let mut work = unsafe {
+            ShareWork::new(
+                &plan.members[task.member as usize],
+                control.record(self.me),
+                &share,
+                &mut self.kept,
+                &self.tapes[task.member as usize],
+                claimed.rows(),
+            )
+        };
+        let result = match buffered {
+            true => work.buffered(source, &found, &control, claimed.global),
+            false => work.direct(source, flights),
         };
         self.spare_runs = found;
-        let result = result.and_then(|()| work.unallocated(&mut source, chunks));
-        // A file that changed explains any error, and taints rows that decoded well.
-        let unchanged = source.fetch.file().check_unchanged();
-        self.sources[task.member as usize] = Some(source);
-        unchanged.map_err(|error| TaskError::Fetch(task.first_chunk, error))?;
-        self.record().chunks.fetch_add(task.n_chunks, Relaxed);
-        result
+        result?;
+        work.unfetched(source);
+        let fetched = |chunk: &&Chunk| chunk.byte_offset != UNALLOCATED;
+        Ok(share.chunks.iter().filter(fetched).count() as u64)
+    }
+
+    fn share_by_library(
+        &mut self,
+        claimed: Claimed,
+        share: &Share,
+        library: &mut LibraryRead<'_>,
+    ) -> Result<(), TaskError> {
+        let task = &claimed.task;
+        let member: &Member = &self.plan.members[task.member as usize];
+        let start = Instant::now();
+        let number = member.grid_at;
+        let file = DataFile::open(&member.filename, member.fingerprint, false)
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        let record = self.control.record(self.me);
+        // SAFETY: this reader owns the task.
+        let mut work = unsafe {
+            ShareWork::new(
+                member,
+                record,
+                share,
+                &mut self.kept,
+                &self.tapes[task.member as usize],
+                claimed.rows(),
+            )
+        };
+        let mut result = Ok(());
+        let mut rows = Vec::new();
+        for span in share.spans() {
+            let len = ((span.end - span.begin) as usize).saturating_mul(member.row_bytes);
+            grow(&mut rows, len, number)?;
+            result = library(&member.library, span.begin, span.end, &mut rows[..len]);
+            if result.is_err() {
+                break;
+            }
+            work.copy(span.begin, &share.seats[span.seats], &rows[..len]);
+            record.decoded_bytes.fetch_add(len as u64, Relaxed);
+        }
+        // A file that changed explains any error.
+        file.check_unchanged()
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        result.map_err(TaskError::Library)?;
+        record.library_tasks.fetch_add(1, Relaxed);
+        add_ns(&record.decode_ns, start);
+        Ok(())
     }
 
     fn read_by_library(

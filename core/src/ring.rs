@@ -10,7 +10,7 @@
 
 use crate::failure::Failure;
 use crate::lending::{EMPTY, HELD, Lending};
-use crate::memory::{reserved_memfd, sealed_memfd};
+use crate::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, Plan};
 use crate::serve::{RingMaps, map_ring};
 use crate::work::tape_rows;
@@ -285,6 +285,13 @@ impl Ring {
             (begin, end, since.elapsed().as_secs_f64())
         };
         state.held.iter().map(age).collect()
+    }
+
+    /// Address and bytes of each mapping in which blocks lie.
+    fn memory(&self) -> Vec<(usize, usize)> {
+        let tapes = &self.inner.book.maps.tapes;
+        let place = |tape: &Mapping| (tape.base() as usize, tape.len());
+        tapes.iter().map(place).collect()
     }
 
     /// End the stream: readers stop, waiting receivers return CLOSED. Lent blocks stay valid.

@@ -193,6 +193,9 @@ mod tests {
             direct: false,
             clipped: false,
             turnstile: false,
+            kept: false,
+            by_library: false,
+            grid_at: 0,
             library: String::new(),
             decoded_size: chunk_dims.iter().product::<u64>() as usize * element,
         }

@@ -159,7 +159,7 @@ impl TestPlan {
             .collect();
         let header = [
             MAGIC,
-            (16 + body.len() as u64) * 8 + blob.len() as u64,
+            (24 + body.len() as u64) * 8 + blob.len() as u64,
             self.members.len() as u64,
             self.tasks.len() as u64,
             self.chunks.len() as u64,
@@ -174,6 +174,14 @@ impl TestPlan {
             self.block_rows,
             control,
             control + self.members.len() as u64 * tape,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
         ];
         let all = header.iter().chain(&body);
         all.flat_map(|word| word.to_le_bytes())

@@ -26,9 +26,9 @@ const PLAUSIBLE_EXTRA_BYTES: u64 = 1 << 16;
 pub struct Source {
     pub fetch: Fetch,
     pub pipeline: Pipeline,
-    stored: Vec<u8>,
-    decoded: Vec<u8>,
-    offset: Vec<u64>,
+    pub stored: Vec<u8>,
+    pub decoded: Vec<u8>,
+    pub offset: Vec<u64>,
     hinted: u64,
 }
 
@@ -86,7 +86,7 @@ impl Source {
 }
 
 /// Make `buffer` at least `len` bytes long; too little memory is an error, not an abort.
-fn grow(buffer: &mut Vec<u8>, len: usize, at: u64) -> Result<(), TaskError> {
+pub fn grow(buffer: &mut Vec<u8>, len: usize, at: u64) -> Result<(), TaskError> {
     if buffer.len() < len {
         let more = buffer.try_reserve_exact(len - buffer.len());
         more.map_err(|_| TaskError::read(at, std::io::Error::from_raw_os_error(libc::ENOMEM)))?;

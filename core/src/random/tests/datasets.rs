@@ -324,11 +324,11 @@ impl TestDataset {
             .chain(&words)
             .copied()
             .collect();
-        let total = (16 + body.len() as u64) * 8 + blob.len() as u64;
+        let total = (24 + body.len() as u64) * 8 + blob.len() as u64;
         #[rustfmt::skip]
         let header = [
             MAGIC, total, 1, 0, self.chunks.len() as u64, words.len() as u64, blob.len() as u64,
-            1, 1, 0, 0, 0, 1, 1, 4096, 4096 + tape,
+            1, 1, 0, 0, 0, 1, 1, 4096, 4096 + tape, 0, 0, 0, 0, 0, 0, 0, 0,
         ];
         let all = header.iter().chain(&body);
         all.flat_map(|word| word.to_le_bytes())

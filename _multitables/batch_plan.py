@@ -1,0 +1,272 @@
+"""From chunk indexes, an order and positions to the read plan of batches.
+
+Law
+---
+1. Pure: equal arguments give equal plans.
+2. Rows in the order of the file need no order: their plan is that of a stream, whose chunks are
+   decoded in place. All others are shares of windows: each task delivers some chunks' rows of one
+   window to their places in it.
+3. What an order depends on (chunk length, window) comes from the datasets and the options alone,
+   never from the machine, the driver or the number of readers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from _multitables import options
+from _multitables.chunk_index import ChunkIndex
+from _multitables.dealing import Ranges, length
+from _multitables.read_plan import (
+    ENDLESS,
+    KIND_SHARE,
+    TASK,
+    Member,
+    OrderWords,
+    ReadPlan,
+    Records,
+    check_memory,
+    grid_chunks,
+    member_of,
+    n_slots,
+    plan_reads,
+    with_tape,
+)
+from _multitables.subset import Subset
+
+#: Numbers of `options.SHUFFLES`.
+FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
+
+
+def lead_of(indexes: Sequence[ChunkIndex]) -> int:
+    """Return which dataset's chunks are shuffled: the one with the longest rows."""
+    return max(range(len(indexes)), key=lambda at: (indexes[at].row_bytes, -at))
+
+
+def chunk_rows(index: ChunkIndex) -> int:
+    """Rows of a chunk; of contiguous data, of a piece that is shuffled like one."""
+    if index.layout == "chunked" and index.chunk_dims is not None:
+        return index.chunk_dims[0]
+    stored = max(1, math.prod(index.dims[1:]) * index.element_bytes)
+    return max(1, options.PIECE_BYTES // stored)
+
+
+def order_of(
+    indexes: Sequence[ChunkIndex], subset: Subset, wanted: options.BatchOptions
+) -> OrderWords:
+    """Return the order of epoch 0; others differ in `first_epoch` only."""
+    kind = options.SHUFFLES.index(wanted.shuffle)
+    lead = indexes[lead_of(indexes)]
+    outer = chunk_rows(lead)
+    row_bytes = max(1, sum(index.row_bytes for index in indexes))
+    if kind == FULL:
+        # Only where windows are cut: what stands at a position does not depend on it.
+        window = max(1, wanted.memory_limit_bytes // 2 // row_bytes, wanted.batch_size)
+        window = min(window, max(1, subset.n_rows))
+    else:
+        rows = wanted.window_rows or max(
+            options.WINDOW_BYTES // row_bytes, options.WINDOW_CHUNKS * outer
+        )
+        window = -(-rows // outer) * outer
+    return OrderWords(
+        shuffle=kind,
+        seed=wanted.seed,
+        first_epoch=0,
+        n_rows=subset.n_rows,
+        chunk_rows=outer,
+        window_rows=window,
+        start=subset.start,
+        step=subset.step,
+        listed=subset.listed,
+    )
+
+
+def plan_batches(
+    indexes: Sequence[ChunkIndex],
+    *,
+    order: OrderWords,
+    ranges: Ranges,
+    batch_size: int,
+    n_readers: int,
+    epochs: int | None = 1,
+    read_ahead: int | None = None,
+    direct: bool = False,
+    native_filters: Container[int] = (),
+    page_bytes: int = 4096,
+    memory_limit_bytes: int = 1 << 46,
+) -> ReadPlan:
+    """Plan `epochs` laps (None: without end) over the same positions of `order`.
+
+    Parameters
+    ----------
+    ranges : sequence of (int, int)
+        Positions, in the order of delivery.
+    batch_size : int
+        Rows of a batch; the last one of an epoch may be shorter.
+
+    Returns
+    -------
+    ReadPlan
+
+    Raises
+    ------
+    OptionsError
+        A batch or the ring does not fit into memory.
+    """
+    rows = length(ranges)
+    if order.shuffle == FILE_ORDER and order.step == 1 and len(ranges) <= 1:
+        begin, end = ranges[0] if ranges else (0, 0)
+        return plan_reads(
+            indexes,
+            block_rows=batch_size,
+            n_readers=n_readers,
+            read_ahead=read_ahead,
+            remainder=True,
+            first_row=order.start + begin,
+            end_row=order.start + end,
+            epochs=epochs,
+            lap_blocks=True,
+            direct=direct,
+            native_filters=native_filters,
+            page_bytes=page_bytes,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+    row_bytes = sum(index.row_bytes for index in indexes)
+    check_memory("a batch", batch_size, row_bytes, memory_limit_bytes, "batch_size")
+    batch_size = min(batch_size, max(rows, 1))
+    lead = lead_of(indexes)
+    members = [member_of(index, direct, native_filters) for index in indexes]
+    members, chunks = _grids(members, lead, order)
+    windows = _windows(ranges, order.window_rows)
+    tasks = _tasks(members, windows, order, n_readers)
+    tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
+    capacity = 2 * int(windows[:, 1].max(initial=1)) + 2 * batch_size
+    if read_ahead is not None:
+        least = int(windows[:, 1].max(initial=1)) + 2 * batch_size
+        capacity = max(least, read_ahead * batch_size)
+    capacity = max(min(capacity, tape_rows), batch_size, 1)
+    check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "window or batch_size")
+    return ReadPlan(
+        members=tuple(with_tape(member, capacity, page_bytes) for member in members),
+        first_row=0,
+        lap_rows=rows,
+        end_row=tape_rows,
+        block_rows=batch_size,
+        capacity_rows=capacity,
+        n_readers=n_readers,
+        n_slots=n_slots(tasks["row_begin"], rows, capacity, tape_rows > rows),
+        tasks=tasks,
+        chunks=chunks,
+        lap_blocks=True,
+        order=order,
+        keep_bytes=options.KEEP_BYTES,
+    )
+
+
+def _grids(members: Sequence[Member], lead: int, order: OrderWords) -> tuple[list[Member], Records]:
+    """Give every member the records of its whole grid."""
+    placed, tables, at = [], [], 0
+    for number, member in enumerate(members):
+        n_chunks = 0
+        if not member.reason:
+            n_chunks = math.prod(
+                -(-dim // chunk)
+                for dim, chunk in zip(member.index.dims, member.chunk_dims, strict=True)
+            )
+        tables.append(grid_chunks(member, 0, n_chunks))
+        # The lead's chunks are wanted once an epoch, or too rarely to be kept.
+        kept = number != lead and bool(member.index.pipeline) and not member.reason
+        placed.append(replace(member, grid_at=at, kept=kept))
+        at += n_chunks
+    return placed, np.concatenate(tables)
+
+
+def _windows(ranges: Ranges, window_rows: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
+    """Position and rows of each window, or part of one, of `ranges`."""
+    found = []
+    for begin, end in ranges:
+        cuts = np.arange(begin // window_rows + 1, -(-end // window_rows)) * window_rows
+        edges = np.concatenate([[begin], cuts, [end]])
+        found.append(np.stack([edges[:-1], np.diff(edges)], axis=1))
+    if not found:
+        return np.zeros((0, 2), np.uint64)
+    return np.concatenate(found).astype(np.uint64)
+
+
+def _tasks(
+    members: Sequence[Member],
+    windows: np.ndarray[tuple[int, int], np.dtype[np.uint64]],
+    order: OrderWords,
+    n_readers: int,
+) -> Records:
+    """Cut each window into shares, for each member."""
+    ends = np.cumsum(windows[:, 1])
+    tables = []
+    for number, member in enumerate(members):
+        if member.index.row_bytes == 0:
+            continue
+        shares = _shares(member, windows[:, 1].astype(np.float64), order, n_readers)
+        of = np.repeat(np.arange(len(windows)), shares)
+        tasks = np.zeros(len(of), TASK)
+        tasks["member"], tasks["kind"] = number, KIND_SHARE
+        tasks["row_begin"] = (ends - windows[:, 1])[of]
+        tasks["row_end"] = ends[of]
+        tasks["first_chunk"] = windows[:, 0][of]
+        first = np.repeat(np.cumsum(shares) - shares, shares)
+        share = (np.arange(len(of)) - first).astype(np.uint64)
+        tasks["n_chunks"] = share | shares[of].astype(np.uint64) << np.uint64(32)
+        tables.append(tasks)
+    if not tables:
+        return np.zeros(0, TASK)
+    tasks = np.concatenate(tables)
+    return tasks[np.argsort(tasks["row_begin"], kind="stable")]
+
+
+def _shares(
+    member: Member,
+    rows: np.ndarray[tuple[int], np.dtype[np.float64]],
+    order: OrderWords,
+    n_readers: int,
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return how many shares each window has: as many as are worth a task."""
+    outer = member.chunk_dims[0]
+    chunk_bytes = max(1, outer * member.index.row_bytes)
+    chunks = _chunks_touched(rows, order, outer)
+    # A chunk of which little is wanted is decoded whole all the same.
+    task_bytes = options.DIRECT_TASK_BYTES if member.direct else options.TASK_BYTES
+    per_task = max(task_bytes // chunk_bytes, 2 if chunk_bytes <= options.PAIR_BYTES else 1)
+    fair = np.maximum(1, chunks // (4 * n_readers))
+    shares = np.ceil(chunks / np.minimum(per_task, fair))
+    return np.clip(shares, 1, 1 << 16).astype(np.int64)
+
+
+def _chunks_touched(
+    rows: np.ndarray[tuple[int], np.dtype[np.float64]], order: OrderWords, outer: int
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Estimate of how many chunks of `outer` rows the windows have rows."""
+    n_chunks = max(1.0, order.n_rows * max(1, order.step) / outer)
+    scattered = n_chunks * -np.expm1(-rows / n_chunks)
+    if order.shuffle == FULL:
+        return np.ceil(scattered)
+    # Chunks of the lead are whole; of another member, each touches as many as it is long.
+    lead_chunks = np.ceil(rows / order.chunk_rows)
+    each = max(1.0, order.chunk_rows * max(1, order.step) / outer)
+    return np.ceil(np.minimum(lead_chunks * each, n_chunks))
+
+
+def read_amplification(plan: ReadPlan) -> float:
+    """Estimate how often each chunk of the largest dataset is decoded in an epoch."""
+    order = plan.order
+    if order is None or not plan.lap_rows:
+        return 1.0
+    lead = plan.members[lead_of([member.index for member in plan.members])]
+    outer = lead.chunk_dims[0]
+    tasks = plan.tasks
+    begins, first = np.unique(tasks["row_begin"], return_index=True)
+    rows = (tasks["row_end"][first] - begins).astype(np.float64)
+    chunks = _chunks_touched(rows, order, outer).sum()
+    return float(max(1.0, chunks / max(1.0, plan.lap_rows * max(1, order.step) / outer)))

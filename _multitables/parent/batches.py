@@ -1,0 +1,406 @@
+"""Batches for training: epochs, ranks and resume over the streams of the ring.
+
+Law
+---
+1. An iteration is a row of legs, each one stream: what is left of an epoch after a resume, then
+   the others together. Inside a leg epochs follow each other without a pause.
+2. What counts as delivered is what was handed to the user; a state says that and nothing else.
+3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
+4. The file is indexed once, at the first need. Readers rest between iterations.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import _core, options
+from _multitables.batch_plan import FILE_ORDER, FULL, order_of, plan_batches, read_amplification
+from _multitables.dealing import Deal, Ranges, between, dealt, length
+from _multitables.errors import ClosedError, QueueClosed
+from _multitables.options import BatchOptions, check_epoch
+from _multitables.parent.launch import Opened, Paths, launch, open_members
+from _multitables.parent.queue import StreamQueue
+from _multitables.parent.team import Team
+from _multitables.read_plan import OrderWords
+from _multitables.resume import Standing, standing_of, state_of
+from _multitables.subset import subset_of
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One stream of an iteration: `epochs` times (None: without end) the same positions."""
+
+    first_epoch: int
+    epochs: int | None
+    #: What was left to all ranks when the epochs of this leg began, and this rank's batches of it
+    #: that were delivered before.
+    standing: Standing
+    ranges: Ranges
+
+
+@dataclass
+class Progress:
+    """Where an iteration stands: what was delivered so far."""
+
+    standing: Standing
+
+
+class Batches:
+    """Batches of a training run; made by `Streamer.get_batches`.
+
+    Iterating goes through `epochs` epochs, from `epoch` on; the next iteration goes on after
+    them. Breaking out of a loop leaves `epoch` where it was.
+
+    Attributes
+    ----------
+    batch_size : int
+        Rows of a batch.
+
+    Examples
+    --------
+    >>> batches = streamer.get_batches("/images", 256, shuffle=True)  # doctest: +SKIP
+    >>> for epoch in range(10):  # doctest: +SKIP
+    ...     for batch in batches:
+    ...         train(batch)
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        open_options: Mapping[str, Any],
+        path: Paths,
+        field: str | None,
+        rows: Any,
+        transform: Callable[[Any], Any] | None,
+        wanted: BatchOptions,
+    ) -> None:
+        self.batch_size = wanted.batch_size
+        self._source = (filename, dict(open_options), path, field)
+        self._rows = rows
+        self._transform = transform
+        self._wanted = wanted
+        self._deal = Deal(
+            wanted.batch_size, wanted.rank, wanted.world_size, wanted.drop_last, wanted.even
+        )
+        self._epoch = wanted.start_epoch
+        self._resumed: Standing | None = None
+        self._opened: Opened | None = None
+        self._order: OrderWords | None = None
+        self._closed = False
+        self._team = Team(keep=True)
+        self._progress: Progress | None = None
+        self._latest: weakref.ref[BatchIterator] | None = None
+        self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
+
+    # ---- what there is
+
+    @property
+    def epoch(self) -> int:
+        """The epoch with which the next iteration begins."""
+        return self._epoch if self._resumed is None else self._resumed.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration begin with `epoch`.
+
+        It begins with the epoch's first batch, unless a state was loaded that stands in this
+        epoch: then where that stands.
+        """
+        epoch = check_epoch("epoch", epoch)
+        if self._resumed is None or self._resumed.epoch != epoch:
+            self._epoch = epoch
+            self._resumed = self._progress = None
+
+    def __len__(self) -> int:
+        """Count the batches of the next iteration, of this rank."""
+        legs = self._legs(self._start())
+        if any(leg.epochs is None for leg in legs):
+            raise TypeError("batches without end have no length: epochs is None")
+        return sum(-(-length(leg.ranges) // self.batch_size) * (leg.epochs or 0) for leg in legs)
+
+    def order(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
+        """Return the rows of an epoch in the order in which this rank delivers them.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            The default is the one with which the next iteration begins.
+
+        Returns
+        -------
+        numpy.ndarray of int64
+            Rows of the dataset.
+        """
+        _, order = self._open()
+        wanted = self._epoch if epoch is None else check_epoch("epoch", epoch)
+        words = replace(order, first_epoch=wanted)
+        rows = [_order_rows(words, begin, end) for begin, end in dealt(self._all(), self._deal)]
+        return np.concatenate(rows) if rows else np.zeros(0, np.int64)
+
+    # ---- states
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was delivered so far by the latest iteration, to be saved.
+
+        Returns
+        -------
+        dict
+            Of JSON's types. It holds for any number of readers.
+        """
+        standing = self._start() if self._progress is None else self._progress.standing
+        return state_of(standing, self._deal, self._identity())
+
+    def load_state_dict(self, state: Any) -> None:
+        """Let the next iteration go on where a state was taken, up to the end that it had.
+
+        Parameters
+        ----------
+        state : dict, or list of dict
+            What `state_dict` returned: of this rank, of one rank (all are taken to have delivered
+            equally many batches), or of all ranks. Ranks and batch size may be other ones than
+            before: what was delivered is not repeated, and nothing is lost.
+
+        Raises
+        ------
+        OptionsError
+            Not a state, or one of other data or another shuffle.
+        """
+        standing = standing_of(state, self._deal, self._identity())
+        if standing.stop is not None and standing.epoch >= standing.stop:
+            standing = replace(standing, stop=self._stop(standing.epoch))
+        self._resumed, self._epoch = standing, standing.epoch
+        self._progress = None
+
+    def _identity(self) -> dict[str, Any]:
+        """All that an order depends on."""
+        _, order = self._open()
+        identity = {
+            "rows": order.n_rows,
+            "shuffle": options.SHUFFLES[order.shuffle],
+            "seed": order.seed,
+            "first_row": order.start if order.listed is None else int(order.listed[0]),
+        }
+        if order.shuffle not in (FILE_ORDER, FULL):
+            identity.update(chunk_rows=order.chunk_rows, window_rows=order.window_rows)
+        return identity
+
+    # ---- iterating
+
+    def __iter__(self) -> BatchIterator:
+        if self._closed:
+            raise ClosedError(
+                f"the batches of {os.fspath(self._source[0])!r} are closed",
+                advice="Make new ones with get_batches",
+            )
+        start = self._start()
+        self._progress = Progress(start)
+        iterator = BatchIterator(self, self._legs(start), self._progress)
+        self._iterators.add(iterator)
+        self._latest = weakref.ref(iterator)
+        return iterator
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what the latest iteration has done; see `BatchIterator.statistics`."""
+        latest = None if self._latest is None else self._latest()
+        return {} if latest is None else latest.statistics()
+
+    def close(self) -> None:
+        """End all iterations and readers. Batches that are held stay valid."""
+        self._closed = True
+        for iterator in list(self._iterators):
+            iterator.close()
+        self._team.close()
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _open(self) -> tuple[Opened, OrderWords]:
+        if self._opened is None or self._order is None:
+            opened = open_members(*self._source)
+            subset = subset_of(self._rows, opened.indexes[0].n_rows)
+            self._order = order_of(opened.indexes, subset, self._wanted)
+            self._opened = opened
+        return self._opened, self._order
+
+    def _all(self) -> tuple[tuple[int, int], ...]:
+        """All positions of an epoch."""
+        _, order = self._open()
+        return ((0, order.n_rows),)
+
+    def _stop(self, epoch: int) -> int | None:
+        return None if self._wanted.epochs is None else epoch + self._wanted.epochs
+
+    def _start(self) -> Standing:
+        if self._resumed is not None:
+            return self._resumed
+        return Standing(self._epoch, self._stop(self._epoch), self._all())
+
+    def _legs(self, start: Standing) -> list[Leg]:
+        everything = self._all()
+        legs = []
+        first = start.epoch
+        if start.ranges != everything or start.batches:
+            share = dealt(start.ranges, self._deal)
+            rest = between(share, start.batches * self.batch_size, length(share))
+            legs.append(Leg(first, 1, start, rest))
+            first += 1
+        left = None if start.stop is None else start.stop - first
+        if left is None or left > 0:
+            whole = Standing(first, start.stop, everything)
+            legs.append(Leg(first, left, whole, dealt(everything, self._deal)))
+        return legs
+
+    def _stream(self, leg: Leg) -> StreamQueue:
+        opened, order = self._open()
+        wanted = self._wanted
+        readers = self._team.take(wanted.n_procs)
+        try:
+            plan = plan_batches(
+                opened.indexes,
+                order=replace(order, first_epoch=leg.first_epoch),
+                ranges=leg.ranges,
+                batch_size=self.batch_size,
+                n_readers=len(readers),
+                epochs=leg.epochs,
+                read_ahead=wanted.read_ahead,
+                direct=opened.direct,
+                native_filters=_core.native_filters(),
+                page_bytes=_core.PAGE_BYTES,
+                memory_limit_bytes=options.memory_limit_bytes(),
+            )
+            return launch(opened, plan, self.batch_size, readers, self._team.give_back())
+        except BaseException:
+            readers.stop()
+            raise
+
+
+class BatchIterator:
+    """One iteration of `Batches`: yields batches, and ends its readers when it is left."""
+
+    def __init__(self, batches: Batches, legs: list[Leg], progress: Progress) -> None:
+        self._batches = batches
+        self._legs = legs
+        self._leg: Leg | None = None
+        self._stream: StreamQueue | None = None
+        self._progress = progress
+        self._taken = self._per_epoch = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._progress is self._batches._progress:
+            self._batches._resumed = None  # it goes on here
+        while True:
+            if self._stream is None and not self._next_leg():
+                raise StopIteration
+            assert self._stream is not None
+            guard = self._stream.get()
+            if guard is QueueClosed:
+                self._stream = None
+                continue
+            with guard as batch:
+                pass
+            del guard
+            self._count()
+            transform = self._batches._transform
+            return batch if transform is None else transform(batch)
+
+    def _next_leg(self) -> bool:
+        if not self._legs:
+            return False
+        self._leg = self._legs.pop(0)
+        self._per_epoch = -(-length(self._leg.ranges) // self._batches.batch_size)
+        self._taken = 0
+        self._progress.standing = self._leg.standing
+        if self._per_epoch == 0:  # this rank has nothing in these epochs
+            self._end_epochs(self._leg.epochs)
+            return self._next_leg()
+        self._stream = self._batches._stream(self._leg)
+        return True
+
+    def _count(self) -> None:
+        self._taken += 1
+        standing = self._progress.standing
+        if self._taken % self._per_epoch:
+            self._progress.standing = replace(standing, batches=standing.batches + 1)
+        else:
+            self._end_epochs(1)
+
+    def _end_epochs(self, epochs: int | None) -> None:
+        """Stand at the beginning of an epoch."""
+        standing, batches = self._progress.standing, self._batches
+        epoch = standing.epoch + (epochs or 0)
+        self._progress.standing = Standing(epoch, standing.stop, batches._all())
+        if epoch == standing.stop:
+            batches._epoch = epoch
+
+    def memory(self) -> list[tuple[int, int, object]]:
+        """Return address, bytes and owner of each mapping in which batches lie at present.
+
+        A mapping lasts as long as its owner is held.
+        """
+        return [] if self._stream is None else self._stream.memory()
+
+    def ready(self) -> int:
+        """Count the batches that need not be waited for."""
+        return 0 if self._stream is None else self._stream.qsize()
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what this iteration has done.
+
+        Returns
+        -------
+        dict
+            Of the stream that runs: what `StreamQueue.statistics` tells, and
+            ``read_amplification``, an estimate of how often each chunk of the largest dataset is
+            decoded in an epoch. Empty before the first batch and after the last.
+        """
+        if self._stream is None:
+            return {}
+        told = self._stream.statistics()
+        told["read_amplification"] = read_amplification(self._stream._plan)
+        return told
+
+    def close(self) -> None:
+        """End this iteration. Batches that are held stay valid. May be called again."""
+        self._legs = []
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+
+def _order_rows(words: OrderWords, begin: int, end: int) -> npt.NDArray[np.int64]:
+    listed = np.zeros(0, np.uint64) if words.listed is None else words.listed
+    return _core.order_rows(
+        (
+            words.shuffle,
+            words.seed,
+            words.first_epoch,
+            words.n_rows,
+            words.chunk_rows,
+            words.window_rows,
+            words.start,
+            words.step,
+        ),
+        listed.astype("<u8", copy=False).tobytes(),
+        begin,
+        end,
+    )

@@ -1,0 +1,137 @@
+"""From a file name and paths to indexes, and from a plan to a stream that runs.
+
+Law
+---
+1. The file is open only while it is indexed.
+2. What cannot work together (lengths, direct I/O on this file system) is an error before a ring
+   is made; a ring that cannot be made is `SharedMemoryError`.
+3. Which blocks a stream has is the plan's matter, whoever made it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from _multitables import _core, device, wire
+from _multitables.chunk_index import ChunkIndex, open_source
+from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedDatasetError
+from _multitables.parent.queue import StreamQueue
+from _multitables.parent.supervisor import Readers
+from _multitables.read_plan import ReadPlan
+
+#: What `path` may be: one path, or several of equal outer length.
+Paths = str | Sequence[str] | Mapping[Any, str]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Datasets of equal outer length, and how their file is opened."""
+
+    indexes: list[ChunkIndex]
+    #: None for one dataset, [] for a tuple of them, or the keys of a dict.
+    names: list[Any] | None
+    field: str
+    direct: bool
+    open_options: Mapping[str, object]
+
+
+def open_members(
+    filename: str | os.PathLike[str],
+    open_options: Mapping[str, Any],
+    path: Paths,
+    field: str | None,
+) -> Opened:
+    """Index the datasets that `path` names."""
+    names, paths = members_of(path)
+    with open_source(filename, dict(open_options)) as source:
+        indexes = [source.index(one, field) for one in paths]
+        opened = Opened(indexes, names, field or "", source.direct, source.open_options)
+    _check_lengths(indexes)
+    if opened.direct and device.refuses_direct(indexes[0].filename):
+        raise OptionsError(
+            f"the file system of {indexes[0].filename!r} refuses direct I/O (O_DIRECT)",
+            advice="Leave DRIVER='H5FD_DIRECT' out, or put the file on another file system",
+            filename=indexes[0].filename,
+        )
+    return opened
+
+
+def launch(
+    opened: Opened,
+    plan: ReadPlan,
+    block_size: int,
+    readers: Readers,
+    give_back: Callable[[Readers, bool], None],
+) -> StreamQueue:
+    """Let `readers` run `plan`."""
+    turnstile = not opened.direct and device.rotates(opened.indexes[0].filename)
+    fields = [opened.field] * len(opened.indexes)
+    control_bytes = _control_bytes(plan)
+    encoded = wire.encode_plan(plan, control_bytes, opened.open_options, fields, turnstile)
+    ring = _make_ring(plan, encoded, opened.names)
+    readers.assign(ring)
+    return StreamQueue(ring, readers, plan, block_size, give_back)
+
+
+def members_of(path: object) -> tuple[list[Any] | None, list[str]]:
+    """Split `path` into the kind of container (None, [] or keys) and the paths."""
+    if isinstance(path, str):
+        return None, [path]
+    if isinstance(path, bytes):
+        return None, [os.fsdecode(path)]
+    if isinstance(path, Mapping):
+        names, paths = list(path), list(path.values())
+    elif isinstance(path, Sequence):
+        names, paths = [], list(path)
+    elif isinstance(path, os.PathLike):
+        return None, [os.fspath(path)]
+    else:
+        # A PyTables node or h5py dataset knows its own path.
+        inside = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
+        if isinstance(inside, str):
+            return None, [inside]
+        names, paths = None, [path]
+    if not paths or not all(isinstance(one, str) for one in paths):
+        raise OptionsError(
+            f"path is not a path or several: expected str, or a list, tuple or dict of str, "
+            f"got {path!r}",
+            advice="Give the dataset's path in the file, like '/images'",
+            option="path",
+            got=path,
+        )
+    return names, paths
+
+
+def _check_lengths(indexes: Sequence[ChunkIndex]) -> None:
+    first = indexes[0]
+    for index in indexes[1:]:
+        if index.n_rows != first.n_rows:
+            raise UnsupportedDatasetError(
+                f"datasets of one stream differ in length in {first.filename!r}: "
+                f"{first.path!r} has {first.n_rows} rows, {index.path!r} has {index.n_rows}",
+                advice="Stream datasets of equal outer length together, others on their own",
+                expected=first.n_rows,
+                got=index.n_rows,
+            )
+
+
+def _control_bytes(plan: ReadPlan) -> int:
+    page = _core.PAGE_BYTES
+    return -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
+
+
+def _make_ring(plan: ReadPlan, encoded: bytes, names: list[Any] | None) -> _core.Ring:
+    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
+    try:
+        return _core.Ring(encoded, views, names)
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or error
+        needed = plan.ring_payload_bytes
+        raise SharedMemoryError(
+            f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
+            advice="Free memory, or choose a smaller block_size or read_ahead",
+            expected=needed,
+        ) from error

@@ -1,0 +1,58 @@
+"""Readers that rest between two streams of one owner.
+
+Law
+---
+1. Readers serve one stream at a time; at its end they rest here, if the owner keeps them.
+2. Whoever rests is ended when the owner is closed or dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+from _multitables.parent.supervisor import Readers
+
+
+class Team:
+    """The readers of one `Streamer` or `Batches`."""
+
+    def __init__(self, keep: bool = False) -> None:
+        #: Readers rest after a stream instead of ending.
+        self.keep = keep
+        self._lock = threading.Lock()
+        self._resting: list[Readers] = []
+        self._finalizer = weakref.finalize(self, _stop_all, self._resting)
+
+    def take(self, count: int) -> Readers:
+        """Return so many readers: rested ones, or new ones."""
+        with self._lock:
+            for at, readers in enumerate(self._resting):
+                if len(readers) == count and readers.mine:
+                    return self._resting.pop(at)
+        return Readers(count)
+
+    def give_back(self) -> Callable[[Readers, bool], None]:
+        """Return what a stream does with its readers at its end, without keeping the team."""
+        itself = weakref.ref(self)
+
+        def give_back(readers: Readers, finished: bool) -> None:
+            team = itself()
+            if team is not None and team.keep and finished and readers.rest():
+                with team._lock:
+                    team._resting.append(readers)
+            else:
+                readers.stop()
+
+        return give_back
+
+    def close(self) -> None:
+        """End all who rest, now and from now on."""
+        self.keep = False
+        _stop_all(self._resting)
+
+
+def _stop_all(resting: list[Readers]) -> None:
+    while resting:
+        resting.pop().stop()

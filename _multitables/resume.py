@@ -1,0 +1,142 @@
+"""Where a training run stands, as a state that can be saved, and where it goes on.
+
+Law
+---
+1. Pure. A state is of JSON's types: it survives every kind of checkpoint.
+2. A state names all that an order depends on; one of other data or another order is refused.
+3. With the same ranks a state goes on exactly where it was; with others, what any rank has
+   delivered is taken from what is left, and the rest is dealt anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from _multitables.dealing import Deal, delivered, joined, without
+from _multitables.errors import OptionsError
+
+#: Of states; another number is a state of another version of the library.
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where one rank stands: so many batches of an epoch, of which `ranges` were left to all."""
+
+    epoch: int
+    #: The epoch before which the iteration ends; None: without end.
+    stop: int | None
+    ranges: tuple[tuple[int, int], ...]
+    batches: int = 0
+
+
+def state_of(standing: Standing, deal: Deal, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `standing` as a state."""
+    return {
+        "version": VERSION,
+        "epoch": standing.epoch,
+        "stop": standing.stop,
+        "ranges": [list(one) for one in standing.ranges],
+        "batches": standing.batches,
+        **asdict(deal),
+        "data": dict(identity),
+    }
+
+
+def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Standing:
+    """Return where to go on.
+
+    Parameters
+    ----------
+    state : dict, or sequence of dict
+        One rank's state, or those of all ranks. One suffices when the ranks had delivered equally
+        many batches, or when there are as many of them now and each goes on with its own.
+
+    Raises
+    ------
+    OptionsError
+        Not states, of other data, of another order, or not of all ranks.
+    """
+    states = list(state) if isinstance(state, Sequence) else [state]
+    if not states:
+        raise _refused("there is no state", "Give the state of one rank, or of all")
+    parsed = [_parsed(one, identity) for one in states]
+    if len(parsed) == 1 and parsed[0][1] == deal:
+        return parsed[0][0]
+    mine = [standing for standing, theirs in parsed if theirs == deal]
+    together = _together(parsed)
+    # As many ranks as there were: each goes on exactly where it was.
+    if len(mine) == 1 and all(theirs.world_size == deal.world_size for _, theirs in parsed):
+        return mine[0]
+    return together
+
+
+def _together(parsed: Sequence[tuple[Standing, Deal]]) -> Standing:
+    first, first_deal = parsed[0]
+    ranks = first_deal.world_size
+    if len(parsed) == 1:
+        # The others are taken to stand where this one does.
+        parsed = [(first, replace(first_deal, rank=rank)) for rank in range(ranks)]
+    if sorted(deal.rank for _, deal in parsed) != list(range(ranks)):
+        raise _refused(
+            f"states are not of all ranks: expected 0 to {ranks - 1}, "
+            f"got {sorted(deal.rank for _, deal in parsed)}",
+            "Give the states of all ranks, or of one",
+        )
+    if len({replace(deal, rank=0) for _, deal in parsed}) > 1:
+        raise _refused("states are of different runs", "Give the states of one run")
+    epoch = min(standing.epoch for standing, _ in parsed)
+    taken: list[tuple[int, int]] = []
+    ranges = next(standing.ranges for standing, _ in parsed if standing.epoch == epoch)
+    for standing, deal in parsed:
+        if standing.epoch == epoch:
+            if standing.ranges != ranges:
+                raise _refused("states are of different runs", "Give the states of one run")
+            taken += delivered(ranges, deal, standing.batches)
+        elif standing.epoch == epoch + 1 and standing.batches == 0:
+            taken += delivered(ranges, deal, 1 << 62)
+        else:
+            raise _refused(
+                f"ranks stand in different epochs ({epoch} and {standing.epoch})",
+                "Save the states of all ranks after the same number of batches",
+            )
+    left = joined(without(ranges, sorted(taken)))
+    return Standing(epoch, first.stop, tuple(left))
+
+
+def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]:
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        raise _refused(
+            f"this is not a state of batches (version {VERSION}): {state!r:.60}",
+            "Give what state_dict() returned",
+        )
+    data = state.get("data", {})
+    for name, wanted in identity.items():
+        if data.get(name) != wanted:
+            raise _refused(
+                f"the state is of other batches: {name} was {data.get(name)!r}, and is {wanted!r}",
+                "Make the batches with the options that they had, from the same data",
+            )
+    try:
+        standing = Standing(
+            int(state["epoch"]),
+            None if state["stop"] is None else int(state["stop"]),
+            tuple((int(begin), int(end)) for begin, end in state["ranges"]),
+            int(state["batches"]),
+        )
+        deal = Deal(
+            int(state["batch_size"]),
+            int(state["rank"]),
+            int(state["world_size"]),
+            bool(state["drop_last"]),
+            bool(state["even"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _refused(f"the state is damaged: {error!r}", "Give another state") from None
+    return standing, deal
+
+
+def _refused(happened: str, advice: str) -> OptionsError:
+    return OptionsError(happened, advice=advice, option="state")

@@ -1,0 +1,537 @@
+//! The order of an epoch: which row of the dataset stands at which position.
+//!
+//! Law:
+//! 1. Pure, and a bijection: a function of (shuffle, seed, epoch, rows, chunk length, window), the
+//!    same on every machine and in every version that writes the same `magic` into a plan.
+//!    Readers, ranks and positions have no part in it, so they can be dealt out in any way.
+//! 2. Positions lie in windows of fixed length. A window is made at once: what costs time costs it
+//!    once a window, and memory is that of a window (and, to shuffle chunks, 4 bytes for each).
+//! 3. Knows rows and their chunks' outer length; never bytes, files, tasks or tapes.
+//!
+//! Chunk order and windows are shuffled by Fisher and Yates' algorithm (Knuth, The Art of Computer
+//! Programming 2, 3.4.2, algorithm P). A full shuffle is a generalised Feistel network with cycle
+//! walking (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002), so that it needs no
+//! memory. Numbers come from SplitMix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number
+//! Generators, 2014).
+
+use std::sync::Arc;
+
+/// What is shuffled. The numbers are those of `_multitables/batch_plan.py`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shuffle {
+    None,
+    /// The order of chunks.
+    Chunks,
+    /// That, and the rows inside each window.
+    Window,
+    /// All rows.
+    Full,
+}
+
+impl Shuffle {
+    pub fn from_word(word: u64) -> Option<Shuffle> {
+        [
+            Shuffle::None,
+            Shuffle::Chunks,
+            Shuffle::Window,
+            Shuffle::Full,
+        ]
+        .get(usize::try_from(word).ok()?)
+        .copied()
+    }
+}
+
+const LISTED_AT_ONCE: u64 = 1 << 24;
+
+/// The rows that take part, ascending.
+#[derive(Clone, Debug)]
+pub enum Rows {
+    /// `start + i * step`
+    Step {
+        start: u64,
+        step: u64,
+    },
+    Listed(Arc<[u64]>),
+}
+
+impl Rows {
+    pub fn row(&self, index: u64) -> u64 {
+        match self {
+            Rows::Step { start, step } => start + index * step,
+            Rows::Listed(rows) => rows[index as usize],
+        }
+    }
+}
+
+/// A row, and its place in the window that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    pub row: u64,
+    pub place: u32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub shuffle: Shuffle,
+    pub seed: u64,
+    /// Rows that take part.
+    pub n_rows: u64,
+    pub rows: Rows,
+    /// Positions of a window.
+    pub window_rows: u64,
+    /// Where in `rows` each chunk begins that has rows of it; and `n_rows` at the end.
+    begins: Vec<u64>,
+}
+
+impl Order {
+    /// An order as a plan tells it, and its first epoch: shuffle, seed, epoch, rows, rows of a chunk,
+    /// rows of a window, start, step; a step of 0 stands for the rows listed.
+    pub fn from_words(words: [u64; 8], listed: &[u64]) -> Result<(Order, u64), &'static str> {
+        let [
+            shuffle,
+            seed,
+            epoch,
+            n_rows,
+            chunk_rows,
+            window_rows,
+            start,
+            step,
+        ] = words;
+        let shuffle = Shuffle::from_word(shuffle).ok_or("there is no such shuffle")?;
+        if chunk_rows == 0 || window_rows == 0 || n_rows >= 1 << 48 {
+            return Err("the order is out of range");
+        }
+        let last = n_rows.saturating_sub(1);
+        let rows = if step > 0 {
+            let end = (last.checked_mul(step)).and_then(|n| n.checked_add(start));
+            end.filter(|&end| end < 1 << 62)
+                .ok_or("the order's rows are out of range")?;
+            Rows::Step { start, step }
+        } else if listed.len() as u64 == n_rows && listed.is_sorted() {
+            Rows::Listed(listed.into())
+        } else {
+            return Err("the order's rows are not in order");
+        };
+        if n_rows / chunk_rows >= 1 << 32 {
+            return Err("there are too many chunks to shuffle them");
+        }
+        let order = Order::new(shuffle, seed, rows, n_rows, chunk_rows, window_rows);
+        Ok((order, epoch))
+    }
+
+    /// The rows at positions `[begin, end)` of an epoch.
+    pub fn listed(&self, epoch: u64, begin: u64, end: u64) -> Vec<u64> {
+        let end = end.min(self.n_rows);
+        let epoch = self.epoch(epoch);
+        let mut rows = vec![0; end.saturating_sub(begin) as usize];
+        let (mut at, mut seats) = (begin, Vec::new());
+        while at < end {
+            let window_end = (at / self.window_rows + 1) * self.window_rows;
+            let stop = window_end.min(end).min(at + LISTED_AT_ONCE);
+            epoch.seats(at, stop, &mut seats);
+            for seat in &seats {
+                rows[(at - begin) as usize + seat.place as usize] = seat.row;
+            }
+            at = stop;
+        }
+        rows
+    }
+
+    pub fn new(
+        shuffle: Shuffle,
+        seed: u64,
+        rows: Rows,
+        n_rows: u64,
+        chunk_rows: u64,
+        window_rows: u64,
+    ) -> Order {
+        let mut begins = Vec::new();
+        if matches!(shuffle, Shuffle::Chunks | Shuffle::Window) {
+            let mut before = None;
+            let mut index = 0;
+            while index < n_rows {
+                let chunk = rows.row(index) / chunk_rows;
+                if before.replace(chunk) != Some(chunk) {
+                    begins.push(index);
+                }
+                // The next chunk is not nearer than this.
+                index += match rows {
+                    Rows::Step { start, step } => {
+                        let end = (chunk + 1) * chunk_rows;
+                        (end - (start + index * step)).div_ceil(step).max(1)
+                    }
+                    Rows::Listed(_) => 1,
+                };
+            }
+            begins.push(n_rows);
+        }
+        Order {
+            shuffle,
+            seed,
+            n_rows,
+            rows,
+            window_rows: window_rows.max(1),
+            begins,
+        }
+    }
+
+    pub fn epoch(&self, epoch: u64) -> Epoch<'_> {
+        let mut dice = Dice::new(self.seed, epoch, STREAM_CHUNKS);
+        let n_chunks = self.begins.len().saturating_sub(1);
+        let mut chunks: Vec<u32> = (0..n_chunks as u32).collect();
+        shuffled(&mut dice, &mut chunks);
+        // Where each window begins: slot in the order of chunks, and index into that chunk's rows.
+        let mut cuts = Vec::new();
+        let mut position = 0;
+        for (slot, &chunk) in chunks.iter().enumerate() {
+            let len = self.begins[chunk as usize + 1] - self.begins[chunk as usize];
+            let mut cut = cuts.len() as u64 * self.window_rows;
+            while cut < position + len {
+                cuts.push((slot, cut - position));
+                cut += self.window_rows;
+            }
+            position += len;
+        }
+        let scatter = match self.shuffle {
+            Shuffle::Full => Some(Scatter::new(self.seed, epoch, self.n_rows)),
+            _ => None,
+        };
+        Epoch {
+            order: self,
+            epoch,
+            chunks,
+            cuts,
+            scatter,
+        }
+    }
+}
+
+/// The order in one epoch.
+pub struct Epoch<'a> {
+    order: &'a Order,
+    epoch: u64,
+    chunks: Vec<u32>,
+    cuts: Vec<(usize, u64)>,
+    scatter: Option<Scatter>,
+}
+
+impl Epoch<'_> {
+    /// The rows at positions `[begin, end)`, ascending, with their places counted from `begin`.
+    /// The positions must lie in one window, unless nothing but chunks is shuffled or all is.
+    pub fn seats(&self, begin: u64, end: u64, into: &mut Vec<Seat>) {
+        into.clear();
+        let order = self.order;
+        let end = end.min(order.n_rows);
+        match (order.shuffle, &self.scatter) {
+            (Shuffle::Full, Some(scatter)) => {
+                into.extend((begin..end).map(|position| Seat {
+                    row: order.rows.row(scatter.at(position)),
+                    place: (position - begin) as u32,
+                }));
+                into.sort_unstable_by_key(|seat| seat.row);
+            }
+            (Shuffle::Chunks | Shuffle::Window, _) => self.window(begin, end, into),
+            _ => into.extend((begin..end).map(|position| Seat {
+                row: order.rows.row(position),
+                place: (position - begin) as u32,
+            })),
+        }
+    }
+
+    fn window(&self, begin: u64, end: u64, into: &mut Vec<Seat>) {
+        let order = self.order;
+        let number = begin / order.window_rows;
+        let Some(&(first_slot, skip)) = self.cuts.get(number as usize) else {
+            return;
+        };
+        let window_begin = number * order.window_rows;
+        let len = order.window_rows.min(order.n_rows - window_begin);
+        let mut places: Vec<u32> = Vec::new();
+        if order.shuffle == Shuffle::Window {
+            places.extend(0..len as u32);
+            let stream = STREAM_WINDOWS + number;
+            shuffled(&mut Dice::new(order.seed, self.epoch, stream), &mut places);
+        }
+        // Chunks in the order of their rows: (index into `rows`, index into the window, length).
+        let mut runs = Vec::new();
+        let (mut at, mut skip) = (0, skip);
+        for &chunk in &self.chunks[first_slot..] {
+            if at >= len {
+                break;
+            }
+            let from = order.begins[chunk as usize] + skip;
+            let count = (order.begins[chunk as usize + 1] - from).min(len - at);
+            runs.push((from, at, count));
+            (at, skip) = (at + count, 0);
+        }
+        runs.sort_unstable();
+        let low = begin - window_begin;
+        let wanted = low..end - window_begin;
+        for (from, at, count) in runs {
+            for i in 0..count {
+                let place = match places.get((at + i) as usize) {
+                    Some(&place) => u64::from(place),
+                    None => at + i,
+                };
+                if wanted.contains(&place) {
+                    into.push(Seat {
+                        row: order.rows.row(from + i),
+                        place: (place - low) as u32,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Streams of numbers that one seed and epoch have: for chunks, for all rows, one for each window.
+const STREAM_CHUNKS: u64 = 0;
+const STREAM_FULL: u64 = 1;
+const STREAM_WINDOWS: u64 = 2;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64, epoch: u64, stream: u64) -> Dice {
+        let key = mixed(mixed(mixed(seed) ^ epoch) ^ stream);
+        Dice(key)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        finished(self.0)
+    }
+
+    /// Below `n`; no number is likelier than another by more than n / 2^64.
+    fn below(&mut self, n: u64) -> u64 {
+        reduced(self.next(), n)
+    }
+}
+
+fn mixed(value: u64) -> u64 {
+    finished(value.wrapping_add(0x9e37_79b9_7f4a_7c15))
+}
+
+fn finished(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A number of 64 bits, scaled to `[0, n)`.
+fn reduced(value: u64, n: u64) -> u64 {
+    ((u128::from(value) * u128::from(n)) >> 64) as u64
+}
+
+fn shuffled(dice: &mut Dice, items: &mut [u32]) {
+    for last in (1..items.len()).rev() {
+        let chosen = dice.below(last as u64 + 1) as usize;
+        items.swap(chosen, last);
+    }
+}
+
+/// A permutation of `[0, n)` that is computed, not stored.
+struct Scatter {
+    n: u64,
+    /// `[0, n)` lies in a rectangle of so many columns and rows.
+    columns: u64,
+    lines: u64,
+    keys: Vec<u64>,
+}
+
+impl Scatter {
+    /// Rounds, even. Small domains need more of them to be uniform, and have the time.
+    const ROUNDS: usize = 12;
+    const SMALL_ROUNDS: usize = 64;
+    const SMALL_ROWS: u64 = 1 << 12;
+
+    fn new(seed: u64, epoch: u64, n: u64) -> Scatter {
+        let mut dice = Dice::new(seed, epoch, STREAM_FULL);
+        let rounds = match n < Scatter::SMALL_ROWS {
+            true => Scatter::SMALL_ROUNDS,
+            false => Scatter::ROUNDS,
+        };
+        let columns = n.isqrt().max(1);
+        let columns = columns + u64::from(columns * columns < n);
+        Scatter {
+            n,
+            columns,
+            lines: n.div_ceil(columns).max(1),
+            keys: (0..rounds).map(|_| dice.next()).collect(),
+        }
+    }
+
+    fn at(&self, position: u64) -> u64 {
+        let mut value = position;
+        loop {
+            value = self.once(value);
+            if value < self.n {
+                return value;
+            }
+        }
+    }
+
+    fn once(&self, value: u64) -> u64 {
+        let (mut column, mut line) = (value % self.columns, value / self.columns);
+        for pair in self.keys.chunks_exact(2) {
+            column = moved(column, line ^ pair[0], self.columns);
+            line = moved(line, column ^ pair[1], self.lines);
+        }
+        line * self.columns + column
+    }
+}
+
+fn moved(at: u64, key: u64, n: u64) -> u64 {
+    let sum = at + reduced(finished(key), n);
+    if sum >= n { sum - n } else { sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(order: &Order, epoch: u64, step: u64) -> Vec<u64> {
+        let epoch = order.epoch(epoch);
+        let mut rows = vec![u64::MAX; order.n_rows as usize];
+        let mut seats = Vec::new();
+        let mut begin = 0;
+        while begin < order.n_rows {
+            let window_end = (begin / order.window_rows + 1) * order.window_rows;
+            let end = (begin + step).min(window_end).min(order.n_rows);
+            epoch.seats(begin, end, &mut seats);
+            assert_eq!(seats.len() as u64, end - begin);
+            assert!(seats.is_sorted_by_key(|seat| seat.row));
+            for seat in &seats {
+                let at = (begin + u64::from(seat.place)) as usize;
+                assert_eq!(rows[at], u64::MAX, "a place twice");
+                rows[at] = seat.row;
+            }
+            begin = end;
+        }
+        rows
+    }
+
+    fn rows_of(kind: u64, n: u64) -> Rows {
+        match kind {
+            0 => Rows::Step { start: 0, step: 1 },
+            1 => Rows::Step { start: 3, step: 7 },
+            _ => Rows::Listed((0..n).map(|i| i * i / 5 + i).collect()),
+        }
+    }
+
+    const SHUFFLES: [Shuffle; 4] = [
+        Shuffle::None,
+        Shuffle::Chunks,
+        Shuffle::Window,
+        Shuffle::Full,
+    ];
+
+    #[test]
+    fn every_row_has_one_position_however_it_is_asked_for() {
+        for shuffle in SHUFFLES {
+            for kind in 0..3 {
+                for n in [0, 1, 2, 3, 7, 64, 1000] {
+                    for (chunk, window) in [(1, 1), (3, 10), (10, 3), (64, 128), (5000, 5000)] {
+                        let rows = rows_of(kind, n);
+                        let order = Order::new(shuffle, 9, rows.clone(), n, chunk, window);
+                        let found = all(&order, 2, u64::MAX / 2);
+                        assert_eq!(found, all(&order, 2, 5), "{shuffle:?} {kind} {n} {chunk}");
+                        let mut sorted = found.clone();
+                        sorted.sort_unstable();
+                        let wanted: Vec<u64> = (0..n).map(|i| rows.row(i)).collect();
+                        assert_eq!(sorted, wanted);
+                        if shuffle == Shuffle::None {
+                            assert_eq!(found, wanted);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_and_epochs_differ() {
+        for shuffle in [Shuffle::Chunks, Shuffle::Window, Shuffle::Full] {
+            let order = |seed| {
+                Order::new(
+                    shuffle,
+                    seed,
+                    Rows::Step { start: 0, step: 1 },
+                    1000,
+                    10,
+                    100,
+                )
+            };
+            let one = all(&order(1), 0, 100);
+            assert_ne!(one, all(&order(1), 1, 100));
+            assert_ne!(one, all(&order(2), 0, 100));
+            assert_eq!(one, all(&order(1), 0, 100));
+        }
+    }
+
+    #[test]
+    fn shuffled_chunks_stay_whole() {
+        let order = Order::new(
+            Shuffle::Chunks,
+            5,
+            Rows::Step { start: 0, step: 1 },
+            103,
+            10,
+            20,
+        );
+        let rows = all(&order, 0, 20);
+        let mut chunks: Vec<u64> = rows.iter().map(|row| row / 10).collect();
+        assert!(rows.windows(2).all(|w| w[1] == w[0] + 1 || w[1] % 10 == 0));
+        chunks.dedup();
+        assert_eq!(chunks.len(), 11);
+        assert!(!chunks.is_sorted());
+    }
+
+    /// Chi-square of all permutations of few rows: each as likely as the others.
+    #[test]
+    fn small_shuffles_are_uniform() {
+        for shuffle in [Shuffle::Full, Shuffle::Window, Shuffle::Chunks] {
+            for n in 2..=6u64 {
+                let cells: u64 = (1..=n).product();
+                let draws = cells * 200;
+                let mut seen = std::collections::BTreeMap::new();
+                for epoch in 0..draws {
+                    let rows = Rows::Step { start: 0, step: 1 };
+                    let order = Order::new(shuffle, 77, rows, n, 1, n);
+                    *seen.entry(all(&order, epoch, n)).or_insert(0u64) += 1;
+                }
+                let chi: f64 = seen
+                    .values()
+                    .map(|&count| (count as f64 - 200.0).powi(2) / 200.0)
+                    .sum();
+                let free = (cells - 1) as f64;
+                assert_eq!(seen.len() as u64, cells);
+                // Five standard deviations.
+                let limit = free + 5.0 * (2.0 * free).sqrt() + 5.0;
+                assert!(chi < limit, "{shuffle:?} of {n}: {chi} over {limit}");
+            }
+        }
+    }
+
+    /// Where a row goes does not depend on where it or its neighbours were.
+    #[test]
+    fn large_shuffles_are_even() {
+        let n = 1 << 16;
+        let order = Order::new(Shuffle::Full, 3, Rows::Step { start: 0, step: 1 }, n, 64, n);
+        let rows = all(&order, 0, n);
+        let cells = 32;
+        let mut table = vec![0f64; cells * cells];
+        for pair in rows.windows(2) {
+            let cell = |row: u64| (row * cells as u64 / n) as usize;
+            table[cell(pair[0]) * cells + cell(pair[1])] += 1.0;
+        }
+        let expected = (n - 1) as f64 / (cells * cells) as f64;
+        let chi: f64 = table
+            .iter()
+            .map(|&count| (count - expected).powi(2) / expected)
+            .sum();
+        let free = (cells * cells - 1) as f64;
+        assert!((chi - free).abs() < 6.0 * (2.0 * free).sqrt(), "{chi}");
+    }
+}

@@ -1,0 +1,428 @@
+//! A share's stored chunks on their way from the file to the places of their rows.
+//!
+//! Law:
+//! 1. Each chunk is fetched and decoded once, and its wanted rows are copied to their places on the
+//!    tape; a chunk that is wanted whole and in order is decoded there.
+//! 2. Decoded chunks of which others want the rest are kept while there is room. What is kept stays:
+//!    windows come round to all chunks in turn, so nothing is wanted later than what was kept first.
+//! 3. What the plan says of the file is checked before it is fetched.
+//! 4. Two neighbours may be decoded at once; where anything is wrong, each is decoded alone.
+
+use crate::control::{Control, Record};
+use crate::failure::TaskError;
+use crate::fetch::{Fetch, FetchError, Run, runs};
+use crate::filters::{FilterError, FilterErrorKind};
+use crate::memory::Mapping;
+use crate::order::Seat;
+use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
+use crate::scatter::{self, Place};
+use crate::share::{Pick, Share};
+use crate::work::{Source, add_ns, grow, tape_rows};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Decoded chunks that a reader keeps, by their number in the plan.
+pub struct Kept {
+    chunks: HashMap<u64, Box<[u8]>>,
+    room: u64,
+}
+
+impl Kept {
+    pub fn new(plan: &Plan) -> Kept {
+        Kept {
+            chunks: HashMap::new(),
+            room: plan.keep_bytes(),
+        }
+    }
+
+    fn keep(&mut self, number: u64, decoded: &[u8]) {
+        let len = decoded.len() as u64;
+        if len <= self.room && !self.chunks.contains_key(&number) {
+            self.room -= len;
+            self.chunks.insert(number, decoded.into());
+        }
+    }
+}
+
+/// The fetches of a share: its chunks that are not kept.
+pub fn fetches(share: &mut Share, kept: &Kept, into: &mut Vec<Run>) {
+    if !kept.chunks.is_empty() {
+        // A chunk that is kept is as if it were nowhere in the file.
+        for (pick, chunk) in share.picks.iter().zip(&mut share.chunks) {
+            if kept.chunks.contains_key(&pick.number) {
+                chunk.byte_offset = UNALLOCATED;
+            }
+        }
+    }
+    runs(&share.chunks, into);
+}
+
+/// One share of one member.
+pub struct ShareWork<'a> {
+    pub member: &'a Member,
+    pub record: &'a Record,
+    pub share: &'a Share,
+    /// The whole window's rows on the tape, of which this share's places are ours.
+    window: &'a mut [u8],
+    kept: &'a mut Kept,
+}
+
+impl<'a> ShareWork<'a> {
+    /// # Safety
+    /// The caller owns the share's rows in the window that lies in these rows of the tape.
+    pub unsafe fn new(
+        member: &'a Member,
+        record: &'a Record,
+        share: &'a Share,
+        kept: &'a mut Kept,
+        tape: &'a Mapping,
+        rows: Range<u64>,
+    ) -> ShareWork<'a> {
+        // SAFETY: of the window only places of this share's seats are written, which are the
+        // caller's; the others are never read.
+        let window = unsafe { tape_rows(tape, member, rows.start, rows.end - rows.start) };
+        ShareWork {
+            member,
+            record,
+            share,
+            window,
+            kept,
+        }
+    }
+
+    /// Every chunk lies inside the file and is not absurdly large, or nothing is fetched.
+    pub fn check(source: &Source, member: &Member, share: &Share) -> Result<(), TaskError> {
+        for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
+            source.check(member, std::slice::from_ref(chunk), pick.number)?;
+        }
+        Ok(())
+    }
+
+    pub fn buffered(
+        &mut self,
+        source: &mut Source,
+        found: &[Run],
+        control: &Control,
+        global: u64,
+    ) -> Result<(), TaskError> {
+        let mut hinted = false;
+        for (index, run) in found.iter().enumerate() {
+            let start = Instant::now();
+            let number = self.share.picks[run.chunks.start].number;
+            let mut stored = std::mem::take(&mut source.stored);
+            let len = run.len as usize;
+            grow(&mut stored, len, number)?;
+            let Fetch::Buffered(file) = &mut source.fetch else {
+                return Err(TaskError::Internal(
+                    "a buffered fetch of a direct file".into(),
+                ));
+            };
+            let have = file.read_cached(&mut stored[..len], run.byte_offset);
+            if have < len {
+                // The page cache missed: name all that this share wants.
+                let rest = if hinted { &[] } else { &found[index + 1..] };
+                rest.iter()
+                    .for_each(|run| file.hint(run.byte_offset, run.len));
+                hinted = true;
+                if self.member.turnstile {
+                    control.wait_turn(global);
+                }
+            }
+            let read = match have < len {
+                true => file.read(&mut stored[..len], run.byte_offset, have),
+                false => Ok(()),
+            };
+            self.record.fetches.store(file.fetches, Relaxed);
+            add_ns(&self.record.fetch_ns, start);
+            let result = read
+                .map_err(|error| TaskError::Fetch(number, error))
+                .and_then(|()| {
+                    self.record.fetched_bytes.fetch_add(run.len, Relaxed);
+                    self.decode_run(source, run, &stored[..len])
+                });
+            source.stored = stored;
+            result?;
+        }
+        Ok(())
+    }
+
+    pub fn direct(
+        &mut self,
+        source: &mut Source,
+        flights: Vec<(Run, u64)>,
+    ) -> Result<(), TaskError> {
+        for (run, ticket) in flights {
+            let number = self.share.picks[run.chunks.start].number;
+            let start = Instant::now();
+            let Fetch::Direct(queue, _) = &mut source.fetch else {
+                return Err(TaskError::Internal(
+                    "a direct fetch of a buffered file".into(),
+                ));
+            };
+            let finished = queue.finish(ticket);
+            add_ns(&self.record.fetch_ns, start);
+            let finished = finished.map_err(|error| TaskError::read(number, error))?;
+            self.record.fetched_bytes.fetch_add(run.len, Relaxed);
+            self.record.fetches.fetch_add(1, Relaxed);
+            let (expected, got) = (run.len, finished.bytes().len() as u64);
+            if got < expected {
+                return Err(TaskError::Fetch(
+                    number,
+                    FetchError::Short { expected, got },
+                ));
+            }
+            self.decode_run(source, &run, finished.bytes())?;
+            if let Fetch::Direct(queue, _) = &mut source.fetch {
+                queue.recycle(finished);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is not fetched: chunks that were never stored, and those that are kept.
+    pub fn unfetched(&mut self, source: &mut Source) {
+        let (share, member) = (self.share, self.member);
+        for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
+            if chunk.byte_offset != UNALLOCATED {
+                continue;
+            }
+            self.offset(source, chunk, pick);
+            if let Some(decoded) = self.kept.chunks.remove(&pick.number) {
+                self.seat(source, pick, &decoded);
+                self.kept.chunks.insert(pick.number, decoded);
+                continue;
+            }
+            for seat in &share.seats[pick.seats.clone()] {
+                let (at, dst) = self.place(source, seat);
+                scatter::fill(member, at, dst);
+                scatter::fix_strings(member, at, dst);
+            }
+        }
+    }
+
+    fn decode_run(
+        &mut self,
+        source: &mut Source,
+        run: &Run,
+        bytes: &[u8],
+    ) -> Result<(), TaskError> {
+        let start = Instant::now();
+        let share = self.share;
+        let stored = |chunk: &Chunk| {
+            let from = (chunk.byte_offset - run.byte_offset) as usize;
+            &bytes[from..from + chunk.stored_size as usize]
+        };
+        let mut index = run.chunks.start;
+        while index < run.chunks.end {
+            if index + 1 < run.chunks.end && self.decode_pair(source, index, &stored) {
+                index += 2;
+                continue;
+            }
+            let chunk = &share.chunks[index];
+            self.decode_chunk(source, &share.picks[index], chunk, stored(chunk))?;
+            index += 1;
+        }
+        add_ns(&self.record.decode_ns, start);
+        Ok(())
+    }
+
+    fn decode_chunk(
+        &mut self,
+        source: &mut Source,
+        pick: &Pick,
+        chunk: &Chunk,
+        stored: &[u8],
+    ) -> Result<(), TaskError> {
+        let wrong = |error| TaskError::Filter(pick.number, error);
+        let size = self.decoded_size(pick, chunk);
+        self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
+        self.offset(source, chunk, pick);
+        if source.pipeline.is_identity(chunk.filter_mask) {
+            if stored.len() != size {
+                return Err(wrong(FilterError {
+                    filter: 0,
+                    kind: FilterErrorKind::WrongSize,
+                    expected: size as u64,
+                    got: stored.len() as u64,
+                }));
+            }
+            self.seat(source, pick, stored);
+            return Ok(());
+        }
+        if let Some(out) = self.in_place(pick, size) {
+            let result = source
+                .pipeline
+                .decode(chunk.filter_mask, stored, &mut self.window[out]);
+            self.end_strings(source, pick);
+            return result.map_err(wrong);
+        }
+        grow(&mut source.decoded, size, pick.number)?;
+        let mut decoded = std::mem::take(&mut source.decoded);
+        let result = source
+            .pipeline
+            .decode(chunk.filter_mask, stored, &mut decoded[..size]);
+        if result.is_ok() {
+            self.deliver(source, pick, &decoded[..size]);
+        }
+        source.decoded = decoded;
+        result.map_err(wrong)
+    }
+
+    /// Decode a chunk and the next at once, where that is quicker. False: neither is done.
+    fn decode_pair<'b>(
+        &mut self,
+        source: &mut Source,
+        index: usize,
+        stored: &impl Fn(&Chunk) -> &'b [u8],
+    ) -> bool {
+        let share = self.share;
+        let picks = [&share.picks[index], &share.picks[index + 1]];
+        let chunks = [&share.chunks[index], &share.chunks[index + 1]];
+        let mask = chunks[0].filter_mask;
+        if chunks[1].filter_mask != mask || !source.pipeline.wants_pair(mask) {
+            return false;
+        }
+        let sizes = [0, 1].map(|i| self.decoded_size(picks[i], chunks[i]));
+        let size = sizes[0] + sizes[1];
+        if grow(&mut source.decoded, size, 0).is_err() {
+            return false;
+        }
+        let mut decoded = std::mem::take(&mut source.decoded);
+        let (a, b) = decoded[..size].split_at_mut(sizes[0]);
+        let outs = [&mut *a, &mut *b];
+        let done = source.pipeline.decode_pair(mask, chunks.map(stored), outs);
+        if done {
+            for (i, decoded) in [a, b].into_iter().enumerate() {
+                self.offset(source, chunks[i], picks[i]);
+                self.record
+                    .decoded_bytes
+                    .fetch_add(sizes[i] as u64, Relaxed);
+                self.deliver(source, picks[i], decoded);
+            }
+        }
+        source.decoded = decoded;
+        done
+    }
+
+    /// Bring a decoded chunk's rows to their places, and keep it if others want it.
+    fn deliver(&mut self, source: &Source, pick: &Pick, decoded: &[u8]) {
+        self.seat(source, pick, decoded);
+        if self.member.kept {
+            self.kept.keep(pick.number, decoded);
+        }
+    }
+
+    /// Bytes that a pick decodes to; of contiguous data they are its stored bytes.
+    fn decoded_size(&self, pick: &Pick, chunk: &Chunk) -> usize {
+        if !self.member.clipped {
+            return self.member.decoded_size;
+        }
+        let last = &self.share.seats[pick.seats.clone()];
+        let piece = self.member.chunk_dims[0];
+        let row_bytes = self.member.decoded_size as u64 / piece;
+        let begin = pick.row / piece * piece;
+        let left = (begin + piece).min(self.member.dims[0]) - begin;
+        if pick.row == begin && chunk.stored_size >= left * row_bytes {
+            return (left * row_bytes) as usize;
+        }
+        let end = last.last().map_or(pick.row, |seat| seat.row + 1);
+        ((end - pick.row) * row_bytes) as usize
+    }
+
+    /// Leave in `source` the dataset's element with which the decoded bytes begin.
+    fn offset(&self, source: &mut Source, chunk: &Chunk, pick: &Pick) {
+        self.member
+            .chunk_offset(chunk.grid_index, &mut source.offset);
+        source.offset[0] = pick.row;
+    }
+
+    /// When a chunk is its rows, all wanted and in order: their bytes in the window.
+    fn in_place(&self, pick: &Pick, size: usize) -> Option<Range<usize>> {
+        let seats = &self.share.seats[pick.seats.clone()];
+        let row_bytes = self.member.row_bytes;
+        if !self.member.whole_rows() || self.member.kept || seats.len() * row_bytes != size {
+            return None;
+        }
+        let next = |pair: &[Seat]| pair[1].place == pair[0].place + 1;
+        let starts = seats[0].row == pick.row;
+        let at = seats[0].place as usize * row_bytes;
+        (starts && seats.windows(2).all(next)).then(|| at..at + size)
+    }
+
+    fn end_strings(&mut self, source: &Source, pick: &Pick) {
+        let (share, member) = (self.share, self.member);
+        if member.fixes.is_empty() {
+            return;
+        }
+        for seat in &share.seats[pick.seats.clone()] {
+            let (at, dst) = self.place(source, seat);
+            scatter::fix_strings(member, at, dst);
+        }
+    }
+
+    /// Where one row goes.
+    fn place<'b>(&'b mut self, source: &'b Source, seat: &Seat) -> (Place<'b>, &'b mut [u8]) {
+        let row_bytes = self.member.row_bytes;
+        let at = Place {
+            offset: &source.offset,
+            lo: seat.row,
+            hi: seat.row + 1,
+        };
+        let from = seat.place as usize * row_bytes;
+        (at, &mut self.window[from..from + row_bytes])
+    }
+
+    /// Copy the wanted rows of a decoded chunk to their places.
+    fn seat(&mut self, source: &Source, pick: &Pick, decoded: &[u8]) {
+        let (share, member) = (self.share, self.member);
+        let seats = &share.seats[pick.seats.clone()];
+        if !member.whole_rows() {
+            for seat in seats {
+                let (at, dst) = self.place(source, seat);
+                scatter::place(member, at, decoded, dst);
+            }
+        } else {
+            self.copy(pick.row, seats, decoded);
+        }
+        self.end_strings(source, pick);
+    }
+
+    /// Copy whole rows, of which the first is row `first`, to their places.
+    pub fn copy(&mut self, first: u64, seats: &[Seat], rows: &[u8]) {
+        match self.member.row_bytes {
+            1 => copy_rows::<1>(seats, first, rows, self.window),
+            2 => copy_rows::<2>(seats, first, rows, self.window),
+            4 => copy_rows::<4>(seats, first, rows, self.window),
+            8 => copy_rows::<8>(seats, first, rows, self.window),
+            16 => copy_rows::<16>(seats, first, rows, self.window),
+            size => copy_runs(seats, first, rows, self.window, size),
+        }
+    }
+}
+
+fn copy_rows<const N: usize>(seats: &[Seat], first: u64, rows: &[u8], window: &mut [u8]) {
+    for seat in seats {
+        let (from, to) = ((seat.row - first) as usize * N, seat.place as usize * N);
+        window[to..to + N].copy_from_slice(&rows[from..from + N]);
+    }
+}
+
+/// Rows that lie side by side on both sides are copied at once.
+fn copy_runs(seats: &[Seat], first: u64, rows: &[u8], window: &mut [u8], size: usize) {
+    let mut at = 0;
+    while at < seats.len() {
+        let (row, place) = (seats[at].row, seats[at].place);
+        let mut len = 1;
+        while let Some(next) = seats.get(at + len) {
+            if next.row != row + len as u64 || next.place != place + len as u32 {
+                break;
+            }
+            len += 1;
+        }
+        let (from, to) = ((row - first) as usize * size, place as usize * size);
+        window[to..to + len * size].copy_from_slice(&rows[from..from + len * size]);
+        at += len;
+    }
+}
