@@ -8,11 +8,17 @@ Law
 
 Map
 ---
-studies/        what is asked: device_sweep (the default), targets, random_access, in one table
+studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
+                training_batches
 contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
 random_contenders.py  who is measured at random access
 random_draws.py the rows that random access is asked for, and what NumPy says they are
 random_loop.py  the timed loop of random access, the same text for the library and the old release
+batch_contenders.py  who is measured at training batches
+batch_ways.py   this library's batches, and DataLoader's, h5py's, NumPy's and Grain's
+batch_loop.py   the loops that check and time them, in a process of their own
+batch_proof.py  whether the rows that came are the right ones
+batch_mixing.py how well an order mixes
 child.py        a process of its own for a stream or a reader
 stream_loop.py  the timed loop over a stream, the same text for the library and the old release
 old_release.py  the old release's own virtual environment

@@ -106,6 +106,18 @@ def _waves(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> 
     return np.round(rows * 512) / 512
 
 
+#: Up to here every whole number is a float32.
+MOST_NUMBERED_ROWS = 2**24
+
+
+def _numbered(random: np.random.Generator, shape: tuple[int, ...], start: int) -> Any:
+    if start + shape[0] > MOST_NUMBERED_ROWS:
+        raise ValueError(f"float32 cannot number more than {MOST_NUMBERED_ROWS} rows")
+    rows = _waves(random, shape, start)
+    rows[:, 0] = np.arange(start, start + shape[0])
+    return rows
+
+
 #: A record of 1 KiB, as a detector may write it.
 EVENT = np.dtype(
     [
@@ -137,13 +149,15 @@ def _events(random: np.random.Generator, shape: tuple[int, ...], start: int) -> 
 
 # name -> values, of so many rows from this row on: noise as the old benchmark had it (normal),
 # noise of issue 2's targets (uniform), small whole numbers, which compress; a wave of its own size
-# and phase in each row, with noise, in steps of 1/512, as a digitiser gives it; and records: a
-# number, a rising time, noise, small whole numbers, and such a wave
+# and phase in each row, with noise, in steps of 1/512, as a digitiser gives it; the same with the
+# row's number as the first value; and records: a number, a rising time, noise, small whole numbers,
+# and such a wave
 VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...], int], Any]] = {
     "uniform": _uniform,
     "normal": _normal,
     "counts": _counts,
     "waves": _waves,
+    "numbered": _numbered,
     "events": _events,
 }
 
@@ -275,6 +289,49 @@ def in_directory(
             f"{filename!r} exists and holds something else than the benchmark's data. "
             "Remove it, or choose another directory."
         )
+    return filename
+
+
+def array_in_directory(
+    workload: Workload, directory: str, tick: Callable[[int], None] = lambda _bytes: None
+) -> str:
+    """The workload's rows as an .npy file in `directory`, written when it is not there yet.
+
+    Raises
+    ------
+    FileExistsError
+        A file of that name holds something else.
+    """
+    filename = os.path.join(directory, f"{workload.name}_{workload.rows}rows.npy")
+    shape = workload.shape(workload.rows)
+    if os.path.lexists(filename):
+        try:
+            found = np.load(filename, mmap_mode="r")
+            same = found.shape == shape and found.dtype == workload.dtype
+            if same and np.array_equal(found[:1], next(slabs(workload))[:1]):
+                return filename
+        except (OSError, ValueError):
+            pass
+        raise FileExistsError(
+            f"{filename!r} exists and holds something else than the benchmark's data. "
+            "Remove it, or choose another directory."
+        )
+    check_disk(directory, workload.needed_bytes)
+    part = f"{filename}.part{os.getpid()}"
+    try:
+        dtype = np.dtype(workload.dtype)
+        array = np.lib.format.open_memmap(part, "w+", dtype, shape)
+        start = 0
+        for slab in slabs(workload):
+            array[start : start + len(slab)] = slab
+            start += len(slab)
+            tick(slab.nbytes)
+        array.flush()
+        del array
+        os.replace(part, filename)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
     return filename
 
 

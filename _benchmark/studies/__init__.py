@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from _benchmark.studies import device_sweep, random_access, targets
+from _benchmark.studies import device_sweep, random_access, targets, training_batches
 
 
 class Study(Protocol):
@@ -31,4 +31,5 @@ STUDIES: dict[str, Study] = {
     DEFAULT: device_sweep,
     "targets": targets,
     "random": random_access,
+    "batches": training_batches,
 }

@@ -14,7 +14,7 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from _benchmark import contenders, measure, report, workloads
 from _benchmark.child import ContenderError, WrongDataError
@@ -27,6 +27,18 @@ LABEL = "multitables"
 OLD_LABEL = "2.0.1"
 
 OneChecked = TypeVar("OneChecked", bound=Checked)
+
+
+class Proving(Protocol):
+    """Who raises `WrongDataError` unless what it delivers is right."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prove(self) -> None: ...
+
+
+OneProving = TypeVar("OneProving", bound=Proving)
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,14 @@ class Bench:
     targets: list[Target] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
+
+    def array_filename(self, workload: workloads.Workload) -> str:
+        """The workload's rows as an .npy file, written if need be, in the page cache."""
+        with Progress(workload.decoded_bytes) as progress:
+            progress.stage(f"prepare {workload.name}.npy")
+            filename = workloads.array_in_directory(workload, self.directory, progress.tick)
+        measure.fill_page_cache(filename)
+        return filename
 
     def source(self, workload: workloads.Workload) -> Source:
         """The workload's file, written if need be, in the page cache."""
@@ -120,9 +140,26 @@ class Bench:
                 progress.tick(1)
         return found
 
+    def proven(self, source: Source, everybody: Sequence[OneProving]) -> list[OneProving]:
+        """Those of `everybody` that can prove what they deliver; the others are noted."""
+        found: list[OneProving] = []
+        where = os.path.basename(source.filename)
+        with Progress(len(everybody), "checks") as progress:
+            for one in everybody:
+                progress.stage(f"check {one.name}")
+                try:
+                    one.prove()
+                except (NotMeasuredError, ContenderError, OSError) as error:
+                    self._left_out(f"{where}, {one.name}", one.name, error)
+                else:
+                    found.append(one)
+                progress.tick(1)
+        return found
+
     def _left_out(self, where: str, name: str, error: Exception) -> None:
         self.reasons[name] = str(error)
-        if name.startswith(LABEL) or isinstance(error, WrongDataError):
+        ours = name.startswith(LABEL) and not isinstance(error, NotMeasuredError)
+        if ours or isinstance(error, WrongDataError):
             self.faults.append(f"{where}: {error}")
 
     def measure(

@@ -15,6 +15,7 @@ import dataclasses
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from _benchmark import contenders, environment, old_release, report, workloads
@@ -24,8 +25,13 @@ from _benchmark.studies.target_bench import COLUMNS, Bench, Target
 Parts = Mapping[str, Callable[[Bench], None]]
 
 
-def add_arguments(parser: argparse.ArgumentParser, parts: Parts, datasets: Iterable[str]) -> None:
-    """The options that every study of targets has."""
+def add_arguments(
+    parser: argparse.ArgumentParser,
+    parts: Parts,
+    datasets: Iterable[str],
+    with_old_release: bool = True,
+) -> None:
+    """The options that every study of targets has; and the old release's, where it takes part."""
     add = parser.add_argument
     add(
         "--rounds",
@@ -47,12 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser, parts: Parts, datasets: Itera
         metavar="DIR",
         help="keep the datasets here and use them again (default: temporary files)",
     )
-    add(
-        "--old_env",
-        metavar="DIR",
-        help=f"virtual environment with multitables {old_release.VERSION}; made, from PyPI, when "
-        "it is not there (default: the old release is not measured)",
-    )
+    if with_old_release:
+        add(
+            "--old_env",
+            metavar="DIR",
+            help=f"virtual environment with multitables {old_release.VERSION}; made, from PyPI, "
+            "when it is not there (default: the old release is not measured)",
+        )
     add(
         "--output",
         default="results",
@@ -67,20 +74,30 @@ def add_arguments(parser: argparse.ArgumentParser, parts: Parts, datasets: Itera
     )
 
 
-def run(study: str, parts: Parts, arguments: argparse.Namespace, what: str, **settings: Any) -> int:
+def run(
+    study: str,
+    parts: Parts,
+    arguments: argparse.Namespace,
+    what: str,
+    more_facts: Mapping[str, str] = MappingProxyType({}),
+    **settings: Any,
+) -> int:
     """Measure, print, keep; returns the exit status.
 
-    `what` says how much is measured; `settings` are those of `Bench` that the study decides.
+    `what` says how much is measured; `settings` are those of `Bench` that the study decides, and
+    `more_facts` what belongs to its numbers beside the machine.
     """
     face = contenders.library()
-    old_python, old_reason = _old_python(arguments.old_env)
+    has_old_release = "old_env" in arguments
+    old_python, old_reason = _old_python(arguments.old_env) if has_old_release else (None, "")
     with _directory(arguments.data_dir) as directory:
-        facts = environment.facts(directory, face)
-        facts["old release"] = (
-            f"not measured: {old_reason}"
-            if old_reason
-            else f"{old_release.VERSION} in its own venv"
-        )
+        facts = environment.facts(directory, face) | dict(more_facts)
+        if has_old_release:
+            facts["old release"] = (
+                f"not measured: {old_reason}"
+                if old_reason
+                else f"{old_release.VERSION} in its own venv"
+            )
         judged = settings["judged"]
         facts["run"] = what + ("" if judged else "; numbers of so little data are not judged")
         print(report.heading(facts), flush=True)
