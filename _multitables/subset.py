@@ -27,11 +27,6 @@ class Subset:
     step: int = 1
     listed: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
-    @property
-    def contiguous(self) -> bool:
-        """Neighbours in the subset are neighbours in the file."""
-        return self.step == 1 or (self.step != 0 and self.n_rows <= 1)
-
 
 def subset_of(rows: object, n_rows: int) -> Subset:
     """Return the rows of a dataset of `n_rows` rows that take part.
@@ -49,8 +44,11 @@ def subset_of(rows: object, n_rows: int) -> Subset:
     if rows is None:
         return Subset(n_rows)
     if isinstance(rows, slice):
-        return _stepped(range(n_rows)[rows])
-    if isinstance(rows, range) and (not rows or (min(rows) >= 0 and max(rows) < n_rows)):
+        try:
+            return _stepped(range(n_rows)[rows])
+        except (TypeError, ValueError):  # of something else than numbers, or in steps of 0
+            raise _wrong(rows) from None
+    if isinstance(rows, range) and all(0 <= end < n_rows for end in (*rows[:1], *rows[-1:])):
         return _stepped(rows)
     try:
         listed = np.asarray(rows)
@@ -72,6 +70,7 @@ def subset_of(rows: object, n_rows: int) -> Subset:
             got=high if high >= n_rows else low,
         )
     if low < 0:
+        listed = listed.astype(np.int64)  # a narrow number has no room for the sum
         listed = np.where(listed < 0, listed + n_rows, listed)
     return _listed(np.sort(listed.astype(np.uint64)))
 
@@ -79,7 +78,7 @@ def subset_of(rows: object, n_rows: int) -> Subset:
 def _stepped(rows: range) -> Subset:
     if len(rows) == 0:
         return Subset(0)
-    return Subset(len(rows), min(rows[0], rows[-1]), abs(rows.step))
+    return Subset(len(rows), min(rows[0], rows[-1]), abs(rows.step) if len(rows) > 1 else 1)
 
 
 def _masked(mask: npt.NDArray[Any], n_rows: int) -> npt.NDArray[np.uint64]:
