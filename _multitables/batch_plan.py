@@ -174,7 +174,7 @@ def _grids(members: Sequence[Member], lead: int, order: OrderWords) -> tuple[lis
         n_chunks = 0
         if not member.reason:
             n_chunks = math.prod(
-                -(-dim // chunk)
+                -(-dim // max(1, chunk))
                 for dim, chunk in zip(member.index.dims, member.chunk_dims, strict=True)
             )
         tables.append(grid_chunks(member, 0, n_chunks))

@@ -64,8 +64,16 @@ def by_direct(path: Path) -> Iterator[np.ndarray]:
             del block, guard
 
 
+def by_batches(path: Path) -> Iterator[np.ndarray]:
+    with multitables.Streamer(path).get_batches("/x", 11, n_procs=2) as batches:
+        for batch in batches:
+            yield batch.copy()
+            del batch
+
+
 ENTRIES: dict[str, Callable[[Path], Iterator[np.ndarray]]] = {
     "queue": by_queue,
+    "batches": by_batches,
     "one reader": by_one_reader,
     "generator": by_generator,
     "remainder": by_remainder,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import weakref
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -186,7 +187,10 @@ class Batches:
             "shuffle": options.SHUFFLES[order.shuffle],
             "seed": order.seed,
             "first_row": order.start if order.listed is None else int(order.listed[0]),
+            "step": order.step,
         }
+        if order.listed is not None:
+            identity["listed"] = zlib.crc32(order.listed.astype("<u8").tobytes())
         if order.shuffle not in (FILE_ORDER, FULL):
             identity.update(chunk_rows=order.chunk_rows, window_rows=order.window_rows)
         return identity

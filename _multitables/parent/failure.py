@@ -61,6 +61,8 @@ class Place:
     byte_end: int | None
     filter_names: dict[int, str]
     of_request: bool = False
+    #: The stream's rows are not in the order of the file.
+    of_order: bool = False
 
     @property
     def where(self) -> str:
@@ -70,7 +72,7 @@ class Place:
             text += f", chunk {self.chunk_offset}"
         if self.byte_begin is not None:
             return f"{text}, file bytes {self.byte_begin}:{self.byte_end}"
-        if self.chunk_offset is None and not self.of_request:
+        if self.chunk_offset is None and not self.of_request and not self.of_order:
             text += f", rows {self.row_begin}:{self.row_end}"
         return text
 
@@ -79,6 +81,8 @@ class Place:
         """What the failure took."""
         if self.of_request:
             return "This request has no result"
+        if self.of_order and self.chunk_offset is None:
+            return "A batch was not delivered"
         return f"Rows {self.row_begin}:{self.row_end} were not delivered"
 
     @property
@@ -107,7 +111,8 @@ def place_of(
     if chunk is None and plan.tasks["n_chunks"][task % len(plan.tasks)] != 1:
         found = None  # it may have been any of them
     chosen = plan.members[member]
-    return _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
+    place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
+    return replace(place, of_order=plan.order is not None)
 
 
 def place_of_request(
@@ -243,6 +248,8 @@ def _changed(place: Place, record: Record) -> Exception:
     if record.expected == record.got:
         sizes = f"its time of change or its inode; still {record.got} bytes"
     good, again = f"Nothing was delivered after row {place.row_begin}", "open a new stream"
+    if place.of_order:
+        good = "Batches that were delivered before are good"
     if place.of_request:
         good, again = place.good, "make a new Reader"
     return FileChangedError(

@@ -181,9 +181,11 @@ class Readers:
     ) -> Death | None:
         """Count a death for its task, or for no task. Returns it when it is one too many."""
         progress = sum(work.account(reader)[2] for reader in range(len(self._members)))
-        if task is None and progress > self._progress:
-            self._deaths.pop(None, None)
-        self._progress = progress
+        if task is None:
+            # Since the last death of this kind readers have worked: it is no failing start.
+            if progress > self._progress:
+                self._deaths.pop(None, None)
+            self._progress = progress
         deaths = self._deaths.get(task, 0) + 1
         self._deaths[task] = deaths
         if deaths >= DEATHS_ALLOWED + (task is None):

@@ -162,7 +162,7 @@ fn order_rows<'py>(
         let listed: Vec<u64> = (listed.chunks_exact(8))
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
-        let (order, epoch) = order::Order::from_words(words, &listed)?;
+        let (order, epoch) = order::Order::from_words(words, &listed, 1 << 62)?;
         let rows = order.listed(epoch, begin, end);
         Ok(rows.into_iter().map(|row| row as i64).collect())
     });

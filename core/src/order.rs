@@ -85,8 +85,13 @@ pub struct Order {
 
 impl Order {
     /// An order as a plan tells it, and its first epoch: shuffle, seed, epoch, rows, rows of a chunk,
-    /// rows of a window, start, step; a step of 0 stands for the rows listed.
-    pub fn from_words(words: [u64; 8], listed: &[u64]) -> Result<(Order, u64), &'static str> {
+    /// rows of a window, start, step; a step of 0 stands for the rows listed. All are below
+    /// `end_row`.
+    pub fn from_words(
+        words: [u64; 8],
+        listed: &[u64],
+        end_row: u64,
+    ) -> Result<(Order, u64), &'static str> {
         let [
             shuffle,
             seed,
@@ -102,16 +107,20 @@ impl Order {
             return Err("the order is out of range");
         }
         let last = n_rows.saturating_sub(1);
-        let rows = if step > 0 {
-            let end = (last.checked_mul(step)).and_then(|n| n.checked_add(start));
-            end.filter(|&end| end < 1 << 62)
-                .ok_or("the order's rows are out of range")?;
-            Rows::Step { start, step }
+        let (rows, last_row) = if step > 0 {
+            let last_row = last.checked_mul(step).and_then(|n| n.checked_add(start));
+            (Rows::Step { start, step }, last_row)
         } else if listed.len() as u64 == n_rows && listed.is_sorted() {
-            Rows::Listed(listed.into())
+            (
+                Rows::Listed(listed.into()),
+                Some(listed.last().copied().unwrap_or(0)),
+            )
         } else {
             return Err("the order's rows are not in order");
         };
+        if n_rows > 0 && last_row.is_none_or(|row| row >= end_row) {
+            return Err("the order's rows lie outside the datasets");
+        }
         if n_rows / chunk_rows >= 1 << 32 {
             return Err("there are too many chunks to shuffle them");
         }
