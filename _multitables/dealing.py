@@ -4,8 +4,8 @@ Law
 ---
 1. Pure. A list of ranges ``[begin, end)`` of positions, in the order of delivery, is all there is;
    what stands at a position is the order's matter (core/src/order.rs).
-2. Each rank has a run of whole batches; only the last rank's last batch is short. So a chunk, or
-   window, is rarely wanted by two ranks.
+2. Each rank has a run of whole batches; only the last batch of all is short (with `even`, each
+   rank's last). So a chunk, or window, is rarely wanted by two ranks.
 3. What some rank has delivered, and nothing else, is missing from what is left: positions are
    neither lost nor repeated by going on with other ranks or batches.
 """

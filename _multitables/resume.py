@@ -10,6 +10,7 @@ Law
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from _multitables.errors import OptionsError
 
 #: Of states; another number is a state of another version of the library.
 VERSION = 1
+#: Ranks that a state may speak of; more are damage.
+MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,10 @@ def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Stand
     ----------
     state : dict, or sequence of dict
         One rank's state, or those of all ranks. One suffices when the ranks had delivered equally
-        many batches, or when there are as many of them now and each goes on with its own.
+        many batches of the same epoch, or when there are as many of them now and each goes on with
+        its own.
+    identity : mapping
+        All that the order of an epoch depends on; ``rows`` is the number of positions.
 
     Raises
     ------
@@ -63,22 +69,21 @@ def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Stand
     if not states:
         raise _refused("there is no state", "Give the state of one rank, or of all")
     parsed = [_parsed(one, identity) for one in states]
-    if len(parsed) == 1 and parsed[0][1] == deal:
-        return parsed[0][0]
-    mine = [standing for standing, theirs in parsed if theirs == deal]
-    together = _together(parsed)
-    # As many ranks as there were: each goes on exactly where it was.
-    if len(mine) == 1 and all(theirs.world_size == deal.world_size for _, theirs in parsed):
-        return mine[0]
-    return together
-
-
-def _together(parsed: Sequence[tuple[Standing, Deal]]) -> Standing:
     first, first_deal = parsed[0]
-    ranks = first_deal.world_size
     if len(parsed) == 1:
         # The others are taken to stand where this one does.
-        parsed = [(first, replace(first_deal, rank=rank)) for rank in range(ranks)]
+        ranks = range(first_deal.world_size)
+        parsed = [(first, replace(first_deal, rank=rank)) for rank in ranks]
+    _check_one_run(parsed)
+    # The same ranks and batches as there were: each goes on exactly where it was.
+    for standing, theirs in parsed:
+        if theirs == deal:
+            return standing
+    return _together(parsed)
+
+
+def _check_one_run(parsed: Sequence[tuple[Standing, Deal]]) -> None:
+    ranks = parsed[0][1].world_size
     if sorted(deal.rank for _, deal in parsed) != list(range(ranks)):
         raise _refused(
             f"states are not of all ranks: expected 0 to {ranks - 1}, "
@@ -87,6 +92,10 @@ def _together(parsed: Sequence[tuple[Standing, Deal]]) -> Standing:
         )
     if len({replace(deal, rank=0) for _, deal in parsed}) > 1:
         raise _refused("states are of different runs", "Give the states of one run")
+
+
+def _together(parsed: Sequence[tuple[Standing, Deal]]) -> Standing:
+    """Return what is left to all, as the beginning of an epoch."""
     epoch = min(standing.epoch for standing, _ in parsed)
     taken: list[tuple[int, int]] = []
     ranges = next(standing.ranges for standing, _ in parsed if standing.epoch == epoch)
@@ -103,7 +112,7 @@ def _together(parsed: Sequence[tuple[Standing, Deal]]) -> Standing:
                 "Save the states of all ranks after the same number of batches",
             )
     left = joined(without(ranges, sorted(taken)))
-    return Standing(epoch, first.stop, tuple(left))
+    return Standing(epoch, parsed[0][0].stop, tuple(left))
 
 
 def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]:
@@ -112,7 +121,9 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]
             f"this is not a state of batches (version {VERSION}): {state!r:.60}",
             "Give what state_dict() returned",
         )
-    data = state.get("data", {})
+    data = state.get("data")
+    if not isinstance(data, Mapping):
+        raise _damaged("it names no data")
     for name, wanted in identity.items():
         if data.get(name) != wanted:
             raise _refused(
@@ -121,21 +132,41 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]
             )
     try:
         standing = Standing(
-            int(state["epoch"]),
-            None if state["stop"] is None else int(state["stop"]),
-            tuple((int(begin), int(end)) for begin, end in state["ranges"]),
-            int(state["batches"]),
+            _whole(state["epoch"]),
+            None if state["stop"] is None else _whole(state["stop"]),
+            tuple((_whole(begin), _whole(end)) for begin, end in state["ranges"]),
+            _whole(state["batches"]),
         )
         deal = Deal(
-            int(state["batch_size"]),
-            int(state["rank"]),
-            int(state["world_size"]),
-            bool(state["drop_last"]),
-            bool(state["even"]),
+            _whole(state["batch_size"], 1),
+            _whole(state["rank"]),
+            _whole(state["world_size"], 1),
+            _flag(state["drop_last"]),
+            _flag(state["even"]),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise _refused(f"the state is damaged: {error!r}", "Give another state") from None
+        raise _damaged(repr(error)) from None
+    edges = [0, *(edge for one in standing.ranges for edge in one), identity["rows"]]
+    if edges != sorted(edges) or not deal.rank < deal.world_size <= MOST_RANKS:
+        raise _damaged("its ranges or its rank are out of range")
     return standing, deal
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    number = operator.index(value)
+    if number < least or number >> 63:
+        raise ValueError(f"{number} is out of range")
+    return number
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _damaged(how: str) -> OptionsError:
+    return _refused(f"the state is damaged: {how}", "Give another state")
 
 
 def _refused(happened: str, advice: str) -> OptionsError:
