@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from payload import COLUMNS, ROWS, content
-from processes import readers
+from processes import readers, wait_until
 
 import multitables
 
@@ -237,7 +237,7 @@ def test_batches_are_views_of_the_ring(numbered: Path) -> None:
         assert iterator.ready() >= 0
         iterator.close()
         assert iterator.memory() == []
-        assert iterator.statistics() == {}
+        assert batches.statistics() == iterator.statistics() == {}
 
 
 def test_transform_is_called_here(numbered: Path) -> None:
@@ -271,6 +271,35 @@ def test_readers_rest_between_epochs(numbered: Path) -> None:
 def fail_in_a_loop(batches: multitables.Batches) -> None:
     for _ in batches:
         raise ZeroDivisionError
+
+
+def test_the_next_epoch_is_under_way_before_it_is_asked_for(numbered: Path) -> None:
+    with batches_of(numbered, 100, shuffle=True) as batches:
+        first = iter(batches)
+        for batch in first:
+            rows_of(batch)
+        del batch
+        (memory,) = {begin for begin, _, _ in batches._parked.stream.memory()}  # type: ignore[union-attr]
+        wait_until(lambda: batches._parked.stream.qsize() > 1, "read ahead")  # type: ignore[union-attr]
+        before = readers()
+        second = iter(batches)
+        rows = [rows_of(next(second))]
+        assert [begin for begin, _, _ in second.memory()] == [memory]
+        rows += map(rows_of, second)
+        np.testing.assert_array_equal(np.concatenate(rows), batches.order(1))
+        # Another epoch than the next one: the same readers, another stream.
+        batches.set_epoch(7)
+        np.testing.assert_array_equal(np.concatenate(collected(batches)), batches.order(7))
+        assert readers() == before
+        assert batches.statistics()["read_amplification"] == 1.0
+
+
+def test_a_batch_of_the_epoch_before_is_held_into_the_next(numbered: Path) -> None:
+    with batches_of(numbered, 100, shuffle="window") as batches:
+        for held in batches:
+            copy = held.copy()
+        for _ in zip(batches, range(3), strict=False):
+            np.testing.assert_array_equal(held, copy)
 
 
 @pytest.mark.parametrize("leave", ["break", "drop", "error", "close"])

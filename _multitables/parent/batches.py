@@ -4,6 +4,8 @@ Law
 ---
 1. An iteration is a row of legs, each one stream: what is left of an epoch after a resume, then
    the others together. Inside a leg epochs follow each other without a pause.
+   A loop over one epoch leaves its stream running, and the loop over the next one goes on with it:
+   its ring is filled while the user does other things.
 2. What counts as delivered is what was handed to the user; a state says that and nothing else.
 3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
 4. The file is indexed once, at the first need. Readers rest between iterations.
@@ -11,6 +13,7 @@ Law
 
 from __future__ import annotations
 
+import math
 import os
 import weakref
 import zlib
@@ -45,6 +48,14 @@ class Leg:
     #: that were delivered before.
     standing: Standing
     ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Parked:
+    """A stream at the end of an epoch, and the epoch that comes next in it."""
+
+    stream: StreamQueue
+    epoch: int
 
 
 @dataclass
@@ -98,7 +109,9 @@ class Batches:
         self._closed = False
         self._team = Team(keep=True)
         self._progress: Progress | None = None
+        self._parked: Parked | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
+        self._told: dict[str, Any] = {}
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
     # ---- what there is
@@ -213,13 +226,14 @@ class Batches:
     def statistics(self) -> dict[str, Any]:
         """Tell what the latest iteration has done; see `BatchIterator.statistics`."""
         latest = None if self._latest is None else self._latest()
-        return {} if latest is None else latest.statistics()
+        return self._told if latest is None else latest.statistics()
 
     def close(self) -> None:
         """End all iterations and readers. Batches that are held stay valid."""
         self._closed = True
         for iterator in list(self._iterators):
             iterator.close()
+        self._leave_parked()
         self._team.close()
 
     def __enter__(self) -> Batches:
@@ -271,9 +285,21 @@ class Batches:
             legs.append(Leg(first, left, whole, dealt(everything, self._deal)))
         return legs
 
+    def _leave_parked(self) -> None:
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.stream.close()
+
     def _stream(self, leg: Leg) -> StreamQueue:
+        """Return the stream of a leg: a new one, or the one that was left before it."""
         opened, order = self._open()
         wanted = self._wanted
+        goes_on = leg.epochs == 1 and tuple(leg.ranges) == tuple(dealt(self._all(), self._deal))
+        if goes_on and self._parked is not None and self._parked.stream.mine:
+            parked, self._parked = self._parked, None
+            if parked.epoch == leg.first_epoch:
+                return parked.stream
+            parked.stream.recall()
         readers = self._team.take(wanted.n_procs)
         try:
             plan = plan_batches(
@@ -282,7 +308,7 @@ class Batches:
                 ranges=leg.ranges,
                 batch_size=self.batch_size,
                 n_readers=len(readers),
-                epochs=leg.epochs,
+                epochs=None if goes_on else leg.epochs,
                 read_ahead=wanted.read_ahead,
                 direct=opened.direct,
                 native_filters=_core.native_filters(),
@@ -305,6 +331,9 @@ class BatchIterator:
         self._stream: StreamQueue | None = None
         self._progress = progress
         self._taken = self._per_epoch = 0
+        #: Batches of the leg that are still to come; infinite for a leg without end.
+        self._left: float = 0
+        self._told: dict[str, Any] = {}
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -312,20 +341,32 @@ class BatchIterator:
     def __next__(self) -> Any:
         if self._progress is self._batches._progress:
             self._batches._resumed = None  # it goes on here
-        while True:
-            if self._stream is None and not self._next_leg():
+        while self._left == 0:
+            self._end_leg()
+            if not self._next_leg():
                 raise StopIteration
-            assert self._stream is not None
-            guard = self._stream.get()
-            if guard is QueueClosed:
-                self._stream = None
-                continue
-            with guard as batch:
-                pass
-            del guard
-            self._count()
-            transform = self._batches._transform
-            return batch if transform is None else transform(batch)
+        assert self._stream is not None
+        guard = self._stream.get()
+        if guard is QueueClosed:  # closed by another thread
+            self._legs, self._left = [], 0
+            raise StopIteration
+        with guard as batch:
+            pass
+        del guard
+        self._count()
+        transform = self._batches._transform
+        return batch if transform is None else transform(batch)
+
+    def _end_leg(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is None or self._leg is None:
+            return
+        self._told = self._batches._told = _told_of(stream)
+        if stream.endless:
+            self._batches._leave_parked()
+            self._batches._parked = Parked(stream, self._leg.first_epoch + 1)
+        else:
+            stream.close()
 
     def _next_leg(self) -> bool:
         if not self._legs:
@@ -338,10 +379,12 @@ class BatchIterator:
             self._end_epochs(self._leg.epochs)
             return self._next_leg()
         self._stream = self._batches._stream(self._leg)
+        self._left = self._per_epoch * (math.inf if self._leg.epochs is None else self._leg.epochs)
         return True
 
     def _count(self) -> None:
         self._taken += 1
+        self._left -= 1
         standing = self._progress.standing
         if self._taken % self._per_epoch:
             self._progress.standing = replace(standing, batches=standing.batches + 1)
@@ -375,20 +418,21 @@ class BatchIterator:
         dict
             Of the stream that runs: what `StreamQueue.statistics` tells, and
             ``read_amplification``, an estimate of how often each chunk of the largest dataset is
-            decoded in an epoch. Empty before the first batch and after the last.
+            decoded in an epoch. After the end, what the last stream told; empty before the first
+            batch.
         """
-        if self._stream is None:
-            return {}
-        told = self._stream.statistics()
-        told["read_amplification"] = read_amplification(self._stream._plan)
-        return told
+        return self._told if self._stream is None else _told_of(self._stream)
 
     def close(self) -> None:
         """End this iteration. Batches that are held stay valid. May be called again."""
-        self._legs = []
+        self._legs, self._left = [], 0
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
+
+
+def _told_of(stream: StreamQueue) -> dict[str, Any]:
+    return {**stream.statistics(), "read_amplification": read_amplification(stream._plan)}
 
 
 def _order_rows(words: OrderWords, begin: int, end: int) -> npt.NDArray[np.int64]:

@@ -26,7 +26,7 @@ from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent import failure
 from _multitables.parent.account import account
 from _multitables.parent.supervisor import Death, Readers
-from _multitables.read_plan import ReadPlan
+from _multitables.read_plan import ENDLESS, ReadPlan
 
 _Guard = _core.Guard
 
@@ -231,6 +231,24 @@ class StreamQueue:
         There is one for each dataset; it lasts as long as its owner is held.
         """
         return [(address, size, self._ring) for address, size in self._ring.memory()]
+
+    def recall(self) -> None:
+        """End the stream, and let its readers come back for another one."""
+        called = self._finalizer.detach()
+        if called is not None:
+            ring, readers, give_back = called[2]
+            ring.close()
+            give_back(readers, True)
+
+    @property
+    def mine(self) -> bool:
+        """False in a process that was forked from the one that made the stream."""
+        return os.getpid() == self._owner
+
+    @property
+    def endless(self) -> bool:
+        """The stream has no last block."""
+        return self._plan.end_row == ENDLESS
 
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
