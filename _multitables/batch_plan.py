@@ -40,6 +40,8 @@ from _multitables.subset import Subset
 
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
+#: Rows of a window at most, about: places in it are numbers of 32 bits.
+MOST_WINDOW_ROWS = 1 << 31
 
 
 def lead_of(indexes: Sequence[ChunkIndex]) -> int:
@@ -66,12 +68,12 @@ def order_of(
     if kind == FULL:
         # Only where windows are cut: what stands at a position does not depend on it.
         window = max(1, wanted.memory_limit_bytes // 2 // row_bytes, wanted.batch_size)
-        window = min(window, max(1, subset.n_rows))
+        window = min(window, max(1, subset.n_rows), MOST_WINDOW_ROWS)
     else:
         rows = wanted.window_rows or max(
             options.WINDOW_BYTES // row_bytes, options.WINDOW_CHUNKS * outer
         )
-        window = -(-rows // outer) * outer
+        window = -(-min(rows, MOST_WINDOW_ROWS) // outer) * outer
     return OrderWords(
         shuffle=kind,
         seed=wanted.seed,

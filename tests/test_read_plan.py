@@ -17,21 +17,28 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plans import (
+    HEADER_WORDS,
+    NATIVE,
+    an_index,
+    decoded,
+    encoded,
+    inner_chunks,
+    plain_index,
+    ring,
+    words,
+)
 
 from _multitables import _core, wire
-from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint, StringFix
+from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint
 from _multitables.read_plan import (
-    CHUNK,
     ENDLESS,
     KIND_CHUNKS,
     KIND_LIBRARY,
-    TASK,
     UNALLOCATED,
     ReadPlan,
     plan_reads,
 )
-
-NATIVE = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -47,53 +54,6 @@ class Case:
 
     def plan(self) -> ReadPlan:
         return plan_reads(self.indexes, native_filters=NATIVE, **self.options)
-
-
-@st.composite
-def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
-    inner = draw(st.lists(st.integers(1, 6), max_size=3))
-    dims = (rows, *inner)
-    layout = draw(st.sampled_from(["chunked", "contiguous", "library", "unknown filter"]))
-    element = draw(st.sampled_from([1, 2, 8, 24, 70_000]))
-    field = draw(st.integers(1, element))
-    chunk_dims, ids, pipeline = None, np.zeros(0, np.uint64), ()
-    if layout in ("chunked", "unknown filter"):
-        chunk_dims = tuple(draw(st.integers(1, max(1, dim + 2))) for dim in dims)
-        grid = math.prod(-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True))
-        stored = draw(st.sets(st.integers(0, grid - 1), max_size=40)) if grid else set()
-        if draw(st.booleans()):
-            stored = set(range(min(grid, 3000)))
-        ids = np.array(sorted(stored), np.uint64)
-        pipeline = (FilterSpec(1, 0, (4,), "deflate"),)
-    elif layout == "contiguous" and draw(st.booleans()):
-        ids = np.zeros(1, np.uint64)
-    if layout == "unknown filter":
-        pipeline = (*pipeline, FilterSpec(307, 1, (), "bzip2"))
-    sizes = np.arange(len(ids), dtype=np.uint64) + np.uint64(10)
-    if layout == "contiguous":
-        sizes = np.full(len(ids), math.prod(dims) * element, np.uint64)
-    return ChunkIndex(
-        filename="/tmp/a.h5",
-        path="/x",
-        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
-        dtype=np.dtype(f"V{field}"),
-        shape=dims,
-        dims=dims,
-        chunk_dims=chunk_dims,
-        element_bytes=element,
-        field_offset=draw(st.integers(0, element - field)),
-        field_bytes=field,
-        layout={"unknown filter": "chunked"}.get(layout, layout),
-        grid_index=ids,
-        byte_offset=ids * np.uint64(1000) + np.uint64(512),
-        stored_size=sizes,
-        filter_mask=(np.arange(len(ids)) % 3).astype(np.uint32),
-        pipeline=pipeline,
-        fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
-        string_fixes=(StringFix(0, 1, field, 2),) if draw(st.booleans()) else (),
-        library="h5py",
-        reason="compact storage" if layout == "library" else "",
-    )
 
 
 @st.composite
@@ -133,19 +93,12 @@ def test_every_wanted_row_is_covered_and_none_beyond(case: Case) -> None:
         assert (tasks["row_begin"] < tasks["row_end"]).all()
         assert int(tasks["row_begin"].min()) == 0
         assert int(tasks["row_end"].max()) == wanted
-        if tasks["kind"][0] == KIND_LIBRARY or _inner(member) == 1:
+        if tasks["kind"][0] == KIND_LIBRARY or inner_chunks(member) == 1:
             # One task a row range: they follow each other without gap or overlap.
             np.testing.assert_array_equal(tasks["row_begin"][1:], tasks["row_end"][:-1])
         else:
             joined = np.unique(tasks["row_begin"])
             assert set(joined[1:]) <= set(tasks["row_end"])
-
-
-def _inner(member: Any) -> int:
-    return math.prod(
-        -(-dim // chunk)
-        for dim, chunk in zip(member.index.dims[1:], member.chunk_dims[1:], strict=True)
-    )
 
 
 @many
@@ -155,7 +108,7 @@ def test_every_chunk_that_holds_wanted_rows_is_read_exactly_once(case: Case) -> 
     first = case.options["first_row"]
     read = np.zeros(len(plan.chunks), int)
     for number, member in enumerate(plan.members):
-        inner, outer = _inner(member), member.chunk_dims[0]
+        inner, outer = inner_chunks(member), member.chunk_dims[0]
         wanted = range(first // outer * inner, -(-(first + plan.lap_rows) // outer) * inner)
         got: list[int] = []
         for task in plan.tasks[plan.tasks["member"] == number]:
@@ -306,39 +259,6 @@ def test_equal_arguments_give_equal_plans(case: Case) -> None:
     assert (one.capacity_rows, one.n_slots) == (two.capacity_rows, two.n_slots)
 
 
-HEADER_WORDS = """
-    magic total_bytes n_members n_tasks n_chunks n_words n_blob n_readers n_slots first_row
-    lap_rows end_row capacity_rows block_rows control_bytes ring_bytes
-    n_listed order_at n_order lap_blocks keep_bytes reserved reserved1 reserved2
-""".split()  # noqa: SIM905 - a table reads better so
-MEMBER_WORDS = """
-    row_bytes tape_at tape_bytes element_bytes field_offset field_bytes n_dims dims_at
-    chunk_dims_at filters_at n_filters fill_at fixes_at n_fixes file_at file_len device inode
-    size_bytes mtime_ns flags library_at library_len grid_at
-""".split()  # noqa: SIM905
-
-
-def decoded(data: bytes) -> dict[str, Any]:
-    """The tests' own reading of the wire format."""
-    found: dict[str, Any] = dict(zip(HEADER_WORDS, struct.unpack_from("<24Q", data), strict=True))
-    at = 192
-    found["members"] = []
-    for _ in range(found["n_members"]):
-        words = struct.unpack_from("<24Q", data, at)
-        found["members"].append(dict(zip(MEMBER_WORDS, words, strict=True)))
-        at += 192
-    for name, dtype, count in (
-        ("tasks", TASK, found["n_tasks"]),
-        ("chunks", CHUNK, found["n_chunks"]),
-        ("listed", np.dtype("<u8"), found["n_listed"]),
-        ("words", np.dtype("<u8"), found["n_words"]),
-    ):
-        found[name] = np.frombuffer(data, dtype, count, at)
-        at += count * dtype.itemsize
-    found["blob"] = data[at:]
-    return found
-
-
 @many
 @given(a_case(), st.booleans())
 def test_wire(case: Case, turnstile: bool) -> None:
@@ -361,8 +281,8 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert (record["tape_at"], record["tape_bytes"]) == (tape_at, member.tape_bytes)
         tape_at += member.tape_bytes
         assert record["row_bytes"] == index.row_bytes
-        assert _words(got, record["dims_at"], len(index.dims)) == list(index.dims)
-        assert _words(got, record["chunk_dims_at"], len(index.dims)) == list(member.chunk_dims)
+        assert words(got, record["dims_at"], len(index.dims)) == list(index.dims)
+        assert words(got, record["chunk_dims_at"], len(index.dims)) == list(member.chunk_dims)
         native = not member.reason
         assert record["n_filters"] == (len(index.pipeline) if native else 0)
         assert record["n_fixes"] == (len(index.string_fixes) if native else 0)
@@ -375,7 +295,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
             spec = index.pipeline[at]  # every filter here has as many values, so places are known
             word = record["filters_at"] + sum(3 + len(s.values) for s in index.pipeline[:at])
             want = [spec.id, spec.flags, len(spec.values), *spec.values]
-            assert _words(got, word, len(want)) == want
+            assert words(got, word, len(want)) == want
         name = got["blob"][record["file_at"] :][: record["file_len"]]
         assert name == b"/tmp/a.h5"
         print_ = (record["device"], record["inode"], record["size_bytes"], record["mtime_ns"])
@@ -392,21 +312,6 @@ def test_wire(case: Case, turnstile: bool) -> None:
             "field": field,
             "open_options": {"driver": "x"},
         }
-
-
-def _words(got: dict[str, Any], at: int, count: int) -> list[int]:
-    return [int(word) for word in got["words"][at : at + count]]
-
-
-def ring(plan: ReadPlan, data: bytes) -> _core.Ring:
-    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
-    return _core.Ring(data, views, None if len(views) == 1 else [])
-
-
-def encoded(plan: ReadPlan) -> bytes:
-    page = _core.PAGE_BYTES
-    control = -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
-    return wire.encode_plan(plan, control, {}, [""] * len(plan.members))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -428,30 +333,6 @@ def test_the_core_accepts_every_plan(case: Case) -> None:
         assert begin == plan.first_row + task["row_begin"]
         assert end == plan.first_row + task["row_end"]
     made.close()
-
-
-def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkIndex:
-    count = -(-rows // chunk)
-    return ChunkIndex(
-        filename="/tmp/a.h5",
-        path="/x",
-        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
-        dtype=np.dtype(f"V{element}"),
-        shape=(rows, 4),
-        dims=(rows, 4),
-        chunk_dims=(chunk, 4),
-        element_bytes=element,
-        field_offset=0,
-        field_bytes=element,
-        layout="chunked",
-        grid_index=np.arange(count, dtype=np.uint64),
-        byte_offset=np.arange(count, dtype=np.uint64) * np.uint64(1000),
-        stored_size=np.full(count, 320, np.uint64),
-        filter_mask=np.zeros(count, np.uint32),
-        pipeline=(FilterSpec(1, 0, (4,), "deflate"),),
-        fill_value=bytes(element),
-        string_fixes=(StringFix(0, element, 1, 2),),
-    )
 
 
 def test_the_core_refuses_damaged_plans() -> None:

@@ -1,0 +1,154 @@
+"""Indexes made up for plans, and a plan's bytes as tests read them.
+
+Law
+---
+1. An index here is no file's: its numbers tell which chunk is meant, and the datasets may be as
+   odd as HDF5 allows.
+2. The reading of the wire format shares no code with `_multitables/wire.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from _multitables import _core, wire
+from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint, StringFix
+from _multitables.read_plan import CHUNK, TASK, ReadPlan
+
+#: Filters that these plans decode natively.
+NATIVE = (1, 2, 3)
+
+
+@st.composite
+def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
+    inner = draw(st.lists(st.integers(1, 6), max_size=3))
+    dims = (rows, *inner)
+    layout = draw(st.sampled_from(["chunked", "contiguous", "library", "unknown filter"]))
+    element = draw(st.sampled_from([1, 2, 8, 24, 70_000]))
+    field = draw(st.integers(1, element))
+    chunk_dims, ids, pipeline = None, np.zeros(0, np.uint64), ()
+    if layout in ("chunked", "unknown filter"):
+        chunk_dims = tuple(draw(st.integers(1, max(1, dim + 2))) for dim in dims)
+        grid = math.prod(-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True))
+        stored = draw(st.sets(st.integers(0, grid - 1), max_size=40)) if grid else set()
+        if draw(st.booleans()):
+            stored = set(range(min(grid, 3000)))
+        ids = np.array(sorted(stored), np.uint64)
+        pipeline = (FilterSpec(1, 0, (4,), "deflate"),)
+    elif layout == "contiguous" and draw(st.booleans()):
+        ids = np.zeros(1, np.uint64)
+    if layout == "unknown filter":
+        pipeline = (*pipeline, FilterSpec(307, 1, (), "bzip2"))
+    sizes = np.arange(len(ids), dtype=np.uint64) + np.uint64(10)
+    if layout == "contiguous":
+        sizes = np.full(len(ids), math.prod(dims) * element, np.uint64)
+    return ChunkIndex(
+        filename="/tmp/a.h5",
+        path="/x",
+        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
+        dtype=np.dtype(f"V{field}"),
+        shape=dims,
+        dims=dims,
+        chunk_dims=chunk_dims,
+        element_bytes=element,
+        field_offset=draw(st.integers(0, element - field)),
+        field_bytes=field,
+        layout={"unknown filter": "chunked"}.get(layout, layout),
+        grid_index=ids,
+        byte_offset=ids * np.uint64(1000) + np.uint64(512),
+        stored_size=sizes,
+        filter_mask=(np.arange(len(ids)) % 3).astype(np.uint32),
+        pipeline=pipeline,
+        fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
+        string_fixes=(StringFix(0, 1, field, 2),) if draw(st.booleans()) else (),
+        library="h5py",
+        reason="compact storage" if layout == "library" else "",
+    )
+
+
+def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkIndex:
+    count = -(-rows // chunk)
+    return ChunkIndex(
+        filename="/tmp/a.h5",
+        path="/x",
+        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
+        dtype=np.dtype(f"V{element}"),
+        shape=(rows, 4),
+        dims=(rows, 4),
+        chunk_dims=(chunk, 4),
+        element_bytes=element,
+        field_offset=0,
+        field_bytes=element,
+        layout="chunked",
+        grid_index=np.arange(count, dtype=np.uint64),
+        byte_offset=np.arange(count, dtype=np.uint64) * np.uint64(1000),
+        stored_size=np.full(count, 320, np.uint64),
+        filter_mask=np.zeros(count, np.uint32),
+        pipeline=(FilterSpec(1, 0, (4,), "deflate"),),
+        fill_value=bytes(element),
+        string_fixes=(StringFix(0, element, 1, 2),),
+    )
+
+
+def inner_chunks(member: Any) -> int:
+    """Chunks that hold the same rows."""
+    return math.prod(
+        -(-dim // chunk)
+        for dim, chunk in zip(member.index.dims[1:], member.chunk_dims[1:], strict=True)
+    )
+
+
+HEADER_WORDS = """
+    magic total_bytes n_members n_tasks n_chunks n_words n_blob n_readers n_slots first_row
+    lap_rows end_row capacity_rows block_rows control_bytes ring_bytes
+    n_listed order_at n_order lap_blocks keep_bytes reserved reserved1 reserved2
+""".split()  # noqa: SIM905 - a table reads better so
+MEMBER_WORDS = """
+    row_bytes tape_at tape_bytes element_bytes field_offset field_bytes n_dims dims_at
+    chunk_dims_at filters_at n_filters fill_at fixes_at n_fixes file_at file_len device inode
+    size_bytes mtime_ns flags library_at library_len grid_at
+""".split()  # noqa: SIM905
+
+
+def decoded(data: bytes) -> dict[str, Any]:
+    """The tests' own reading of the wire format."""
+    found: dict[str, Any] = dict(zip(HEADER_WORDS, struct.unpack_from("<24Q", data), strict=True))
+    at = 192
+    found["members"] = []
+    for _ in range(found["n_members"]):
+        record = struct.unpack_from("<24Q", data, at)
+        found["members"].append(dict(zip(MEMBER_WORDS, record, strict=True)))
+        at += 192
+    for name, dtype, count in (
+        ("tasks", TASK, found["n_tasks"]),
+        ("chunks", CHUNK, found["n_chunks"]),
+        ("listed", np.dtype("<u8"), found["n_listed"]),
+        ("words", np.dtype("<u8"), found["n_words"]),
+    ):
+        found[name] = np.frombuffer(data, dtype, count, at)
+        at += count * dtype.itemsize
+    found["blob"] = data[at:]
+    return found
+
+
+def words(got: dict[str, Any], at: int, count: int) -> list[int]:
+    """Some words of a decoded plan."""
+    return [int(word) for word in got["words"][at : at + count]]
+
+
+def ring(plan: ReadPlan, data: bytes) -> _core.Ring:
+    """The core's ring of a plan, which it checks first."""
+    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
+    return _core.Ring(data, views, None if len(views) == 1 else [])
+
+
+def encoded(plan: ReadPlan) -> bytes:
+    """A plan as it is given to readers."""
+    page = _core.PAGE_BYTES
+    control = -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
+    return wire.encode_plan(plan, control, {}, [""] * len(plan.members))
