@@ -16,9 +16,15 @@ Rows and parts that a program chooses itself are read through a `Reader`.
 >>> images = reader.get_dataset("/images")  # doctest: +SKIP
 >>> batch = reader.request(images[[3, 14, 15]]).get()  # doctest: +SKIP
 
+`TorchDataset`, `TorchMapDataset`, `jax_batches` and `tf_dataset` are for other libraries. They are
+not in ``__all__``, because naming one imports its library.
+
 Law: this file only names what is public; it has no logic.
 """
 
+import typing
+
+from _multitables import adapters as _adapters
 from _multitables.errors import (
     ClosedError,
     CorruptChunkError,
@@ -27,6 +33,7 @@ from _multitables.errors import (
     MissingDatasetError,
     MissingFieldError,
     MissingFileError,
+    MissingLibraryError,
     MultitablesError,
     OptionsError,
     QueueClosed,
@@ -48,6 +55,21 @@ from _multitables.parent.request import Request, RequestPool
 from _multitables.parent.stage import Stage, StagePool
 from _multitables.parent.streamer import Streamer
 
+if typing.TYPE_CHECKING:
+    from _multitables.adapters.jax_arrays import JaxBatches as JaxBatches
+    from _multitables.adapters.jax_arrays import jax_batches as jax_batches
+    from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
+    from _multitables.adapters.torch_batches import TorchDataset as TorchDataset
+    from _multitables.adapters.torch_rows import TorchMapDataset as TorchMapDataset
+else:
+
+    def __getattr__(name):
+        return _adapters.load(name)  # imports the library of the adapter
+
+    def __dir__():
+        return sorted({*globals(), *_adapters.ADAPTERS})
+
+
 __version__ = "3.0.0"
 
 __all__ = [
@@ -61,6 +83,7 @@ __all__ = [
     "MissingDatasetError",
     "MissingFieldError",
     "MissingFileError",
+    "MissingLibraryError",
     "MultitablesError",
     "OptionsError",
     "QueueClosed",

@@ -40,6 +40,14 @@
 #     account.py          a reader's numbers, named
 #     limit.py            the codec limit, to measure streams against
 #     build_info.py       versions and features, for bug reports
+#   adapters/           runs in the user's process, each file with one library
+#     members.py          one array, or a tuple or dict of them
+#     torch_batches.py    the public TorchDataset: batches as tensors
+#     torch_rows.py       the public TorchMapDataset: rows that a sampler chooses
+#     torch_tensors.py    arrays -> tensors; ranks and processes that torch knows
+#     pinned.py           rings that CUDA copies from, and when a copy is done
+#     jax_arrays.py       the public jax_batches
+#     tf_tensors.py       the public tf_dataset
 #   reader/             runs only in a reader process
 #     __main__.py         hands the control socket to the core
 #     library_read.py     what the core does not decode, through h5py or PyTables

@@ -112,6 +112,10 @@ class MissingFieldError(MultitablesError, KeyError, NameError):
     """The dataset has no such field (column)."""
 
 
+class MissingLibraryError(MultitablesError, ImportError):
+    """An adapter needs a library that is not installed."""
+
+
 class SharedMemoryError(MultitablesError, MemoryError):
     """Shared memory cannot be reserved, or a result is larger than its stage."""
 

@@ -35,6 +35,8 @@ nitpicky = True
 nitpick_ignore_regex = [(r"py:.*", r"(?!multitables\.).*")]
 pygments_style = "sphinx"
 
+# What adapters import; their pages say the same with and without it.
+autodoc_mock_imports = ["jax", "tensorflow", "torch"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpydoc sections say types, shapes and units
 napoleon_google_docstring = False

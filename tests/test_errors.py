@@ -24,6 +24,7 @@ BUILTINS = {
     "MissingDatasetError": KeyError,
     "MissingFieldError": KeyError,
     "MissingFileError": FileNotFoundError,
+    "MissingLibraryError": ImportError,
     "MultitablesError": Exception,
     "OptionsError": ValueError,
     "QueueClosedException": Exception,

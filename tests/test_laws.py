@@ -189,7 +189,12 @@ def test_the_face_is_short_and_has_no_logic() -> None:
     source = FACE.read_text(encoding="utf-8")
     assert len(source.splitlines()) < 120
     allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
-    for node in ast.parse(source).body:
+    nodes = ast.parse(source).body
+    for node in nodes:
+        if isinstance(node, ast.If):  # what type checkers see of the adapters, and what runs
+            assert ast.unparse(node.test) == "typing.TYPE_CHECKING"
+            nodes += node.body + node.orelse
+            continue
         is_lazy = isinstance(node, ast.FunctionDef) and node.name in ("__getattr__", "__dir__")
         assert isinstance(node, allowed) or is_lazy, ast.dump(node)[:80]
 
@@ -242,6 +247,8 @@ def test_words() -> None:
     """One word, one thing: a process that reads is a reader."""
     for path in [*FILES, FACE]:
         words = path.read_text(encoding="utf-8").lower()
+        if path.parent.name == "adapters":  # torch's own names, for the processes of a DataLoader
+            words = words.replace("get_worker_info", "").replace("num_workers", "")
         for word in ("worker", "slave", "master"):
             assert word not in words, f"{word} in {path}"
 
@@ -260,7 +267,10 @@ def test_a_reader_imports_no_library(numbered: Path) -> None:
 def test_the_face_imports_no_library() -> None:
     done = run_script(
         "import sys, multitables\n"
-        "print(sorted({'h5py', 'tables', 'hdf5plugin', 'torch', 'jax', 'dask'} & set(sys.modules)))"
+        "dir(multitables)\n"
+        "from multitables import *\n"
+        "libraries = {'h5py', 'tables', 'hdf5plugin', 'torch', 'jax', 'tensorflow', 'dask'}\n"
+        "print(sorted(libraries & set(sys.modules)))"
     )
     assert done.stdout == "[]\n", done.stderr
 

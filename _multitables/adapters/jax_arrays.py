@@ -1,0 +1,173 @@
+"""`jax_batches`: batches as arrays of JAX, by DLPack.
+
+Law
+---
+1. An array shares the ring's memory where JAX can use it as it lies, and keeps it: a block goes
+   back when the last array is gone. Elsewhere JAX copies, and the block goes back at once.
+2. What follows from order, epochs and resuming is `Batches`'; an iteration only changes arrays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from _multitables.adapters.members import each, native
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.parent.launch import Paths
+from _multitables.parent.streamer import Streamer
+
+if TYPE_CHECKING:
+    from _multitables.parent.batches import Batches
+
+
+def jax_batches(
+    filename: str | os.PathLike[str],
+    path: Paths,
+    batch_size: int,
+    *,
+    transform: Callable[[Any], Any] | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    open_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> JaxBatches:
+    """Stream a dataset, or several in lock-step, as batches of JAX arrays.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file.
+    path : str, or list, tuple or dict of str
+        Dataset in the file, or several of equal length: batches are then tuples, or dicts with the
+        same keys, of arrays.
+    batch_size : int
+        Rows of a batch.
+    transform : callable, optional
+        Is called with each batch of arrays; its value is the batch. For a device other than the
+        CPU: ``transform=jax.device_put``, or `jax.device_put` with a sharding.
+    rank, world_size : int, optional
+        Which share of the rows this process gets. Default: `jax.process_index` and
+        `jax.process_count`, so everything in a program of one process.
+    open_options : mapping, optional
+        Options of `tables.open_file`, as for `Streamer`.
+    **options
+        Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
+        ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,
+        ``even``, ``memory_limit_bytes``.
+
+    Returns
+    -------
+    JaxBatches
+        An iterable.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot work (a `ValueError`). Errors of the file come with the first batch.
+    UnsupportedDatasetError
+        JAX has no such dtype (strings, compound types; a `ValueError`); raised by the first batch.
+
+    Notes
+    -----
+    Arrays are on the CPU and share the ring's memory, if a batch begins at a multiple of 64 bytes:
+    so it is when ``batch_size`` rows are a multiple of 64 bytes, except after an epoch's shorter
+    last batch in the same iteration (``drop_last=True`` avoids it). Otherwise JAX copies, as it
+    does with the other byte order, and with 64-bit numbers unless ``jax_enable_x64`` is set.
+
+    Examples
+    --------
+    >>> batches = multitables.jax_batches("run7.h5", "/images", 256, shuffle=True)  # doctest: +SKIP
+    >>> for epoch in range(10):  # doctest: +SKIP
+    ...     for images in batches:
+    ...         state = train_step(state, images)
+    """
+    if rank is None and world_size is None:
+        rank, world_size = jax.process_index(), jax.process_count()
+    batches = Streamer(filename, **(open_options or {})).get_batches(
+        path, batch_size, rank=rank or 0, world_size=world_size or 1, **options
+    )
+    return JaxBatches(batches, transform, f"{path!r} in {os.fspath(filename)!r}")
+
+
+class JaxBatches:
+    """Batches as arrays of JAX; made by `jax_batches`.
+
+    Attributes
+    ----------
+    batches : Batches
+        Where they come from.
+    """
+
+    def __init__(
+        self, batches: Batches, transform: Callable[[Any], Any] | None, where: str
+    ) -> None:
+        self.batches = batches
+        self._transform = transform
+        self._where = where
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Pass(iter(self.batches), self._array, self._transform)
+
+    def __len__(self) -> int:
+        """Batches of the next iteration."""
+        return len(self.batches)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch with which the next iteration begins."""
+        return self.batches.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration begin with `epoch`."""
+        self.batches.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Describe what was delivered so far; see `Batches.state_dict`."""
+        return self.batches.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Let the next iteration go on where a state was taken."""
+        self.batches.load_state_dict(state)
+
+    def close(self) -> None:
+        """End all iterations and readers. Arrays that are held stay valid."""
+        self.batches.close()
+
+    def __enter__(self) -> JaxBatches:
+        return self
+
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
+        self.close()
+
+    def _array(self, array: Any) -> jax.Array:
+        try:
+            return jax.dlpack.from_dlpack(native(array))
+        except (BufferError, TypeError):
+            raise UnsupportedDatasetError(
+                f"JAX has no dtype for {array.dtype} of {self._where}",
+                advice="Choose one column of a table with field=, or take NumPy arrays from "
+                "Streamer.get_batches and convert them",
+                dtype=array.dtype,
+            ) from None
+
+
+class _Pass(Iterator[Any]):
+    """One iteration, as arrays of JAX."""
+
+    def __init__(
+        self,
+        iterator: Iterator[Any],
+        array: Callable[[Any], jax.Array],
+        transform: Callable[[Any], Any] | None,
+    ) -> None:
+        self._iterator = iterator
+        self._array = array
+        self._transform = transform
+
+    def __next__(self) -> Any:
+        batch = each(next(self._iterator), self._array)
+        return batch if self._transform is None else self._transform(batch)

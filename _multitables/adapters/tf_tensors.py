@@ -1,0 +1,90 @@
+"""`tf_dataset`: batches as a `tf.data.Dataset`.
+
+Law
+---
+1. TensorFlow copies each batch that a Python generator gives it; the block goes back then.
+2. What follows from order and epochs is `Batches`'.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from _multitables.adapters.members import each, native
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.parent.launch import Paths, open_members
+from _multitables.parent.streamer import Streamer
+
+
+def tf_dataset(
+    filename: str | os.PathLike[str],
+    path: Paths,
+    batch_size: int,
+    *,
+    open_options: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> tf.data.Dataset:
+    """Stream a dataset, or several in lock-step, as a dataset of TensorFlow.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file.
+    path : str, or list, tuple or dict of str
+        Dataset in the file, or several of equal length: elements are then tuples, or dicts with
+        the same keys, of tensors.
+    batch_size : int
+        Rows of a batch: tensors have the shape ``(None, *row_shape)``, with
+        ``drop_last=True`` ``(batch_size, *row_shape)``.
+    open_options : mapping, optional
+        Options of `tables.open_file`, as for `Streamer`.
+    **options
+        Those of `Streamer.get_batches`.
+
+    Returns
+    -------
+    tf.data.Dataset
+        Each iteration to its end is followed by the next epoch. Use ``.map`` and ``.prefetch`` on
+        it; its batches are copies.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot work (a `ValueError`).
+    UnsupportedDatasetError
+        TensorFlow has no such dtype (compound types; a `ValueError`).
+
+    Examples
+    --------
+    >>> dataset = multitables.tf_dataset("run7.h5", ("/images", "/labels"), 256)  # doctest: +SKIP
+    >>> model.fit(dataset.prefetch(2))  # doctest: +SKIP
+    """
+    opened_with = dict(open_options or {})
+    batches = Streamer(filename, **opened_with).get_batches(path, batch_size, **options)
+    opened = open_members(filename, opened_with, path, options.get("field"))
+    rows = batch_size if options.get("drop_last") else None
+    specs = []
+    for index in opened.indexes:
+        try:
+            dtype = tf.as_dtype(index.dtype.newbyteorder("="))
+        except TypeError:
+            raise UnsupportedDatasetError(
+                f"TensorFlow has no dtype for {index.dtype} of {index.path!r} in "
+                f"{index.filename!r}",
+                advice="Choose one column of a table with field=",
+                dtype=index.dtype,
+            ) from None
+        specs.append(tf.TensorSpec((rows, *index.row_shape), dtype))
+    signature: Any = specs[0]
+    if opened.names is not None:
+        signature = dict(zip(opened.names, specs, strict=True)) if opened.names else tuple(specs)
+
+    def generate() -> Iterator[Any]:
+        for batch in batches:
+            yield each(batch, native)
+
+    return tf.data.Dataset.from_generator(generate, output_signature=signature)

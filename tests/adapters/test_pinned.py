@@ -1,0 +1,249 @@
+"""Pinned memory: what is asked of CUDA, and when blocks go back, with a stand-in for its calls.
+
+1. The stand-in keeps what was registered and refuses what CUDA would; its events come when the
+   test says so, or when somebody waits for them.
+2. Nothing may be unregistered while something of it is lent, and nothing may be read by a copy
+   that the readers write to.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import payload
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import multitables  # noqa: E402 - torch may be missing
+from _multitables.adapters import pinned, torch_batches  # noqa: E402
+
+BATCH = 100
+
+
+class Event:
+    """A copy that runs until `come` is set, or somebody waits for it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.come = False
+        self.waited = False
+
+    def query(self) -> bool:
+        return self.come
+
+    def synchronize(self) -> None:
+        self.waited = self.come = True
+
+
+class StandIn(pinned.Cuda):
+    """A device whose copies take as long as the test likes."""
+
+    def __init__(self) -> None:
+        self.registered: dict[int, int] = {}
+        self.calls: list[str] = []
+        self.events: list[Event] = []
+        self.at_once = False
+        self.status = 0
+
+    def available(self) -> bool:
+        return True
+
+    def register(self, address: int, n_bytes: int) -> int:
+        assert n_bytes > 0
+        for other, size in self.registered.items():
+            assert address + n_bytes <= other or other + size <= address, "registered twice"
+        if self.status == 0:
+            self.registered[address] = n_bytes
+            self.calls.append("register")
+        return self.status
+
+    def unregister(self, address: int) -> int:
+        mappings = Path("/proc/self/maps").read_text().splitlines()
+        assert any(int(line.split("-")[0], 16) == address for line in mappings), "unmapped before"
+        del self.registered[address]
+        self.calls.append("unregister")
+        return 0
+
+    def record(self, stream: Any) -> Event:
+        event = Event(stream)
+        event.come = self.at_once
+        self.events.append(event)
+        return event
+
+    def is_pinned(self, tensor: Any) -> bool:
+        first = tensor.data_ptr()
+        last = first + tensor.nbytes
+        return any(at <= first and last <= at + size for at, size in self.registered.items())
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    cuda = StandIn()
+    monkeypatch.setattr(torch_batches, "cuda", cuda)
+    yield cuda
+    gc.collect()
+    assert cuda.registered == {}
+    assert all(event.come for event in cuda.events), "a ring went away under a copy"
+
+
+def dataset(path: Path, which: Any = "/rows", **options: Any) -> Any:
+    options = {"pin_memory": True, "n_procs": 2, **options}
+    return multitables.TorchDataset(path, which, BATCH, **options)
+
+
+def held(iterator: Any) -> int:
+    return int(iterator._iterator.statistics()["blocks_held"])
+
+
+def test_every_batch_lies_in_registered_memory(numbered: Path, cuda: StandIn) -> None:
+    cuda.at_once = True
+    seen = 0
+    for rows, raw in dataset(numbered, ["/rows", "/raw"], epochs=3):
+        assert cuda.is_pinned(rows)
+        assert cuda.is_pinned(raw)
+        seen += len(rows)
+    assert seen == 3 * payload.ROWS
+    del rows, raw
+    assert cuda.calls.count("register") == 2  # once for each tape, not for each batch
+    assert cuda.calls.count("unregister") == 2
+
+
+def test_a_ring_is_registered_in_one_piece(numbered: Path, cuda: StandIn) -> None:
+    iterator = iter(dataset(numbered))
+    batch = next(iterator)
+    capacity = iterator._iterator.statistics()["ring_bytes"]
+    assert [size >= 2 * capacity for size in cuda.registered.values()] == [True]
+    cuda.at_once = True
+    del batch, iterator
+
+
+def test_a_block_goes_back_when_its_copies_are_done(numbered: Path, cuda: StandIn) -> None:
+    iterator = iter(dataset(numbered))
+    batch = next(iterator)
+    row = batch[3]
+    del batch
+    assert cuda.events == []  # a row of it is still there
+    assert held(iterator) == 1
+    del row
+    assert len(cuda.events) == 1
+    assert cuda.events[0].stream is None  # the current one
+    iterator._pinned.collect()
+    assert held(iterator) == 1  # the copy still runs
+    cuda.events[0].come = True
+    iterator._pinned.collect()
+    assert held(iterator) == 0
+    assert not cuda.events[0].waited
+
+
+def test_nothing_waits_while_batches_are_ready(numbered: Path, cuda: StandIn) -> None:
+    """Copies that take long hold their blocks; a batch that is ready is handed out at once."""
+    iterator = iter(dataset(numbered, read_ahead=20))
+    for _ in range(3):
+        next(iterator)
+    from processes import wait_until
+
+    wait_until(lambda: iterator._iterator.ready() > 5, "batches that are ready")
+    before = [event.waited for event in cuda.events]
+    for _ in range(3):
+        next(iterator)
+    assert [event.waited for event in cuda.events[: len(before)]] == before
+    assert not any(event.waited for event in cuda.events[len(before) :])
+
+
+def test_a_full_ring_waits_for_the_oldest_copy(numbered: Path, cuda: StandIn) -> None:
+    """No event ever comes by itself: without the wait the stream would stall."""
+    total = 0
+    for number, batch in enumerate(dataset(numbered, epochs=2, read_ahead=4)):
+        assert payload.first_row(batch.numpy()) == number * BATCH % payload.ROWS
+        payload.check(batch.numpy())
+        total += len(batch)
+        del batch
+    assert total == 2 * payload.ROWS
+    waited = [event.waited for event in cuda.events]
+    assert all(waited[:-4])
+
+
+def test_named_streams_get_an_event_each(numbered: Path, cuda: StandIn) -> None:
+    data = dataset(numbered)
+    data.copy_on("first", "second")
+    iterator = iter(data)
+    next(iterator)
+    assert [event.stream for event in cuda.events] == ["first", "second"]
+    cuda.events[0].come = True
+    iterator._pinned.collect()
+    assert held(iterator) == 1
+    cuda.events[1].come = True
+    iterator._pinned.collect()
+    assert held(iterator) == 0
+
+
+def test_a_tensor_that_outlives_its_pass_stays_pinned(numbered: Path, cuda: StandIn) -> None:
+    iterator = iter(dataset(numbered))
+    batch = next(iterator)
+    want = batch.clone()
+    del iterator
+    gc.collect()
+    assert cuda.is_pinned(batch)
+    assert torch.equal(batch, want)
+    del batch
+    gc.collect()
+    assert cuda.registered == {}
+    assert cuda.events[0].waited  # the ring went away after the copy
+
+
+def test_an_epoch_of_another_ring_is_registered_anew(numbered: Path, cuda: StandIn) -> None:
+    """After a resume the rest of an epoch and the epochs after it are two streams."""
+    first = dataset(numbered, shuffle=True, epochs=2, pin_memory=False)
+    iterator = iter(first)
+    for _ in range(7):
+        next(iterator)
+    state = first.state_dict()
+    del iterator, first
+    cuda.at_once = True
+    second = dataset(numbered, shuffle=True, epochs=2)
+    second.load_state_dict(state)
+    assert all(cuda.is_pinned(batch) for batch in second)
+    assert cuda.calls == ["register", "register", "unregister", "unregister"] or cuda.calls == [
+        "register", "unregister", "register", "unregister",
+    ]  # fmt: skip
+
+
+def test_what_was_converted_is_not_pinned(h5: Path, cuda: StandIn) -> None:
+    """Numbers in the other byte order are copies, which hold no block."""
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=np.arange(1000, dtype=">i2"), chunks=(100,))
+    iterator = iter(dataset(h5, "/x"))
+    batch = next(iterator)
+    assert held(iterator) == 0
+    assert batch.dtype == torch.int16
+    assert torch.equal(batch, torch.arange(BATCH, dtype=torch.int16))
+    del batch
+    assert cuda.events == []
+
+
+def test_a_refusal_is_told(numbered: Path, cuda: StandIn) -> None:
+    cuda.status = 2
+    with pytest.raises(multitables.SharedMemoryError, match="cudaHostRegister returned 2") as told:
+        next(iter(dataset(numbered)))
+    assert told.value.status == 2
+
+
+def test_without_a_device_it_has_no_effect(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = pinned.Cuda()
+    assert cuda.available() == torch.cuda.is_available()
+    monkeypatch.setattr(torch_batches.Cuda, "available", lambda _: False)
+    assert np.array_equal(next(iter(dataset(numbered))).numpy(), payload.content(BATCH))
+
+
+def test_in_a_process_of_a_dataloader_it_is_refused(
+    numbered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_batches, "split", lambda: (0, 2))
+    with pytest.raises(multitables.OptionsError, match="pin_memory is for the process"):
+        iter(dataset(numbered))

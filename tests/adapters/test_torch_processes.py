@@ -1,0 +1,221 @@
+"""`TorchDataset` in a `DataLoader`'s processes: rows are shared out, epochs and states reach them.
+
+1. Forked loaders run here, under the audit; whoever needs new interpreters is a script.
+2. The order through a loader is its round robin over the processes' runs; what counts is that
+   every row comes once, that epochs differ, and that resuming is exact.
+"""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import payload
+import pytest
+from loaders import FORKS, damaged, each_once, loader, rows_of
+from processes import children, readers, run_script, wait_until
+
+torch = pytest.importorskip("torch")
+
+import multitables  # noqa: E402 - torch may be missing
+
+pytestmark = FORKS
+BATCH = 100
+
+
+def dataset(path: Path, which: Any = "/rows", **options: Any) -> Any:
+    return multitables.TorchDataset(path, which, BATCH, **{"shuffle": True, **options})
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["new processes", "they stay"])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_every_row_comes_once(numbered: Path, processes: int, stays: bool) -> None:
+    data = dataset(numbered)
+    batches = loader(data, processes, persistent_workers=stays)
+    assert len(batches) == payload.ROWS // BATCH
+    orders = []
+    for epoch in (0, 1, 0):
+        data.set_epoch(epoch)
+        orders.append(rows_of(batches))
+        assert each_once(orders[-1])
+    assert not np.array_equal(orders[0], orders[1])
+    assert np.array_equal(orders[0], orders[2])
+    del batches
+    gc.collect()
+
+
+def test_each_process_has_a_run_of_the_order(numbered: Path) -> None:
+    data = dataset(numbered)
+    taken = rows_of(loader(data, 2)).reshape(-1, 2, BATCH)
+    streamer = multitables.Streamer(numbered)
+    order = streamer.get_batches("/rows", BATCH, shuffle=True).order()
+    assert np.array_equal(taken.transpose(1, 0, 2).reshape(-1), order)
+
+
+def test_a_loader_beside_a_stream_that_runs(numbered: Path) -> None:
+    """The children of a fork make streams of their own, and leave their parent's alone."""
+    data = dataset(numbered, n_procs=1)
+    iterator = iter(data)
+    head = rows_of(next(iterator) for _ in range(10))
+    assert each_once(rows_of(loader(data, 2)))
+    assert each_once(np.concatenate([head, rows_of(iterator)]))
+
+
+def test_breaking_out_leaves_no_process(numbered: Path) -> None:
+    before = children()
+    for batch in loader(dataset(numbered), 2):
+        assert len(batch) == BATCH
+        break
+    del batch
+    gc.collect()
+    assert children() == before
+
+
+def test_processes_that_stay_can_be_left_early(numbered: Path) -> None:
+    data = dataset(numbered)
+    batches = loader(data, 2, persistent_workers=True)
+    for _ in range(3):
+        next(iter(batches))
+    assert each_once(rows_of(batches))
+    del batches
+    gc.collect()
+
+
+def test_each_process_has_one_reader_by_default(numbered: Path) -> None:
+    iterator = iter(loader(dataset(numbered), 2))
+    next(iterator)
+    wait_until(lambda: [len(readers(pid)) for pid in children()] == [1, 1], "a reader each")
+    del iterator
+    gc.collect()
+
+
+def test_an_error_crosses(h5: Path) -> None:
+    with pytest.raises(multitables.CorruptChunkError, match="'/rows' in"):
+        rows_of(loader(dataset(damaged(h5)), 1))
+    gc.collect()
+
+
+@pytest.mark.parametrize("after", [0, 25, 59])
+@pytest.mark.parametrize(("processes", "stays"), [(0, False), (2, False), (2, True)])
+def test_a_stateful_loader_goes_on_exactly(
+    numbered: Path, processes: int, after: int, stays: bool
+) -> None:
+    pytest.importorskip("torchdata")
+
+    def made() -> tuple[Any, Any]:
+        data = dataset(numbered, n_procs=1)
+        return data, loader(data, processes, "StatefulDataLoader", persistent_workers=stays)
+
+    data, batches = made()
+    data.set_epoch(4)
+    whole = rows_of(batches)
+    assert each_once(whole)
+
+    data, batches = made()
+    data.set_epoch(4)
+    iterator = iter(batches)
+    head = rows_of(next(iterator) for _ in range(after))
+    state = pickle.loads(pickle.dumps(batches.state_dict()))
+    del iterator, batches, data
+
+    data, batches = made()
+    batches.load_state_dict(state)
+    data.set_epoch(4)  # as a loop over epochs does
+    assert np.array_equal(np.concatenate([head, rows_of(batches)]), whole)
+    data.set_epoch(5)
+    following = rows_of(batches)
+    assert each_once(following)
+    assert not np.array_equal(following, whole)
+    del batches
+    gc.collect()
+
+
+def test_a_stateful_loader_at_the_end_of_an_epoch(numbered: Path) -> None:
+    pytest.importorskip("torchdata")
+    data = dataset(numbered, n_procs=1)
+    batches = loader(data, 0, "StatefulDataLoader")
+    first = rows_of(batches)
+    state = batches.state_dict()
+    second = rows_of(batches)
+    data = dataset(numbered, n_procs=1)
+    batches = loader(data, 0, "StatefulDataLoader")
+    batches.load_state_dict(state)
+    assert np.array_equal(rows_of(batches), second)
+    assert each_once(first)
+    assert each_once(second)
+
+
+SPAWNED = """
+import sys
+import numpy as np
+import multitables
+from torch.utils.data import DataLoader
+
+if __name__ == "__main__":
+    data = multitables.TorchDataset(sys.argv[1], "/rows", 100, shuffle=True)
+    loader = DataLoader(
+        data, batch_size=None, num_workers=2, multiprocessing_context="spawn",
+        persistent_workers=True,
+    )
+    orders = []
+    for epoch in range(2):
+        data.set_epoch(epoch)
+        orders.append(np.concatenate([batch[:, 0].numpy() // 64 for batch in loader]))
+        assert np.array_equal(np.sort(orders[-1]), np.arange(6000))
+    assert not np.array_equal(*orders)
+    print("good")
+"""
+
+RANKS = """
+import pickle, sys
+import numpy as np
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import multitables
+from torch.utils.data import DataLoader
+
+def rows_of(batches):
+    return np.concatenate([batch[:, 0].numpy() // 64 for batch in batches]).tolist()
+
+def run(rank, data, store, queue):
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    own, forked = rows_of(data), None
+    data.set_epoch(0)
+    assert len(data) == 30
+    forked = rows_of(DataLoader(data, None, num_workers=1, multiprocessing_context="fork"))
+    sent = pickle.dumps(data)
+    dist.destroy_process_group()
+    # as in a new interpreter, which does not know of ranks
+    assert rows_of(pickle.loads(sent)) == own == forked
+    queue.put(own)
+
+if __name__ == "__main__":
+    # made before there are ranks: it asks for them where it iterates
+    data = multitables.TorchDataset(sys.argv[1], "/rows", 100, shuffle=True)
+    context = mp.get_context("fork")
+    queue = context.SimpleQueue()
+    ranks = [context.Process(target=run, args=(r, data, sys.argv[2], queue)) for r in range(2)]
+    for one in ranks:
+        one.start()
+    rows = [queue.get() for _ in ranks]
+    for one in ranks:
+        one.join()
+    assert np.array_equal(np.sort(np.concatenate(rows)), np.arange(6000))
+    print("good")
+"""
+
+
+@pytest.mark.hang(120)
+@pytest.mark.parametrize("source", [SPAWNED, RANKS], ids=["spawned processes", "gloo"])
+def test_programs(numbered: Path, tmp_path: Path, source: str) -> None:
+    """New interpreters; two ranks of torch.distributed, with and without a loader's processes."""
+    program = tmp_path / "program.py"  # what is spawned imports it again
+    program.write_text(source)
+    done = run_script(
+        "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')",
+        program, numbered, tmp_path / "store", seconds=100, flags=(),
+    )  # fmt: skip
+    assert done.stdout == "good\n", done.stderr

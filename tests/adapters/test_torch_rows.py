@@ -1,0 +1,168 @@
+"""`TorchMapDataset`: rows by number, alone and in batches, with torch's samplers and collating."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import payload
+import pytest
+from loaders import FORKS, damaged, each_once, loader, rows_of
+from processes import children, readers, wait_until
+
+torch = pytest.importorskip("torch")
+
+import multitables  # noqa: E402 - torch may be missing
+from _multitables.adapters import torch_tensors  # noqa: E402
+
+pytestmark = FORKS
+
+
+def dataset(path: Path, which: Any = "/rows", **options: Any) -> Any:
+    return multitables.TorchMapDataset(path, which, **{"n_procs": 2, **options})
+
+
+def test_rows_by_number(numbered: Path) -> None:
+    data = dataset(numbered)
+    want = payload.content()
+    assert len(data) == payload.ROWS
+    for number in (0, 17, -1, torch.tensor(5), np.int64(8)):
+        assert np.array_equal(data[number].numpy(), want[int(number)])
+    labels = dataset(numbered, "/labels")
+    assert labels[3].shape == ()
+    assert int(labels[3]) == -3
+
+
+def test_the_length_needs_no_reader(numbered: Path) -> None:
+    before = children()
+    assert len(dataset(numbered)) == payload.ROWS
+    assert children() == before
+
+
+@pytest.mark.parametrize("number", [payload.ROWS, -payload.ROWS - 1])
+def test_there_is_no_such_row(numbered: Path, number: int) -> None:
+    data = dataset(numbered)
+    with pytest.raises(IndexError):
+        data[number]
+    with pytest.raises(IndexError):
+        data.__getitems__([0, number])
+    with pytest.raises(TypeError):
+        data["0"]
+    assert int(data[1][0]) == payload.COLUMNS  # it goes on
+
+
+def test_a_batch_is_one_view(numbered: Path) -> None:
+    data = dataset(numbered)
+    asked = [5, 3, 3, 5999, -1, 0]
+    samples = data.__getitems__(asked)
+    assert isinstance(samples, list)
+    assert len(samples) == len(asked)
+    assert samples.batch.shape == (6, payload.COLUMNS)
+    for number, sample in zip(asked, samples, strict=True):
+        assert np.array_equal(sample.numpy(), payload.content()[number])
+    assert samples[1].data_ptr() == samples.batch[1].data_ptr()
+    batch = data.collate(samples)
+    assert batch is samples.batch
+    lent = data._mine[1].statistics
+    assert lent()["stages_lent"] == 1
+    del samples, sample
+    assert lent()["stages_lent"] == 1
+    del batch
+    assert lent()["stages_lent"] == 0
+
+
+@pytest.mark.parametrize("collates", [True, False], ids=["collate", "torch's own"])
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("which", ["/rows", ("/rows", "/labels"), {"x": "/rows", "y": "/labels"}])
+def test_a_loader_with_a_sampler(
+    numbered: Path, which: Any, processes: int, collates: bool
+) -> None:
+    data = dataset(numbered, which)
+    options = {"collate_fn": data.collate} if collates else {}
+    batches = list(loader(data, processes, batch_size=500, shuffle=True, **options))
+    if which != "/rows":
+        members = [b.values() if isinstance(b, dict) else b for b in batches]
+        assert all(isinstance(b, dict) == isinstance(which, dict) for b in batches)
+        for x, y in members:
+            assert torch.equal(x[:, 0] // payload.COLUMNS, -y.to(torch.int64))
+        batches = [x for x, _ in members]
+    assert all(len(batch) == 500 for batch in batches)
+    assert each_once(rows_of(batches))
+    del batches
+    gc.collect()
+
+
+def test_subsets_and_single_rows(numbered: Path) -> None:
+    subset = torch.utils.data.Subset(dataset(numbered), range(1000, 1100))
+    assert np.array_equal(rows_of(loader(subset, batch_size=10)), np.arange(1000, 1100))
+    single = list(loader(subset, batch_size=None))
+    assert len(single) == 100
+    assert int(single[3][0]) == 1003 * payload.COLUMNS
+
+
+def test_a_transform_is_of_samples(numbered: Path) -> None:
+    data = dataset(numbered, transform=lambda row: row[:1] // payload.COLUMNS)
+    assert data[7].tolist() == [7]
+    (batch,) = loader(data, batch_size=4, sampler=[9, 8, 7, 6])
+    assert batch.tolist() == [[9], [8], [7], [6]]
+
+
+def test_collate_takes_its_own_samples_only(numbered: Path) -> None:
+    with pytest.raises(multitables.OptionsError, match="collate takes what"):
+        multitables.TorchMapDataset.collate([torch.zeros(3)])
+    data = dataset(numbered, transform=lambda row: row)
+    with pytest.raises(multitables.OptionsError, match="without a transform"):
+        data.collate(data.__getitems__([1, 2]))
+
+
+def test_a_copy_has_readers_of_its_own(numbered: Path) -> None:
+    data = dataset(numbered)
+    row = data[3]
+    other = pickle.loads(pickle.dumps(data))
+    assert torch.equal(other[3], row)
+    other.close()
+    assert torch.equal(data[3], row)
+    data.close()
+    wait_until(lambda: not readers(), "the end of the readers")
+    assert torch.equal(data[3], row)
+
+
+def test_an_error_that_crosses_has_an_address(
+    numbered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A type made at run time cannot be sent by a loader's process; what it says can."""
+    data = dataset(numbered)
+    monkeypatch.setattr(torch_tensors, "split", lambda: (0, 1))
+    with pytest.raises(multitables.SubprocessException, match="out of range for axis 0") as told:
+        data[payload.ROWS]
+    assert type(told.value) is multitables.SubprocessException
+    assert type(pickle.loads(pickle.dumps(told.value))) is multitables.SubprocessException
+
+
+def test_a_damaged_chunk_is_told(h5: Path) -> None:
+    data = dataset(damaged(h5))
+    with pytest.raises(multitables.CorruptChunkError, match="'/rows'"):
+        data[310]
+    assert int(data[3][0]) == 3 * payload.COLUMNS
+
+
+def test_columns_and_what_torch_has_not(h5: Path) -> None:
+    inner = np.dtype([("b", "f4", (2,))])
+    with h5py.File(h5, "w") as file:
+        table = np.zeros(50, [("a", inner), ("n", ">i4")])
+        table["n"] = np.arange(50)
+        table["a"]["b"][:, 1] = np.arange(50)
+        file.create_dataset("t", data=table)
+        file["s"] = np.array([b"abc"] * 50)
+        file.create_dataset("v", (5,), h5py.vlen_dtype("i4"))
+    assert dataset(h5, "/t", field="n").__getitems__([3, 4]).batch.tolist() == [3, 4]
+    assert dataset(h5, "/t", field="a/b")[7].tolist() == [0.0, 7.0]
+    for path in ("/t", "/s"):
+        with pytest.raises(multitables.UnsupportedDatasetError, match="torch has no dtype for"):
+            dataset(h5, path)[3]
+    with pytest.raises(multitables.UnsupportedDatasetError, match="differ in length"):
+        dataset(h5, "/v")[3]
