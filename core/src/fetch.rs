@@ -169,6 +169,37 @@ impl DataFile {
         0
     }
 
+    /// Fill places that are filled one after the other, without waiting for the device. False: they
+    /// were not all filled, and may hold anything.
+    ///
+    /// # Safety
+    /// The places must be the caller's to write, for as long as this takes.
+    pub unsafe fn read_places(&mut self, places: &[libc::iovec], byte_offset: u64) -> bool {
+        let mut at = byte_offset;
+        for group in places.chunks(libc::UIO_MAXIOV as usize) {
+            let len: usize = group.iter().map(|place| place.iov_len).sum();
+            if !self.probe {
+                return false;
+            }
+            // SAFETY: the caller's promise; there are as many as are said.
+            let got = unsafe {
+                libc::preadv2(
+                    self.fd.as_raw_fd(),
+                    group.as_ptr(),
+                    group.len() as libc::c_int,
+                    at as libc::off_t,
+                    libc::RWF_NOWAIT,
+                )
+            };
+            self.fetches += 1;
+            if got < 0 || got as usize != len {
+                return false;
+            }
+            at += len as u64;
+        }
+        true
+    }
+
     /// Fill `out`, waiting for the device; the first `have` bytes are there already.
     pub fn read(
         &mut self,

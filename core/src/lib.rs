@@ -16,6 +16,7 @@ pub mod lending;
 pub mod limit;
 pub mod memory;
 pub mod order;
+pub mod places;
 pub mod plan;
 pub mod random;
 pub mod reader;
@@ -30,6 +31,8 @@ pub mod work;
 mod lies;
 #[cfg(test)]
 mod races;
+#[cfg(test)]
+mod share_tests;
 #[cfg(test)]
 mod testing;
 

@@ -32,9 +32,8 @@ fn honest(name: &str, filters: &[(u64, u64)], flags: u64) -> (TestPlan, TestFile
     let file = TestFile::new(name, &stored);
     let extra = if filters.is_empty() { 0 } else { 4 };
     let member = TestMember {
-        chunk_rows: 4,
         filters: filters.to_vec(),
-        flags,
+        ..TestMember::new(4, flags)
     };
     let plan = TestPlan {
         n_rows: 16,
@@ -54,6 +53,8 @@ fn honest(name: &str, filters: &[(u64, u64)], flags: u64) -> (TestPlan, TestFile
         block_rows: 4,
         capacity_rows: 16,
         cyclic: false,
+        order: None,
+        keep_bytes: 0,
     };
     (plan, file)
 }

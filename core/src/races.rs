@@ -53,11 +53,7 @@ impl Race {
             tasks.push([1, u64::from(KIND_LIBRARY), row, end, 0, 0]);
         }
         let flags = 2 | u64::from(self.direct) | (4 * u64::from(self.turnstile));
-        let member = TestMember {
-            chunk_rows: self.chunk_rows,
-            filters: Vec::new(),
-            flags,
-        };
+        let member = TestMember::new(self.chunk_rows, flags);
         let plan = TestPlan {
             n_rows: self.n_rows,
             members: vec![member.clone(), member],
@@ -67,6 +63,8 @@ impl Race {
             block_rows: self.block_rows,
             capacity_rows: 2 * (self.block_rows + self.chunk_rows) + self.extra_rows,
             cyclic: self.cyclic_blocks.is_some(),
+            order: None,
+            keep_bytes: 0,
         };
         (plan, file)
     }

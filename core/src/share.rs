@@ -154,8 +154,9 @@ impl Share {
         let first = member.grid_at + group * inner;
         let records = &plan.chunks()[first as usize..(first + inner) as usize];
         let sparse = seats.len() as u64 * SPARSE < member.chunk_dims[0];
-        if member.clipped && sparse && records[0].byte_offset != UNALLOCATED {
-            return self.rows(&records[0], member, first, row, seats);
+        let piece = records.first().filter(|_| member.clipped && sparse);
+        if let Some(piece) = piece.filter(|piece| piece.byte_offset != UNALLOCATED) {
+            return self.rows(piece, member, first, row, seats);
         }
         for (number, chunk) in (first..).zip(records) {
             self.picks.push(Pick {
@@ -186,7 +187,10 @@ impl Share {
             }
             let rows = self.seats[end - 1].row + 1 - row;
             self.chunks.push(Chunk {
-                byte_offset: piece.byte_offset + (row - first) * row_bytes,
+                // An address that lies stays one, behind the end of the file.
+                byte_offset: (piece.byte_offset)
+                    .saturating_add((row - first) * row_bytes)
+                    .min(UNALLOCATED - 1),
                 stored_size: rows * row_bytes,
                 ..*piece
             });

@@ -14,6 +14,7 @@ use crate::fetch::{Fetch, FetchError, Run, runs};
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::memory::Mapping;
 use crate::order::Seat;
+use crate::places::copy;
 use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
 use crate::scatter::{self, Place};
 use crate::share::{Pick, Share};
@@ -22,6 +23,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
+
+/// The kernel is slower than we are at places that are shorter than this on the average.
+const PLACED_BYTES: u64 = 16 << 10;
 
 /// Decoded chunks that a reader keeps, by their number in the plan.
 pub struct Kept {
@@ -110,6 +114,10 @@ impl<'a> ShareWork<'a> {
         let mut hinted = false;
         for (index, run) in found.iter().enumerate() {
             let start = Instant::now();
+            if self.read_in_place(source, run) {
+                add_ns(&self.record.fetch_ns, start);
+                continue;
+            }
             let number = self.share.picks[run.chunks.start].number;
             let mut stored = std::mem::take(&mut source.stored);
             let len = run.len as usize;
@@ -146,6 +154,61 @@ impl<'a> ShareWork<'a> {
             result?;
         }
         Ok(())
+    }
+
+    /// Let the kernel put stored rows where they belong, when the page cache has them and they need
+    /// no decoding and are all wanted. False: it is not so.
+    fn read_in_place(&mut self, source: &mut Source, run: &Run) -> bool {
+        let (share, row_bytes) = (self.share, self.member.row_bytes);
+        let plain = self.member.whole_rows() && self.member.fixes.is_empty();
+        let mut total = 0;
+        for index in run.chunks.clone() {
+            let (pick, chunk) = (&share.picks[index], &share.chunks[index]);
+            let wanted = pick.seats.len() as u64 * row_bytes as u64;
+            let whole =
+                wanted == chunk.stored_size && self.decoded_size(pick, chunk) as u64 == wanted;
+            if !source.pipeline.is_identity(chunk.filter_mask) || !whole {
+                return false;
+            }
+            total += wanted;
+        }
+        let seats =
+            share.picks[run.chunks.start].seats.start..share.picks[run.chunks.end - 1].seats.end;
+        let seats = &share.seats[seats];
+        // Rows that are listed twice are stored once; gaps are not rows.
+        let rows = seats.last().map_or(0, |last| last.row + 1 - seats[0].row);
+        if !plain || total != run.len || rows != seats.len() as u64 {
+            return false;
+        }
+        let mut places: Vec<libc::iovec> = Vec::new();
+        for seat in seats {
+            let at = seat.place as usize * row_bytes;
+            let row = &mut self.window[at..at + row_bytes];
+            let base = row.as_mut_ptr().cast::<libc::c_void>();
+            match places.last_mut() {
+                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == base => {
+                    last.iov_len += row_bytes;
+                }
+                _ => places.push(libc::iovec {
+                    iov_base: base,
+                    iov_len: row_bytes,
+                }),
+            }
+            if places.len() as u64 * PLACED_BYTES > total.max(PLACED_BYTES) {
+                return false;
+            }
+        }
+        let Fetch::Buffered(file) = &mut source.fetch else {
+            return false;
+        };
+        // SAFETY: each place is a row of the window that is this share's, as just checked.
+        let done = unsafe { file.read_places(&places, run.byte_offset) };
+        self.record.fetches.store(file.fetches, Relaxed);
+        if done {
+            self.record.fetched_bytes.fetch_add(run.len, Relaxed);
+            self.record.decoded_bytes.fetch_add(total, Relaxed);
+        }
+        done
     }
 
     pub fn direct(
@@ -345,7 +408,9 @@ impl<'a> ShareWork<'a> {
         if !self.member.whole_rows() || self.member.kept || seats.len() * row_bytes != size {
             return None;
         }
-        let next = |pair: &[Seat]| pair[1].place == pair[0].place + 1;
+        // A row that is wanted twice has two seats.
+        let next =
+            |pair: &[Seat]| (pair[1].row, pair[1].place) == (pair[0].row + 1, pair[0].place + 1);
         let starts = seats[0].row == pick.row;
         let at = seats[0].place as usize * row_bytes;
         (starts && seats.windows(2).all(next)).then(|| at..at + size)
@@ -391,38 +456,6 @@ impl<'a> ShareWork<'a> {
 
     /// Copy whole rows, of which the first is row `first`, to their places.
     pub fn copy(&mut self, first: u64, seats: &[Seat], rows: &[u8]) {
-        match self.member.row_bytes {
-            1 => copy_rows::<1>(seats, first, rows, self.window),
-            2 => copy_rows::<2>(seats, first, rows, self.window),
-            4 => copy_rows::<4>(seats, first, rows, self.window),
-            8 => copy_rows::<8>(seats, first, rows, self.window),
-            16 => copy_rows::<16>(seats, first, rows, self.window),
-            size => copy_runs(seats, first, rows, self.window, size),
-        }
-    }
-}
-
-fn copy_rows<const N: usize>(seats: &[Seat], first: u64, rows: &[u8], window: &mut [u8]) {
-    for seat in seats {
-        let (from, to) = ((seat.row - first) as usize * N, seat.place as usize * N);
-        window[to..to + N].copy_from_slice(&rows[from..from + N]);
-    }
-}
-
-/// Rows that lie side by side on both sides are copied at once.
-fn copy_runs(seats: &[Seat], first: u64, rows: &[u8], window: &mut [u8], size: usize) {
-    let mut at = 0;
-    while at < seats.len() {
-        let (row, place) = (seats[at].row, seats[at].place);
-        let mut len = 1;
-        while let Some(next) = seats.get(at + len) {
-            if next.row != row + len as u64 || next.place != place + len as u32 {
-                break;
-            }
-            len += 1;
-        }
-        let (from, to) = ((row - first) as usize * size, place as usize * size);
-        window[to..to + len * size].copy_from_slice(&rows[from..from + len * size]);
-        at += len;
+        copy(seats, first, rows, self.window, self.member.row_bytes);
     }
 }

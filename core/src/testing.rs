@@ -7,7 +7,8 @@
 
 use crate::control::control_bytes;
 use crate::memory::{page_bytes, reserved_memfd, sealed_memfd};
-use crate::plan::{ENDLESS, MAGIC, Plan};
+use crate::order::Order;
+use crate::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
 use crate::serve::{RingMaps, map_ring};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
@@ -54,14 +55,83 @@ impl Drop for TestFile {
     }
 }
 
-/// One member, one-dimensional chunks of rows of `ROW_WORDS` words.
+/// One member: rows of `ROW_WORDS` words.
 #[derive(Clone)]
 pub struct TestMember {
     pub chunk_rows: u64,
+    /// Words of a chunk's row.
+    pub chunk_words: u64,
     /// `(id, value)` of filters with one parameter.
     pub filters: Vec<(u64, u64)>,
-    /// Bit 0: direct, bit 1: clipped, bit 2: turnstile.
+    /// Bit 0: direct, bit 1: clipped, bit 2: turnstile, bit 3: kept, bit 4: by the library.
     pub flags: u64,
+    /// Where its grid begins in the plan's chunks (for shares).
+    pub grid_at: u64,
+}
+
+impl TestMember {
+    /// Chunks of whole rows.
+    pub fn new(chunk_rows: u64, flags: u64) -> TestMember {
+        TestMember {
+            chunk_rows,
+            chunk_words: ROW_WORDS as u64,
+            filters: Vec::new(),
+            flags,
+            grid_at: 0,
+        }
+    }
+}
+
+/// An order, and the part of it that a stream delivers.
+#[derive(Clone)]
+pub struct TestOrder {
+    /// Shuffle, seed, epoch, rows, rows of a chunk, rows of a window, start, step.
+    pub words: [u64; 8],
+    pub listed: Vec<u64>,
+    /// Positions of a lap, in the order of delivery.
+    pub ranges: Vec<(u64, u64)>,
+    /// 0: without end.
+    pub laps: u64,
+}
+
+impl TestOrder {
+    pub fn lap_rows(&self) -> u64 {
+        self.ranges.iter().map(|(begin, end)| end - begin).sum()
+    }
+
+    /// First row on the tape, its end, and first position of each window, or part of one.
+    pub fn windows(&self) -> Vec<[u64; 3]> {
+        let (mut found, mut row) = (Vec::new(), 0);
+        for &(begin, end) in &self.ranges {
+            let mut at = begin;
+            while at < end {
+                let stop = ((at / self.words[5] + 1) * self.words[5]).min(end);
+                found.push([row, row + stop - at, at]);
+                (row, at) = (row + stop - at, stop);
+            }
+        }
+        found
+    }
+
+    /// So many shares of each window, for each member.
+    pub fn tasks(&self, shares: &[u64]) -> Vec<TestTask> {
+        let kind = u64::from(KIND_SHARE);
+        let mut found = Vec::new();
+        for [begin, end, position] in self.windows() {
+            for (member, &all) in (0..).zip(shares) {
+                let share = |share| [member, kind, begin, end, position, share | all << 32];
+                found.extend((0..all).map(share));
+            }
+        }
+        found
+    }
+
+    /// The dataset's row on each row of lap `lap`.
+    pub fn rows(&self, lap: u64) -> Vec<u64> {
+        let (order, epoch) = Order::from_words(self.words, &self.listed, u64::MAX).unwrap();
+        let listed = |&(begin, end): &(u64, u64)| order.listed(epoch + lap, begin, end);
+        self.ranges.iter().flat_map(listed).collect()
+    }
 }
 
 /// `[member, kind, row_begin, row_end, first_chunk, n_chunks]`
@@ -79,18 +149,34 @@ pub struct TestPlan {
     pub block_rows: u64,
     pub capacity_rows: u64,
     pub cyclic: bool,
+    /// Of a stream of shares, with blocks that end with the lap.
+    pub order: Option<TestOrder>,
+    pub keep_bytes: u64,
 }
 
 impl TestPlan {
+    fn lap_rows(&self) -> u64 {
+        let of_order = self.order.as_ref().map(TestOrder::lap_rows);
+        of_order.unwrap_or(self.n_rows)
+    }
+
+    fn end_row(&self) -> u64 {
+        let laps = self.order.as_ref().map_or(1, |order| order.laps);
+        match self.cyclic || laps == 0 {
+            true => ENDLESS,
+            false => laps * self.lap_rows(),
+        }
+    }
+
     /// The fewest slots that the ring's law allows: every race for a slot happens often.
     fn n_slots(&self) -> u64 {
-        let laps = if self.cyclic {
-            self.capacity_rows / self.n_rows + 2
-        } else {
-            1
+        let lap_rows = self.lap_rows();
+        let laps = match self.end_row() == lap_rows {
+            true => 1,
+            false => self.capacity_rows / lap_rows + 2,
         };
         let begins: Vec<u64> = (0..laps)
-            .flat_map(|lap| self.tasks.iter().map(move |t| lap * self.n_rows + t[2]))
+            .flat_map(|lap| self.tasks.iter().map(move |t| lap * lap_rows + t[2]))
             .collect();
         let within = |from: usize| {
             let end = begins[from] + self.capacity_rows;
@@ -112,7 +198,7 @@ impl TestPlan {
             let dims_at = words.len() as u64;
             words.extend([self.n_rows, ROW_WORDS as u64]);
             let chunk_dims_at = words.len() as u64;
-            words.extend([member.chunk_rows, ROW_WORDS as u64]);
+            words.extend([member.chunk_rows, member.chunk_words]);
             let filters_at = words.len() as u64;
             for &(id, value) in &member.filters {
                 words.extend([id, 0, 1, value]);
@@ -142,9 +228,12 @@ impl TestPlan {
                 member.flags,
                 8 + name.len() as u64,
                 1,
-                0,
+                member.grid_at,
             ]);
         }
+        let order_at = words.len() as u64;
+        let listed: &[u64] = self.order.as_ref().map_or(&[], |order| &order.listed);
+        words.extend(self.order.iter().flat_map(|order| order.words));
         // The text for the library is the member's number, told by its length only: one digit.
         let blob: Vec<u8> = [&[0; 8], name, b"1"].concat();
         let body: Vec<u64> = records
@@ -155,6 +244,7 @@ impl TestPlan {
                     .flat_map(|t| [t[0] | t[1] << 32, t[2], t[3], t[4], t[5]]),
             )
             .chain(self.chunks.iter().flatten().copied())
+            .chain(listed.iter().copied())
             .chain(words.iter().copied())
             .collect();
         let header = [
@@ -168,17 +258,17 @@ impl TestPlan {
             self.n_readers,
             self.n_slots(),
             0,
-            self.n_rows,
-            if self.cyclic { ENDLESS } else { self.n_rows },
+            self.lap_rows(),
+            self.end_row(),
             self.capacity_rows,
             self.block_rows,
             control,
             control + self.members.len() as u64 * tape,
-            0,
-            0,
-            0,
-            0,
-            0,
+            listed.len() as u64,
+            order_at,
+            words.len() as u64 - order_at,
+            u64::from(self.order.is_some()),
+            self.keep_bytes,
             0,
             0,
             0,
