@@ -117,6 +117,18 @@ def test_subsets(numbered: Path, shuffle: str | None, rows: Any) -> None:
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("path", ["/rows", "/raw"])
+@pytest.mark.parametrize("rows", [[3, 3, 5], [0, 0, 2] * 17, [*range(49), 48], [*range(49), 50]])
+def test_rows_that_come_twice(numbered: Path, shuffle: str | None, path: str, rows: Any) -> None:
+    """As many rows as the chunk has, or in a span as long, but not each of them once."""
+    with multitables.Streamer(numbered).get_batches(
+        path, 60, shuffle=shuffle, rows=rows, n_procs=1
+    ) as batches:
+        np.testing.assert_array_equal(rows_of(next(iter(batches))), batches.order(0))
+        assert sorted(batches.order(0)) == sorted(rows)
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"even": True}])
 def test_ranks_share_an_epoch(
     numbered: Path, shuffle: str | None, options: dict[str, bool]

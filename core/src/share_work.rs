@@ -175,9 +175,9 @@ impl<'a> ShareWork<'a> {
         let seats =
             share.picks[run.chunks.start].seats.start..share.picks[run.chunks.end - 1].seats.end;
         let seats = &share.seats[seats];
-        // Rows that are listed twice are stored once; gaps are not rows.
-        let rows = seats.last().map_or(0, |last| last.row + 1 - seats[0].row);
-        if !plain || total != run.len || rows != seats.len() as u64 {
+        // Gaps between chunks are not rows, and a row that is wanted twice is stored once.
+        let follow = seats.windows(2).all(|pair| pair[1].row == pair[0].row + 1);
+        if !plain || total != run.len || !follow {
             return false;
         }
         let mut places: Vec<libc::iovec> = Vec::new();
