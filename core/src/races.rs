@@ -18,6 +18,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+mod shares;
+
 const ROW_BYTES: u64 = 8 * ROW_WORDS as u64;
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -33,11 +35,15 @@ struct Race {
     deaths: bool,
     direct: bool,
     turnstile: bool,
+    mixed: Option<shares::Mixed>,
 }
 
 impl Race {
     /// Member 0 is fetched from a file, member 1 comes from the library (a function here).
     fn plan(&self) -> (TestPlan, TestFile) {
+        if let Some(mixed) = self.mixed {
+            return self.mixed_plan(mixed);
+        }
         let mut stored = vec![0; (self.n_rows * ROW_BYTES) as usize];
         fill_rows(0, 0, &mut stored);
         let file = TestFile::new(self.name, &stored);
@@ -74,9 +80,16 @@ impl Race {
         let shared = Shared::new(&plan.encode(&file));
         let (plan, maps) = shared.map();
         let book = Lending::new(plan, maps).unwrap();
-        let total = self
-            .cyclic_blocks
-            .unwrap_or(self.n_rows.div_ceil(self.block_rows));
+        let laps = book.plan.end_row() / book.plan.lap_rows();
+        let per_lap = book.plan.lap_rows().div_ceil(self.block_rows);
+        let total = self.cyclic_blocks.unwrap_or(laps * per_lap);
+        let order = self.mixed.map(|mixed| self.order(mixed));
+        let wanted: Vec<_> = match &order {
+            Some(order) => (0..total / per_lap + 9)
+                .map(|lap| order.rows(lap))
+                .collect(),
+            None => vec![(0..self.n_rows).collect()],
+        };
         let seen = Mutex::new(BTreeSet::new());
         let moved = AtomicU64::new(0);
         std::thread::scope(|scope| {
@@ -85,15 +98,24 @@ impl Race {
                 scope.spawn(move || self.read(shared, me));
             }
             for number in 0..self.n_consumers as u64 {
-                let (book, seen, moved) = (&book, &seen, &moved);
+                let (book, seen, moved, wanted) = (&book, &seen, &moved, &wanted);
                 scope.spawn(move || {
                     // Whatever happens here, the readers have to end, or the scope never does.
                     let _end = Closer(book);
-                    self.consume(book, Dice(number * 77 + 5), total, seen, moved);
+                    let look = |block| self.check(book, wanted, block);
+                    self.consume(book, Dice(number * 77 + 5), total, seen, moved, &look);
                 });
             }
         });
         assert_eq!(seen.into_inner().unwrap(), (0..total).collect());
+    }
+
+    /// Whether this file system has direct I/O.
+    fn direct_works(&self) -> bool {
+        let (_, file) = self.plan();
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECT);
+        options.open(&file.0).is_ok()
     }
 
     fn read(&self, shared: &Shared, me: usize) {
@@ -135,6 +157,7 @@ impl Race {
         total: u64,
         seen: &Mutex<BTreeSet<u64>>,
         moved: &AtomicU64,
+        look: &dyn Fn(u64),
     ) {
         let mut held: Vec<u64> = Vec::new();
         let (mut since, mut before) = (Instant::now(), 0);
@@ -146,7 +169,7 @@ impl Race {
             assert!(since.elapsed() < PATIENCE, "{}: stuck", self.name);
             match book.wait(Duration::from_millis(2)) {
                 Ok(block) => {
-                    self.check(book, block);
+                    look(block);
                     moved.fetch_add(1, SeqCst);
                     if block < total {
                         assert!(seen.lock().unwrap().insert(block), "lent twice");
@@ -164,23 +187,26 @@ impl Race {
             }
             if !held.is_empty() {
                 let block = held.swap_remove(dice.below(held.len() as u64) as usize);
-                self.check(book, block);
+                look(block);
                 book.release(block);
             }
         }
         for block in held {
-            self.check(book, block);
+            look(block);
             book.release(block);
         }
     }
 
-    fn check(&self, book: &Lending, block: u64) {
+    /// `wanted` are the dataset's rows, for each lap or for all.
+    fn check(&self, book: &Lending, wanted: &[Vec<u64>], block: u64) {
         let (begin, end) = book.block_rows(block);
         for (number, member) in book.plan.members.iter().enumerate() {
             // SAFETY: the block is lent, so nobody else may write here: that is the test.
             let rows = unsafe { tape_rows(&book.maps.tapes[number], member, begin, end - begin) };
             for (at, word) in rows.chunks_exact(8).enumerate() {
-                let row = (begin + (at / ROW_WORDS) as u64) % self.n_rows;
+                let row = begin + (at / ROW_WORDS) as u64;
+                let lap = (row / book.plan.lap_rows()) as usize % wanted.len();
+                let row = wanted[lap][(row % book.plan.lap_rows()) as usize];
                 let wanted = payload(number, row, at % ROW_WORDS);
                 let got = u64::from_le_bytes(word.try_into().unwrap());
                 assert_eq!(got, wanted, "{}: block {block}, row {row}", self.name);
@@ -212,6 +238,7 @@ const PLAIN: Race = Race {
     deaths: false,
     direct: false,
     turnstile: false,
+    mixed: None,
 };
 
 #[test]
@@ -278,13 +305,7 @@ fn direct_readers_hold_several_tasks() {
         n_rows: 10_007,
         ..PLAIN
     };
-    let (_, file) = race.plan();
-    let options = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_DIRECT)
-        .open(&file.0);
-    drop(file);
-    if options.is_ok() {
-        race.run(); // else this file system has no direct I/O
+    if race.direct_works() {
+        race.run();
     }
 }

@@ -1,0 +1,259 @@
+//! Shares against a naive reading of their law.
+//!
+//! Law:
+//! 1. Every seat of a window is in one share of each member, and in one pick of each chunk that has
+//!    its row; every chunk is in one share.
+//! 2. What a pick's record says is where these rows are stored.
+//! 3. What a share is does not depend on the shares that were asked for before.
+
+use crate::memory::sealed_memfd;
+use crate::order::Seat;
+use crate::plan::{Plan, UNALLOCATED};
+use crate::share::{Share, Windows};
+use crate::testing::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+const ROW_BYTES: u64 = 8 * ROW_WORDS as u64;
+const N_ROWS: u64 = 500;
+const CLIPPED: u64 = 2;
+const LIBRARY: u64 = 16;
+
+/// A member of each kind. Addresses are `ROW_BYTES` times the chunk's first row.
+fn members() -> [TestMember; 5] {
+    [
+        TestMember::new(7, 0),
+        // Four chunks hold the same rows.
+        TestMember {
+            chunk_words: 9,
+            ..TestMember::new(30, 8)
+        },
+        TestMember::new(64, CLIPPED),
+        TestMember::new(2, CLIPPED),
+        TestMember::new(25, LIBRARY),
+    ]
+}
+
+/// Shuffle, rows of a window, start, step, rows listed.
+fn orders() -> Vec<TestOrder> {
+    let mut found = Vec::new();
+    for shuffle in 0..4 {
+        for (window, start, step) in [(56, 0, 1), (20, 3, 1), (100, 1, 9), (1000, 0, 40)] {
+            let n_rows = (N_ROWS - start).div_ceil(step);
+            let ranges = vec![(2, n_rows / 2), (n_rows / 2 + 1, n_rows)];
+            found.push(TestOrder {
+                words: [shuffle, 5, 1, n_rows, 7, window, start, step],
+                listed: Vec::new(),
+                ranges,
+                laps: 3,
+            });
+        }
+        let listed: Vec<u64> = (0..150).map(|i| i * i / 46).collect();
+        found.push(TestOrder {
+            words: [shuffle, 5, 1, 150, 7, 60, 0, 0],
+            listed,
+            ranges: vec![(0, 150)],
+            laps: 3,
+        });
+    }
+    found
+}
+
+fn opened(order: &TestOrder, shares: &[u64], file: &TestFile) -> Plan {
+    let mut members = members();
+    let mut chunks = Vec::new();
+    for member in &mut members {
+        member.grid_at = chunks.len() as u64;
+        if member.flags == LIBRARY {
+            continue;
+        }
+        let inner = (ROW_WORDS as u64).div_ceil(member.chunk_words);
+        for grid in 0..N_ROWS.div_ceil(member.chunk_rows) * inner {
+            let row = grid / inner * member.chunk_rows;
+            let rows = match member.flags {
+                CLIPPED => member.chunk_rows.min(N_ROWS - row),
+                _ => member.chunk_rows,
+            };
+            chunks.push([grid, row * ROW_BYTES, rows * ROW_BYTES, 0]);
+        }
+    }
+    // A piece that was never stored is picked whole.
+    let piece = members[2].grid_at as usize + 1;
+    chunks[piece] = [1, UNALLOCATED, 0, 0];
+    let plan = TestPlan {
+        n_rows: N_ROWS,
+        members: members.to_vec(),
+        tasks: order.tasks(shares),
+        chunks,
+        n_readers: 1,
+        block_rows: 4,
+        capacity_rows: order.words[5],
+        cyclic: false,
+        order: Some(order.clone()),
+        keep_bytes: 1 << 20,
+    };
+    let plan = sealed_memfd(c"shares", &plan.encode(file)).unwrap();
+    Plan::open(plan.as_fd()).unwrap()
+}
+
+fn all(name: &str, check: impl Fn(&TestOrder, &Plan, &[u64])) {
+    let file = TestFile::new(name, b"some");
+    for order in orders() {
+        for shares in [[1, 1, 1, 1, 1], [3, 2, 4, 9, 5], [30, 1, 9, 14, 40]] {
+            check(&order, &opened(&order, &shares, &file), &shares);
+        }
+    }
+}
+
+#[test]
+fn every_seat_has_one_place_in_each_member() {
+    all("shares-every", |order, plan, _| {
+        for lap in 0..3 {
+            let rows = order.rows(lap);
+            let mut windows = Windows::new(plan);
+            // (member, window) -> how often each seat of it was picked, and the chunks picked.
+            let mut found: BTreeMap<(u32, u64), (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+            for task in plan.tasks() {
+                let share = windows.share(plan, task, lap);
+                let wanted = &rows[task.row_begin as usize..task.row_end as usize];
+                let mut placed = vec![u64::MAX; wanted.len()];
+                for seat in share.seats.iter() {
+                    placed[seat.place as usize] = seat.row;
+                }
+                assert_eq!(placed, wanted);
+                let (counts, chunks) = found
+                    .entry((task.member, task.row_begin))
+                    .or_insert((vec![0; wanted.len()], Vec::new()));
+                check_share(plan, task.member, &share);
+                for pick in &share.picks {
+                    chunks.push(pick.number);
+                    share.seats[pick.seats.clone()]
+                        .iter()
+                        .for_each(|seat| counts[seat.place as usize] += 1);
+                }
+                if plan.members[task.member as usize].by_library {
+                    for span in share.spans() {
+                        chunks.push(span.begin / 25);
+                        share.seats[span.seats]
+                            .iter()
+                            .for_each(|seat| counts[seat.place as usize] += 1);
+                    }
+                }
+            }
+            for ((member, _), (counts, mut chunks)) in found {
+                let inner = if member == 1 { 4 } else { 1 };
+                assert!(counts.iter().all(|&count| count == inner), "{member}");
+                let all = chunks.len();
+                chunks.sort_unstable();
+                chunks.dedup();
+                // Only of contiguous data a piece may be picked row by row.
+                assert!(member == 2 || chunks.len() == all, "{member}");
+            }
+        }
+    });
+}
+
+/// What the picks and their records say is true.
+fn check_share(plan: &Plan, number: u32, share: &Share) {
+    let member = &plan.members[number as usize];
+    let outer = member.chunk_dims[0];
+    assert!(share.seats.is_sorted_by_key(|seat| seat.row));
+    assert_eq!(share.picks.len(), share.chunks.len());
+    for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
+        let record = &plan.chunks()[pick.number as usize];
+        let seats = &share.seats[pick.seats.clone()];
+        let (first, last) = (seats[0].row, seats[seats.len() - 1].row);
+        assert_eq!(first / outer, last / outer);
+        assert_eq!(chunk.grid_index, record.grid_index);
+        let mut offset = Vec::new();
+        member.chunk_offset(chunk.grid_index, &mut offset);
+        assert_eq!(offset[0], first / outer * outer);
+        let same =
+            (chunk.byte_offset, chunk.stored_size) == (record.byte_offset, record.stored_size);
+        if same && pick.row == offset[0] {
+            continue; // the whole chunk
+        }
+        assert!(member.clipped);
+        assert_ne!(record.byte_offset, UNALLOCATED);
+        assert_eq!(pick.row, first);
+        assert_eq!(chunk.byte_offset, first * ROW_BYTES);
+        assert_eq!(chunk.stored_size, (last + 1 - first) * ROW_BYTES);
+        assert!(seats.windows(2).all(|two| two[1].row - two[0].row <= 1));
+    }
+    for span in share.spans() {
+        let seats = &share.seats[span.seats];
+        let last: &Seat = seats.last().unwrap();
+        assert_eq!((span.begin, span.end), (seats[0].row, last.row + 1));
+        assert_eq!(span.begin / outer, last.row / outer);
+    }
+}
+
+#[test]
+fn few_rows_of_contiguous_data_are_fetched_alone() {
+    all("shares-alone", |_, plan, _| {
+        let mut windows = Windows::new(plan);
+        for task in plan.tasks().iter().filter(|task| task.member == 2) {
+            let share = windows.share(plan, task, 0);
+            for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
+                let piece = pick.row / 64;
+                let of_piece = share.seats.iter().filter(|seat| seat.row / 64 == piece);
+                let sparse = of_piece.count() < 16 && piece != 1;
+                let piece_bytes = 64.min(N_ROWS - piece * 64) * ROW_BYTES;
+                if !sparse && piece != 1 {
+                    assert_eq!((pick.row % 64, chunk.stored_size), (0, piece_bytes));
+                } else if sparse {
+                    let distinct = share.seats[pick.seats.clone()].chunk_by(|a, b| a.row == b.row);
+                    assert_eq!(chunk.stored_size, distinct.count() as u64 * ROW_BYTES);
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn shares_are_about_equal() {
+    all("shares-equal", |_, plan, shares| {
+        let mut windows = Windows::new(plan);
+        for task in plan.tasks() {
+            let share = windows.share(plan, task, 0);
+            let outer = plan.members[task.member as usize].chunk_dims[0];
+            let seats: usize = share.spans().map(|span| span.seats.len()).sum();
+            let chunk = share.seats.chunk_by(|a, b| a.row / outer == b.row / outer);
+            let largest = chunk.map(<[Seat]>::len).max().unwrap_or(0);
+            let fair = share.seats.len() / shares[task.member as usize] as usize;
+            assert!(seats <= fair + 1 + largest, "{seats} of {fair}");
+        }
+    });
+}
+
+/// Readers have any tasks of any laps, in any order, and windows that are remembered or not.
+#[test]
+fn shares_are_the_same_whatever_was_asked_before() {
+    type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, Vec<Seat>);
+    let told = |share: &Share| -> Told {
+        let picks = share.picks.iter();
+        let picks = picks.map(|pick| (pick.number, pick.row, pick.seats.clone()));
+        (picks.collect(), share.seats.to_vec())
+    };
+    all("shares-again", |_, plan, _| {
+        let mut windows = Windows::new(plan);
+        let mut dice = Dice(7);
+        for _ in 0..20 {
+            let task = &plan.tasks()[dice.below(plan.tasks().len() as u64) as usize];
+            let lap = dice.below(3);
+            let found = told(&windows.share(plan, task, lap));
+            assert_eq!(found, told(&Windows::new(plan).share(plan, task, lap)));
+        }
+    });
+}
+
+#[test]
+fn a_task_is_a_window_and_its_share() {
+    let [order, ..] = &orders()[..] else {
+        panic!("there are orders");
+    };
+    let tasks: Vec<TestTask> = order.tasks(&[2, 1, 1, 1, 1]);
+    assert_eq!(tasks[0], [0, 2, 0, 54, 2, 2 << 32]);
+    assert_eq!(tasks[1], [0, 2, 0, 54, 2, 1 | 2 << 32]);
+    assert_eq!(tasks[2], [1, 2, 0, 54, 2, 1 << 32]);
+}
