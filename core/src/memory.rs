@@ -9,6 +9,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -206,6 +207,19 @@ impl Mapping {
         Mapping::take(at, len.max(1))
     }
 
+    /// Enter the pages of a part into the page table, all at once: one by one, as they are first
+    /// written, costs several times as much. It is a hint, and may be of no effect.
+    pub fn enter(&self, part: Range<usize>) {
+        /// `MADV_POPULATE_WRITE` of Linux 5.14, which libc does not name everywhere.
+        const POPULATE_WRITE: libc::c_int = 23;
+        let start = part.start / page_bytes() * page_bytes();
+        let end = part.end.min(self.len);
+        if start < end {
+            // SAFETY: inside the mapping; no byte of it changes.
+            unsafe { libc::madvise(self.base().add(start).cast(), end - start, POPULATE_WRITE) };
+        }
+    }
+
     /// Map `len` bytes (whole pages) from `offset` twice, back to back: 2 * `len` bytes.
     pub fn double(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<Mapping> {
         if len == 0 || len % page_bytes() != 0 || len > isize::MAX as usize / 2 {
@@ -310,6 +324,34 @@ impl ForkMark {
     }
 }
 
+/// Which parts of a large tape were entered into this process's page table.
+#[derive(Debug, Default)]
+pub struct Entered {
+    parts: Vec<bool>,
+}
+
+impl Entered {
+    const PART_BYTES: usize = 16 << 20;
+
+    /// Enter the pages of `bytes`, before they are written in random order. A tape that was entered
+    /// when it was mapped needs it for its second half only, which is little.
+    pub fn enter(&mut self, tape: &Mapping, bytes: Range<usize>) {
+        if tape.len() <= 2 * POPULATE_LIMIT_BYTES || bytes.is_empty() {
+            return;
+        }
+        let last = (bytes.end - 1) / Entered::PART_BYTES;
+        if self.parts.len() <= last {
+            self.parts.resize(last + 1, false);
+        }
+        for part in bytes.start / Entered::PART_BYTES..=last {
+            if !std::mem::replace(&mut self.parts[part], true) {
+                let at = part * Entered::PART_BYTES;
+                tape.enter(at..at + Entered::PART_BYTES);
+            }
+        }
+    }
+}
+
 fn populate(len: usize) -> libc::c_int {
     if len <= POPULATE_LIMIT_BYTES {
         libc::MAP_POPULATE
@@ -321,6 +363,27 @@ fn populate(len: usize) -> libc::c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_are_entered_once_and_hold_what_they_held() {
+        let len = POPULATE_LIMIT_BYTES + 3 * page_bytes();
+        let fd = sparse_memfd(c"test", len).unwrap();
+        let tape = Mapping::double(fd.as_fd(), 0, len).unwrap();
+        let at = len - 1;
+        // SAFETY: inside the mapping, which nobody else knows.
+        unsafe { tape.base().add(at).write(7) };
+        let mut entered = Entered::default();
+        entered.enter(&tape, 0..0);
+        assert!(entered.parts.is_empty());
+        for _ in 0..2 {
+            entered.enter(&tape, at - 5000..2 * len);
+            entered.enter(&tape, 0..1);
+        }
+        let first = at / Entered::PART_BYTES;
+        assert!(entered.parts[0] && !entered.parts[1] && entered.parts[first..].iter().all(|&p| p));
+        // SAFETY: as above; the tape is mapped twice.
+        assert_eq!(unsafe { tape.base().add(len + at).read() }, 7);
+    }
 
     #[test]
     fn a_tape_is_contiguous_across_its_end() {

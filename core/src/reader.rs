@@ -12,11 +12,11 @@ use crate::control::{Claim, Control, Record};
 use crate::failure::TaskError;
 use crate::fetch::{DataFile, Fetch, Run, runs};
 use crate::filters::FilterErrorKind;
-use crate::memory::Mapping;
+use crate::memory::{Entered, Mapping};
 use crate::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Member, Plan, Task, UNALLOCATED};
 use crate::share::{Share, Windows};
 use crate::share_work::{Kept, ShareWork, fetches};
-use crate::work::{Source, Work, add_ns, grow, tape_rows};
+use crate::work::{Source, Work, add_ns, grow, tape_bytes, tape_rows};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,6 +76,7 @@ pub struct Reader<'a> {
     spare_runs: Vec<Run>,
     windows: Windows<'a>,
     kept: Kept,
+    entered: Vec<Entered>,
 }
 
 impl<'a> Reader<'a> {
@@ -90,6 +91,7 @@ impl<'a> Reader<'a> {
             spare_runs: Vec::new(),
             windows: Windows::new(plan),
             kept: Kept::new(plan),
+            entered: plan.members.iter().map(|_| Entered::default()).collect(),
         }
     }
 
@@ -303,17 +305,16 @@ impl<'a> Reader<'a> {
         if buffered {
             fetches(&mut share, &self.kept, &mut found);
         }
+        let (member, tape) = (
+            &plan.members[task.member as usize],
+            &self.tapes[task.member as usize],
+        );
+        let bytes = tape_bytes(member, claimed.rows());
+        self.entered[task.member as usize].enter(tape, bytes);
+        let record = control.record(self.me);
         // SAFETY: this reader owns the task.
-        let mut work = unsafe {
-            ShareWork::new(
-                &plan.members[task.member as usize],
-                control.record(self.me),
-                &share,
-                &mut self.kept,
-                &self.tapes[task.member as usize],
-                claimed.rows(),
-            )
-        };
+        let mut work =
+            unsafe { ShareWork::new(member, record, &share, &mut self.kept, tape, claimed.rows()) };
         let result = match buffered {
             true => work.buffered(source, &found, &control, claimed.global),
             false => work.direct(source, flights),
