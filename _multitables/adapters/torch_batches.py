@@ -174,14 +174,16 @@ class TorchDataset(IterableDataset[Any]):
         self._state = state, batches.epoch
 
     def copy_on(self, *streams: Any) -> None:
-        """Name the CUDA streams on which the program copies pinned tensors.
+        """Name the CUDA streams on which the program copies pinned tensors, from the next pass on.
+
+        A block is given back when its tensor was dropped and all work that was queued on these
+        streams before that is done. By default, and without arguments, it is the stream that is
+        current where the tensor is dropped: right for programs that copy on their current stream.
 
         Parameters
         ----------
         *streams : torch.cuda.Stream
-            A block is given back when the work that these have is done, from the moment at which
-            its tensor was dropped. None: the stream that is current where the tensor is dropped,
-            which is right for copies on the current stream.
+            Of any devices.
         """
         self._streams = streams
 

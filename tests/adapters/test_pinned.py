@@ -8,7 +8,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import random
+import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,6 +171,48 @@ def test_a_full_ring_waits_for_the_oldest_copy(numbered: Path, cuda: StandIn) ->
     assert total == 2 * payload.ROWS
     waited = [event.waited for event in cuda.events]
     assert all(waited[:-4])
+
+
+def test_a_late_copy_sees_its_own_rows(
+    numbered: Path, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies are made as late as they may be: when their event comes, in order, or is awaited."""
+    dice = random.Random(7)
+    queued: deque[tuple[int, np.ndarray]] = deque()
+    bad = []
+
+    def copy_all() -> None:
+        while queued:
+            address, want = queued.popleft()
+            read = (ctypes.c_char * want.nbytes).from_address(address)
+            bad.extend([want] * (bytes(read) != want.tobytes()))
+
+    def query(event: Event) -> bool:
+        if not event.come and dice.random() < 0.1:
+            event.synchronize()
+        return event.come
+
+    def synchronize(event: Event) -> None:
+        copy_all()
+        event.come = True
+
+    monkeypatch.setattr(Event, "query", query)
+    monkeypatch.setattr(Event, "synchronize", synchronize)
+    total = 0
+    iterator = iter(dataset(numbered, epochs=3, read_ahead=4))
+    for batch in iterator:
+        queued.append((batch.data_ptr(), batch.numpy().copy()))
+        total += len(batch)
+        del batch
+        for _ in range(20):  # if the readers may write to the block, they do it now
+            if iterator._iterator.ready():
+                break
+            time.sleep(0.001)
+    del iterator
+    gc.collect()
+    assert total == 3 * payload.ROWS
+    assert not queued
+    assert not bad
 
 
 def test_named_streams_get_an_event_each(numbered: Path, cuda: StandIn) -> None:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import pickle
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ def test_each_process_has_one_reader_by_default(numbered: Path) -> None:
 def test_an_error_crosses(h5: Path) -> None:
     with pytest.raises(multitables.CorruptChunkError, match="'/rows' in"):
         rows_of(loader(dataset(damaged(h5)), 1))
-    gc.collect()
+    gc.collect()  # torch waits for its process for 5 s, ends it, and leaves the rest to others
+    wait_until(lambda: not multiprocessing.active_children(), "the end of torch's process")
 
 
 @pytest.mark.parametrize("after", [0, 25, 59])
