@@ -30,6 +30,8 @@ pub mod work;
 #[cfg(test)]
 mod lies;
 #[cfg(test)]
+mod lies_order;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod share_tests;

@@ -208,7 +208,7 @@ fn any_word_of_a_plan_may_lie() {
 }
 
 /// Stop the stream when `run` waits for space that a lie keeps from coming.
-fn run_briefly(plan: &Plan, control: &Control, run: impl FnOnce() + Send) {
+pub fn run_briefly(plan: &Plan, control: &Control, run: impl FnOnce() + Send) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -249,7 +249,7 @@ fn the_codec_limit_is_measured_or_refused() {
     }
 }
 
-fn direct_works(file: &TestFile) -> bool {
+pub fn direct_works(file: &TestFile) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = std::fs::OpenOptions::new();
     options.read(true).custom_flags(libc::O_DIRECT);

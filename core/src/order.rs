@@ -124,6 +124,9 @@ impl Order {
         if n_rows / chunk_rows >= 1 << 32 {
             return Err("there are too many chunks to shuffle them");
         }
+        if window_rows.min(n_rows) > u64::from(u32::MAX) && shuffle == Shuffle::Window {
+            return Err("a window has more places than can be shuffled");
+        }
         let order = Order::new(shuffle, seed, rows, n_rows, chunk_rows, window_rows);
         Ok((order, epoch))
     }

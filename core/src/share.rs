@@ -65,8 +65,11 @@ impl<'a> Windows<'a> {
     }
 
     fn seats(&mut self, lap: u64, task: &Task) -> Rc<Vec<Seat>> {
-        let begin = task.first_chunk;
-        let known = |(a, b, _): &&(u64, u64, _)| (*a, *b) == (lap, begin);
+        let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
+        // A window that lies has another length than one that begins with it.
+        let known = |(a, b, seats): &&(u64, u64, Rc<Vec<Seat>>)| {
+            (*a, *b, seats.len() as u64) == (lap, begin, rows)
+        };
         if let Some((_, _, seats)) = self.recent.iter().find(known) {
             return seats.clone();
         }
@@ -83,7 +86,7 @@ impl<'a> Windows<'a> {
                 seats = Rc::try_unwrap(old).unwrap_or_default();
             }
         }
-        epoch.seats(begin, begin + (task.row_end - task.row_begin), &mut seats);
+        epoch.seats(begin, begin + rows, &mut seats);
         let seats = Rc::new(seats);
         self.recent.push_back((lap, begin, seats.clone()));
         seats
