@@ -77,6 +77,8 @@ PURE = {
     "_multitables.options": {"_multitables.errors"},
     "_multitables.element_type": set(),
 }
+#: What adapters are for; each file knows at most one of them, and nobody else any.
+ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}
 #: What modules of `reader/` may import of ours: they run in another process.
 READER_MAY = {
     "_multitables._core",
@@ -149,6 +151,13 @@ def test_who_touches_an_hdf5_library(module: str) -> None:
 def test_hdf5_libraries_are_imported_when_needed_only(module: str) -> None:
     top = {name.split(".")[0] for name, at_top in imports(NAMES[module]) if at_top}
     assert not top & HDF5
+
+
+def test_only_adapters_touch_what_they_are_for(module: str) -> None:
+    found = {name.split(".")[0] for name, _ in imports(NAMES[module])} & ADAPTED
+    assert len(found) <= (".adapters." in module)
+    if not module.startswith("_multitables.adapters"):
+        assert not [name for name in ours(NAMES[module]) if ".adapters" in name]
 
 
 def test_pure_modules_know_nothing_else() -> None:

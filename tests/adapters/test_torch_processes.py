@@ -17,7 +17,7 @@ import numpy as np
 import payload
 import pytest
 from loaders import FORKS, damaged, each_once, loader, rows_of
-from processes import children, readers, run_script, wait_until
+from processes import alive, children, readers, run_script, wait_until
 
 torch = pytest.importorskip("torch")
 
@@ -85,12 +85,14 @@ def test_processes_that_stay_can_be_left_early(numbered: Path) -> None:
     gc.collect()
 
 
-def test_each_process_has_one_reader_by_default(numbered: Path) -> None:
+def test_each_process_has_one_reader_that_ends_with_it(numbered: Path) -> None:
     iterator = iter(loader(dataset(numbered), 2))
     next(iterator)
     wait_until(lambda: [len(readers(pid)) for pid in children()] == [1, 1], "a reader each")
+    grandchildren = [pid for child in children() for pid in readers(child)]
     del iterator
     gc.collect()
+    wait_until(lambda: not any(map(alive, grandchildren)), "the end of the readers")
 
 
 def test_an_error_crosses(h5: Path) -> None:
