@@ -312,7 +312,9 @@ def _measured(
 def _note(one: BatchContender) -> str:
     """What the figure stands on."""
     if one.found.part_of_epoch is not None:
-        return f"{100 * one.found.part_of_epoch:.2g} % of an epoch, without the start"
+        percent = 100 * one.found.part_of_epoch
+        form = ".0f" if percent >= 10 else ".2g"
+        return f"{percent:{form}} % of an epoch, without the start"
     note = "a whole epoch, with the start"
     if one.found.read_amplification is not None:
         note += f"; each chunk decoded {one.found.read_amplification:.3g} times"
