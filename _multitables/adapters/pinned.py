@@ -8,11 +8,13 @@ Law
    the block is given back when the event has come. Nothing waits for the whole device.
 3. When no batch is ready, blocks that wait for their event may be what the readers lack: then, and
    only then, the oldest event is waited for.
-4. All calls of CUDA are in `Cuda`; tests put another in its place.
+4. All calls of CUDA are in `Cuda`; tests put another in its place. A forked child, which CUDA does
+   not serve, makes none.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -84,11 +86,13 @@ class Registration:
                 expected=n_bytes,
                 status=status,
             )
-        weakref.finalize(self, _unregister, cuda, address, owner)
+        # Not at exit: copies may run then, and the end of the process unpins its memory.
+        weakref.finalize(self, _unregister, cuda, address, owner, os.getpid()).atexit = False
 
 
-def _unregister(cuda: Cuda, address: int, _owner: object) -> None:
-    cuda.unregister(address)
+def _unregister(cuda: Cuda, address: int, _owner: object, process: int) -> None:
+    if os.getpid() == process:
+        cuda.unregister(address)
 
 
 class Pinned:
@@ -107,7 +111,8 @@ class Pinned:
         self._streams = tuple(streams) or (None,)
         self._rings: dict[int, Registration] = {}
         self._copied: deque[tuple[list[Event], object]] = deque()
-        weakref.finalize(self, _wait_for_all, self._copied)
+        self._process = os.getpid()
+        weakref.finalize(self, _wait_for_all, self._copied, self._process)
 
     def renew(self, memory: Iterable[tuple[int, int, object]]) -> None:
         """Register the rings of the pass as they are now: (address, bytes, owner) of each.
@@ -138,6 +143,8 @@ class Pinned:
             _wait_for_oldest(self._copied)
 
     def _dropped(self, array: object, rings: object) -> None:
+        if os.getpid() != self._process:
+            return
         events = [self._cuda.record(stream) for stream in self._streams]
         self._copied.append((events, (array, rings)))
 
@@ -148,6 +155,6 @@ def _wait_for_oldest(copied: deque[tuple[list[Event], object]]) -> None:
     copied.popleft()
 
 
-def _wait_for_all(copied: deque[tuple[list[Event], object]]) -> None:
-    while copied:
+def _wait_for_all(copied: deque[tuple[list[Event], object]], process: int) -> None:
+    while copied and os.getpid() == process:
         _wait_for_oldest(copied)

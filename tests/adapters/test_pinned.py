@@ -21,6 +21,7 @@ import h5py
 import numpy as np
 import payload
 import pytest
+from processes import run_script, wait_until
 
 torch = pytest.importorskip("torch")
 
@@ -150,8 +151,6 @@ def test_nothing_waits_while_batches_are_ready(numbered: Path, cuda: StandIn) ->
     iterator = iter(dataset(numbered, read_ahead=20))
     for _ in range(3):
         next(iterator)
-    from processes import wait_until
-
     wait_until(lambda: iterator._iterator.ready() > 5, "batches that are ready")
     before = [event.waited for event in cuda.events]
     for _ in range(3):
@@ -258,6 +257,58 @@ def test_an_epoch_of_another_ring_is_registered_anew(numbered: Path, cuda: Stand
     assert cuda.calls == ["register", "register", "unregister", "unregister"] or cuda.calls == [
         "register", "unregister", "register", "unregister",
     ]  # fmt: skip
+
+
+def test_a_forked_child_asks_nothing_of_cuda(
+    numbered: Path, cuda: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iterator = iter(dataset(numbered))
+    next(iterator)
+    batch = next(iterator)
+    calls, events = list(cuda.calls), list(cuda.events)
+    with monkeypatch.context() as patch:
+        patch.setattr(pinned.os, "getpid", lambda: -1)
+        del batch
+        gc.collect()
+    pinned._unregister(cuda, 0, None, -1)
+    pinned._wait_for_all(iterator._pinned._copied, -1)
+    assert cuda.calls == calls
+    assert cuda.events == events
+    assert not events[0].come
+
+
+def test_at_exit_copies_are_waited_for(numbered: Path) -> None:
+    done = run_script(AT_EXIT, Path(__file__).parent, numbered)
+    assert done.stdout == "register\nwait\nwait\n", done.stderr
+
+
+AT_EXIT = """
+import sys
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
+import warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import test_pinned
+
+class Told(test_pinned.StandIn):
+    def register(self, address, n_bytes):
+        print("register", flush=True)
+        return super().register(address, n_bytes)
+    def unregister(self, address):
+        print("unregister", flush=True)
+        return super().unregister(address)
+
+class Event(test_pinned.Event):
+    def synchronize(self):
+        print("wait", flush=True)
+
+test_pinned.Event = Event
+test_pinned.torch_batches.cuda = Told()
+iterator = iter(test_pinned.dataset(sys.argv[2]))
+next(iterator)
+kept = [next(iterator), next(iterator)]
+kept.pop()
+"""
 
 
 def test_what_was_converted_is_not_pinned(h5: Path, cuda: StandIn) -> None:

@@ -56,6 +56,17 @@ def test_each_process_has_a_run_of_the_order(numbered: Path) -> None:
     assert np.array_equal(taken.transpose(1, 0, 2).reshape(-1), order)
 
 
+@pytest.mark.parametrize("drops", [False, True])
+def test_the_length_is_that_of_all_processes(numbered: Path, drops: bool) -> None:
+    """Runs are cut between batches, so only the last one has a batch that is not full."""
+    data = multitables.TorchDataset(numbered, "/rows", 128, drop_last=drops, shuffle=True)
+    batches = loader(data, 2)
+    sizes = [len(batch) for batch in batches]
+    assert len(sizes) == len(batches) == payload.ROWS // 128 + (not drops)
+    assert sorted(sizes, reverse=True)[:-1] == [128] * (len(sizes) - 1)
+    assert sum(sizes) == (payload.ROWS // 128 * 128 if drops else payload.ROWS)
+
+
 def test_a_loader_beside_a_stream_that_runs(numbered: Path) -> None:
     """The children of a fork make streams of their own, and leave their parent's alone."""
     data = dataset(numbered, n_procs=1)
