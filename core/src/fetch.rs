@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Gaps up to this size between stored chunks are read along rather than skipped.
 const GAP_BYTES: u64 = 16 << 10;
 /// One fetch is at most this large, unless a single chunk is larger.
-const RUN_BYTES: u64 = 1 << 20;
+pub const RUN_BYTES: u64 = 1 << 20;
 
 /// Why stored bytes could not be had.
 #[derive(Debug)]
@@ -48,6 +48,11 @@ pub struct Run {
 
 /// Group chunks that one fetch can serve. Unallocated chunks are in no run.
 pub fn runs(chunks: &[Chunk], into: &mut Vec<Run>) {
+    runs_within(chunks, RUN_BYTES, into);
+}
+
+/// The same, by fetches of at most so many bytes.
+pub fn runs_within(chunks: &[Chunk], limit: u64, into: &mut Vec<Run>) {
     into.clear();
     for (index, chunk) in chunks.iter().enumerate() {
         if chunk.byte_offset == UNALLOCATED {
@@ -59,7 +64,7 @@ pub fn runs(chunks: &[Chunk], into: &mut Vec<Run>) {
             if run.chunks.end == index
                 && chunk.byte_offset >= run_end
                 && chunk.byte_offset - run_end <= GAP_BYTES
-                && end - run.byte_offset <= RUN_BYTES
+                && end - run.byte_offset <= limit
             {
                 run.chunks.end = index + 1;
                 run.len = end - run.byte_offset;

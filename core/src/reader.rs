@@ -14,7 +14,7 @@ use crate::fetch::{DataFile, Fetch, Run, runs};
 use crate::filters::FilterErrorKind;
 use crate::memory::{Entered, Mapping};
 use crate::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Member, Plan, Task, UNALLOCATED};
-use crate::share::{Share, Windows};
+use crate::share::{Pick, Share, Windows};
 use crate::share_work::{Kept, ShareWork, fetches};
 use crate::work::{Source, Work, add_ns, grow, tape_bytes, tape_rows};
 use std::collections::VecDeque;
@@ -322,8 +322,15 @@ impl<'a> Reader<'a> {
         self.spare_runs = found;
         result?;
         work.unfetched(source);
-        let fetched = |chunk: &&Chunk| chunk.byte_offset != UNALLOCATED;
-        Ok(share.chunks.iter().filter(fetched).count() as u64)
+        // A chunk may have been picked in parts.
+        let fetched = |(pick, chunk): (&Pick, &Chunk)| {
+            (chunk.byte_offset != UNALLOCATED).then_some(pick.number)
+        };
+        let mut numbers: Vec<u64> = (share.picks.iter().zip(&share.chunks))
+            .filter_map(fetched)
+            .collect();
+        numbers.dedup();
+        Ok(numbers.len() as u64)
     }
 
     fn share_by_library(

@@ -5,9 +5,10 @@
 //!    where a member's chunks begin: every chunk of a window is in one share of each member.
 //! 2. All readers cut alike. A window is computed once by each reader that has a share of it, not
 //!    once for each share.
-//! 3. Of contiguous data in which few rows are wanted, a pick is a run of such rows.
+//! 3. Of rows that are stored as they are, a pick is a piece, or where few are wanted a run of them.
 //! 4. Pure but for that memory: no files, no tapes.
 
+use crate::fetch::RUN_BYTES;
 use crate::order::{Epoch, Order, Seat};
 use crate::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use std::collections::VecDeque;
@@ -16,16 +17,21 @@ use std::rc::Rc;
 
 /// Windows that are remembered: a reader has tasks of two at most, and of more when it reads ahead.
 const REMEMBERED: usize = 4;
-/// Of contiguous data, pieces of which less than this part is wanted are fetched row by row.
+/// Rows that are stored as they are, are fetched in pieces that lie in a core's cache until they
+/// are copied, ...
+const PIECE_BYTES: u64 = 128 << 10;
+/// ... and row by row where less than this part of a piece is wanted.
 const SPARSE: u64 = 4;
 
-/// A chunk, or a run of contiguous rows, with the seats of the rows that are wanted of it.
+/// A chunk, or a part of one that is stored as it is, with the seats of the rows that are wanted of it.
 #[derive(Clone, Debug)]
 pub struct Pick {
     /// Which chunk of the plan.
     pub number: u64,
     /// The dataset row with which the decoded bytes begin.
     pub row: u64,
+    /// Bytes that it decodes to.
+    pub size: usize,
     pub seats: Range<usize>,
 }
 
@@ -36,8 +42,9 @@ pub struct Share {
     range: Range<usize>,
     outer: u64,
     pub picks: Vec<Pick>,
-    /// The picks' records, for `runs`.
+    /// The picks' records, for `runs_within`, and how much one fetch may bring.
     pub chunks: Vec<Chunk>,
+    pub run_bytes: u64,
 }
 
 /// Rows of the dataset that a library reads at once.
@@ -106,6 +113,10 @@ impl<'a> Windows<'a> {
             outer,
             picks: Vec::new(),
             chunks: Vec::new(),
+            run_bytes: match member.filters.is_empty() && !member.direct {
+                true => PIECE_BYTES,
+                false => RUN_BYTES,
+            },
         };
         let spans: Vec<Span> = match member.by_library {
             true => Vec::new(), // it reads them itself
@@ -156,53 +167,98 @@ impl Share {
         let row = group * member.chunk_dims[0];
         let first = member.grid_at + group * inner;
         let records = &plan.chunks()[first as usize..(first + inner) as usize];
-        let sparse = seats.len() as u64 * SPARSE < member.chunk_dims[0];
-        let piece = records.first().filter(|_| member.clipped && sparse);
-        if let Some(piece) = piece.filter(|piece| piece.byte_offset != UNALLOCATED) {
-            return self.rows(piece, member, first, row, seats);
+        let size = decoded_size(member, row);
+        if let [chunk] = records {
+            let row_bytes = member.decoded_size as u64 / member.chunk_dims[0];
+            let plain = row_bytes > 0
+                && member.filters.is_empty()
+                && member.chunk_dims[1..] == member.dims[1..];
+            if plain && chunk.byte_offset != UNALLOCATED && chunk.stored_size == size as u64 {
+                return self.pieces(chunk, row_bytes, first, row, seats);
+            }
         }
         for (number, chunk) in (first..).zip(records) {
             self.picks.push(Pick {
                 number,
                 row,
+                size,
                 seats: seats.clone(),
             });
             self.chunks.push(*chunk);
         }
     }
 
-    /// Pick single rows of a contiguous piece.
-    fn rows(
+    /// Pick parts of a chunk whose stored bytes are its rows: pieces that a cache holds, or runs of
+    /// wanted rows where these are few.
+    fn pieces(
         &mut self,
-        piece: &Chunk,
-        member: &Member,
+        chunk: &Chunk,
+        row_bytes: u64,
         number: u64,
         first: u64,
         seats: Range<usize>,
     ) {
-        let row_bytes = (member.decoded_size as u64) / member.chunk_dims[0];
+        let step = (PIECE_BYTES / row_bytes).max(1);
+        let all = self.seats.clone();
         let mut at = seats.start;
         while at < seats.end {
-            let row = self.seats[at].row;
-            let mut end = at + 1;
-            while end < seats.end && self.seats[end].row <= self.seats[end - 1].row + 1 {
-                end += 1;
+            let begin = first + (all[at].row - first) / step * step;
+            let end = (begin + step).min(first + chunk.stored_size / row_bytes);
+            let len = all[at..seats.end].partition_point(|seat| seat.row < end);
+            let part = at..at + len;
+            if len as u64 * SPARSE >= end - begin {
+                self.part(chunk, row_bytes, number, first, begin..end, part);
+            } else {
+                let mut from = at;
+                for run in all[part].chunk_by(|a, b| b.row <= a.row + 1) {
+                    let rows = run[0].row..run[run.len() - 1].row + 1;
+                    self.part(
+                        chunk,
+                        row_bytes,
+                        number,
+                        first,
+                        rows,
+                        from..from + run.len(),
+                    );
+                    from += run.len();
+                }
             }
-            let rows = self.seats[end - 1].row + 1 - row;
-            self.chunks.push(Chunk {
-                // An address that lies stays one, behind the end of the file.
-                byte_offset: (piece.byte_offset)
-                    .saturating_add((row - first) * row_bytes)
-                    .min(UNALLOCATED - 1),
-                stored_size: rows * row_bytes,
-                ..*piece
-            });
-            self.picks.push(Pick {
-                number,
-                row,
-                seats: at..end,
-            });
-            at = end;
+            at += len;
         }
     }
+
+    fn part(
+        &mut self,
+        chunk: &Chunk,
+        row_bytes: u64,
+        number: u64,
+        first: u64,
+        rows: Range<u64>,
+        seats: Range<usize>,
+    ) {
+        let size = (rows.end - rows.start) * row_bytes;
+        self.chunks.push(Chunk {
+            // An address that lies stays one, behind the end of the file.
+            byte_offset: (chunk.byte_offset)
+                .saturating_add((rows.start - first) * row_bytes)
+                .min(UNALLOCATED - 1),
+            stored_size: size,
+            ..*chunk
+        });
+        self.picks.push(Pick {
+            number,
+            row: rows.start,
+            size: size as usize,
+            seats,
+        });
+    }
+}
+
+/// Bytes of a chunk's rows from row `row` on; in contiguous layout the last piece is shorter.
+fn decoded_size(member: &Member, row: u64) -> usize {
+    if !member.clipped {
+        return member.decoded_size;
+    }
+    let rows = member.chunk_dims[0].min(member.dims[0].saturating_sub(row));
+    member.decoded_size / member.chunk_dims[0] as usize * rows as usize
 }

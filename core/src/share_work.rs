@@ -10,7 +10,7 @@
 
 use crate::control::{Control, Record};
 use crate::failure::TaskError;
-use crate::fetch::{Fetch, FetchError, Run, runs};
+use crate::fetch::{Fetch, FetchError, Run, runs_within};
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::memory::Mapping;
 use crate::order::Seat;
@@ -60,7 +60,7 @@ pub fn fetches(share: &mut Share, kept: &Kept, into: &mut Vec<Run>) {
             }
         }
     }
-    runs(&share.chunks, into);
+    runs_within(&share.chunks, share.run_bytes, into);
 }
 
 /// One share of one member.
@@ -165,8 +165,7 @@ impl<'a> ShareWork<'a> {
         for index in run.chunks.clone() {
             let (pick, chunk) = (&share.picks[index], &share.chunks[index]);
             let wanted = pick.seats.len() as u64 * row_bytes as u64;
-            let whole =
-                wanted == chunk.stored_size && self.decoded_size(pick, chunk) as u64 == wanted;
+            let whole = wanted == chunk.stored_size && pick.size as u64 == wanted;
             if !source.pipeline.is_identity(chunk.filter_mask) || !whole {
                 return false;
             }
@@ -299,7 +298,7 @@ impl<'a> ShareWork<'a> {
         stored: &[u8],
     ) -> Result<(), TaskError> {
         let wrong = |error| TaskError::Filter(pick.number, error);
-        let size = self.decoded_size(pick, chunk);
+        let size = pick.size;
         self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
         self.offset(source, chunk, pick);
         if source.pipeline.is_identity(chunk.filter_mask) {
@@ -347,7 +346,7 @@ impl<'a> ShareWork<'a> {
         if chunks[1].filter_mask != mask || !source.pipeline.wants_pair(mask) {
             return false;
         }
-        let sizes = [0, 1].map(|i| self.decoded_size(picks[i], chunks[i]));
+        let sizes = picks.map(|pick| pick.size);
         let size = sizes[0] + sizes[1];
         if grow(&mut source.decoded, size, 0).is_err() {
             return false;
@@ -375,23 +374,6 @@ impl<'a> ShareWork<'a> {
         if self.member.kept {
             self.kept.keep(pick.number, decoded);
         }
-    }
-
-    /// Bytes that a pick decodes to; of contiguous data they are its stored bytes.
-    fn decoded_size(&self, pick: &Pick, chunk: &Chunk) -> usize {
-        if !self.member.clipped {
-            return self.member.decoded_size;
-        }
-        let last = &self.share.seats[pick.seats.clone()];
-        let piece = self.member.chunk_dims[0];
-        let row_bytes = self.member.decoded_size as u64 / piece;
-        let begin = pick.row / piece * piece;
-        let left = (begin + piece).min(self.member.dims[0]) - begin;
-        if pick.row == begin && chunk.stored_size >= left * row_bytes {
-            return (left * row_bytes) as usize;
-        }
-        let end = last.last().map_or(pick.row, |seat| seat.row + 1);
-        ((end - pick.row) * row_bytes) as usize
     }
 
     /// Leave in `source` the dataset's element with which the decoded bytes begin.
