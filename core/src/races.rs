@@ -10,8 +10,8 @@
 use crate::lending::{CLOSED, ENDED, FAILED, Lending};
 use crate::plan::KIND_LIBRARY;
 use crate::reader::{End, Reader};
+use crate::tape::tape_rows;
 use crate::testing::{Dice, ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows, payload};
-use crate::work::tape_rows;
 use std::collections::BTreeSet;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Mutex;

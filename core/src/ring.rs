@@ -13,7 +13,7 @@ use crate::lending::{EMPTY, HELD, Lending};
 use crate::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, Plan};
 use crate::serve::{RingMaps, map_ring};
-use crate::work::tape_rows;
+use crate::tape::tape_rows;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};

@@ -1,0 +1,147 @@
+//! Orders are bijections, the same however they are asked for, and even.
+
+use super::*;
+
+fn all(order: &Order, epoch: u64, step: u64) -> Vec<u64> {
+    let epoch = order.epoch(epoch);
+    let mut rows = vec![u64::MAX; order.n_rows as usize];
+    let mut seats = Vec::new();
+    let mut begin = 0;
+    while begin < order.n_rows {
+        let window_end = (begin / order.window_rows + 1) * order.window_rows;
+        let end = (begin + step).min(window_end).min(order.n_rows);
+        epoch.seats(begin, end, &mut seats);
+        assert_eq!(seats.len() as u64, end - begin);
+        assert!(seats.is_sorted_by_key(|seat| seat.row));
+        for seat in &seats {
+            let at = (begin + u64::from(seat.place)) as usize;
+            assert_eq!(rows[at], u64::MAX, "a place twice");
+            rows[at] = seat.row;
+        }
+        begin = end;
+    }
+    rows
+}
+
+fn rows_of(kind: u64, n: u64) -> Rows {
+    match kind {
+        0 => Rows::Step { start: 0, step: 1 },
+        1 => Rows::Step { start: 3, step: 7 },
+        _ => Rows::Listed((0..n).map(|i| i * i / 5 + i).collect()),
+    }
+}
+
+const SHUFFLES: [Shuffle; 4] = [
+    Shuffle::None,
+    Shuffle::Chunks,
+    Shuffle::Window,
+    Shuffle::Full,
+];
+
+#[test]
+fn every_row_has_one_position_however_it_is_asked_for() {
+    for shuffle in SHUFFLES {
+        for kind in 0..3 {
+            for n in [0, 1, 2, 3, 7, 64, 1000] {
+                for (chunk, window) in [(1, 1), (3, 10), (10, 3), (64, 128), (5000, 5000)] {
+                    let rows = rows_of(kind, n);
+                    let order = Order::new(shuffle, 9, rows.clone(), n, chunk, window);
+                    let found = all(&order, 2, u64::MAX / 2);
+                    assert_eq!(found, all(&order, 2, 5), "{shuffle:?} {kind} {n} {chunk}");
+                    let mut sorted = found.clone();
+                    sorted.sort_unstable();
+                    let wanted: Vec<u64> = (0..n).map(|i| rows.row(i)).collect();
+                    assert_eq!(sorted, wanted);
+                    if shuffle == Shuffle::None {
+                        assert_eq!(found, wanted);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn seeds_and_epochs_differ() {
+    for shuffle in [Shuffle::Chunks, Shuffle::Window, Shuffle::Full] {
+        let order = |seed| {
+            Order::new(
+                shuffle,
+                seed,
+                Rows::Step { start: 0, step: 1 },
+                1000,
+                10,
+                100,
+            )
+        };
+        let one = all(&order(1), 0, 100);
+        assert_ne!(one, all(&order(1), 1, 100));
+        assert_ne!(one, all(&order(2), 0, 100));
+        assert_eq!(one, all(&order(1), 0, 100));
+    }
+}
+
+#[test]
+fn shuffled_chunks_stay_whole() {
+    let order = Order::new(
+        Shuffle::Chunks,
+        5,
+        Rows::Step { start: 0, step: 1 },
+        103,
+        10,
+        20,
+    );
+    let rows = all(&order, 0, 20);
+    let mut chunks: Vec<u64> = rows.iter().map(|row| row / 10).collect();
+    assert!(rows.windows(2).all(|w| w[1] == w[0] + 1 || w[1] % 10 == 0));
+    chunks.dedup();
+    assert_eq!(chunks.len(), 11);
+    assert!(!chunks.is_sorted());
+}
+
+/// Chi-square of all permutations of few rows: each as likely as the others.
+#[test]
+fn small_shuffles_are_uniform() {
+    for shuffle in [Shuffle::Full, Shuffle::Window, Shuffle::Chunks] {
+        for n in 2..=6u64 {
+            let cells: u64 = (1..=n).product();
+            let draws = cells * 200;
+            let mut seen = std::collections::BTreeMap::new();
+            for epoch in 0..draws {
+                let rows = Rows::Step { start: 0, step: 1 };
+                let order = Order::new(shuffle, 77, rows, n, 1, n);
+                *seen.entry(all(&order, epoch, n)).or_insert(0u64) += 1;
+            }
+            let chi: f64 = seen
+                .values()
+                .map(|&count| (count as f64 - 200.0).powi(2) / 200.0)
+                .sum();
+            let free = (cells - 1) as f64;
+            assert_eq!(seen.len() as u64, cells);
+            // Five standard deviations.
+            let limit = free + 5.0 * (2.0 * free).sqrt() + 5.0;
+            assert!(chi < limit, "{shuffle:?} of {n}: {chi} over {limit}");
+        }
+    }
+}
+
+/// Where a row goes does not depend on where it or its neighbours were.
+#[test]
+fn large_shuffles_are_even() {
+    let n = 1 << 16;
+    let order = Order::new(Shuffle::Full, 3, Rows::Step { start: 0, step: 1 }, n, 64, n);
+    let rows = all(&order, 0, n);
+    let cells = 32;
+    let mut table = vec![0f64; cells * cells];
+    for pair in rows.windows(2) {
+        let cell = |row: u64| (row * cells as u64 / n) as usize;
+        table[cell(pair[0]) * cells + cell(pair[1])] += 1.0;
+    }
+    let expected = (n - 1) as f64 / (cells * cells) as f64;
+    let chi: f64 = table
+        .iter()
+        .map(|&count| (count - expected).powi(2) / expected)
+        .sum();
+    let free = (cells * cells - 1) as f64;
+    assert!((chi - free).abs() < 6.0 * (2.0 * free).sqrt(), "{chi}");
+}
