@@ -271,4 +271,4 @@ def read_amplification(plan: ReadPlan) -> float:
     begins, first = np.unique(tasks["row_begin"], return_index=True)
     rows = (tasks["row_end"][first] - begins).astype(np.float64)
     chunks = _chunks_touched(rows, order, outer).sum()
-    return float(max(1.0, chunks / max(1.0, plan.lap_rows * max(1, order.step) / outer)))
+    return float(max(1.0, chunks / max(1.0, np.ceil(plan.lap_rows * max(1, order.step) / outer))))

@@ -96,20 +96,27 @@ def _unregister(cuda: Cuda, address: int, _owner: object, process: int) -> None:
 
 
 class Pinned:
-    """The rings of one pass, and its blocks that copies may still read.
+    """The rings of a dataset in this process, and its blocks that copies may still read.
+
+    Passes that follow each other may have the same ring, so this outlives them.
 
     Parameters
     ----------
     cuda : Cuda
-    streams : sequence, optional
+
+    Attributes
+    ----------
+    streams : sequence
         Streams on which the program copies. Empty: the one that is current where a tensor is
         dropped.
     """
 
-    def __init__(self, cuda: Cuda, streams: Sequence[Any] = ()) -> None:
+    def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
-        self._streams = tuple(streams) or (None,)
+        self.streams: Sequence[Any] = ()
+        #: Those of the pass that was last served, and all that anything of is lent.
         self._rings: dict[int, Registration] = {}
+        self._known: weakref.WeakValueDictionary[int, Registration] = weakref.WeakValueDictionary()
         self._copied: deque[tuple[list[Event], object]] = deque()
         self._process = os.getpid()
         weakref.finalize(self, _wait_for_all, self._copied, self._process)
@@ -119,10 +126,16 @@ class Pinned:
 
         A ring that is no longer among them stays registered while something of it is lent.
         """
-        self._rings = {
-            address: self._rings.get(address) or Registration(self._cuda, address, n_bytes, owner)
-            for address, n_bytes, owner in memory
-        }
+        rings = {}
+        for address, n_bytes, owner in memory:
+            ring = self._known.get(address) or Registration(self._cuda, address, n_bytes, owner)
+            self._known[address] = rings[address] = ring
+        self._rings = rings
+
+    @property
+    def mine(self) -> bool:
+        """False in a process that was forked from the one that made this."""
+        return os.getpid() == self._process
 
     def lend(self, array: Any) -> Any:
         """Return a view whose block is given back when it is gone and copies from it are done."""
@@ -143,9 +156,9 @@ class Pinned:
             _wait_for_oldest(self._copied)
 
     def _dropped(self, array: object, rings: object) -> None:
-        if os.getpid() != self._process:
+        if not self.mine:
             return
-        events = [self._cuda.record(stream) for stream in self._streams]
+        events = [self._cuda.record(stream) for stream in self.streams or (None,)]
         self._copied.append((events, (array, rings)))
 
 

@@ -121,6 +121,7 @@ class TorchDataset(IterableDataset[Any]):
         self._shared_out(*(self._given or (0, 1)))  # its options are checked now
         #: In shared memory, so that `set_epoch` reaches processes of a DataLoader that stay.
         self._epoch = torch.tensor(options.get("start_epoch", 0)).share_memory_()
+        self._memory: Pinned | None = None
         #: Whose the stream is (process, rank, world size), and the stream.
         self._mine: tuple[tuple[int, int, int], Batches] | None = None
 
@@ -193,7 +194,7 @@ class TorchDataset(IterableDataset[Any]):
             batches = self._batches()
             self._epoch.fill_(batches.epoch)
             batches.close()
-            self._mine = None
+            self._mine = self._memory = None
 
     # ---- inside
 
@@ -229,14 +230,19 @@ class TorchDataset(IterableDataset[Any]):
                 option="pin_memory",
                 got=True,
             )
-        return Pinned(cuda, self._streams) if cuda.available() else None
+        if not cuda.available():
+            return None
+        if self._memory is None or not self._memory.mine:
+            self._memory = Pinned(cuda)
+        self._memory.streams = self._streams
+        return self._memory
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._epoch.share_memory_()
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_mine": None, "_streams": ()}
+        state = {**self.__dict__, "_mine": None, "_memory": None, "_streams": ()}
         if self._given is None:  # a new process does not know
             state["_given"] = distributed()
         return state

@@ -106,6 +106,32 @@ def held(iterator: Any) -> int:
     return int(iterator._iterator.statistics()["blocks_held"])
 
 
+def test_epochs_in_one_ring_register_it_once(numbered: Path, cuda: StandIn) -> None:
+    cuda.at_once = True
+    data = dataset(numbered, shuffle=True)
+    held_over = None
+    for _ in range(4):
+        for batch in data:
+            assert cuda.is_pinned(batch)
+            if held_over is not None:
+                assert (held_over[0] == held_over[1]).all()
+        held_over = batch, batch.clone()
+    assert cuda.calls == ["register"]
+    del batch, held_over
+    data.close()
+    assert cuda.calls == ["register", "unregister"]
+
+
+def test_two_passes_at_once_have_a_ring_each(numbered: Path, cuda: StandIn) -> None:
+    cuda.at_once = True
+    data = dataset(numbered, shuffle=True)
+    for one, two in zip(data, data, strict=True):
+        assert cuda.is_pinned(one)
+        assert cuda.is_pinned(two)
+        assert (one == two).all()
+    assert cuda.calls.count("register") >= 2
+
+
 def test_every_batch_lies_in_registered_memory(numbered: Path, cuda: StandIn) -> None:
     cuda.at_once = True
     seen = 0
@@ -254,6 +280,8 @@ def test_an_epoch_of_another_ring_is_registered_anew(numbered: Path, cuda: Stand
     second = dataset(numbered, shuffle=True, epochs=2)
     second.load_state_dict(state)
     assert all(cuda.is_pinned(batch) for batch in second)
+    del second
+    gc.collect()
     assert cuda.calls == ["register", "register", "unregister", "unregister"] or cuda.calls == [
         "register", "unregister", "register", "unregister",
     ]  # fmt: skip
