@@ -2,13 +2,18 @@
 //!
 //! Law:
 //! 1. Bytes kept, and what it takes to keep them, never exceed the limit; the least recently used
-//!    chunk goes first. A chunk that would not fit alone is not kept.
+//!    chunk goes first, but for law 4. A chunk that would not fit alone is not kept.
 //! 2. The memory of a chunk that goes is that of the one that comes: fresh memory costs more than
 //!    decoding into memory that was used before.
 //! 3. A chunk of which only parts were decoded is a ghost: nothing of it is kept but how much work
 //!    it was. It is worth keeping once, within as many other bytes as the cache holds, the parts
 //!    have been half the work of the whole, or it has been asked for often.
-//! 4. Knows nothing of files, filters or requests.
+//! 4. A cache that is full, and holds many chunks, takes newcomers on trial: of those on trial the
+//!    oldest goes first, unless it was found again. Where every chunk is as likely as any other,
+//!    one that comes is worth no more than one that is there: what is kept stays, and chunks are
+//!    decoded into memory that was used a moment ago. A newcomer that was asked for a short while
+//!    ago stays, and now and then one of those that were seen before, as likings change.
+//! 5. Knows nothing of files, filters or requests.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,6 +24,12 @@ pub const ENTRY_BYTES: usize = 128;
 const GHOSTS: usize = 1 << 12;
 /// So often, and the whole chunk is decoded and kept.
 const OFTEN: u32 = 3;
+/// So many chunks at most are on trial, and from so many chunks on a cache has trials.
+const TRIALS: usize = 4;
+const MANY: usize = 16;
+/// A full cache keeps what was asked for within this part of its limit, and one in so many others.
+const RECENT: u64 = 16;
+const NOW_AND_THEN: u32 = 8;
 const NONE: u32 = u32::MAX;
 
 /// Where a chunk comes from: a way to decode a file, and the chunk's address in it.
@@ -75,6 +86,8 @@ struct Entry {
 struct Ghost {
     key: Key,
     clock: u64,
+    /// From the touch before the last to the last, by the clock.
+    gap: u64,
     work: u64,
     touches: u32,
 }
@@ -89,7 +102,12 @@ pub struct ChunkCache {
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
+    /// On trial, the oldest first.
+    trials: Vec<u32>,
     ghosts: Vec<Ghost>,
+    /// The chunk that was said to be worth it, and how many a full cache was asked about.
+    worth: Option<Key>,
+    asked: u32,
     /// Bytes of all chunks that were asked for and not found.
     clock: u64,
 }
@@ -104,7 +122,10 @@ impl ChunkCache {
             free: Vec::new(),
             newest: NONE,
             oldest: NONE,
+            trials: Vec::new(),
             ghosts: Vec::new(),
+            worth: None,
+            asked: 0,
             clock: 0,
         }
     }
@@ -123,13 +144,14 @@ impl ChunkCache {
         self.places.contains_key(&key)
     }
 
-    /// The decoded chunk, which is now the most recently used.
+    /// The decoded chunk, which is now the most recently used, and on trial no more.
     pub fn find(&mut self, key: Key) -> Option<&[u8]> {
         let place = *self.places.get(&key)?;
         if self.newest != place {
             self.unlink(place);
             self.link(place);
         }
+        self.end_trial(place);
         Some(&self.entries[place as usize].bytes)
     }
 
@@ -147,7 +169,7 @@ impl ChunkCache {
         }
         let mut rooms = [const { Vec::new() }; N];
         while self.bytes + needed > self.limit {
-            let gone = self.forget_oldest()?;
+            let gone = self.forget_one()?;
             // Not far more memory than there are bytes: the limit counts bytes.
             if gone.capacity() >= len && gone.capacity() <= len + len / 4 {
                 if let Some(room) = rooms.iter_mut().find(|room| room.capacity() == 0) {
@@ -166,6 +188,10 @@ impl ChunkCache {
 
     /// Keep a decoded chunk in memory from `room`, the most recently used.
     pub fn keep(&mut self, key: Key, bytes: Vec<u8>) -> &[u8] {
+        let on_trial = self.is_full(bytes.len()) && self.worth != Some(key);
+        if on_trial {
+            self.note(key, bytes.len());
+        }
         if let Some(place) = self.places.get(&key).copied() {
             self.release(place);
         }
@@ -188,6 +214,9 @@ impl ChunkCache {
         };
         self.places.insert(key, place);
         self.link(place);
+        if on_trial {
+            self.trials.push(place);
+        }
         &self.entries[place as usize].bytes
     }
 
@@ -203,24 +232,39 @@ impl ChunkCache {
     /// Whether a chunk that was not found should be decoded whole, to be kept.
     pub fn is_worth_it(&mut self, key: Key, len: usize) -> bool {
         self.clock = self.clock.wrapping_add(len as u64);
+        self.worth = None;
         if !self.fits(len) {
             return false;
         }
         let recently = self.limit as u64;
         let clock = self.clock;
         let ghost = self.ghost(key);
-        let seen = ghost.touches > 0 && ghost.key == key;
-        if !seen || clock.wrapping_sub(ghost.clock) > recently {
+        let gap = clock.wrapping_sub(ghost.clock);
+        if ghost.touches == 0 || ghost.key != key || gap > recently {
             *ghost = Ghost {
                 key,
                 ..Ghost::default()
             };
         }
-        ghost.clock = clock;
-        ghost.touches >= OFTEN || (ghost.touches > 0 && ghost.work >= len as u64 / 2)
+        (ghost.clock, ghost.gap) = (clock, gap);
+        let seen = *ghost;
+        let worked = seen.touches > 0 && seen.work >= len as u64 / 2;
+        let mut is_worth_it = worked || seen.touches >= OFTEN;
+        if is_worth_it && seen.gap > recently / RECENT && self.is_full(len) {
+            self.asked = self.asked.wrapping_add(1);
+            is_worth_it = self.asked % NOW_AND_THEN == 0;
+        }
+        self.worth = is_worth_it.then_some(key);
+        is_worth_it
     }
 
-    /// So many bytes were decoded of a chunk that is not kept.
+    /// Chunks of this size have trials, and the next would be in the place of another one.
+    fn is_full(&self, len: usize) -> bool {
+        let each = len.saturating_add(ENTRY_BYTES);
+        each <= self.limit / MANY && self.bytes + 2 * each > self.limit
+    }
+
+    /// So many bytes were decoded of a chunk that is not kept, or not for long.
     pub fn note(&mut self, key: Key, work: usize) {
         let ghost = self.ghost(key);
         if ghost.key == key {
@@ -236,13 +280,24 @@ impl ChunkCache {
         &mut self.ghosts[(key.mixed() >> 7) as usize % GHOSTS]
     }
 
-    fn forget_oldest(&mut self) -> Option<Vec<u8>> {
-        (self.oldest != NONE).then(|| self.release(self.oldest))
+    fn forget_one(&mut self) -> Option<Vec<u8>> {
+        let place = match self.trials.len() < TRIALS {
+            true => self.oldest,
+            false => self.trials[0],
+        };
+        (place != NONE).then(|| self.release(place))
+    }
+
+    fn end_trial(&mut self, place: u32) {
+        if let Some(at) = self.trials.iter().position(|&trial| trial == place) {
+            self.trials.remove(at);
+        }
     }
 
     /// Take a chunk out; its memory.
     fn release(&mut self, place: u32) -> Vec<u8> {
         self.unlink(place);
+        self.end_trial(place);
         let entry = &mut self.entries[place as usize];
         let bytes = std::mem::take(&mut entry.bytes);
         self.places.remove(&entry.key);
@@ -290,7 +345,7 @@ mod tests {
     /// Against a list in the order of use, with chunks of several sizes.
     #[test]
     fn it_is_least_recently_used_within_its_bound() {
-        for limit in [0, 100, 1000, 5000, 20_000] {
+        for limit in [0, 100, 1000, 5000, 11_000] {
             let (mut cache, mut model) = (ChunkCache::new(limit), Vec::<(u64, usize)>::new());
             let mut dice = Dice(limit as u64 + 1);
             for _ in 0..3000 {
@@ -378,5 +433,64 @@ mod tests {
         // It could not be kept.
         let mut small = ChunkCache::new(500);
         assert!((0..9).all(|_| !touch(&mut small, 1, 1000)));
+    }
+
+    /// Of a full cache newcomers go, but those that are asked for again stay.
+    #[test]
+    fn a_full_cache_takes_newcomers_on_trial() {
+        let mut cache = ChunkCache::new(100 * (1000 + ENTRY_BYTES));
+        let touch = |cache: &mut ChunkCache, number: u64| {
+            if cache.find(key(number)).is_some() {
+                return true;
+            }
+            cache.is_worth_it(key(number), 1000);
+            let bytes = cache.room(1000).unwrap();
+            cache.keep(key(number), bytes);
+            false
+        };
+        (0..100).for_each(|number| assert!(!touch(&mut cache, number)));
+        assert!((0..100).all(|number| cache.holds(key(number))));
+        // Seen once each: in the place of what came last, and of one another.
+        (1000..2000).for_each(|number| assert!(!touch(&mut cache, number)));
+        let kept = (0..100).filter(|&number| cache.holds(key(number))).count();
+        assert!(kept >= 100 - TRIALS - 1, "{kept}");
+        // Found again while on trial.
+        assert!(!touch(&mut cache, 5000) && touch(&mut cache, 5000));
+        (2000..2100).for_each(|number| assert!(!touch(&mut cache, number)));
+        assert!(touch(&mut cache, 5000));
+        // Asked for again soon after.
+        assert!(!touch(&mut cache, 6000));
+        (2100..2105).for_each(|number| assert!(!touch(&mut cache, number)));
+        assert!(!touch(&mut cache, 6000));
+        (2105..2200).for_each(|number| assert!(!touch(&mut cache, number)));
+        assert!(touch(&mut cache, 6000));
+        // A new liking, as large as half the cache, is kept in time.
+        let mut dice = Dice(3);
+        for _ in 0..3000 {
+            touch(&mut cache, 9000 + dice.below(50));
+        }
+        let hits = (0..500).filter(|_| touch(&mut cache, 9000 + dice.below(50)));
+        assert!(hits.count() > 490);
+    }
+
+    /// Nothing is gained by replacing chunks that are as likely as those that come.
+    #[test]
+    fn a_full_cache_hardly_changes_under_uniform_access() {
+        let mut cache = ChunkCache::new(500 * (1000 + ENTRY_BYTES));
+        let (mut dice, mut hits, mut whole) = (Dice(11), 0, 0);
+        for turn in 0..40_000 {
+            let number = dice.below(1000);
+            if cache.find(key(number)).is_some() {
+                hits += usize::from(turn >= 20_000);
+            } else if cache.is_worth_it(key(number), 1000) {
+                whole += usize::from(turn >= 20_000);
+                let bytes = cache.room(1000).unwrap();
+                cache.keep(key(number), bytes);
+            } else {
+                cache.note(key(number), 500);
+            }
+        }
+        assert!((9_500..10_500).contains(&hits), "{hits}");
+        assert!(whole < 2_000, "{whole}");
     }
 }

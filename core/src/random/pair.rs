@@ -80,8 +80,11 @@ impl Task<'_> {
                 if !self.pipeline.decode_pair(mask, stored, [&mut a, &mut b]) {
                     return false;
                 }
-                for (key, bytes, walk) in [(here.key, a, here.walk), (key, b, behind)] {
-                    let bytes = self.cache.keep(key, bytes);
+                for (of, bytes, walk) in [(here.key, a, here.walk), (key, b, behind)] {
+                    if of == key {
+                        self.cache.is_worth_it(key, size);
+                    }
+                    let bytes = self.cache.keep(of, bytes);
                     deliver(&self.unit, &walk.segments, pairs, bytes, 0, self.out);
                 }
             }

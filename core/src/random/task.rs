@@ -192,8 +192,9 @@ impl Task<'_> {
         let size = self.stored.lookup.member.decoded_size;
         let row = self.unit.only_row(&here.walk.segments, self.cover.pairs());
         let is_part = self.whole(row, size).is_none();
+        let is_worth_it = is_part && self.cache.is_worth_it(here.key, size);
         let has_parts = is_part && self.pipeline.parts(here.chunk.filter_mask).is_some();
-        if has_parts && !self.cache.is_worth_it(here.key, size) && self.decode_parts(&here, row)? {
+        if has_parts && !is_worth_it && self.decode_parts(&here, row)? {
             return Ok(());
         }
         let len = here.chunk.stored_size as usize;
