@@ -4,7 +4,7 @@
 //!
 //! It must never know the format of a blosc buffer: that is `blosc_chunk`.
 
-use super::blocks::{BlockDecoder, Blocks};
+use super::blocks::{BlockDecoder, Blocks, Fetched, Fetches};
 use super::blosc_chunk::{BloscChunk, Codecs};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 use std::ops::Range;
@@ -44,14 +44,25 @@ impl BlockDecoder for Blosc {
         BloscChunk::parse(stored)?.block_span(n)
     }
 
+    fn is_sparse(&self, stored: &[u8], fetches: &Fetches) -> Result<bool, Fault> {
+        BloscChunk::parse(stored).map(|chunk| chunk.is_sparse(fetches))
+    }
+
+    fn next_fetch(
+        &self,
+        stored: &[u8],
+        fetches: &mut Fetches,
+    ) -> Result<Option<Range<usize>>, Fault> {
+        BloscChunk::parse(stored)?.next_fetch(fetches)
+    }
+
     fn decode_block(
         &mut self,
         stored: &[u8],
-        n: usize,
-        span: Range<usize>,
+        block: (usize, Range<usize>, Fetched),
         wanted: Range<usize>,
         out: &mut [u8],
-    ) -> Result<(), Fault> {
-        BloscChunk::parse(stored)?.decode_part(&mut self.0, n, span, wanted, out)
+    ) -> Result<Option<usize>, Fault> {
+        BloscChunk::parse(stored)?.decode_part(&mut self.0, block, wanted, out)
     }
 }

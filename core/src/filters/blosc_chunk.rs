@@ -6,7 +6,8 @@
 //!
 //! 1. Every offset and length is checked against the buffer before it is used.
 //! 2. Blocks are independent: any block may be decoded alone into memory of its size, and then
-//!    nothing of the buffer is looked at but its head and that block.
+//!    nothing of the buffer is looked at but its head and that block, or what `blosc_part` asks for
+//!    of it.
 //! 3. Streams that were stored raw are never copied before they are unshuffled.
 //! 4. Rare features (delta, dictionaries, plug-in codecs and filters) are `Unsupported`.
 //!
@@ -16,6 +17,8 @@ use libdeflater::Decompressor;
 use std::ops::Range;
 
 use super::Fault;
+use super::blocks::Fetched;
+use super::blosc_part::{likely_bytes, prefix_pays};
 use super::c_codecs::{self, Zstd};
 use super::deflate::zlib_decode;
 use super::shuffle::{interleave, unshuffle_part};
@@ -51,7 +54,7 @@ impl Codecs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shuffling {
+pub(super) enum Shuffling {
     No,
     Bytes,
     Bits,
@@ -59,7 +62,7 @@ enum Shuffling {
 
 /// What stands in for the blocks of a buffer that holds none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content<'a> {
+pub(super) enum Content<'a> {
     Blocks,
     /// The data itself.
     Raw(&'a [u8]),
@@ -76,12 +79,12 @@ pub(super) struct BloscChunk<'a> {
     pub nbytes: usize,
     pub block_size: usize,
     version: u8,
-    typesize: usize,
+    pub(super) typesize: usize,
     header_size: usize,
-    codec: u8,
+    pub(super) codec: u8,
     may_split: bool,
-    shuffling: Shuffling,
-    content: Content<'a>,
+    pub(super) shuffling: Shuffling,
+    pub(super) content: Content<'a>,
 }
 
 impl<'a> BloscChunk<'a> {
@@ -234,7 +237,7 @@ impl<'a> BloscChunk<'a> {
         if self.content == Content::Blocks {
             for (n, block) in out.chunks_mut(self.block_size).enumerate() {
                 let (stored, all) = (self.stored_from(n)?, 0..block.len());
-                self.decode_stored_block(codecs, stored, all, block)?;
+                self.decode_stored_block(codecs, stored, Fetched::All, all, block)?;
             }
         } else {
             self.fill(0, out);
@@ -248,36 +251,35 @@ impl<'a> BloscChunk<'a> {
         assert_eq!(out.len(), range.len());
         match self.content {
             Content::Blocks => {
-                self.decode_stored_block(codecs, self.stored_from(n)?, 0..range.len(), out)
+                let (stored, all) = (self.stored_from(n)?, 0..range.len());
+                self.decode_stored_block(codecs, stored, Fetched::All, all, out)?;
             }
-            _ => {
-                self.fill(range.start, out);
-                Ok(())
-            }
+            _ => self.fill(range.start, out),
         }
+        Ok(())
     }
 
     /// Decodes of block `n`, which lies in `span`, at least the bytes `wanted`, into their places in
     /// `out`, which is exactly as long as `block_range(n)`. Other bytes of `out` may become anything.
+    /// How many bytes were decoded for it; None: more of the span is needed than was asked for.
     pub fn decode_part(
         &self,
         codecs: &mut Codecs,
-        n: usize,
-        span: Range<usize>,
+        (n, span, fetched): (usize, Range<usize>, Fetched),
         wanted: Range<usize>,
         out: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<usize>, Fault> {
         let range = self.block_range(n);
         assert!(out.len() == range.len() && wanted.end <= out.len());
         match self.content {
             Content::Blocks => {
                 let stored = self.bytes.get(span).ok_or(Fault::malformed(BAD_OFFSET))?;
-                self.decode_stored_block(codecs, stored, wanted, out)
+                self.decode_stored_block(codecs, stored, fetched, wanted, out)
             }
             _ => {
-                let start = range.start + wanted.start;
+                let (start, len) = (range.start + wanted.start, wanted.len());
                 self.fill(start, &mut out[wanted]);
-                Ok(())
+                Ok(Some(len))
             }
         }
     }
@@ -298,9 +300,10 @@ impl<'a> BloscChunk<'a> {
         &self,
         codecs: &mut Codecs,
         mut rest: &'a [u8],
+        fetched: Fetched,
         wanted: Range<usize>,
         out: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<usize>, Fault> {
         let n_streams = self.n_streams(out.len());
         let stream_size = out.len() / n_streams;
         if stream_size == 0 || stream_size * n_streams != out.len() {
@@ -311,21 +314,29 @@ impl<'a> BloscChunk<'a> {
             zlib,
             streams,
         } = codecs;
+        let (is_split, mut work) = (n_streams > 1, 0);
         if self.shuffling == Shuffling::No {
             for (j, place) in out.chunks_exact_mut(stream_size).enumerate() {
-                let from = j * stream_size;
-                let needed = match wanted.start < from + stream_size {
-                    true => wanted.end.saturating_sub(from).min(stream_size),
-                    false => 0,
-                };
+                let needed = self.needed(j, stream_size, is_split, &wanted);
                 match self.next_stream(&mut rest, stream_size)? {
-                    _ if needed == 0 => {}
-                    Stream::Raw(data) => place[..needed].copy_from_slice(&data[..needed]),
-                    Stream::Run(byte) => place[..needed].fill(byte),
-                    Stream::Packed(data) => self.unpack(zstd, zlib, data, needed, place)?,
+                    _ if needed.is_empty() => continue,
+                    Stream::Raw(data) => {
+                        place[needed.clone()].copy_from_slice(&data[needed.clone()]);
+                    }
+                    Stream::Run(byte) => place[needed.clone()].fill(byte),
+                    Stream::Packed(data) => {
+                        let Some(made) =
+                            self.unpack(zstd, zlib, (data, fetched), needed.end, place)?
+                        else {
+                            return Ok(None);
+                        };
+                        work += made;
+                        continue;
+                    }
                 }
+                work += needed.len();
             }
-            return Ok(());
+            return Ok(Some(work));
         }
         if streams.len() < out.len() {
             streams.resize(out.len(), 0);
@@ -335,11 +346,7 @@ impl<'a> BloscChunk<'a> {
         let apart = self.shuffling == Shuffling::Bytes && n_streams == self.typesize;
         let first = wanted.start / self.typesize;
         let last = wanted.end.div_ceil(self.typesize);
-        let needed = if apart {
-            last.min(stream_size)
-        } else {
-            stream_size
-        };
+        let Range { start, end: needed } = self.needed(0, stream_size, apart, &wanted);
         // Where stream j lies: in the buffer itself if raw, else decoded in `streams`.
         let mut raw: [Option<&[u8]>; 256] = [None; 256];
         let mut all_raw = true;
@@ -347,10 +354,20 @@ impl<'a> BloscChunk<'a> {
             match self.next_stream(&mut rest, stream_size)? {
                 Stream::Raw(data) => {
                     raw[j] = Some(data);
+                    work += needed - start;
                     continue;
                 }
-                Stream::Run(byte) => place[..needed].fill(byte),
-                Stream::Packed(data) => self.unpack(zstd, zlib, data, needed, place)?,
+                Stream::Run(byte) => {
+                    place[start..needed].fill(byte);
+                    work += needed - start;
+                }
+                Stream::Packed(data) => {
+                    let Some(made) = self.unpack(zstd, zlib, (data, fetched), needed, place)?
+                    else {
+                        return Ok(None);
+                    };
+                    work += made;
+                }
             }
             all_raw = false;
         }
@@ -387,11 +404,11 @@ impl<'a> BloscChunk<'a> {
                 }
             }
         }
-        Ok(())
+        Ok(Some(work))
     }
 
     /// Into how many streams a block of this size was split.
-    fn n_streams(&self, block_len: usize) -> usize {
+    pub(super) fn n_streams(&self, block_len: usize) -> usize {
         let is_leftover = block_len != self.block_size;
         // Before the split flag came (c-blosc 1.14), this condition alone decided.
         let fits_v1 = self.typesize <= MAX_SPLITS && block_len / self.typesize >= MIN_SPLIT;
@@ -431,43 +448,45 @@ impl<'a> BloscChunk<'a> {
         }
     }
 
-    /// Unpacks at least `needed` bytes of a stream into `out`, which is as long as the stream.
+    /// Unpacks at least `needed` bytes of a stream into `out`, which is as long as the stream. How
+    /// many it was; None: of what was asked for, it was too little.
     fn unpack(
         &self,
         zstd: &mut Option<Zstd>,
         zlib: &mut Option<Decompressor>,
-        data: &[u8],
+        (data, fetched): (&[u8], Fetched),
         needed: usize,
         out: &mut [u8],
-    ) -> Result<(), Fault> {
-        let mut expected = out.len();
+    ) -> Result<Option<usize>, Fault> {
+        let (stored, mut expected) = (data.len(), out.len());
         let made = match self.codec {
             0 => c_codecs::blosclz(data, out),
-            1 if prefix_pays(data.len(), needed, out.len()) => {
+            1 if prefix_pays(stored, needed, expected) => {
+                let there = match fetched {
+                    Fetched::All => stored,
+                    Fetched::Asked => likely_bytes(stored, needed, expected),
+                };
                 expected = needed;
-                c_codecs::lz4_prefix(data, &mut out[..needed])
+                match c_codecs::lz4_prefix(&data[..there], &mut out[..needed]) {
+                    made if made != Some(needed) && there < stored => return Ok(None),
+                    made => made,
+                }
             }
             1 => c_codecs::lz4(data, out),
             3 => zlib_decode(zlib.get_or_insert_with(Decompressor::new), data, out).ok(),
             _ => zstd.get_or_insert_with(Zstd::new).decode(data, out).ok(),
         };
         match made {
-            Some(n) if n == expected => Ok(()),
+            Some(n) if n == expected => Ok(Some(n)),
             _ => Err(Fault::malformed(BAD_STREAM)),
         }
     }
 
-    fn word(&self, at: usize) -> Result<i32, Fault> {
+    pub(super) fn word(&self, at: usize) -> Result<i32, Fault> {
         let word = self.bytes.get(at..at + 4);
         let word = word.ok_or(Fault::truncated(at + 4, self.bytes.len()))?;
         Ok(i32::from_le_bytes(word.try_into().expect("four bytes")))
     }
-}
-
-/// Whether an LZ4 stream of so many bytes had better be decoded only as far as needed: liblz4 takes
-/// one and a half times as long for each byte then, and many times as long where it ends in a run.
-fn prefix_pays(stored: usize, needed: usize, decoded: usize) -> bool {
-    3 * needed < 2 * decoded && 16 * stored > decoded
 }
 
 enum Stream<'a> {

@@ -20,6 +20,7 @@ mod blocks;
 mod blosc;
 mod blosc2;
 mod blosc_chunk;
+mod blosc_part;
 mod c_codecs;
 mod deflate;
 mod fletcher32;
@@ -33,7 +34,7 @@ mod zstd;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use blocks::{Blocks, Parts};
+pub use blocks::{Blocks, Fetched, Fetches, Parts};
 pub use pipeline::Pipeline;
 
 use std::fmt;

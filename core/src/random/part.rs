@@ -1,14 +1,15 @@
 //! A chunk's parts: only the blocks that hold wanted bytes are fetched and decoded.
 //!
 //! Law:
-//! 1. The head is read first, then the wanted blocks; neighbours at once.
+//! 1. The head is read first, then the wanted blocks, neighbours at once. A block of which little
+//!    is wanted is read as its decoder says, and as a whole when that was too little.
 //! 2. Whatever is odd about the head is left to the whole chunk's decoding, which tells.
 //! 3. Decoded bytes keep their places in the chunk; what is between them may be anything.
 
 use super::gather::{Row, Unit};
 use super::task::{InHand, Scratch, Task, count, deliver, grow};
 use crate::failure::TaskError;
-use crate::filters::{Blocks, FilterError, Parts};
+use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts};
 use crate::work::add_ns;
 use std::ops::Range;
 use std::time::Instant;
@@ -25,8 +26,8 @@ const GAP_BYTES: usize = 4 << 10;
 pub struct WantedBlocks {
     /// The wanted bytes of each block of the chunk, as a range of the chunk; empty: none.
     hulls: Vec<Range<usize>>,
-    /// The wanted blocks, and where they are stored.
-    pub spans: Vec<(usize, Range<usize>)>,
+    /// The wanted blocks, where they are stored, and how they are fetched.
+    pub spans: Vec<(usize, Range<usize>, Fetched)>,
 }
 
 impl WantedBlocks {
@@ -71,21 +72,26 @@ impl WantedBlocks {
         self.hulls.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// Find out where the wanted blocks are stored; how much of the chunk has to be decoded.
+    /// Find out where the wanted blocks are stored, when the first `head` stored bytes are there.
     pub fn locate(
         &mut self,
         blocks: &Blocks,
         parts: &Parts<'_>,
         stored: &[u8],
-    ) -> Result<usize, FilterError> {
-        let mut work = 0;
+        head: usize,
+    ) -> Result<(), FilterError> {
         for (n, hull) in self.hulls.iter().enumerate() {
             if !hull.is_empty() {
-                self.spans.push((n, parts.span(stored, n)?));
-                work += blocks.range(n).len();
+                let span = parts.span(stored, n)?;
+                let fetches = Fetches::new(n, span.clone(), self.wanted(blocks, n), head);
+                let fetched = match parts.is_sparse(stored, &fetches)? {
+                    true => Fetched::Asked,
+                    false => Fetched::All,
+                };
+                self.spans.push((n, span, fetched));
             }
         }
-        Ok(work)
+        Ok(())
     }
 
     /// The wanted bytes of block `n`, within the block.
@@ -94,14 +100,18 @@ impl WantedBlocks {
         hull.start - start..hull.end - start
     }
 
-    /// Ranges of the stored bytes to fetch, in the order of the blocks.
+    /// Ranges of the stored bytes of blocks that are fetched whole, in the order of the blocks.
     pub fn fetches(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut rest = &self.spans[..];
         std::iter::from_fn(move || {
-            let (_, first) = rest.first()?;
-            let (mut all, mut n) = (first.clone(), 1);
-            for (_, span) in &rest[1..] {
-                if span.start < all.start || span.start > all.end + GAP_BYTES {
+            let is_whole = |(.., fetched): &(_, _, Fetched)| *fetched == Fetched::All;
+            rest = &rest[rest.iter().position(is_whole)?..];
+            let (mut all, mut n) = (rest[0].1.clone(), 1);
+            for (_, span, fetched) in &rest[1..] {
+                if *fetched == Fetched::Asked
+                    || span.start < all.start
+                    || span.start > all.end + GAP_BYTES
+                {
                     break;
                 }
                 all.end = all.end.max(span.end);
@@ -150,7 +160,8 @@ impl Task<'_> {
         });
         // Where it is nearly all, it may as well be kept.
         let few = wanted.bytes() <= size / 4 * 3;
-        let (Ok(work), true) = (wanted.locate(&blocks, &parts, stored), few) else {
+        let head = head.max(blocks.head_bytes);
+        let (Ok(()), true) = (wanted.locate(&blocks, &parts, stored, head), few) else {
             return Ok(false);
         };
         for span in wanted.fetches() {
@@ -160,10 +171,23 @@ impl Task<'_> {
                 fetch(stored, span)?;
             }
         }
-        let start = Instant::now();
+        for (n, span, fetched) in &wanted.spans {
+            if *fetched == Fetched::All {
+                continue;
+            }
+            let mut fetches = Fetches::new(*n, span.clone(), wanted.wanted(&blocks, *n), head);
+            loop {
+                match parts.next_fetch(stored, &mut fetches) {
+                    Ok(Some(bytes)) => fetch(stored, bytes)?,
+                    Ok(None) => break,
+                    Err(_) => return Ok(false),
+                }
+            }
+        }
+        let (start, mut work) = (Instant::now(), 0);
         grow(decoded, size, here.number)?;
         let straight = row.filter(|row| unit.is_contiguous(row));
-        for (n, span) in &wanted.spans {
+        for (n, span, fetched) in &wanted.spans {
             let range = blocks.range(*n);
             let part = wanted.wanted(&blocks, *n);
             // A block that is wanted whole, side by side, is decoded where it belongs.
@@ -174,8 +198,18 @@ impl Task<'_> {
                 }
                 _ => &mut decoded[range.clone()],
             };
-            let done = parts.decode_block(stored, *n, span.clone(), part.clone(), out);
-            done.map_err(|error| here.wrong(error))?;
+            let wrong = |error| here.wrong(error);
+            let block = (*n, span.clone(), *fetched);
+            let done = parts.decode_block(stored, block, part.clone(), out);
+            work += match done.map_err(wrong)? {
+                Some(work) => work,
+                None => {
+                    fetch(stored, span.clone())?;
+                    let block = (*n, span.clone(), Fetched::All);
+                    let done = parts.decode_block(stored, block, part.clone(), out);
+                    done.map_err(wrong)?.unwrap_or(0)
+                }
+            };
             if let (Some(row), true) = (straight, part.len() < range.len()) {
                 let from = range.start + part.start;
                 let at = row.dst + (from - row.src);
