@@ -50,8 +50,13 @@ WINDOW_CHUNKS = 16
 SHUFFLE_BYTES = 512 << 20
 #: Decoded chunks of smaller datasets beside a shuffled one, that each reader keeps, in bytes.
 KEEP_BYTES = 64 << 20
-#: Decoded chunks that each reader of a `Reader` keeps between requests, in bytes.
-CACHE_BYTES = 64 << 20
+#: Decoded chunks that the readers of a `Reader` keep between requests: together they take one in so
+#: many bytes of the memory that is to be had when they start, ...
+CACHE_SHARE = 32
+#: ... but each at least so many bytes, ...
+LEAST_CACHE_BYTES = 64 << 20
+#: ... and at most so many.
+MOST_CACHE_BYTES = 512 << 20
 #: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
 REQUEST_BYTES = 256 << 20
 #: A first guess of what a library's result needs, if its size cannot be told.
@@ -246,19 +251,28 @@ def check_reader_options(
     n_procs: int | None, memory_limit_bytes: int | None, cache_limit_bytes: int | None
 ) -> ReaderOptions:
     """Check the options of `Reader`, and fill in what is left open."""
-    memory, cache = REQUEST_BYTES, CACHE_BYTES
+    procs, memory = _procs(n_procs), REQUEST_BYTES
     if memory_limit_bytes is not None:
         memory = _whole("memory_limit_bytes", memory_limit_bytes, 1, "Leave it out for 256 MiB")
-    if cache_limit_bytes is not None:
+    if cache_limit_bytes is None:
+        cache = cache_bytes(available_bytes(), procs)
+    else:
         cache = _whole("cache_limit_bytes", cache_limit_bytes, 0, "0 keeps no chunks")
-    return ReaderOptions(_procs(n_procs), memory, cache)
+    return ReaderOptions(procs, memory, cache)
 
 
-def memory_limit_bytes() -> int:
-    """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
+def cache_bytes(memory_bytes: int, n_procs: int) -> int:
+    """Bytes of decoded chunks that each of these readers may keep, if nobody says otherwise.
 
-    Shared memory is nobody's to the kernel: when it takes everything, others are killed for it.
+    A cache that holds a good part of what is asked for saves its decoding; a share of what is to be
+    had stays small beside the page cache, which takes the rest.
     """
+    share = memory_bytes // CACHE_SHARE // n_procs
+    return min(max(share, LEAST_CACHE_BYTES), MOST_CACHE_BYTES)
+
+
+def available_bytes() -> int:
+    """Memory that the machine has to give, or the container's limit where that is less."""
     limit = 1 << 62
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -273,4 +287,13 @@ def memory_limit_bytes() -> int:
                 limit = min(limit, int(file.read()))
         except (OSError, ValueError):
             continue
+    return limit
+
+
+def memory_limit_bytes() -> int:
+    """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
+
+    Shared memory is nobody's to the kernel: when it takes everything, others are killed for it.
+    """
+    limit = available_bytes()
     return limit - max(limit // 8, min(limit, SPARED_BYTES))

@@ -81,6 +81,21 @@ def test_the_memory_limit_is_a_number_of_this_machine() -> None:
     assert 1 << 20 < limit <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def test_caches_are_a_small_share_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    mib = 1 << 20
+    for available, procs, want in (
+        (100 * mib, 1, 64 * mib),
+        (8192 * mib, 4, 64 * mib),
+        (16384 * mib, 4, 128 * mib),
+        (16384 * mib, 1, 512 * mib),
+        (1 << 62, 2, 512 * mib),
+    ):
+        monkeypatch.setattr(options, "available_bytes", lambda available=available: available)
+        found = options.check_reader_options(procs, None, None)
+        assert found.cache_limit_bytes == want
+        assert options.check_reader_options(procs, None, 5).cache_limit_bytes == 5
+
+
 @pytest.mark.parametrize(
     ("written", "want"),
     [

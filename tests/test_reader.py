@@ -24,6 +24,7 @@ from processes import children
 from reader_file import RAGGED_ROWS, ROWS, TABLE, arrays, cube, pairs, ragged, table, write
 
 import multitables
+from _multitables import options
 
 CONTENT = arrays()
 ODD = np.arange(ROWS) % 2 == 1
@@ -684,6 +685,7 @@ def test_statistics(reader: Any) -> None:
     assert numbers["cache_misses"] > 0
     assert numbers["cache_hits"] > 0
     assert 0 < numbers["cache_bytes"] <= numbers["cache_limit_bytes"]
+    assert numbers["cache_limit_bytes"] >= 2 * options.LEAST_CACHE_BYTES
     assert numbers["readers_replaced"] == 0
     assert len(numbers["readers"]) == 2
     assert sum(one["cache_hits"] for one in numbers["readers"]) == numbers["cache_hits"]

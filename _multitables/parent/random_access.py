@@ -49,7 +49,8 @@ class Reader:
     memory_limit_bytes : int, optional
         What the results of requests without a stage may take together. Default: 256 MiB.
     cache_limit_bytes : int, optional
-        Decoded chunks that each reader process keeps between requests. Default: 64 MiB.
+        Decoded chunks that each reader process keeps between requests. Default: all readers
+        together a 32nd of the memory that is available when they start, each 64 to 512 MiB.
     **kw_args
         Options of `tables.open_file`, as for `Streamer`.
 
