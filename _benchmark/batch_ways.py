@@ -16,12 +16,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+TRACKER_SECONDS = 1.0
 
 
 @dataclass
@@ -271,7 +275,26 @@ def grain(_library: Any, asked: dict[str, Any]) -> Iterator[Delivery]:
         .to_iter_dataset(one_thread)
         .mp_prefetch(library.MultiprocessingOptions(num_workers=asked["workers"]))
     )
-    yield Delivery(iter(found))
+    try:
+        yield Delivery(iter(found))
+    finally:
+        _let_tracker_end()
+
+
+def _let_tracker_end() -> None:
+    """Have Python's resource tracker remove the semaphores of processes that ended.
+
+    It does when nobody holds its pipe any more; it would be killed together with this process.
+    Where processes still run, they hold it, and what they have mapped is removed with them.
+    """
+    tracker = importlib.import_module("multiprocessing.resource_tracker")._resource_tracker
+    if tracker._fd is None:
+        return
+    os.close(tracker._fd)
+    deadline = time.monotonic() + TRACKER_SECONDS
+    while os.waitpid(tracker._pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    tracker._fd = tracker._pid = None
 
 
 WAYS: dict[str, Way] = {
