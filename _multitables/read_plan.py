@@ -92,6 +92,20 @@ class OrderWords:
     step: int = 1
     listed: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
+    @property
+    def words(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """The numbers, as `Order::from_words` in core/src/order.rs takes them."""
+        return (
+            self.shuffle,
+            self.seed,
+            self.first_epoch,
+            self.n_rows,
+            self.chunk_rows,
+            self.window_rows,
+            self.start,
+            self.step,
+        )
+
 
 @dataclass(frozen=True)
 class ReadPlan:

@@ -78,18 +78,7 @@ def encode_plan(
     order, listed = plan.order, np.zeros(0, "<u8")
     order_at = len(tables.words)
     if order is not None:
-        tables.add_words(
-            [
-                order.shuffle,
-                order.seed,
-                order.first_epoch,
-                order.n_rows,
-                order.chunk_rows,
-                order.window_rows,
-                order.start,
-                order.step,
-            ]
-        )
+        tables.add_words(order.words)
         if order.listed is not None:
             listed = order.listed.astype("<u8", copy=False)
     n_order = len(tables.words) - order_at

@@ -435,20 +435,6 @@ def _told_of(stream: StreamQueue) -> dict[str, Any]:
     return {**stream.statistics(), "read_amplification": read_amplification(stream._plan)}
 
 
-def _order_rows(words: OrderWords, begin: int, end: int) -> npt.NDArray[np.int64]:
-    listed = np.zeros(0, np.uint64) if words.listed is None else words.listed
-    return _core.order_rows(
-        (
-            words.shuffle,
-            words.seed,
-            words.first_epoch,
-            words.n_rows,
-            words.chunk_rows,
-            words.window_rows,
-            words.start,
-            words.step,
-        ),
-        listed.astype("<u8", copy=False).tobytes(),
-        begin,
-        end,
-    )
+def _order_rows(order: OrderWords, begin: int, end: int) -> npt.NDArray[np.int64]:
+    listed = np.zeros(0, np.uint64) if order.listed is None else order.listed
+    return _core.order_rows(order.words, listed.astype("<u8", copy=False).tobytes(), begin, end)

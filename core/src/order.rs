@@ -41,6 +41,7 @@ impl Shuffle {
     }
 }
 
+/// Positions of which `listed` asks at a time: seats take more memory than rows.
 const LISTED_AT_ONCE: u64 = 1 << 24;
 
 /// The rows that take part, ascending.
