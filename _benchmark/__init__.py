@@ -29,5 +29,6 @@ probe.py        one measurement in a fresh interpreter
 progress.py     the bar
 interruption.py Ctrl-C and its kin
 arguments.py    the types of the studies' arguments
-report.py       tables, CSV, JSON
+results.py      what a run keeps, row by row, and goes on from
+report.py       what is shown, as values: tables, charts, sentences
 """

@@ -13,6 +13,27 @@ import warnings
 from collections.abc import Callable
 
 
+def add_result_options(parser: argparse.ArgumentParser) -> None:
+    """The options that every study has, of what it keeps."""
+    parser.add_argument(
+        "--output",
+        default="results",
+        metavar="DIR",
+        help="directory for the results: CSV, tables, plots, an HTML report (default: results)",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run in --output: what was measured there is not measured again",
+    )
+    parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help="a run of seconds that checks the data, whatever the other options say of sizes and "
+        "rounds; its numbers mean little",
+    )
+
+
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
     """A finite number above 0 of the type `kind`."""
 

@@ -1,20 +1,21 @@
-"""Results as they are shown and kept: aligned tables, one tidy CSV, JSON and text.
+"""How results are shown, as values: tables, charts and sentences, and tables as text.
 
 Law
 ---
-1. One row of the CSV is one timed pass, with everything needed to read it alone.
-2. Rows are on disk when they are measured: an interrupted run keeps what it finished.
-3. It formats; it computes nothing but widths.
+1. What a study shows is a `View`, made from the rows it kept and from nothing else, so that it can
+   be shown again years later.
+2. It formats; it computes nothing but widths.
+3. It writes no file and draws nothing.
 """
 
 from __future__ import annotations
 
 import csv
-import json
-import os
+import io
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any
+from dataclasses import dataclass
+
+from _benchmark.measure import Summary
 
 UNIT_LINE = "MB/s = 10^6 bytes of decoded data per second; median (minimum-maximum)"
 
@@ -43,58 +44,87 @@ def heading(facts: Mapping[str, str]) -> str:
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items())
 
 
-class ResultFile:
-    """A CSV file that grows row by row, and its neighbours; a context manager.
+@dataclass(frozen=True)
+class Table:
+    """One table.
 
-    Parameters
+    Attributes
     ----------
-    directory : str
-        Made when it is not there.
-    name : str
-        Of the study; the files are ``multitables_<name>.csv``, ``.json`` and ``.txt``.
-    columns : sequence of str
-        Of the measurements; `facts` follow in every row.
-    facts : mapping
-        What all rows share.
+    title : str
+        With the unit, where all cells have the same.
+    header, rows : sequences of str
+        The first column names the row.
+    left : sequence of str
+        Columns of words, which stand left.
     """
 
-    def __init__(
-        self, directory: str, name: str, columns: Sequence[str], facts: Mapping[str, str]
-    ) -> None:
-        os.makedirs(directory, exist_ok=True)
-        self.filename = os.path.join(directory, f"multitables_{name}.csv")
-        self._json = os.path.join(directory, f"multitables_{name}.json")
-        self._text = os.path.join(directory, f"multitables_{name}.txt")
-        self._facts = dict(facts)
-        self._rows: list[dict[str, Any]] = []
-        self._file = open(self.filename, "w", newline="")  # noqa: SIM115  closed by __exit__
-        self._writer = csv.DictWriter(self._file, [*columns, *self._facts])
-        self._writer.writeheader()
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Sequence[str] = ()
 
-    def add(self, **row: Any) -> None:
-        """Keep one measurement."""
-        self._rows.append(row)
-        self._writer.writerow(row | self._facts)
-        self._file.flush()
+    def text(self) -> str:
+        """Aligned, under its title."""
+        return f"{self.title}\n{aligned(self.header, self.rows, self.left)}"
 
-    def save_json(self, **more: Any) -> None:
-        """Write the JSON: facts, the rows, and whatever the study adds."""
-        with open(self._json, "w") as file:
-            json.dump({"facts": self._facts, "rows": self._rows, **more}, file, indent=1)
-            file.write("\n")
+    def csv(self) -> str:
+        """Comma-separated, with the header."""
+        lines = io.StringIO()
+        csv.writer(lines, lineterminator="\n").writerows([self.header, *self.rows])
+        return lines.getvalue()
 
-    def save_text(self, text: str) -> None:
-        """Write what was printed."""
-        with open(self._text, "w") as file:
-            file.write(text + "\n")
+    def rst(self) -> str:
+        """A ``csv-table`` of reStructuredText."""
+        lines = io.StringIO()
+        csv.writer(lines, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(
+            [self.header, *self.rows]
+        )
+        body = "".join(f"   {line}\n" for line in lines.getvalue().splitlines())
+        return f".. csv-table:: {self.title}\n   :header-rows: 1\n   :stub-columns: 1\n\n{body}"
 
-    def __enter__(self) -> ResultFile:
-        return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _value: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
-        self._file.close()
+@dataclass(frozen=True)
+class Series:
+    """One line, or one group of bars: a summary for each x."""
+
+    label: str
+    points: Sequence[tuple[float | str, Summary]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One plot, with minimum and maximum around each median.
+
+    Attributes
+    ----------
+    name : str
+        Of its file, without the ending: letters, digits and ``_``.
+    kind : str
+        ``lines`` over numbers, or ``bars`` over words.
+    """
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    kind: str = "lines"
+
+
+@dataclass(frozen=True)
+class View:
+    """What one part of a study has to show: of one device, say.
+
+    Attributes
+    ----------
+    facts : mapping
+        What its numbers were measured on.
+    sentences : sequence of str
+        What follows from the numbers.
+    """
+
+    heading: str
+    facts: Mapping[str, str]
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart] = ()
+    sentences: Sequence[str] = ()

@@ -197,8 +197,7 @@ def mixing_of_orders(bench: Bench) -> None:
                     bench.faults.append(f"{dataset.title}, {label}, seed {seed}: {error}")
                     continue
                 for figure, value in asdict(found[-1]).items():
-                    bench.results.add(
-                        study=bench.study,
+                    bench.keep(
                         part="mixing",
                         dataset=f"chunks of {dataset.chunk_rows} rows",
                         contender=label,

@@ -24,6 +24,7 @@ from _benchmark.arguments import complib, positive
 from _benchmark.contenders import Contender, Source, Stream
 from _benchmark.measure import Pass, summary, turns
 from _benchmark.progress import Progress
+from _benchmark.results import ResultFile
 from _benchmark.stream_loop import ACCESSES, AHEAD_BYTES
 
 SUMMARY = "complevel x processes on the device that holds --file (the default)"
@@ -204,7 +205,7 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
         print(report.heading(facts), flush=True)
         passes = 2 + 2 * int(arguments.max_procs) * (1 + int(arguments.cycles))
         interrupted = False
-        with report.ResultFile(arguments.output, "sweep", COLUMNS, facts) as results:
+        with ResultFile(arguments.output, "sweep", COLUMNS, facts) as results:
             total_bytes = passes * plan[0].decoded_bytes * len(plan)
             try:
                 with Progress(total_bytes) as progress:
@@ -258,7 +259,7 @@ def _level(
     filename: str,
     arguments: argparse.Namespace,
     sweep: Sweep,
-    results: report.ResultFile,
+    results: ResultFile,
     progress: Progress,
     make_contender: MakeContender,
 ) -> None:

@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from _benchmark import contenders, measure, report, workloads
+from _benchmark import contenders, measure, workloads
 from _benchmark.child import ContenderError, WrongDataError
 from _benchmark.contenders import Checked, ChildStream, Contender, NotMeasuredError, Source
 from _benchmark.measure import Summary, summary
 from _benchmark.progress import Progress
+from _benchmark.results import ResultFile
 
 COLUMNS = ("study", "part", "dataset", "contender", "cache", "round", "value", "unit")
 LABEL = "multitables"
@@ -74,7 +75,7 @@ class Bench:
     datasets: tuple[str, ...]
     old_python: str | None
     old_reason: str
-    results: report.ResultFile
+    results: ResultFile
     study: str = "targets"
     seconds: float = 1.0
     judged: bool = True
@@ -183,25 +184,38 @@ class Bench:
                 progress.tick(1)
                 if name not in found:
                     continue
-                cache = before()
-                try:
-                    value = measurements[name]()
-                except (NotMeasuredError, ContenderError, OSError) as error:
-                    del found[name]
-                    self._left_out(f"{part} {dataset}, {name}", name, error)
-                    continue
-                found[name].append(value)
-                self.results.add(
-                    study=self.study,
-                    part=part,
-                    dataset=dataset,
-                    contender=name,
-                    cache=cache,
-                    round=number,
-                    value=value,
-                    unit=unit,
-                )
+                key = {"part": part, "dataset": dataset, "contender": name, "round": number}
+                for row in self.results.earlier(**key, unit=unit):
+                    found[name].append(float(row["value"]))
+                    break
+                else:
+                    self._once(found, key, measurements[name], unit, before)
         return {name: values for name, values in found.items() if values}
+
+    def _once(
+        self,
+        found: dict[str, list[float]],
+        key: Mapping[str, Any],
+        measurement: Callable[[], float],
+        unit: str,
+        before: Callable[[], str],
+    ) -> None:
+        """Measure one contender once; it leaves `found` when it cannot."""
+        name = key["contender"]
+        cache = before()
+        try:
+            value = measurement()
+        except (NotMeasuredError, ContenderError, OSError) as error:
+            del found[name]
+            self._left_out(f"{key['part']} {key['dataset']}, {name}", name, error)
+            return
+        found[name].append(value)
+        self.keep(**key, cache=cache, value=value, unit=unit)
+
+    def keep(self, value: float, cache: str, **key: Any) -> None:
+        """Keep one figure, unless the run that is resumed has it."""
+        if not self.results.earlier(**key):
+            self.results.add(study=self.study, **key, cache=cache, value=value)
 
     def ratio_target(
         self,

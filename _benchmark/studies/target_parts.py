@@ -316,8 +316,7 @@ def memory(bench: Bench) -> None:
         for role in ("parent", "largest reader"):
             value = found.get(role)
             if value is not None:
-                bench.results.add(
-                    study="targets",
+                bench.keep(
                     part="memory",
                     dataset=dataset.title,
                     contender=role,

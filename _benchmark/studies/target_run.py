@@ -19,7 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 from _benchmark import contenders, environment, old_release, report, workloads
-from _benchmark.arguments import positive
+from _benchmark.arguments import add_result_options, positive
+from _benchmark.results import ResultFile
 from _benchmark.studies.target_bench import COLUMNS, Bench, Target
 
 Parts = Mapping[str, Callable[[Bench], None]]
@@ -60,18 +61,7 @@ def add_arguments(
             help=f"virtual environment with multitables {old_release.VERSION}; made, from PyPI, "
             "when it is not there (default: the old release is not measured)",
         )
-    add(
-        "--output",
-        default="results",
-        metavar="DIR",
-        help="directory for the results: CSV, JSON and text (default: results)",
-    )
-    add(
-        "--smoke",
-        action="store_true",
-        help="a run of seconds that checks the data, whatever size and rounds are; its numbers "
-        "mean little",
-    )
+    add_result_options(parser)
 
 
 def run(
@@ -102,7 +92,9 @@ def run(
         facts["run"] = what + ("" if judged else "; numbers of so little data are not judged")
         print(report.heading(facts), flush=True)
         interrupted = False
-        with report.ResultFile(arguments.output, study, COLUMNS, facts) as results:
+        with ResultFile(
+            arguments.output, study, COLUMNS, facts, _told(settings), arguments.resume
+        ) as results:
             bench = Bench(
                 directory=directory,
                 rounds=arguments.rounds,
@@ -129,6 +121,11 @@ def run(
     print(f"\n{text}")
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
     return 1 if bench.faults else 130 if interrupted else 0
+
+
+def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run that is resumed must share; it may have other parts, datasets and rounds."""
+    return {name: value for name, value in settings.items() if name != "datasets"}
 
 
 def target_table(targets: list[Target]) -> str:

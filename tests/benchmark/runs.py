@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import multitables_benchmark
-from _benchmark import report
+from _benchmark.results import ResultFile
 from _benchmark.studies.target_bench import COLUMNS, Bench
 from _benchmark.workloads import Workload
 
@@ -36,6 +36,6 @@ def sweep_arguments(*words: str) -> Any:
     return multitables_benchmark.parser_of("sweep").parse_args(words)
 
 
-def some_bench(directory: Path) -> Bench:
-    results = report.ResultFile(str(directory / "results"), "targets", COLUMNS, {})
+def some_bench(directory: Path, resume: bool = False) -> Bench:
+    results = ResultFile(str(directory / "results"), "targets", COLUMNS, {}, {}, resume)
     return Bench(str(directory), 2**20, 1, (1, 2), ("none",), None, "no old release", results)

@@ -1,0 +1,193 @@
+"""What a run keeps: one tidy CSV that grows row by row, and a JSON file of how it was made.
+
+Law
+---
+1. One row of the CSV is one timed pass, with everything needed to read it alone.
+2. Rows are on disk when they are measured: an interrupted run keeps what it finished, and another
+   goes on from there when it is asked to resume.
+3. Rows of different settings, machines or versions never come together in one file.
+4. It stores text; what a column means is the study's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+Row = Mapping[str, str]  # as the CSV holds it
+
+#: Facts that belong to a place, of which one run may have several; the others are the machine's.
+PLACE_FACTS = ("device", "device_kind", "rotational", "raid", "filesystem")
+
+
+class CannotResumeError(OSError):
+    """Earlier rows do not belong beside this run's."""
+
+
+class ResultFile:
+    """The files of one study's run; a context manager.
+
+    Parameters
+    ----------
+    directory : str
+        Made when it is not there.
+    name : str
+        Of the study; the files are ``multitables_<name>.csv``, ``.json`` and ``.txt``.
+    columns : sequence of str
+        Of the measurements; `facts` follow in every row.
+    facts : mapping
+        What all rows share, until `describe` says otherwise.
+    settings : mapping
+        The options that decide what is measured.
+    resume : bool
+        Keep the rows that are there; `earlier` finds them.
+
+    Raises
+    ------
+    CannotResumeError
+        The rows there were measured with other settings, columns, or on another machine.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        name: str,
+        columns: Sequence[str],
+        facts: Mapping[str, str],
+        settings: Mapping[str, Any] = MappingProxyType({}),
+        resume: bool = False,
+    ) -> None:
+        os.makedirs(directory, exist_ok=True)
+        self.directory = directory
+        self.name = name
+        self.filename = os.path.join(directory, f"multitables_{name}.csv")
+        self._json = os.path.join(directory, f"multitables_{name}.json")
+        self._text = os.path.join(directory, f"multitables_{name}.txt")
+        self._facts = dict(facts)
+        self._settings: dict[str, Any] = json.loads(json.dumps(dict(settings), default=str))
+        self._columns = [*columns, *self._facts]
+        self.rows: list[Row] = self._kept() if resume else []
+        self._earlier = len(self.rows)
+        # whole again first: a row cut short by the end of the earlier run would spoil the next one
+        self._file = open(self.filename, "w", newline="")  # noqa: SIM115  closed by __exit__
+        self._writer = csv.DictWriter(self._file, self._columns)
+        self._writer.writeheader()
+        self._writer.writerows(self.rows)
+        self._file.flush()
+        self.save_json(interrupted=True)  # until the study says that it is done
+
+    def _kept(self) -> list[Row]:
+        """The rows of the run before, if they belong beside this one's."""
+        if not os.path.exists(self.filename):
+            return []
+        self._same_settings()
+        rows = read_rows(self.filename)
+        if rows and list(rows[0]) != self._columns:
+            self._refuse("columns", ",".join(rows[0]), ",".join(self._columns))
+        for name in self._facts.keys() - PLACE_FACTS:
+            for row in rows:
+                if row[name] != self._facts[name]:
+                    self._refuse(name, row[name], self._facts[name])
+        return rows
+
+    def _same_settings(self) -> None:
+        try:
+            with open(self._json) as file:
+                before: dict[str, Any] = json.load(file).get("settings", {})
+        except (OSError, ValueError):
+            self._refuse("settings", "no readable JSON file beside the CSV", str(self._settings))
+            return
+        for name in sorted({*before, *self._settings}):
+            if before.get(name) != self._settings.get(name):
+                self._refuse(f"--{name}", before.get(name), self._settings.get(name))
+
+    def _refuse(self, what: str, before: Any, now: Any) -> None:
+        raise CannotResumeError(
+            f"{self.filename!r} cannot be resumed: its {what} differ(s) from this run's "
+            f"(there {before}, here {now}). Nothing was changed. Choose another --output, or leave "
+            "--resume out to start afresh."
+        )
+
+    def describe(self, facts: Mapping[str, str]) -> None:
+        """What rows from here on share; the same names as before."""
+        self._facts = {name: facts[name] for name in self._facts}
+
+    def earlier(self, **key: Any) -> list[Row]:
+        """The rows of the run that is resumed that have these values."""
+        wanted = {name: _text(value) for name, value in key.items()}
+        return [
+            row
+            for row in self.rows[: self._earlier]
+            if all(row[name] == value for name, value in wanted.items())
+        ]
+
+    def add(self, **row: Any) -> None:
+        """Keep one measurement."""
+        texts = {name: _text(value) for name, value in (row | self._facts).items()}
+        self.rows.append({name: texts.get(name, "") for name in self._columns})
+        self._writer.writerow(texts)
+        self._file.flush()
+
+    def save_json(self, **more: Any) -> None:
+        """Write the JSON: facts, settings, the rows, and whatever the study adds."""
+        found = {"facts": self._facts, "settings": self._settings, "rows": self.rows, **more}
+        part = f"{self._json}.part{os.getpid()}"
+        with open(part, "w") as file:
+            json.dump(found, file, indent=1)
+            file.write("\n")
+        os.replace(part, self._json)
+
+    def save_text(self, text: str) -> None:
+        """Write what was printed."""
+        with open(self._text, "w") as file:
+            file.write(text + "\n")
+
+    def __enter__(self) -> ResultFile:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A study's files, read again: its rows, and what else its JSON file says."""
+
+    name: str
+    rows: Sequence[Row]
+    more: Mapping[str, Any]
+
+
+def read(directory: str, name: str) -> Kept | None:
+    """What the study `name` kept in `directory`; None when that is nothing."""
+    filename = os.path.join(directory, f"multitables_{name}.csv")
+    if not os.path.exists(filename):
+        return None
+    more: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError), open(f"{filename[:-4]}.json") as file:
+        more = json.load(file)
+    more.pop("rows", None)  # the CSV's word counts
+    return Kept(name, read_rows(filename), more)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def read_rows(filename: str) -> list[Row]:
+    """The rows of a result file; one that was cut short at the end is left out."""
+    with open(filename, newline="") as file:
+        lines = file.read()
+    whole = lines[: lines.rfind("\n") + 1]
+    return [row for row in csv.DictReader(whole.splitlines()) if None not in row.values()]

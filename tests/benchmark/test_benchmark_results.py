@@ -1,0 +1,134 @@
+"""What a run keeps: rows that survive any end, and that a later run goes on from.
+
+Law
+---
+1. No row is lost or doubled, and none of another machine or other settings comes among them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from runs import rows_of, some_bench
+
+import multitables_benchmark
+from _benchmark import results
+from _benchmark.results import CannotResumeError, ResultFile
+
+COLUMNS = ("who", "round", "value")
+FACTS = {"machine": "mine", "device": "disk"}
+SETTINGS = {"size": 1.0, "processes": (1, 2)}
+
+
+def result_file(directory: Path, resume: bool = False, **changed: object) -> ResultFile:
+    options = {"columns": COLUMNS, "facts": FACTS, "settings": SETTINGS} | changed
+    return ResultFile(str(directory), "x", resume=resume, **options)  # type: ignore[arg-type]
+
+
+def test_a_resumed_run_has_the_rows_of_the_one_before(tmp_path: Path) -> None:
+    with result_file(tmp_path) as file:
+        file.add(who="a", round=0, value=1.25)
+        file.add(who="a", round=1, value=None)
+        assert file.earlier(who="a") == []
+    with result_file(tmp_path, resume=True) as file:
+        assert [row["value"] for row in file.earlier(who="a")] == ["1.25", ""]
+        assert file.earlier(who="a", round=0)[0]["device"] == "disk"
+        assert file.earlier(who="b") == []
+        file.add(who="b", round=0, value=2)
+        assert file.earlier(who="b") == []  # that is this run's own
+        file.save_json(faults=["none"])
+    kept = results.read(str(tmp_path), "x")
+    assert kept is not None
+    assert [(row["who"], row["value"]) for row in kept.rows] == [
+        ("a", "1.25"),
+        ("a", ""),
+        ("b", "2"),
+    ]
+    assert kept.more["faults"] == ["none"]
+    assert kept.more["settings"] == {"size": 1.0, "processes": [1, 2]}
+
+
+def test_without_resume_a_run_starts_afresh(tmp_path: Path) -> None:
+    with result_file(tmp_path) as file:
+        file.add(who="a", round=0, value=1)
+    with result_file(tmp_path) as file:
+        assert file.rows == []
+    assert results.read_rows(file.filename) == []
+
+
+def test_nothing_to_resume_is_a_fresh_run(tmp_path: Path) -> None:
+    with result_file(tmp_path, resume=True) as file:
+        assert file.rows == []
+    assert results.read(str(tmp_path), "another") is None
+
+
+def test_a_row_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
+    with result_file(tmp_path) as file:
+        file.add(who="a", round=0, value=1)
+        file.add(who="b", round=0, value=2)
+    text = Path(file.filename).read_text()
+    for cut in (3, len("b,0,2,mine,disk\n") - 1):
+        Path(file.filename).write_text(text[:-cut])
+        with result_file(tmp_path, resume=True) as again:
+            assert [row["who"] for row in again.rows] == ["a"]
+            again.add(who="c", round=0, value=3)
+        assert [row["who"] for row in results.read_rows(file.filename)] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"settings": {**SETTINGS, "size": 2.0}}, "--size"),
+        ({"settings": {"size": 1.0}}, "--processes"),
+        ({"columns": ("who", "value")}, "columns"),
+        ({"facts": {**FACTS, "machine": "yours"}}, "there mine, here yours"),
+    ],
+)
+def test_rows_of_another_run_are_refused(
+    changed: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    with result_file(tmp_path) as file:
+        file.add(who="a", round=0, value=1)
+    before = Path(file.filename).read_text()
+    with pytest.raises(CannotResumeError, match="cannot be resumed") as caught:
+        result_file(tmp_path, resume=True, **changed)
+    assert said in str(caught.value)
+    assert Path(file.filename).read_text() == before
+
+
+def test_facts_of_a_place_may_differ_from_row_to_row(tmp_path: Path) -> None:
+    with result_file(tmp_path) as file:
+        file.add(who="a", round=0, value=1)
+        file.describe({**FACTS, "device": "another disk"})
+        file.add(who="b", round=0, value=1)
+    with result_file(tmp_path, resume=True) as file:
+        assert [row["device"] for row in file.rows] == ["disk", "another disk"]
+
+
+def test_a_figure_that_is_there_is_not_measured_again(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def measured() -> float:
+        calls.append("once")
+        return float(len(calls))
+
+    for resume in (False, True):
+        bench = some_bench(tmp_path, resume)
+        with bench.results:
+            assert bench.measure("part", "data", {"who": measured}, rounds=2) == {"who": [1.0, 2.0]}
+            bench.keep(3.0, "warm", part="part", dataset="data", contender="x", round=0, unit="MiB")
+    assert len(calls) == 2
+    assert len(results.read_rows(bench.results.filename)) == 3
+
+
+def test_resume_from_the_command_line(tmp_path: Path) -> None:
+    words = ["targets", "--smoke", "--dataset", "none", "--processes", "1", "--part", "latency"]
+    assert multitables_benchmark.main(words) == 0
+    before = rows_of("targets")
+    assert multitables_benchmark.main([*words, "--resume"]) == 0
+    assert rows_of("targets") == before
+    with open("results/multitables_targets.json") as file:
+        assert json.load(file)["interrupted"] is False
+    assert multitables_benchmark.main(["targets", "--resume", "--size", "2", *words[2:]]) == 2
