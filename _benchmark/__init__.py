@@ -25,6 +25,9 @@ old_release.py  the old release's own virtual environment
 workloads.py    the files that are read: seeded, any size, checked before they are used again
 measure.py      rounds, medians, page cache, process memory
 environment.py  what the numbers were measured on
+devices.py      what a file lies on, through partitions, mappings and RAID, and its name
+disks.py        single disks: bus, model, whether they rotate
+mounts.py       the mount that holds a file
 probe.py        one measurement in a fresh interpreter
 progress.py     the bar
 interruption.py Ctrl-C and its kin

@@ -15,15 +15,10 @@ import platform
 import re
 from typing import Any, NamedTuple
 
-UNKNOWN = "unknown"
+from _benchmark import devices
+from _benchmark.mounts import UNKNOWN, in_memory, mount_of
 
-
-class Mount(NamedTuple):
-    """Where a file lies."""
-
-    source: str
-    directory: str
-    kind: str
+__all__ = ["as_line", "cores", "facts", "huge_pages", "in_memory", "mount_of", "version_of"]
 
 
 def _read(filename: str) -> str:
@@ -32,64 +27,6 @@ def _read(filename: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
-
-
-def mount_of(filename: str, mountinfo: str | None = None) -> Mount:
-    """The mount that holds `filename` (proc(5), mountinfo)."""
-    target = os.path.realpath(filename)
-    best = Mount(UNKNOWN, "", UNKNOWN)
-    for line in (mountinfo if mountinfo is not None else _read("/proc/self/mountinfo")).split("\n"):
-        left, separator, right = line.partition(" - ")
-        if not separator:
-            continue
-        directory = _unescape(left.split()[4])
-        kind, source = right.split()[:2]
-        inside = target == directory or target.startswith(directory.rstrip("/") + "/")
-        # a later mount over the same directory hides the earlier one
-        if inside and len(directory) >= len(best.directory):
-            best = Mount(_unescape(source), directory, kind)
-    return best
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
-
-
-def in_memory(filename: str) -> bool:
-    """Whether the file system keeps its files in memory, so that no device is measured."""
-    return mount_of(filename).kind in ("tmpfs", "ramfs", "devtmpfs")
-
-
-def device_of(filename: str) -> str:
-    """The disks below `filename`: ``nvme0n1 (Samsung SSD 980, solid state)``."""
-    mount = mount_of(filename)
-    if in_memory(filename):
-        return "memory"
-    number = os.stat(filename).st_dev
-    block = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
-    if not os.path.exists(block):  # btrfs and others hand out numbers of no device
-        block = f"/sys/class/block/{os.path.basename(os.path.realpath(mount.source))}"
-    disks = _disks(os.path.realpath(block)) if os.path.exists(block) else []
-    return "; ".join(disks) or mount.source
-
-
-def _disks(block: str) -> list[str]:
-    """The disks that a block device stands on, through partitions, device mapper and RAID."""
-    name = os.path.basename(block)
-    if os.path.exists(f"{block}/partition"):
-        return _disks(os.path.dirname(block))
-    below = sorted(os.listdir(f"{block}/slaves")) if os.path.isdir(f"{block}/slaves") else []
-    if below:
-        level = _read(f"{block}/md/level") or "mapped"
-        paths = [os.path.realpath(f"{block}/slaves/{one}") for one in below]
-        parts = [disk for path in paths for disk in _disks(path)]
-        return [f"{name} ({level} of {', '.join(parts)})"]
-    model = _read(f"{block}/device/model") or "model unknown"
-    turning = {"0": "solid state", "1": "rotational"}.get(_read(f"{block}/queue/rotational"))
-    if name.startswith("vd"):
-        model = "virtual disk"
-        turning = f"says {turning}" if turning else None
-    return [f"{name} ({model}, {turning or UNKNOWN})"]
 
 
 class HugePages(NamedTuple):
@@ -130,12 +67,16 @@ def facts(filename: str, face: Any = None) -> dict[str, str]:
     memory = re.search(r"^MemTotal:\s*(\d+)", _read("/proc/meminfo"), re.M)
     versions = {"multitables": getattr(face, "__version__", UNKNOWN)}
     versions |= {name: version_of(name) for name in ("numpy", "h5py", "tables", "hdf5plugin")}
+    device = devices.describe(filename)
     found = {
         "machine": f"{processor[1] if processor else UNKNOWN} ({platform.machine()})",
         "cores": cores(),
         "memory": f"{int(memory[1]) / 2**20:.1f} GiB" if memory else UNKNOWN,
-        "device": device_of(filename),
-        "filesystem": mount_of(filename).kind,
+        "device": str(device),
+        "device_kind": device.name,
+        "rotational": {True: "yes", False: "no", None: UNKNOWN}[device.rotational],
+        "raid": device.raid or "none",
+        "filesystem": device.filesystem,
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),

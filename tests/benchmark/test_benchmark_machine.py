@@ -18,6 +18,7 @@ import tables
 from processes import wait_until
 from runs import TINY
 
+import multitables
 from _benchmark import environment, measure, workloads
 from _benchmark.contenders import Source
 from _benchmark.studies import device_sweep
@@ -70,18 +71,6 @@ def test_the_page_cache_is_asked_and_not_assumed(tiny: Source) -> None:
 # ---- the environment, and the files
 
 
-def test_the_mount_of_a_file() -> None:
-    mounts = (
-        "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
-        "22 21 0:5 / /data\\040x rw - xfs /dev/sdb rw\n"
-        "23 21 0:6 / /data\\040x/tmp rw - tmpfs none rw\n"
-    )
-    assert environment.mount_of("/home/x", mounts) == ("/dev/sda1", "/", "ext4")
-    assert environment.mount_of("/data x/y", mounts).kind == "xfs"
-    assert environment.mount_of("/data x/tmp/y", mounts).kind == "tmpfs"
-    assert environment.mount_of("/data x/tmpy", mounts).kind == "xfs"
-
-
 def test_huge_pages_are_counted() -> None:
     meminfo = "HugePages_Total:  5\nHugePages_Free:  3\nHugepagesize:  2048 kB\nHugetlb: 9 kB\n"
     assert environment.huge_pages(meminfo) == (3, 2**21)
@@ -91,7 +80,13 @@ def test_huge_pages_are_counted() -> None:
 def test_the_facts_are_all_there(tmp_path: Path) -> None:
     facts = environment.facts(str(tmp_path))
     assert all(facts.values())
-    assert {"machine", "cores", "device", "filesystem", "kernel", "versions"} <= set(facts)
+    assert list(facts) == [
+        *("machine", "cores", "memory", "device", "device_kind", "rotational", "raid"),
+        *("filesystem", "kernel", "python", "versions"),
+    ]
+    assert facts["device"].startswith(facts["device_kind"])
+    assert facts["rotational"] in ("yes", "no", "unknown")
+    assert "build" in environment.facts(str(tmp_path), multitables)
 
 
 def test_the_same_workload_is_the_same_file(tmp_path: Path) -> None:
