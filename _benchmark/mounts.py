@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 UNKNOWN = "unknown"
@@ -17,10 +18,11 @@ MEMORY_KINDS = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
 
 
 class Mount(NamedTuple):
-    """Where a file lies.
+    """A mount.
 
     ``number`` is ``major:minor`` of the device; its major number is 0 where the file system has no
     block device of its own (btrfs and others, that know theirs in other ways, among them).
+    ``root`` is the directory of the file system that is seen at ``directory``.
     """
 
     source: str
@@ -28,6 +30,7 @@ class Mount(NamedTuple):
     kind: str
     number: str = ""
     options: str = ""
+    root: str = "/"
 
     def option(self, name: str) -> str:
         """The value of a mount option of the file system; empty without it."""
@@ -35,21 +38,27 @@ class Mount(NamedTuple):
         return found[1] if found else ""
 
 
-def mount_of(filename: str, mountinfo: str | None = None) -> Mount:
-    """The mount that holds `filename`, which need not exist yet."""
-    target = os.path.realpath(filename)
-    best = Mount(UNKNOWN, "", UNKNOWN)
+def mounts(mountinfo: str | None = None) -> Iterator[Mount]:
+    """All mounts, in the order they were made."""
     for line in (mountinfo if mountinfo is not None else _mountinfo()).split("\n"):
         left, separator, right = line.partition(" - ")
         if not separator:
             continue
-        _, _, number, _, directory = left.split()[:5]
-        directory = _unescape(directory)
+        _, _, number, root, directory = left.split()[:5]
         kind, source, options = [*right.split(), "", ""][:3]
-        inside = target == directory or target.startswith(directory.rstrip("/") + "/")
+        source, directory, options, root = map(_unescape, (source, directory, options, root))
+        yield Mount(source, directory, kind, number, options, root)
+
+
+def mount_of(filename: str, mountinfo: str | None = None) -> Mount:
+    """The mount that holds `filename`, which need not exist yet."""
+    target = os.path.realpath(filename)
+    best = Mount(UNKNOWN, "", UNKNOWN)
+    for one in mounts(mountinfo):
+        inside = target == one.directory or target.startswith(one.directory.rstrip("/") + "/")
         # a later mount over the same directory hides the earlier one
-        if inside and len(directory) >= len(best.directory):
-            best = Mount(_unescape(source), directory, kind, number, _unescape(options))
+        if inside and len(one.directory) >= len(best.directory):
+            best = one
     return best
 
 
