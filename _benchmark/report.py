@@ -5,13 +5,14 @@ Law
 1. What a study shows is a `View`, made from the rows it kept and from nothing else, so that it can
    be shown again years later.
 2. It formats; it computes nothing but widths.
-3. It writes no file and draws nothing.
+3. It writes no file and draws nothing: `charts` draws, `page` makes HTML, `publish` writes.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,25 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence
         [one(lines[0]), "  ".join("-" * width for width in widths)]
         + [one(line) for line in lines[1:]]
     )
+
+
+def figure(value: float) -> str:
+    """A number of any size, with three digits or more: ``14043``, ``20.5``, ``0.0476``."""
+    size = abs(value)
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"
+
+
+def spread(found: Summary, unit: str = "") -> str:
+    """The median, and behind it minimum and maximum where there is more than one value."""
+    median = f"{figure(found.median)}{unit}"
+    if found.repeats == 1:
+        return median
+    return f"{median} ({figure(found.low)}-{figure(found.high)})"
+
+
+def file_stem(*words: str) -> str:
+    """Words as the name of a file: ``blosc:lz4 5`` is ``blosc_lz4_5``."""
+    return re.sub(r"[^a-z0-9]+", "_", " ".join(words).lower()).strip("_")
 
 
 def heading(facts: Mapping[str, str]) -> str:
@@ -101,6 +121,8 @@ class Chart:
         Of its file, without the ending: letters, digits and ``_``.
     kind : str
         ``lines`` over numbers, or ``bars`` over words.
+    strong : str
+        How the words begin whose bars stand out; empty for all.
     """
 
     name: str
@@ -109,6 +131,7 @@ class Chart:
     y_label: str
     series: Sequence[Series]
     kind: str = "lines"
+    strong: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,6 +140,8 @@ class View:
 
     Attributes
     ----------
+    heading : str
+        Unlike any other of the study.
     facts : mapping
         What its numbers were measured on.
     sentences : sequence of str
@@ -128,3 +153,11 @@ class View:
     tables: Sequence[Table] = ()
     charts: Sequence[Chart] = ()
     sentences: Sequence[str] = ()
+
+    def text(self) -> str:
+        """Everything but the plots."""
+        width = max((len(name) for name in self.facts), default=0)
+        facts = [f"{name.ljust(width)}  {value}" for name, value in self.facts.items()]
+        parts = ["\n".join([self.heading, "=" * len(self.heading), *facts])]
+        parts += [table.text() for table in self.tables]
+        return "\n\n".join([*parts, *self.sentences])
