@@ -96,7 +96,7 @@ def _below(directory: str, root: str, path: str) -> str:
 
 @contextlib.contextmanager
 def limited(
-    filename: str, read_bytes_per_second: int, found: Control | None = None
+    filename: str, read_bytes_per_second: float, found: Control | None = None
 ) -> Iterator[None]:
     """Let this process and its new children read no faster from the device below `filename`.
 
@@ -105,7 +105,7 @@ def limited(
     filename : str
         A file or directory on the device. The whole device is limited: of a partition its disk,
         of md and device mapper the uppermost device.
-    read_bytes_per_second : int
+    read_bytes_per_second : float
         Bytes as they are stored. What lies in the page cache is not limited.
     found : Control, optional
         How; default: what `control` finds.
@@ -123,7 +123,7 @@ def limited(
         )
     how = found or control()
     with _group(how) as group:
-        rate = how.form.format(number=device.number, rate=read_bytes_per_second)
+        rate = how.form.format(number=device.number, rate=int(read_bytes_per_second))
         _write(f"{group}/{how.setting}", rate)
         _write(f"{group}/{PROCESSES}", str(os.getpid()))
         yield

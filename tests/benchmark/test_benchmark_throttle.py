@@ -45,7 +45,7 @@ def test_this_process_and_its_children_are_limited_and_come_back(
 ) -> None:
     before, standing = groups(), set(os.listdir(writable.parent))
     number = devices.describe(str(tmp_path)).number
-    with throttle.limited(str(tmp_path), 10**9):
+    with throttle.limited(str(tmp_path), 1e9):
         assert groups() != before
         (made,) = set(os.listdir(writable.parent)) - standing
         group = Path(writable.parent, made)
