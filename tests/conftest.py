@@ -15,8 +15,10 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import hdf5plugin
@@ -24,6 +26,8 @@ import numpy as np
 import pytest
 import tables
 from processes import Holdings, children, kill, leaks
+
+import multitables
 
 HANG_SECONDS = 60.0
 GRACE_SECONDS = 15.0  # for the alarm to end the test, before the run itself is ended
@@ -109,3 +113,11 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from payload import write
 
     return write(tmp_path_factory.mktemp("numbered") / "numbered.h5")
+
+
+@pytest.fixture
+def reader(numbered: Path) -> Iterator[Any]:
+    """Random access by two readers to the numbered rows."""
+    with multitables.Reader(numbered, n_procs=2) as reader:
+        yield weakref.proxy(reader)  # pytest keeps what it is given beyond the audit
+    assert children() == {}

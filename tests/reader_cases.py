@@ -1,0 +1,38 @@
+"""What the faults of random access share: the requests, a Reader, and whether it works.
+
+Law
+---
+1. It asserts only that a Reader gives right rows, and that no reader process is left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from oracle import same
+from payload import content
+from processes import (
+    alive,
+    kill,
+    readers,
+    wait_until,
+)
+
+DATA = content()
+BATCHES = [slice(0, 70), slice(5000, 5999), [3, 5999, 70, 70, 0], 17, slice(None, None, 97)]
+
+
+def check(reader: Any, rounds: int = 1) -> None:
+    """The Reader works."""
+    dataset = reader.get_dataset("/rows")
+    for _ in range(rounds):
+        requests = [reader.request(dataset[key]) for key in BATCHES]
+        for key, request in zip(BATCHES, requests, strict=True):
+            same(request.get(), np.asarray(DATA[key]))
+
+
+def kill_all() -> None:
+    for pid in readers():
+        kill(pid)
+        wait_until(lambda pid=pid: not alive(pid), "a dead reader")
