@@ -3,7 +3,7 @@
 Law
 ---
 1. A chart is a value of `report`; it is drawn as it stands, and no number is changed or left out.
-2. Every median has its minimum and maximum beside it, and every axis of values begins at 0.
+2. Every median has its minimum and maximum beside it, and every axis of values holds 0.
 3. The same chart is the same bytes, as long as matplotlib is the same: nothing changes in a
    repository when no number changed.
 4. Nobody must tell colours apart to read it: markers, lines and words differ as well.
@@ -132,7 +132,7 @@ def _lines(chart: Chart) -> Figure:
         )
     axes.grid(axis="y", color=GRID, linewidth=0.8)
     axes.set_xticks(numbers, [f"{number:g}" for number in numbers])
-    axes.set_ylim(0, _top(chart) * 1.06)
+    axes.set_ylim(_least(chart) * 1.06, _most(chart) * 1.06)
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
     axes.spines["left"].set_visible(False)
@@ -153,7 +153,6 @@ def _bars(chart: Chart) -> Figure:
     groups = len(chart.series)
     drawn, axes = _figure(chart, 1.2 + 0.34 * len(words) * max(1.0, 0.62 * groups))
     thickness = 0.66 / max(1, groups)
-    top = _top(chart)
     for number, one in enumerate(chart.series):
         places = [
             words.index(str(x)) + (number - (groups - 1) / 2) * thickness for x, _ in one.points
@@ -181,7 +180,7 @@ def _bars(chart: Chart) -> Figure:
     axes.set_yticks(range(len(words)), words)
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_ylim(len(words) - 0.4, -0.6)
-    axes.set_xlim(0, top * 1.12)
+    axes.set_xlim(_least(chart) * 1.12, _most(chart) * 1.12)
     axes.set_xlabel(chart.y_label)
     axes.spines["bottom"].set_visible(False)
     if groups > 1:
@@ -194,7 +193,12 @@ def _bar_colour(chart: Chart, number: int, word: str) -> str:
     return PALE if pale else COLOURS[number % len(COLOURS)]
 
 
-def _top(chart: Chart) -> float:
+def _least(chart: Chart) -> float:
+    """The smallest value that is not above 0."""
+    return min([0.0, *(found.low for one in chart.series for _, found in one.points)])
+
+
+def _most(chart: Chart) -> float:
     """The largest value; 1 where there is none above 0."""
     values = [found.high for one in chart.series for _, found in one.points]
     return max((value for value in values if value > 0), default=1.0)

@@ -13,6 +13,9 @@ import argparse
 
 from _benchmark.arguments import positive
 from _benchmark.studies import random_parts, target_run
+from _benchmark.studies.target_run import views
+
+__all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "random access: scattered rows, slices and single rows, beside the old release and others"
 LEAST_ROWS = 500_000  # of fewer, too many lie in the contenders' caches

@@ -18,10 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from _benchmark import contenders, environment, old_release, report, workloads
+from _benchmark import contenders, environment, old_release, publish, report, workloads
 from _benchmark.arguments import add_result_options, positive
 from _benchmark.results import ResultFile
-from _benchmark.studies.target_bench import COLUMNS, Bench, Target
+from _benchmark.studies.target_bench import COLUMNS, Bench
+from _benchmark.studies.target_views import target_table, views
+
+__all__ = ["Parts", "add_arguments", "run", "views"]
 
 Parts = Mapping[str, Callable[[Bench], None]]
 
@@ -109,7 +112,7 @@ def run(
                     parts[name](bench)
             except KeyboardInterrupt:
                 interrupted = True
-            text = "\n\n".join([*bench.tables, target_table(bench.targets)])
+            text = "\n\n".join([*bench.tables, target_table(bench.targets).text()])
             if bench.faults:
                 text += "\n\nFAILED\n" + "\n".join(bench.faults)
             results.save_json(
@@ -120,19 +123,13 @@ def run(
             results.save_text(f"{report.heading(facts)}\n\n{text}")
     print(f"\n{text}")
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
+    publish.publish(arguments.output)
     return 1 if bench.faults else 130 if interrupted else 0
 
 
 def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What a run that is resumed must share; it may have other parts, datasets and rounds."""
     return {name: value for name, value in settings.items() if name != "datasets"}
-
-
-def target_table(targets: list[Target]) -> str:
-    """Measured, wanted, met or missed."""
-    rows = [[one.what, one.measured, one.wanted, one.verdict, one.note] for one in targets]
-    header = ["target", "measured", "wanted", "verdict", "note"]
-    return report.aligned(header, rows, left=("verdict", "note"))
 
 
 def _old_python(directory: str | None) -> tuple[str | None, str]:

@@ -15,6 +15,9 @@ import argparse
 from _benchmark import workloads
 from _benchmark.arguments import numbers, positive
 from _benchmark.studies import target_parts, target_run
+from _benchmark.studies.target_run import views
+
+__all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "the speed targets, beside the old release, PyTables, h5py, fio and the codec limit"
 LEAST_BYTES = 2**29  # of less, too large a part lies in the ring when the clock starts

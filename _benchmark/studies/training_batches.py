@@ -15,6 +15,9 @@ from _benchmark import environment
 from _benchmark.arguments import positive
 from _benchmark.batch_contenders import WORKERS
 from _benchmark.studies import batch_parts, target_run
+from _benchmark.studies.target_run import views
+
+__all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "training batches: shuffled streams, beside DataLoader over h5py and others"
 LEAST_ROWS = 500_000  # of fewer, starting takes too large a part

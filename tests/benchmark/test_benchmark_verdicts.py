@@ -15,7 +15,7 @@ from liars import FakeGuard
 from runs import some_bench
 
 from _benchmark import measure, report, stream_loop
-from _benchmark.studies import target_parts, target_run
+from _benchmark.studies import target_parts, target_views
 from _benchmark.studies.target_bench import best
 
 
@@ -41,7 +41,7 @@ def test_verdicts(tmp_path: Path) -> None:
     bench.judged = False
     bench.limit_target("g", [1], 3, "us")
     assert (bench.targets[-1].measured, bench.targets[-1].verdict) == ("1 us", "not judged")
-    table = target_run.target_table(bench.targets)
+    table = target_views.target_table(bench.targets).text()
     assert "MISSED" in table
     assert "why" in table
 
