@@ -63,7 +63,7 @@ def encode_plan(
     fields : sequence of str
         Each member's field, or "".
     turnstile : bool
-        Fetch in file order, one reader at a time (rotating disks).
+        Readers hand their requests to the disk one at a time, in the order of the tape.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def _encode_member(
     flags = (
         FLAG_DIRECT * member.direct
         | FLAG_CLIPPED * member.clipped
-        | FLAG_TURNSTILE * (turnstile and not member.direct)
+        | FLAG_TURNSTILE * turnstile
         | FLAG_KEPT * member.kept
         | FLAG_LIBRARY * bool(member.reason)
     )

@@ -302,7 +302,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert print_ == (1, 2, 1 << 40, 3)
         assert bool(record["flags"] & 1) == member.direct
         assert bool(record["flags"] & 2) == member.clipped
-        assert bool(record["flags"] & 4) == (turnstile and not member.direct)
+        assert bool(record["flags"] & 4) == turnstile
         assert bool(record["flags"] & 16) == bool(member.reason)
         library = json.loads(got["blob"][record["library_at"] :][: record["library_len"]])
         assert library == {

@@ -52,6 +52,7 @@ struct Head {
     turn: AtomicU64,
     turn_word: AtomicU32,
     turn_waiting: AtomicU32,
+    hinted: AtomicU64,
 }
 
 /// What one reader tells about itself; written by that reader only.
@@ -291,7 +292,7 @@ impl Control {
         }
     }
 
-    /// Wait for this task's turn to fetch (rotating disks: file order, one at a time).
+    /// Wait for this task's turn to fetch (rotating disks: in the order of the tape, one at a time).
     pub fn wait_turn(&self, task: u64) {
         let head = self.head();
         while head.turn.load(SeqCst) < task && !self.stopped() {
@@ -304,7 +305,8 @@ impl Control {
         }
     }
 
-    /// This task's fetch is over; the next may begin.
+    /// This task's fetch is over, or on its way in the kernel's queue; the next may begin. May be
+    /// said more than once.
     pub fn pass_turn(&self, task: u64) {
         let head = self.head();
         head.turn.fetch_max(task + 1, SeqCst);
@@ -312,6 +314,12 @@ impl Control {
             head.turn_word.fetch_add(1, SeqCst);
             futex::wake_all(&head.turn_word);
         }
+    }
+
+    /// Whoever has the turn tells the kernel what comes next: the tasks from here up to `end` are
+    /// this one's to name.
+    pub fn name_until(&self, end: u64) -> u64 {
+        self.head().hinted.fetch_max(end, SeqCst)
     }
 
     pub fn stopped(&self) -> bool {

@@ -21,6 +21,10 @@ const GAP_BYTES: u64 = 16 << 10;
 /// One fetch is at most this large, unless a single chunk is larger.
 pub const RUN_BYTES: u64 = 1 << 20;
 
+/// The kernel's default of how far it reads ahead: it takes no longer hint of a disk whose driver
+/// says nothing else.
+const HINT_BYTES: u64 = 128 << 10;
+
 /// Why stored bytes could not be had.
 #[derive(Debug)]
 pub enum FetchError {
@@ -255,6 +259,14 @@ impl DataFile {
                 len as libc::off_t,
                 libc::POSIX_FADV_WILLNEED,
             );
+        }
+    }
+
+    /// The same in pieces that the kernel takes whole, whatever the device: of a longer one it reads
+    /// the beginning.
+    pub fn hint_all(&self, byte_offset: u64, len: u64) {
+        for at in (0..len).step_by(HINT_BYTES as usize) {
+            self.hint(byte_offset + at, HINT_BYTES.min(len - at));
         }
     }
 }

@@ -123,6 +123,11 @@ impl Race {
         loop {
             // After a death everything is mapped anew, as in a new process.
             let (plan, maps) = shared.map();
+            if self.deaths && dice.below(3) == 0 {
+                // Killed with a task claimed, whose turn nobody but its heir will pass on.
+                maps.control.try_claim(&plan, me);
+                continue;
+            }
             let mut library = |_: &str, start: u64, stop: u64, out: &mut [u8]| {
                 let dies = self.deaths && dice.below(10) == 0;
                 let half = out.len() / 16 * 8;
@@ -292,6 +297,24 @@ fn turns_are_taken() {
         ..PLAIN
     }
     .run();
+}
+
+/// A reader that dies with the turn, or while others wait for theirs, stops nobody.
+#[test]
+fn turns_at_direct_reads_outlive_readers() {
+    let race = Race {
+        name: "direct-turns",
+        direct: true,
+        turnstile: true,
+        deaths: true,
+        chunk_rows: 20,
+        extra_rows: 2000,
+        n_rows: 10_007,
+        ..PLAIN
+    };
+    if race.direct_works() {
+        race.run();
+    }
 }
 
 #[test]

@@ -5,7 +5,11 @@
 //! 2. Tasks end in the order in which they were claimed, failures too: the parent waits for the
 //!    oldest one.
 //! 3. Rows are published only after the file was seen unchanged after their last fetch.
-//! 4. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
+//! 4. On a rotating disk the reader that has the turn hands its requests to the kernel, and passes
+//!    the turn on: they reach the disk in the order of the tape, and the next ones before these are
+//!    done. What goes through the page cache is waited for in the turn; decoding never is. Every
+//!    task takes its turn, but what a library reads does nothing with it.
+//! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
 use crate::control::{Claim, Control, Record};
@@ -78,6 +82,8 @@ pub struct Reader<'a> {
     windows: Windows<'a>,
     kept: Kept,
     entered: Vec<Entered>,
+    /// Tasks take turns.
+    turns: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -93,6 +99,7 @@ impl<'a> Reader<'a> {
             windows: Windows::new(plan),
             kept: Kept::new(plan),
             entered: plan.members.iter().map(|_| Entered::default()).collect(),
+            turns: plan.members.iter().any(|member| member.turnstile),
         }
     }
 
@@ -132,7 +139,9 @@ impl<'a> Reader<'a> {
             if let Err(error) = self.complete(task, library) {
                 return self.fail(global, &error);
             }
-            self.control.pass_turn(global);
+            if self.turns {
+                self.control.pass_turn(global);
+            }
             let next = start.elapsed() / self.plan.n_readers() as u32;
             // Counted first: whoever has the rows finds them in the statistics.
             self.record().tasks.fetch_add(1, Relaxed);
@@ -165,10 +174,13 @@ impl<'a> Reader<'a> {
         let plan = self.plan;
         let (task, _) = plan.task(global);
         let mut begun = Begun::default();
+        let member = &plan.members[task.member as usize];
+        if task.kind == KIND_LIBRARY || member.by_library {
+            self.skip_turn(global);
+        }
         if task.kind == KIND_LIBRARY {
             return Ok(begun);
         }
-        let member = &plan.members[task.member as usize];
         let mut first_chunk = task.first_chunk;
         if task.kind == KIND_SHARE {
             let share = self.windows.share(plan, &task, plan.lap(global));
@@ -194,14 +206,28 @@ impl<'a> Reader<'a> {
                 Some(share) => fetches(share, &self.kept, &mut found),
                 None => runs(plan.chunks_of(&task), &mut found),
             }
+            if member.turnstile {
+                control.wait_turn(global);
+            }
             for run in found {
                 let ticket = queue
                     .submit(run.byte_offset, run.len as usize)
                     .map_err(|error| TaskError::read(first_chunk, error))?;
                 begun.flights.push((run, ticket));
             }
+            if member.turnstile {
+                control.pass_turn(global);
+            }
         }
         Ok(begun)
+    }
+
+    /// A task that fetches nothing lets the others go on.
+    fn skip_turn(&self, global: u64) {
+        if self.turns {
+            self.control.wait_turn(global);
+            self.control.pass_turn(global);
+        }
     }
 
     fn complete(

@@ -143,6 +143,9 @@ impl<'a> ShareWork<'a> {
                 true => file.read(&mut stored[..len], run.byte_offset, have),
                 false => Ok(()),
             };
+            if self.member.turnstile && index + 1 == found.len() {
+                control.pass_turn(global);
+            }
             self.record.fetches.store(file.fetches, Relaxed);
             add_ns(&self.record.fetch_ns, start);
             let result = read

@@ -23,6 +23,10 @@ use std::time::Instant;
 /// Stored chunks longer than twice the decoded size and this are left to the library.
 const PLAUSIBLE_EXTRA_BYTES: u64 = 1 << 16;
 
+/// On a rotating disk so many bytes after the turn's are asked for ahead, but not of more tasks.
+const AHEAD_BYTES: u64 = 4 << 20;
+const AHEAD_TASKS: u64 = 256;
+
 /// What a reader keeps open for one member.
 pub struct Source {
     pub fetch: Fetch,
@@ -163,7 +167,7 @@ impl<'a> Work<'a> {
         control: &Control,
         global: u64,
     ) -> Result<(), TaskError> {
-        for run in found {
+        for (index, run) in found.iter().enumerate() {
             let start = Instant::now();
             let run_chunks = &chunks[run.chunks.clone()];
             let mut stored = std::mem::take(&mut source.stored);
@@ -178,7 +182,11 @@ impl<'a> Work<'a> {
                     &mut stored[..len]
                 }
             };
-            let result = self.read_run(source, target, run, control, global);
+            let rest = &found[index..];
+            let result = self.read_run(source, target, rest, control, global);
+            if self.member.turnstile && rest.len() == 1 {
+                control.pass_turn(global);
+            }
             add_ns(&self.record.fetch_ns, start);
             let result = result.and_then(|()| {
                 self.record.fetched_bytes.fetch_add(run.len, Relaxed);
@@ -195,14 +203,16 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Read the first of the runs that are left.
     fn read_run(
         &self,
         source: &mut Source,
         target: &mut [u8],
-        run: &Run,
+        rest: &[Run],
         control: &Control,
         global: u64,
     ) -> Result<(), TaskError> {
+        let run = &rest[0];
         let at = self.first_chunk + run.chunks.start as u64;
         let Fetch::Buffered(file) = &mut source.fetch else {
             return Err(TaskError::Internal(
@@ -211,9 +221,11 @@ impl<'a> Work<'a> {
         };
         let have = file.read_cached(target, run.byte_offset);
         if have < target.len() {
-            source.hinted = self.hint_ahead(file, global, source.hinted);
             if self.member.turnstile {
                 control.wait_turn(global);
+                self.hint_in_turn(file, rest, control, global);
+            } else {
+                source.hinted = self.hint_ahead(file, global, source.hinted);
             }
             file.read(target, run.byte_offset, have)
                 .map_err(|error| TaskError::Fetch(at, error))?;
@@ -236,6 +248,29 @@ impl<'a> Work<'a> {
             }
         }
         hinted.max(end)
+    }
+
+    /// The same on a rotating disk, by the reader that has the turn: what it reads itself, then what
+    /// comes after that, so that the disk gets requests in the order of the tape and never waits for
+    /// the next one. Each task is named by one reader.
+    fn hint_in_turn(&self, file: &DataFile, rest: &[Run], control: &Control, global: u64) {
+        let own: u64 = rest.iter().map(|run| run.len).sum();
+        let ahead = (AHEAD_BYTES / own.max(1)).clamp(1, AHEAD_TASKS);
+        let end = (global + 1).saturating_add(ahead);
+        let end = end.min(self.plan.total_tasks());
+        let begin = control.name_until(end).max(global);
+        let mut found = Vec::new();
+        for next in begin..end {
+            let (task, _) = self.plan.task(next);
+            if self.plan.members[task.member as usize].filename == self.member.filename {
+                runs(self.plan.chunks_of(&task), &mut found);
+                let file_bytes = self.member.fingerprint.size_bytes;
+                let inside = |run: &&Run| run.byte_offset.saturating_add(run.len) <= file_bytes;
+                for run in found.iter().filter(inside) {
+                    file.hint_all(run.byte_offset, run.len);
+                }
+            }
+        }
     }
 
     /// When a run's stored bytes are already the rows, the place where they belong.

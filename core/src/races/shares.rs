@@ -45,11 +45,15 @@ impl Race {
             let rows = self.chunk_rows.min(self.n_rows - row);
             chunks.push([chunks.len() as u64, row * ROW_BYTES, rows * ROW_BYTES, 0]);
         }
+        let turns = 4 * u64::from(self.turnstile);
         let filtered = TestMember {
             chunk_words: ROW_WORDS as u64 / if mixed.kept { 2 } else { 1 },
             filters: vec![(2, 8)],
             grid_at: chunks.len() as u64,
-            ..TestMember::new(4, (8 * u64::from(mixed.kept)) | u64::from(self.direct))
+            ..TestMember::new(
+                4,
+                (8 * u64::from(mixed.kept)) | u64::from(self.direct) | turns,
+            )
         };
         let inner = ROW_WORDS as u64 / filtered.chunk_words;
         for grid in 0..self.n_rows.div_ceil(filtered.chunk_rows) * inner {
@@ -57,12 +61,11 @@ impl Race {
             chunks.push([grid, stored.len() as u64, bytes.len() as u64, 0]);
             stored.extend(bytes);
         }
-        let turns = 4 * u64::from(self.turnstile);
         let plan = TestPlan {
             n_rows: self.n_rows,
             members: vec![
                 TestMember::new(self.chunk_rows, 2 | u64::from(self.direct) | turns),
-                TestMember::new(self.chunk_rows + 1, 16),
+                TestMember::new(self.chunk_rows + 1, 16 | turns),
                 filtered,
             ],
             tasks: order.tasks(&[mixed.shares; 3]),
@@ -185,19 +188,22 @@ fn epochs_follow_each_other_without_end() {
 
 #[test]
 fn direct_readers_hold_several_shares() {
-    let race = Race {
-        name: "shares-direct",
-        direct: true,
-        deaths: true,
-        extra_rows: 500,
-        mixed: Some(Mixed {
-            shuffle: 3,
-            shares: 7,
-            ..MIXED
-        }),
-        ..SHARES
-    };
-    if race.direct_works() {
-        race.run();
+    for (name, turnstile) in [("shares-direct", false), ("shares-direct-turns", true)] {
+        let race = Race {
+            name,
+            direct: true,
+            turnstile,
+            deaths: true,
+            extra_rows: 500,
+            mixed: Some(Mixed {
+                shuffle: 3,
+                shares: 7,
+                ..MIXED
+            }),
+            ..SHARES
+        };
+        if race.direct_works() {
+            race.run();
+        }
     }
 }
