@@ -4,27 +4,47 @@ Law
 ---
 1. Knows sysfs and open flags; never reads a file's data.
 2. When in doubt a device does not rotate: virtual disks say that they do, and do not.
+3. What lies over other devices (LVM, dm-crypt, RAID) rotates when all of these do and each byte
+   is read from one of them: striped disks seek on their own.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
+
+#: RAID levels of md at which the bytes of one disk follow each other as in the file.
+ONE_AFTER_THE_OTHER = ("raid1", "linear")
 
 
-def rotates(filename: str) -> bool:
+def rotates(filename: str, sysfs: str = "/sys") -> bool:
     """True when `filename` lies on a single rotating disk, where parallel reads would seek."""
     try:
         number = os.stat(filename).st_dev
-        node = f"/sys/dev/block/{os.major(number)}:{os.minor(number)}"
-        real = os.path.realpath(node)
-        disk = real if os.path.exists(f"{real}/queue") else os.path.dirname(real)
-        if not os.path.basename(disk).startswith("sd") or "/virtio" in disk:
-            return False
-        with open(f"{disk}/queue/rotational", encoding="ascii") as file:
-            return file.read().strip() == "1"
-    except (OSError, ValueError):
+        node = Path(sysfs, "dev", "block", f"{os.major(number)}:{os.minor(number)}")
+        return _device_rotates(node.resolve(strict=True), Path(sysfs, "class", "block"))
+    except (OSError, ValueError, RuntimeError):
         return False
+
+
+def _device_rotates(device: Path, devices: Path) -> bool:
+    """The same of a device's folder in sysfs; `devices` has all of them."""
+    if (device / "partition").exists():
+        return _device_rotates(device.parent, devices)
+    below = [held.parent.parent for held in devices.glob(f"*/holders/{device.name}")]
+    if below:
+        level = device / "md" / "level"
+        if level.exists() and _text(level) not in ONE_AFTER_THE_OTHER:
+            return False
+        return all(_device_rotates(one.resolve(strict=True), devices) for one in below)
+    if not device.name.startswith("sd") or "virtio" in str(device):
+        return False
+    return _text(device / "queue" / "rotational") == "1"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="ascii").strip()
 
 
 def refuses_direct(filename: str) -> bool:

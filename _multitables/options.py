@@ -216,6 +216,19 @@ def check_batch_options(
     )
 
 
+def check_rotational(value: bool | None) -> bool | None:
+    """Check what a `Streamer` is told of its disk."""
+    if value is None or isinstance(value, bool):
+        return value
+    raise OptionsError(
+        f"rotational is not what there is: expected True, False or None, got {value!r} "
+        f"({type(value).__name__})",
+        advice="Leave it out to go by what the kernel says of the disk",
+        option="rotational",
+        got=value,
+    )
+
+
 def check_epoch(name: str, epoch: int) -> int:
     """Check the number of an epoch."""
     return _number(name, epoch)

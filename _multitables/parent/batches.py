@@ -90,12 +90,13 @@ class Batches:
         open_options: Mapping[str, Any],
         path: Paths,
         field: str | None,
+        rotational: bool | None,
         rows: Any,
         transform: Callable[[Any], Any] | None,
         wanted: BatchOptions,
     ) -> None:
         self.batch_size = wanted.batch_size
-        self._source = (filename, dict(open_options), path, field)
+        self._source = (filename, dict(open_options), path, field, rotational)
         self._rows = rows
         self._transform = transform
         self._wanted = wanted

@@ -36,6 +36,8 @@ class Opened:
     field: str
     direct: bool
     open_options: Mapping[str, object]
+    #: Readers take turns at the disk.
+    turnstile: bool
 
 
 def open_members(
@@ -43,12 +45,14 @@ def open_members(
     open_options: Mapping[str, Any],
     path: Paths,
     field: str | None,
+    rotational: bool | None = None,
 ) -> Opened:
-    """Index the datasets that `path` names."""
+    """Index the datasets that `path` names; `rotational` is what the user says of the disk."""
     names, paths = members_of(path)
     with open_source(filename, dict(open_options)) as source:
         indexes = [source.index(one, field) for one in paths]
-        opened = Opened(indexes, names, field or "", source.direct, source.open_options)
+        turnstile = device.rotates(indexes[0].filename) if rotational is None else rotational
+        opened = Opened(indexes, names, field or "", source.direct, source.open_options, turnstile)
     _check_lengths(indexes)
     if opened.direct and device.refuses_direct(indexes[0].filename):
         raise OptionsError(
@@ -67,10 +71,9 @@ def launch(
     give_back: Callable[[Readers, bool], None],
 ) -> StreamQueue:
     """Let `readers` run `plan`."""
-    turnstile = not opened.direct and device.rotates(opened.indexes[0].filename)
     fields = [opened.field] * len(opened.indexes)
     control_bytes = _control_bytes(plan)
-    encoded = wire.encode_plan(plan, control_bytes, opened.open_options, fields, turnstile)
+    encoded = wire.encode_plan(plan, control_bytes, opened.open_options, fields, opened.turnstile)
     ring = _make_ring(plan, encoded, opened.names)
     readers.assign(ring)
     return StreamQueue(ring, readers, plan, block_size, give_back)

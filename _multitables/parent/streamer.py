@@ -19,7 +19,12 @@ import numpy as np
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError
-from _multitables.options import StreamOptions, check_batch_options, check_options
+from _multitables.options import (
+    StreamOptions,
+    check_batch_options,
+    check_options,
+    check_rotational,
+)
 from _multitables.parent.batches import Batches
 from _multitables.parent.launch import Paths, launch, members_of, open_members
 from _multitables.parent.queue import StreamQueue, iterate_rows
@@ -34,6 +39,10 @@ class Streamer:
     ----------
     filename : str or path-like
         The HDF5 file.
+    rotational : bool, optional
+        Whether the file lies on a rotating disk, where readers take turns at the disk. Default:
+        what the kernel says of the device; of disks behind a network, a hypervisor or FUSE it does
+        not know.
     **kw_args
         Options of `tables.open_file`. ``DRIVER='H5FD_DIRECT'`` reads around the page cache, with
         any build of HDF5. ``root_uep`` prefixes paths. Others as PyTables treats them.
@@ -51,8 +60,15 @@ class Streamer:
     ...         train(block)
     """
 
-    def __init__(self, filename: str | os.PathLike[str], **kw_args: Any) -> None:
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        *,
+        rotational: bool | None = None,
+        **kw_args: Any,
+    ) -> None:
         self.filename = filename
+        self._rotational = check_rotational(rotational)
         self._open_options = kw_args
         self._closed = False
         self._team = Team()
@@ -268,7 +284,8 @@ class Streamer:
             memory_limit_bytes=memory_limit_bytes,
         )
         members_of(path)  # an error here is better than one at the first batch
-        return Batches(self.filename, self._open_options, path, field, rows, transform, wanted)
+        source = (self.filename, self._open_options, path, field, self._rotational)
+        return Batches(*source, rows, transform, wanted)
 
     # ---- life
 
@@ -308,7 +325,7 @@ class Streamer:
             )
         readers = self._team.take(wanted.n_procs)
         try:
-            opened = open_members(self.filename, self._open_options, path, field)
+            opened = open_members(self.filename, self._open_options, path, field, self._rotational)
             first_index = opened.indexes[0]
             size = wanted.block_size or first_index.block_size_default
             plan = plan_reads(
