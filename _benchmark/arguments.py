@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 
 def add_result_options(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +56,30 @@ def numbers(text: str) -> tuple[int, ...]:
     if found[0] < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers above 0, like 1,2,4")
     return tuple(found)
+
+
+def levels(text: str) -> tuple[int, ...]:
+    """Levels of compression, 0 to 9, as ``0,3,9``; each once, rising."""
+    try:
+        found = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        found = [-1]
+    if found[0] < 0 or found[-1] > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers 0 to 9, like 0,3,9")
+    return tuple(found)
+
+
+def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """Some of `names`, as ``a,b``; in the order of `names`."""
+
+    def convert(text: str) -> tuple[str, ...]:
+        chosen = text.split(",")
+        for word in chosen:
+            if word not in names:
+                raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(names)}")
+        return tuple(name for name in names if name in chosen)
+
+    return convert
 
 
 def complib(text: str) -> str:

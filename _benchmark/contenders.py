@@ -107,8 +107,12 @@ class Stream:
     access: str
     n_procs: int
     options: Mapping[str, Any] = field(default_factory=dict)
-    in_order: bool = True
     open_streamer: Callable[..., Any] | None = None
+
+    @property
+    def in_order(self) -> bool:
+        """Batches are shuffled; blocks and rows come in the order of the file."""
+        return self.access != "batches"
 
     @property
     def name(self) -> str:

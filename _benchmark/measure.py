@@ -116,9 +116,21 @@ def fill_page_cache(filename: str) -> None:
             pass
 
 
+def resident_fraction_of(filenames: Sequence[str]) -> float:
+    """The part of all these files' bytes that lies in the page cache, 0 to 1."""
+    sizes = [os.path.getsize(filename) for filename in filenames]
+    resident = [size * resident_fraction(one) for one, size in zip(filenames, sizes, strict=True)]
+    return sum(resident) / max(1, sum(sizes))
+
+
 def cache_state(filename: str) -> str:
     """``cold``, ``warm`` or how much of the file is in the page cache."""
-    fraction = resident_fraction(filename)
+    return cache_state_of([filename])
+
+
+def cache_state_of(filenames: Sequence[str]) -> str:
+    """The same of several files that are read together."""
+    fraction = resident_fraction_of(filenames)
     if fraction <= COLD_FRACTION:
         return "cold"
     return "warm" if fraction >= 1 - COLD_FRACTION else f"{fraction:.0%} in the page cache"

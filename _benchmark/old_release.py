@@ -3,7 +3,7 @@
 Law
 ---
 1. It owns that environment's making and nothing inside it is ever imported here.
-2. Nothing is installed unless the user named a directory for it.
+2. Nothing is installed unless the user asked for it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ import venv
 VERSION = "2.0.1"
 # the last releases it works with: it uses names that NumPy 2 and wrapt 1.15 took away
 REQUIREMENTS = (f"multitables=={VERSION}", "numpy<2", "tables<3.11", "wrapt<1.15")
+
+
+def default_directory() -> str:
+    """Where the environment lies when the user names no place."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "multitables", f"old_release_{VERSION}")
 
 
 class OldReleaseError(RuntimeError):

@@ -134,6 +134,10 @@ class ResultFile:
         self._writer.writerow(texts)
         self._file.flush()
 
+    def kept(self, **more: Any) -> Kept:
+        """What is there to show; `more` is what the JSON file will say."""
+        return Kept(self.name, self.rows, more)
+
     def save_json(self, **more: Any) -> None:
         """Write the JSON: facts, settings, the rows, and whatever the study adds."""
         found = {"facts": self._facts, "settings": self._settings, "rows": self.rows, **more}

@@ -26,7 +26,9 @@ from typing import Any
 
 import numpy as np
 
-ACCESSES = ("queue", "generator")
+ACCESSES = ("queue", "generator")  # what the old release has, too
+EVERY_ACCESS = (*ACCESSES, "batches")
+BATCH_ROWS = 256
 AHEAD_BYTES = 16 * 2**20  # no stream here reads further ahead than this for each of its readers
 SEGMENTS = 20  # progress is told this many times a pass, so telling costs nothing
 
@@ -100,6 +102,10 @@ def arrays(streamer: Any, path: str, access: str, n_procs: int) -> Iterator[Any]
         for row in streamer.get_generator(path, n_procs=n_procs):
             yield np.asarray(row)[np.newaxis]
         return
+    if access == "batches":
+        with shuffled_batches(streamer, path, n_procs, 1) as batches:
+            yield from batches
+        return
     queue = streamer.get_queue(path, n_procs=n_procs, remainder=True)
     try:
         for guard in queue.iter():
@@ -107,6 +113,11 @@ def arrays(streamer: Any, path: str, access: str, n_procs: int) -> Iterator[Any]
                 yield block
     finally:
         queue.close()
+
+
+def shuffled_batches(streamer: Any, path: str, n_procs: int, epochs: int | None) -> Any:
+    """Batches whose rows are mixed over a window, as training takes them."""
+    return streamer.get_batches(path, BATCH_ROWS, n_procs=n_procs, shuffle="window", epochs=epochs)
 
 
 def digest_of(blocks: Iterator[Any], tick: Tick = no_tick) -> dict[str, Any]:
@@ -138,6 +149,9 @@ def timed_passes(
     if access == "generator":
         stream = streamer.get_generator(path, n_procs=n_procs, cyclic=True)
         return _generator_passes(stream, cycles, warm_up_rows, ends, row_bytes, tick)
+    if access == "batches":
+        with shuffled_batches(streamer, path, n_procs, None) as batches:
+            return _batch_passes(iter(batches), cycles, ends, row_bytes, tick)
     queue = streamer.get_queue(path, n_procs=n_procs, cyclic=True)
     return _queue_passes(queue, cycles, warm_up_rows, ends, row_bytes, tick)
 
@@ -184,6 +198,29 @@ def _generator_passes(
             passes.append((time.perf_counter() - start, done * row_bytes))
     finally:
         stream.close()
+    return passes
+
+
+def _batch_passes(
+    batches: Any, cycles: int, ends: list[int], row_bytes: int, tick: Tick
+) -> list[tuple[float, int]]:
+    """Passes of whole epochs, behind as many batches as the ring may hold in advance."""
+    passes = []
+    ahead_rows = None
+    seen = 0
+    while ahead_rows is None or seen < ahead_rows:
+        seen += len(next(batches))
+        if ahead_rows is None:
+            ahead_rows = batches.statistics()["ring_bytes"] // row_bytes
+    for _ in range(cycles):
+        seen = told = 0
+        start = time.perf_counter()
+        for end in ends:
+            while seen < end:
+                seen += len(next(batches))
+            tick((seen - told) * row_bytes)
+            told = seen
+        passes.append((time.perf_counter() - start, seen * row_bytes))
     return passes
 
 

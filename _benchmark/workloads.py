@@ -98,6 +98,26 @@ def _counts(random: np.random.Generator, shape: tuple[int, ...], _start: int) ->
     return random.integers(0, 1000, shape)
 
 
+def _smooth(_random: np.random.Generator, shape: tuple[int, ...], start: int) -> Any:
+    down = np.arange(start, start + shape[0], dtype=np.float32)[:, np.newaxis]
+    across = np.linspace(0, 2 * np.pi, shape[1], dtype=np.float32)
+    rows = 280 + 15 * np.sin(2 * across + down / 700) + 4 * np.sin(7 * across - down / 90)
+    return np.round(rows * 128) / 128
+
+
+def _poisson(random: np.random.Generator, shape: tuple[int, ...], start: int) -> Any:
+    rates = 12 + 10 * np.sin(np.arange(start, start + shape[0]) / 300)
+    return random.poisson(rates[:, np.newaxis], shape)
+
+
+def _categories(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> Any:
+    # patches of one class, some 30 wide, as in a map of land cover
+    changes = random.random(shape) < 1 / 30
+    patches = np.cumsum(changes, axis=1, dtype=np.int64)
+    classes = random.integers(0, 12, shape)
+    return np.take_along_axis(classes, patches, axis=1)
+
+
 def _waves(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> Any:
     angles = np.linspace(0, 4 * np.pi, shape[1], dtype=np.float32)
     parts = random.standard_normal((shape[0], 2), dtype=np.float32)
@@ -151,11 +171,15 @@ def _events(random: np.random.Generator, shape: tuple[int, ...], start: int) -> 
 # noise of issue 2's targets (uniform), small whole numbers, which compress; a wave of its own size
 # and phase in each row, with noise, in steps of 1/512, as a digitiser gives it; the same with the
 # row's number as the first value; and records: a number, a rising time, noise, small whole numbers,
-# and such a wave
+# and such a wave; and fields as people keep them: one that varies smoothly, in steps of 1/128,
+# counts around a rate that varies, and classes in patches
 VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...], int], Any]] = {
     "uniform": _uniform,
     "normal": _normal,
     "counts": _counts,
+    "smooth": _smooth,
+    "poisson": _poisson,
+    "categories": _categories,
     "waves": _waves,
     "numbered": _numbered,
     "events": _events,

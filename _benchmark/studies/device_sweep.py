@@ -1,12 +1,11 @@
-"""The device sweep: complevel x processes on the device that holds the file.
+"""The device sweep: compression x processes x access x driver, on each device that is named.
 
 Law
 ---
-1. The options and what they mean are those of the 2.x benchmark; so are the values,
-   float32 normal noise in rows of 1024, so that tables published then can be laid beside these.
-2. Each level's file is written, every cell is checked against PyTables, and only then is any cell
-   of that level timed. A cell whose data is wrong has no number, and the exit status is 1.
-3. The file is removed, however the run ends.
+1. Without options it is the 2.x benchmark: the same values, levels, processes and cycles.
+2. This is its options and its ends; what is measured stands in `sweep_plan` and `sweep_lines`, how
+   a run goes in `sweep_run`, what it shows in `sweep_views`.
+3. The files are removed, however the run ends.
 """
 
 from __future__ import annotations
@@ -15,33 +14,46 @@ import argparse
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from _benchmark import contenders, environment, measure, report, workloads
-from _benchmark.arguments import complib, positive
-from _benchmark.contenders import Contender, Source, Stream
-from _benchmark.measure import Pass, summary, turns
+from _benchmark import (
+    contenders,
+    drivers,
+    environment,
+    hdf5_direct,
+    old_release,
+    publish,
+    report,
+    workloads,
+)
+from _benchmark.arguments import (
+    add_result_options,
+    complib,
+    levels,
+    numbers,
+    positive,
+    some_of,
+)
+from _benchmark.contenders import NotMeasuredError, Stream
+from _benchmark.drivers import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
 from _benchmark.progress import Progress
 from _benchmark.results import ResultFile
-from _benchmark.stream_loop import ACCESSES, AHEAD_BYTES
+from _benchmark.stream_loop import AHEAD_BYTES, EVERY_ACCESS
+from _benchmark.studies import sweep_plan
+from _benchmark.studies.sweep_lines import MakeContender, Readers
+from _benchmark.studies.sweep_plan import COLUMNS, COMPLEVELS, FIELDS
+from _benchmark.studies.sweep_run import Place, Sweep
+from _benchmark.studies.sweep_views import views
 
-SUMMARY = "complevel x processes on the device that holds --file (the default)"
-COMPLEVELS = (0, 3, 9)
+__all__ = ["SUMMARY", "add_arguments", "run", "views"]
+
+SUMMARY = "compression x processes x access on the device of each --directory (the default)"
 LEAST_RINGS = 8  # a pass shorter than this times what is read ahead
-TITLES = {"queue": "Direct queue", "generator": "Generator"}
-COLUMNS = (
-    *("study", "complib", "complevel", "access", "n_procs", "driver", "cache", "cycle"),
-    *("rows", "row_bytes", "stored_bytes", "seconds", "decoded_bytes", "mb_per_s"),
-)
-SMOKE = {"size": 2**23 / 2**30, "cycles": 1, "max_procs": 2}
-
-MakeContender = Callable[..., Contender]
+SMOKE = {"size": 2**23 / 2**30, "cycles": 1, "processes": (1, 2), "max_procs": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of 2.x, and where results go."""
+    """The options of 2.x, and what else can be swept."""
     add = parser.add_argument
     add(
         "--size",
@@ -64,119 +76,97 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="measure 1 to N processes (default 6)",
     )
+    add("--processes", type=numbers, metavar="N,N", help="measure these numbers of processes only")
     add(
         "--complib",
         type=complib,
-        default="blosc",
+        action="append",
         metavar="NAME",
-        help="PyTables' compression library, like zlib or blosc:lz4 (default blosc)",
+        help="PyTables' compression library, like zlib or blosc:lz4; may be repeated "
+        "(default blosc)",
     )
     add(
+        "--complevel",
+        type=levels,
+        default=COMPLEVELS,
+        metavar="N,N",
+        help="levels of compression, 0 is none (default 0,3,9)",
+    )
+    add(
+        "--data",
+        choices=list(FIELDS),
+        default="noise",
+        help="noise, as published (the default); or real: with it a smooth field, counts and "
+        "classes, which compress, and MB/s of storage beside those of decoded data",
+    )
+    add(
+        "--access",
+        type=some_of(EVERY_ACCESS),
+        default=EVERY_ACCESS,
+        metavar="NAME,NAME",
+        help=f"ways to take the rows (default {','.join(EVERY_ACCESS)})",
+    )
+    add(
+        "--driver",
+        type=some_of(tuple(DRIVERS)),
+        default=(DIRECT,),
+        metavar="NAME,NAME",
+        help=f"how files are read (default {DIRECT}): "
+        + "; ".join(f"{name}: {text}" for name, text in DRIVERS.items()),
+    )
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
         "--file",
         metavar="NAME",
         help="benchmark file to create, and to remove at the end (default: a temporary file); "
         "its place decides which device is measured",
     )
+    place.add_argument(
+        "--directory",
+        action="append",
+        metavar="DIR",
+        help="measure the device of this directory; may be repeated, and each gets its own tables",
+    )
+    add(
+        "--rotational",
+        action="store_true",
+        help="the disks turn, though the kernel does not say so (network file systems, FUSE, "
+        "virtual disks): readers fetch one after the other",
+    )
+    add(
+        "--limit_mb_per_s",
+        type=positive(float),
+        action="append",
+        metavar="N",
+        help="measure with the device limited to N MB/s, too, by the kernel's blkio throttle, "
+        "where this user may set it; may be repeated",
+    )
     add(
         "--H5FD_DIRECT_OFF",
         action="store_true",
-        help="read through the page cache; without this it is bypassed with O_DIRECT, which works "
-        "with any build of HDF5",
+        help="read through the page cache, which is left as it is; without this the file is read "
+        "around it with O_DIRECT, which works with any build of HDF5",
     )
     add(
-        "--output",
-        default="results",
-        metavar="DIR",
-        help="directory for the results: CSV, JSON and text (default: results)",
-    )
-    add(
-        "--smoke",
+        "--peers",
         action="store_true",
-        help="a run of seconds that checks the data, whatever size, cycles and max_procs are; its "
-        "numbers mean little",
+        help="measure PyTables, h5py, hidefix, zarr-python, TensorStore and DataLoader, too, as "
+        "far as they are installed: pip install multitables[bench,torch]",
     )
-
-
-@dataclass(frozen=True)
-class Driver:
-    """How the file is read, and what has to be done about the page cache before a pass."""
-
-    name: str
-    options: dict[str, Any] = field(default_factory=dict)
-    drop_before: bool = False
-    note: str = ""
-
-
-def choose_driver(filename: str, direct_off: bool) -> Driver:
-    """The driver for the file system of `filename`, with a note where it is not the one meant."""
-    in_memory = environment.in_memory(filename)
-    memory_note = (
-        f"{environment.mount_of(filename).kind} keeps its files in memory: no device is measured. "
-        "Choose a place on a disk with --file."
-        if in_memory
-        else ""
+    add(
+        "--with-old-release",
+        nargs="?",
+        const=old_release.default_directory(),
+        metavar="DIR",
+        help=f"measure multitables {old_release.VERSION}, too, in an environment of its own, which "
+        f"is made from PyPI when it is not there (default DIR: {old_release.default_directory()})",
     )
-    if direct_off:
-        return Driver("buffered", note=memory_note)
-    refusal = measure.direct_refusal(filename)
-    if refusal:
-        return Driver(
-            "buffered",
-            drop_before=not in_memory,
-            note=f"{refusal}. {memory_note or 'The page cache is dropped before each pass.'}",
-        )
-    return Driver("direct", {"DRIVER": "H5FD_DIRECT"}, drop_before=not in_memory, note=memory_note)
-
-
-@dataclass
-class Cell:
-    """One number of the table: what came of one (complevel, access, processes)."""
-
-    passes: list[Pass] = field(default_factory=list)
-    fault: str = ""
-
-    def __str__(self) -> str:
-        if self.fault:
-            return "FAILED"
-        return str(summary([one.rate for one in self.passes])) if self.passes else "-"
-
-
-@dataclass
-class Sweep:
-    """Everything one run found; filled as it goes, so that an interrupted run can be shown."""
-
-    levels: tuple[int, ...]
-    max_procs: int
-    cells: dict[tuple[int, str, int], Cell] = field(default_factory=dict)
-    caches: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-
-    def table(self, access: str) -> str:
-        """The aligned table of one access."""
-        processes = range(1, self.max_procs + 1)
-        rows = [
-            [str(level), *(str(self.cells.get((level, access, n), Cell())) for n in processes)]
-            for level in self.levels
-        ]
-        return report.aligned(["complevel / processes", *map(str, processes)], rows)
-
-    def text(self) -> str:
-        """All tables, and what failed."""
-        parts = [report.UNIT_LINE]
-        parts.append(f"page cache: {', '.join(sorted(self.caches)) or 'nothing was timed'}")
-        parts += [f"note: {note}" for note in self.notes]
-        parts += [f"\n{TITLES[access]}\n{self.table(access)}" for access in ACCESSES]
-        faults = [
-            f"complevel {level}, {access}, {n} processes: {cell.fault}"
-            for (level, access, n), cell in self.cells.items()
-            if cell.fault
-        ]
-        return "\n".join([*parts, *(["\nFAILED", *faults] if faults else [])])
-
-    @property
-    def failed(self) -> bool:
-        """Whether any cell has no number because something was wrong."""
-        return any(cell.fault for cell in self.cells.values())
+    add(
+        "--direct_vfd",
+        metavar="PREFIX",
+        help=f"where tools/direct_vfd put libhdf5 with its direct VFD, for --driver {HDF5_DIRECT}",
+    )
+    add_result_options(parser)
 
 
 def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -> int:
@@ -187,59 +177,88 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
     face = contenders.library()
-    sweep = Sweep(COMPLEVELS, int(arguments.max_procs))
-    with _place(arguments.file) as filename:
-        facts = environment.facts(os.path.dirname(filename), face)
-        plan = [_workload(arguments, level) for level in COMPLEVELS]
-        workloads.check_disk(os.path.dirname(filename), plan[0].needed_bytes)
-        facts["run"] = (
-            f"{workloads.as_size(plan[0].decoded_bytes)} of float32 noise a file, "
-            f"{arguments.complib}, {arguments.cycles} timed passes"
-        )
-        least_bytes = LEAST_RINGS * AHEAD_BYTES * sweep.max_procs
-        if plan[0].decoded_bytes < least_bytes:
-            sweep.notes.append(
-                f"MB/s mean little for a file this small, of which readers hold much in advance. "
-                f"Take at least {workloads.as_size(least_bytes)}."
+    plan = sweep_plan.datasets(
+        FIELDS[arguments.data],
+        arguments.complib or ["blosc"],
+        arguments.complevel,
+        arguments.size * 2**30,
+    )
+    settings = {name: getattr(arguments, name) for name in ("size", "rotational")}
+    settings["warm"] = arguments.H5FD_DIRECT_OFF
+    with contextlib.ExitStack() as stack:
+        filenames = stack.enter_context(_filenames(arguments.directory, arguments.file))
+        for filename in filenames:
+            needed_bytes = sweep_plan.needed_bytes(plan, arguments.peers)
+            workloads.check_disk(os.path.dirname(filename), needed_bytes)
+        size = workloads.as_size(plan[0].workload.decoded_bytes)
+        every_facts = [
+            environment.facts(os.path.dirname(filename), face)
+            | {"run": f"{size} of decoded data a file; a pass is a new stream"}
+            for filename in filenames
+        ]
+        results = stack.enter_context(
+            ResultFile(
+                arguments.output, "sweep", COLUMNS, every_facts[0], settings, arguments.resume
             )
-        print(report.heading(facts), flush=True)
-        passes = 2 + 2 * int(arguments.max_procs) * (1 + int(arguments.cycles))
+        )
+        print(report.heading(every_facts[0]), flush=True)
+        progress = stack.enter_context(Progress(_total_bytes(arguments, plan, len(filenames))))
+        sweep = Sweep(results, int(arguments.cycles), make_contender, progress)
+        sweep.note(_too_small(plan[0].workload.decoded_bytes, max(_processes(arguments))))
         interrupted = False
-        with ResultFile(arguments.output, "sweep", COLUMNS, facts) as results:
-            total_bytes = passes * plan[0].decoded_bytes * len(plan)
-            try:
-                with Progress(total_bytes) as progress:
-                    for workload in plan:
-                        _level(
-                            workload, filename, arguments, sweep, results, progress, make_contender
-                        )
-            except KeyboardInterrupt:
-                interrupted = True
-            text = sweep.text()
-            results.save_json(interrupted=interrupted)
-            results.save_text(f"{report.heading(facts)}\n\n{text}")
+        try:
+            for filename, facts in zip(filenames, every_facts, strict=True):
+                results.describe(facts)
+                place = _place(filename, arguments, sweep)
+                for dataset in plan:
+                    sweep.measure(place, dataset)
+        except KeyboardInterrupt:
+            interrupted = True
+        results.save_json(interrupted=interrupted, **sweep.more())
+    text = "\n\n".join(view.text() for view in views(sweep.kept()))
+    results.save_text(f"{report.heading(every_facts[0])}\n\n{text}")
     print(f"\n{text}")
+    publish.publish(arguments.output, say=print)
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
-    return 1 if sweep.failed else 130 if interrupted else 0
+    return 1 if sweep.faults else 130 if interrupted else 0
 
 
-def _workload(arguments: argparse.Namespace, level: int) -> workloads.Workload:
-    return workloads.Workload(
-        name="sweep",
-        rows=workloads.rows_of_size(arguments.size * 2**30, 1024, "float32"),
-        dtype="float32",
-        values="normal",
-        complib=arguments.complib,
-        complevel=level,
+def _processes(arguments: argparse.Namespace) -> tuple[int, ...]:
+    return arguments.processes or tuple(range(1, int(arguments.max_procs) + 1))
+
+
+def _too_small(decoded_bytes: int, most_procs: int) -> str:
+    """A warning, where readers hold a good part of the file in advance."""
+    least_bytes = LEAST_RINGS * AHEAD_BYTES * most_procs
+    if decoded_bytes >= least_bytes:
+        return ""
+    return (
+        "MB/s mean little for a file this small, of which readers hold much in advance. Take at "
+        f"least {workloads.as_size(least_bytes)}."
     )
 
 
+def _total_bytes(
+    arguments: argparse.Namespace, plan: Sequence[sweep_plan.Dataset], n_places: int
+) -> int:
+    """What will be written, checked and timed; peers come on top, as far as they are there."""
+    n_lines = len(_processes(arguments)) * len(arguments.access) * len(arguments.driver)
+    n_limits = 1 + len(arguments.limit_mb_per_s or [])
+    passes = 2 + n_lines * (1 + int(arguments.cycles) * n_limits)
+    return n_places * passes * sum(one.workload.decoded_bytes for one in plan)
+
+
 @contextlib.contextmanager
-def _place(name: str | None) -> Iterator[str]:
-    """The benchmark file's name; nothing is left there afterwards."""
+def _filenames(directories: Sequence[str] | None, name: str | None) -> Iterator[list[str]]:
+    """The benchmark file's name on each place; nothing is left there afterwards."""
     if name is None:
-        with workloads.scratch_directory(tempfile.gettempdir()) as directory:
-            yield os.path.join(directory, "bench.h5")
+        with contextlib.ExitStack() as stack:
+            yield [
+                os.path.join(
+                    stack.enter_context(workloads.scratch_directory(directory)), "bench.h5"
+                )
+                for directory in directories or [tempfile.gettempdir()]
+            ]
         return
     filename = os.path.abspath(name)
     if os.path.lexists(filename):
@@ -248,92 +267,54 @@ def _place(name: str | None) -> Iterator[str]:
             "Give --file a new name."
         )
     try:
-        yield filename
+        yield [filename]
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(filename)
 
 
-def _level(
-    workload: workloads.Workload,
-    filename: str,
-    arguments: argparse.Namespace,
-    sweep: Sweep,
-    results: ResultFile,
-    progress: Progress,
-    make_contender: MakeContender,
-) -> None:
-    """Write one level's file, check every cell, then time them in turns."""
-    level = workload.complevel
-    progress.stage(f"complevel {level}: write")
-    workloads.write(workload, filename, progress.tick)
-    driver = choose_driver(filename, arguments.H5FD_DIRECT_OFF)
-    if driver.note and driver.note not in sweep.notes:
-        sweep.notes.append(driver.note)
-        progress.note(f"note: {driver.note}")
-    source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
-    progress.stage(f"complevel {level}: PyTables")
-    expected = contenders.oracle(source, progress.tick)
-
-    honest: dict[str, tuple[Contender, str, int]] = {}
-    for access in ACCESSES:
-        for n_procs in range(1, sweep.max_procs + 1):
-            contender = make_contender(source, access, n_procs, driver.options)
-            cell = sweep.cells[level, access, n_procs] = Cell()
-            progress.stage(f"complevel {level}: check {contender.name}")
-            try:
-                found = contender.check(progress.tick)
-                cell.fault = contenders.differs(found, expected, contender.in_order)
-            except Exception as error:  # noqa: BLE001  whatever is raised belongs in the table
-                cell.fault = f"{type(error).__name__}: {error}"
-            if cell.fault:
-                progress.note(f"FAILED complevel {level}, {contender.name}: {cell.fault}")
-            else:
-                honest[contender.name] = contender, access, n_procs
-
-    shared = {
-        "study": "sweep",
-        "complib": workload.complib if level else "none",
-        "complevel": level,
-        "driver": driver.name,
-        "rows": workload.rows,
-        "row_bytes": workload.row_bytes,
-        "stored_bytes": os.path.getsize(filename),
-    }
-    for cycle, name in turns(list(honest), int(arguments.cycles)):
-        contender, access, n_procs = honest[name]
-        cell = sweep.cells[level, access, n_procs]
-        if cell.fault:
-            continue
-        progress.stage(f"complevel {level}: time {name}")
-        if driver.drop_before:
-            measure.drop_page_cache(filename)
-        before = measure.cache_state(filename)
+def _place(filename: str, arguments: argparse.Namespace, sweep: Sweep) -> Place:
+    """Who reads there; what cannot be had there is said."""
+    old_python = direct_python = None
+    if arguments.with_old_release:
         try:
-            (one,) = contender.passes(1, progress.tick)
-        except Exception as error:  # noqa: BLE001
-            cell.fault = f"{type(error).__name__}: {error}"
-            continue
-        cache = cache_of(driver, filename, before)
-        sweep.caches.add(cache)
-        cell.passes.append(one)
-        results.add(
-            **shared,
-            access=access,
-            n_procs=n_procs,
-            cache=cache,
-            cycle=cycle,
-            seconds=one.seconds,
-            decoded_bytes=one.decoded_bytes,
-            mb_per_s=round(one.rate, 1),
-        )
+            old_python = old_release.interpreter(arguments.with_old_release)
+        except old_release.OldReleaseError as error:
+            sweep.note(str(error))
+    names = list(arguments.driver)
+    if arguments.peers and BUFFERED not in names:
+        names.append(BUFFERED)  # peers read through the page cache, and are compared with this
+    if HDF5_DIRECT in names:
+        try:
+            direct_python = hdf5_direct.find(arguments.direct_vfd)
+        except NotMeasuredError as error:
+            sweep.note(f"{error} It goes on with {DIRECT!r}.")
+            names = [DIRECT, *(name for name in names if name not in (DIRECT, HDF5_DIRECT))]
+    readers = Readers(
+        accesses=arguments.access,
+        processes=_processes(arguments),
+        chosen=_drivers(filename, names, arguments.H5FD_DIRECT_OFF, sweep),
+        options={"rotational": True} if arguments.rotational else {},
+        with_peers=arguments.peers,
+        old_python=old_python,
+        direct_python=direct_python,
+    )
+    # the name of the directory as it was given: a temporary one is another at every run
+    directory = os.path.dirname(filename)
+    given = directory if arguments.file else os.path.dirname(directory)
+    return Place(given, filename, readers, (None, *(arguments.limit_mb_per_s or ())))
 
 
-def cache_of(driver: Driver, filename: str, before: str) -> str:
-    """The cache state a pass ran in; a direct pass that filled the page cache was not direct."""
-    if environment.in_memory(filename):
-        return "in memory, no device"
-    if driver.name != "direct":
-        return before
-    after = measure.resident_fraction(filename)
-    return "bypassed" if after <= 0.1 else f"not bypassed: {after:.0%} of the file went through it"
+def _drivers(filename: str, names: Sequence[str], warm: bool, sweep: Sweep) -> list[Driver]:
+    """The drivers that this file system can have, each once."""
+    if warm:
+        names = (BUFFERED,)
+    found: dict[str, Driver] = {}
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(filename)) as probe:
+        probe.write(bytes(2**16))
+        probe.flush()
+        for name in names:
+            driver = drivers.choose(probe.name, name, warm)
+            sweep.note(driver.note)
+            found.setdefault(driver.name, driver)
+    return list(found.values())

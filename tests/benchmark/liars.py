@@ -16,7 +16,7 @@ import numpy as np
 import tables
 
 from _benchmark.contenders import Source, Stream
-from _benchmark.studies import device_sweep
+from _benchmark.studies.sweep_lines import MakeContender
 
 
 def _one_bit(block: Any, at: int) -> Any:
@@ -52,9 +52,26 @@ class FakeStreamer:
     def get_queue(self, path: str, **options: Any) -> FakeQueue:
         return FakeQueue(self.blocks(), options)
 
+    def get_batches(self, path: str, batch_size: int, **options: Any) -> FakeBatches:
+        return FakeBatches(self)
+
     def get_generator(self, path: str, **options: Any) -> Iterator[Any]:
         for block in self.blocks():
             yield from block
+
+
+@dataclass
+class FakeBatches:
+    streamer: FakeStreamer
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.streamer.blocks()
+
+    def __enter__(self) -> FakeBatches:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        pass
 
 
 @dataclass
@@ -82,15 +99,17 @@ class FakeGuard:
 
 def fake_stream(
     lie: Callable[[Any, int], Any], only: tuple[str, int] | None = None
-) -> device_sweep.MakeContender:
+) -> MakeContender:
     """`Stream` over a library that lies, in every cell or only in one."""
 
     def make(source: Source, access: str, n_procs: int, options: Any) -> Stream:
         if only not in (None, (access, n_procs)):
             return Stream(source, access, n_procs, options)
-        with tables.open_file(source.filename) as file:
-            rows = file.get_node(source.path)[:]
-        streamer = FakeStreamer(rows, lie)
-        return Stream(source, access, n_procs, open_streamer=lambda *_a, **_k: streamer)
+
+        def open_streamer(filename: str, **_options: Any) -> FakeStreamer:
+            with tables.open_file(filename) as file:
+                return FakeStreamer(file.get_node(source.path)[:], lie)
+
+        return Stream(source, access, n_procs, open_streamer=open_streamer)
 
     return make

@@ -13,60 +13,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 import tables
 from processes import wait_until
 from runs import TINY
 
 import multitables
 from _benchmark import environment, measure, workloads
-from _benchmark.contenders import Source
-from _benchmark.studies import device_sweep
 from _benchmark.workloads import Workload
-
-# ---- the page cache and the driver
-
-
-def test_a_file_system_without_direct_io_is_read_through_the_page_cache(
-    monkeypatch: pytest.MonkeyPatch, tiny: Source
-) -> None:
-    monkeypatch.setattr(environment, "in_memory", lambda _name: False)
-    monkeypatch.setattr(measure, "direct_refusal", lambda _name: "it refuses O_DIRECT")
-    driver = device_sweep.choose_driver(tiny.filename, direct_off=False)
-    assert (driver.name, dict(driver.options), driver.drop_before) == ("buffered", {}, True)
-    assert driver.note == "it refuses O_DIRECT. The page cache is dropped before each pass."
-
-
-def test_direct_io_is_the_default_and_can_be_turned_off(
-    monkeypatch: pytest.MonkeyPatch, tiny: Source
-) -> None:
-    monkeypatch.setattr(environment, "in_memory", lambda _name: False)
-    monkeypatch.setattr(measure, "direct_refusal", lambda _name: "")
-    driver = device_sweep.choose_driver(tiny.filename, direct_off=False)
-    assert (driver.name, dict(driver.options)) == ("direct", {"DRIVER": "H5FD_DIRECT"})
-    driver = device_sweep.choose_driver(tiny.filename, direct_off=True)
-    assert (driver.name, dict(driver.options)) == ("buffered", {})
-
-
-def test_a_file_in_memory_is_said_to_measure_no_device(
-    monkeypatch: pytest.MonkeyPatch, tiny: Source
-) -> None:
-    monkeypatch.setattr(environment, "in_memory", lambda _name: True)
-    for direct_off in (False, True):
-        driver = device_sweep.choose_driver(tiny.filename, direct_off)
-        assert "no device is measured" in driver.note
-        assert not driver.drop_before
-    assert device_sweep.cache_of(driver, tiny.filename, "warm") == "in memory, no device"
-
-
-def test_the_page_cache_is_asked_and_not_assumed(tiny: Source) -> None:
-    measure.fill_page_cache(tiny.filename)
-    assert measure.cache_state(tiny.filename) == "warm"
-    if environment.in_memory(tiny.filename):
-        pytest.skip("files in memory cannot be cold")
-    measure.drop_page_cache(tiny.filename)
-    assert measure.resident_fraction(tiny.filename) < 1
-
 
 # ---- the environment, and the files
 

@@ -20,7 +20,7 @@ from processes import script, wait_until
 from runs import ENDING, TINY, left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import interruption, measure, report, stream_loop, workloads
+from _benchmark import interruption, measure, stream_loop, workloads
 from _benchmark.contenders import Stream
 from _benchmark.progress import Progress
 from _benchmark.studies import STUDIES, device_sweep
@@ -34,11 +34,13 @@ def test_smoke_streams_checks_and_prints(
     assert multitables_benchmark.main(["--smoke"]) == 0
     rows = rows_of("sweep")
     cells = {(row["complevel"], row["access"], row["n_procs"]) for row in rows}
-    assert cells == {(c, a, n) for c in "039" for a in ("queue", "generator") for n in "12"}
+    accesses = ("queue", "generator", "batches")
+    assert cells == {(c, a, n) for c in "039" for a in accesses for n in "12"}
     assert all(float(row["mb_per_s"]) > 0 for row in rows)
     assert all(row["device"] and row["kernel"] and row["versions"] for row in rows)
     out = capsys.readouterr().out
-    for part in (report.UNIT_LINE, "Direct queue", "Generator", "complevel / processes", "cores"):
+    titles = ("Direct queue", "Generator", "Batches")
+    for part in ("MB/s of decoded data", *titles, "complevel / processes", "cores"):
         assert part in out
     assert "FAILED" not in out
     assert left_behind(tmp_path) == []
@@ -72,6 +74,12 @@ def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--cycles", "-1"], "--cycles: -1 is not above 0"),
         (["--max_procs", "1.5"], "--max_procs: invalid int value: '1.5'"),
         (["--complib", "gzip"], "'gzip' is not supported"),
+        (["--complevel", "10"], "'10' is not a list of numbers 0 to 9"),
+        (["--access", "queue,all"], "'all' is none of queue, generator, batches"),
+        (["--driver", "fast"], "'fast' is none of direct, buffered, hdf5-direct"),
+        (["--data", "mine"], "--data: invalid choice: 'mine'"),
+        (["--file", "x", "--directory", "y"], "not allowed with argument --file"),
+        (["--limit_mb_per_s", "0"], "0 is not above 0"),
         (["targets", "--processes", "1,x"], "'1,x' is not a list of numbers above 0"),
         (["targets", "--processes", ""], "'' is not a list of numbers above 0"),
         (["targets", "--part", "all"], "--part: invalid choice: 'all'"),
@@ -112,11 +120,23 @@ def test_the_help_names_the_options_and_studies(capsys: pytest.CaptureFixture[st
         "size": 1,
         "cycles": 2,
         "max_procs": 6,
-        "complib": "blosc",
+        "complib": None,  # blosc
         "file": None,
         "H5FD_DIRECT_OFF": False,
         "output": "results",
+        "resume": False,
         "smoke": False,
+        "processes": None,
+        "complevel": (0, 3, 9),
+        "data": "noise",
+        "access": ("queue", "generator", "batches"),
+        "driver": ("direct",),
+        "directory": None,
+        "rotational": False,
+        "limit_mb_per_s": None,
+        "peers": False,
+        "with_old_release": None,
+        "direct_vfd": None,
     }
 
 

@@ -1,0 +1,286 @@
+"""The device sweep: what it plans, how it goes on after an end, and what it makes of its rows.
+
+Law
+---
+1. Sentences and tables are made from made-up rows, and change when these do.
+2. Runs are of a few KiB, and nothing is timed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runs import left_behind, rows_of, sweep_arguments
+
+import multitables_benchmark
+from _benchmark import measure, stream_loop, throttle, workloads
+from _benchmark.contenders import NotMeasuredError, Stream
+from _benchmark.report import View
+from _benchmark.results import Kept
+from _benchmark.studies import device_sweep, sweep_plan, sweep_views
+from _benchmark.studies.sweep_plan import COLUMNS, DATA, KEY
+
+SMALL = ("--size=0.001", "--max_procs=1", "--cycles=1")
+
+# ---- the plan
+
+
+@given(
+    fields=st.lists(st.sampled_from(list(DATA)), min_size=1, unique=True),
+    complibs=st.lists(st.sampled_from(["blosc", "zlib", "blosc:lz4"]), min_size=1, unique=True),
+    levels=st.lists(st.integers(0, 9), min_size=1, unique=True),
+)
+def test_every_dataset_is_written_once(
+    fields: list[str], complibs: list[str], levels: list[int]
+) -> None:
+    plan = sweep_plan.datasets(fields, complibs, levels, 2**20)
+    compressed = len([level for level in levels if level]) * len(complibs)
+    assert len(plan) == len(fields) * (compressed + (0 in levels))
+    assert len({tuple(one.key.values()) for one in plan}) == len(plan)
+    for one in plan:
+        assert (one.complib == "none") == (one.workload.complevel == 0)
+        assert 0.99 * 2**20 <= one.workload.decoded_bytes <= 2**20
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_real_fields_compress_and_are_the_same_every_time(data: str, tmp_path: Path) -> None:
+    (plan,) = sweep_plan.datasets([data], ["zlib"], [3], 2**20)
+    filename = tmp_path / "x.h5"
+    workloads.write(plan.workload, str(filename))
+    ratio = plan.workload.decoded_bytes / filename.stat().st_size
+    assert ratio > 2 if data != "noise" else ratio < 1.5
+    first, second = (next(workloads.slabs(plan.workload)) for _ in range(2))
+    assert first.tobytes() == second.tobytes()
+    assert len({row.tobytes() for row in first[:64]}) == 64  # so that no order can hide
+
+
+# ---- runs
+
+
+def cells_of(rows: Sequence[dict[str, str]], *names: str) -> set[tuple[str, ...]]:
+    return {tuple(row[name] for name in names) for row in rows}
+
+
+def test_each_directory_driver_and_library_has_its_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = [tmp_path / "one", tmp_path / "two"]
+    words = ["--smoke", "--complib=blosc:lz4", "--complib=zlib", "--complevel=0,3"]
+    words += ["--access=queue", "--driver=buffered"]
+    for place in places:
+        place.mkdir()
+        words += ["--directory", str(place)]
+    assert multitables_benchmark.main(words) == 0
+    rows = rows_of("sweep")
+    assert cells_of(rows, "place", "complib", "complevel", "driver", "n_procs") == {
+        (str(place), complib, level, "buffered", n)
+        for place in places
+        for complib, level in (("none", "0"), ("blosc:lz4", "3"), ("zlib", "3"))
+        for n in "12"
+    }
+    out = capsys.readouterr().out
+    for place in places:
+        assert f" at {place}" in out
+        assert list(place.iterdir()) == []
+    assert out.count("Direct queue, driver buffered, zlib: MB/s") == 2
+
+
+def test_real_data_has_numbers_of_storage(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--smoke", "--data=real", "--complevel=3", "--access=queue", "--processes=1"]
+    assert multitables_benchmark.main(words) == 0
+    rows = rows_of("sweep")
+    assert cells_of(rows, "data") == {(data,) for data in DATA}
+    for row in rows:
+        ratio = float(row["decoded_bytes"]) / float(row["stored_bytes"])
+        stored = float(row["stored_mb_per_s"])
+        assert float(row["mb_per_s"]) / stored == pytest.approx(ratio, rel=0.01)
+    out = capsys.readouterr().out
+    assert "blosc, smooth: MB/s of storage" in out
+    assert "blosc: MB/s of storage" not in out
+
+
+class Counting:
+    """Streams that count how often they are checked and timed."""
+
+    def __init__(self, end_after: int | None = None) -> None:
+        self.checked: list[str] = []
+        self.timed: list[str] = []
+        self.end_after = end_after
+
+    def __call__(self, source: Any, access: str, n_procs: int, options: Any) -> Stream:
+        counts = self
+
+        class Counted(Stream):
+            def check(self, tick: stream_loop.Tick = stream_loop.no_tick) -> dict[str, Any]:
+                counts.checked.append(self.name)
+                return super().check(tick)
+
+            def passes(self, cycles: int, tick: stream_loop.Tick = stream_loop.no_tick) -> Any:
+                if len(counts.timed) == counts.end_after:
+                    raise KeyboardInterrupt
+                counts.timed.append(self.name)
+                return [measure.Pass(0.5, self.source.decoded_bytes)]
+
+        return Counted(source, access, n_procs, options)
+
+
+def test_a_resumed_sweep_measures_only_the_rest(tmp_path: Path) -> None:
+    words = ("--size=0.001", "--max_procs=2", "--cycles=2", "--complevel=0,3")
+    first = Counting(end_after=17)
+    assert device_sweep.run(sweep_arguments(*words), first) == 130
+    assert len(rows_of("sweep")) == 17
+
+    second = Counting()
+    assert device_sweep.run(sweep_arguments(*words, "--resume"), second) == 0
+    assert len(second.timed) == 24 - 17
+    assert len(second.checked) == 6  # the first level was whole
+    rows = rows_of("sweep")
+    assert len({tuple(row[name] for name in (*KEY, "cycle")) for row in rows}) == len(rows) == 24
+
+    third = Counting()
+    assert device_sweep.run(sweep_arguments(*words, "--resume"), third) == 0
+    assert third.checked == third.timed == []
+    assert rows_of("sweep") == rows
+    assert left_behind(tmp_path) == []
+
+
+def test_a_sweep_of_another_size_is_not_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert device_sweep.run(sweep_arguments(*SMALL), Counting()) == 0
+    rows = rows_of("sweep")
+    assert multitables_benchmark.main(["--size=0.002", "--resume"]) == 2
+    assert "there 0.001, here 0.002" in capsys.readouterr().err
+    assert rows_of("sweep") == rows
+
+
+def test_limits_are_rows_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    @contextmanager
+    def limited(_filename: str, bytes_per_second: float) -> Iterator[None]:
+        asked.append(bytes_per_second)
+        if bytes_per_second > 1e8:
+            raise NotMeasuredError("only root may limit a device")
+        yield
+
+    monkeypatch.setattr(throttle, "limited", limited)
+    words = [*SMALL, "--complevel=0", "--access=queue", "--limit_mb_per_s=50"]
+    words += ["--limit_mb_per_s=200"]
+    assert device_sweep.run(sweep_arguments(*words), Counting()) == 0
+    assert asked == [50e6, 200e6]
+    assert [row["limit_mb_per_s"] for row in rows_of("sweep")] == ["", "50.0"]
+    out = capsys.readouterr().out
+    assert "limited to 50 MB/s" in out
+    assert "200 MB/s not measured: only root may limit a device" in out
+
+
+def test_without_the_direct_vfd_the_sweep_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "--driver=hdf5-direct", "--complevel=0", "--access=queue"]
+    assert device_sweep.run(sweep_arguments(*words, "--direct_vfd", "nowhere"), Counting()) == 0
+    assert "tools/direct_vfd" in capsys.readouterr().out
+    assert cells_of(rows_of("sweep"), "contender") == {("multitables",)}
+
+
+# ---- what it shows
+
+
+def row_of(mb_per_s: float, **changed: Any) -> dict[str, str]:
+    row = dict.fromkeys(COLUMNS, "") | {
+        "study": "sweep",
+        "place": "/disk",
+        "data": "noise",
+        "complib": "blosc",
+        "complevel": "3",
+        "contender": "multitables",
+        "access": "queue",
+        "driver": "direct",
+        "n_procs": "1",
+        "cache": "bypassed",
+        "device": "sda",
+        "device_kind": "SATA HDD",
+        "rotational": "yes",
+        "raid": "none",
+        "filesystem": "ext4",
+    }
+    figures = {"mb_per_s": mb_per_s, "stored_mb_per_s": mb_per_s / 2}
+    return {name: str(value) for name, value in {**row, **figures, **changed}.items()}
+
+
+def shown(*rows: dict[str, str], **more: Any) -> View:
+    (view,) = sweep_views.views(Kept("sweep", rows, more))
+    return view
+
+
+def said(view: View, words: str) -> bool:
+    return any(words in sentence for sentence in view.sentences)
+
+
+def test_a_table_has_levels_down_and_processes_across() -> None:
+    rates = {("0", "1"): (100, 110, 90), ("0", "2"): (200,), ("3", "1"): (50,)}
+    view = shown(
+        *(
+            row_of(rate, complevel=level, n_procs=n, complib="blosc" if level != "0" else "none")
+            for (level, n), found in rates.items()
+            for rate in found
+        )
+    )
+    assert view.heading == "SATA HDD at /disk"
+    (table,) = view.tables
+    assert list(table.header) == ["complevel / processes", "1", "2"]
+    assert [list(row) for row in table.rows] == [["0", "100 (90-110)", "200"], ["3", "50", "-"]]
+    (chart,) = view.charts
+    assert [series.label for series in chart.series] == ["no compression", "complevel 3"]
+    assert [[x for x, _ in series.points] for series in chart.series] == [[1.0, 2.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ([100, 180, 190], "190 MB/s with 3 (1.9x)"),
+        ([100, 180, 190], "No number of processes is more than 5 % below"),
+        ([97, 97, 69], "More processes cost throughput: 3 at complevel 3 (29% below 1)"),
+        ([100, 150, 96, 149], "cost throughput: 3 at complevel 3 (36% below 2)."),
+        ([100, 96], "No number of processes is more than 5 % below"),
+    ],
+)
+def test_what_more_processes_bring_follows_from_the_numbers(rates: list[float], words: str) -> None:
+    view = shown(*(row_of(rate, n_procs=n + 1) for n, rate in enumerate(rates)))
+    assert said(view, words)
+
+
+def test_what_failed_stands_in_its_cell() -> None:
+    fault = {name: row_of(0)[name] for name in KEY if name != "limit_mb_per_s"}
+    view = shown(row_of(100, n_procs=2), faults=[{**fault, "fault": "data differs"}])
+    assert [list(row) for row in view.tables[0].rows] == [["3", "FAILED", "100"]]
+    assert said(view, "data differs")
+    only = shown(faults=[{**fault, "fault": "data differs"}])
+    assert [list(row) for row in only.tables[0].rows] == [["3", "FAILED"]]
+
+
+def test_peers_stand_beside_the_queue_through_the_page_cache() -> None:
+    peer = {"contender": "TensorStore", "access": "threads", "driver": "buffered"}
+    view = shown(
+        row_of(900),
+        row_of(600, driver="buffered"),
+        row_of(300, **peer),
+        row_of(400, n_procs=2, **peer),
+        left_out={"hidefix": "pip install hidefix"},
+    )
+    table = view.tables[-1]
+    assert list(table.header)[1:] == ["1", "2", "direct queue / it, best of each"]
+    assert ["TensorStore, threads", "300", "400", "1.5x"] in [list(row) for row in table.rows]
+    assert said(view, "delivers 1.5 times as much as the best peer, TensorStore")
+    assert said(view, "Not measured: hidefix: pip install hidefix")
+    assert view.charts[-1].kind == "bars"
+
+
+def test_the_generator_is_said_beside_the_queue() -> None:
+    view = shown(row_of(200), row_of(100, access="generator"))
+    assert said(view, "Generator: 0.50 to 0.50 of the direct queue")
