@@ -29,6 +29,9 @@ devices.py      what a file lies on, through partitions, mappings and RAID, and 
 disks.py        single disks: bus, model, whether they rotate
 mounts.py       the mount that holds a file
 throttle.py     a slower device: the kernel's limit of what is read from one
+storage.py      how a dataset is stored, in words, and a sample of a large one
+limits.py       what bounds a stream, each limit measured by itself
+advice.py       which of them does, and what to do about it, as arithmetic
 probe.py        one measurement in a fresh interpreter
 progress.py     the bar
 interruption.py Ctrl-C and its kin

@@ -18,7 +18,16 @@ from typing import Any, NamedTuple
 from _benchmark import devices
 from _benchmark.mounts import UNKNOWN, in_memory, mount_of
 
-__all__ = ["as_line", "cores", "facts", "huge_pages", "in_memory", "mount_of", "version_of"]
+__all__ = [
+    "as_line",
+    "cache_bytes",
+    "cores",
+    "facts",
+    "huge_pages",
+    "in_memory",
+    "mount_of",
+    "version_of",
+]
 
 
 def _read(filename: str) -> str:
@@ -42,6 +51,16 @@ def huge_pages(meminfo: str | None = None) -> HugePages:
     free = re.search(r"^HugePages_Free:\s*(\d+)", text, re.M)
     size = re.search(r"^Hugepagesize:\s*(\d+) kB", text, re.M)
     return HugePages(int(free[1]) if free else 0, int(size[1]) * 1024 if size else 0)
+
+
+def cache_bytes(directory: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
+    """The largest cache of the first core, in bytes; 0 where the kernel does not tell."""
+    found = [0]
+    for one in range(8):
+        size = re.fullmatch(r"(\d+)([KMG])", _read(f"{directory}/index{one}/size"))
+        if size:
+            found.append(int(size[1]) << {"K": 10, "M": 20, "G": 30}[size[2]])
+    return max(found)
 
 
 def cores() -> str:

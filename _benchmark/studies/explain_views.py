@@ -1,0 +1,403 @@
+"""What an explanation says: the limits side by side, the stream, what bounds it, and the advice.
+
+Law
+---
+1. Pure: rows and what the JSON file says are given, and nothing else is asked.
+2. Every number is a median of rows; what bounds the stream, and what to do, is `advice`'s word.
+3. Sentences are for people who measure particles or plants, and not computers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from _benchmark import advice
+from _benchmark.advice import Growing, Limits, Shape, Verdict
+from _benchmark.measure import Summary, summary
+from _benchmark.report import UNIT_LINE, Chart, Series, Table, View
+from _benchmark.results import PLACE_FACTS, Kept, Row
+from _benchmark.studies.explain_run import DIRECT, WARM
+
+LEAST_BYTES = 64 * 10**6  # of fewer, start-up and jitter are a good part of every number
+WIDE = 0.3  # a spread that makes numbers doubtful, as a part of the median
+AT_THE_LIMIT = 0.9
+FAR_BELOW = 0.6
+ABOVE_THE_LIMIT = 1.2
+TITLES = {DIRECT: "around the page cache", WARM: "from the page cache"}
+PLACES = {DIRECT: "When it comes from the device", WARM: "When it lies in the page cache"}
+# what bounds a stream -> (the limit in words, what follows)
+BOUNDS = {
+    "device": (
+        "what the device delivers",
+        (
+            "The device bounds the stream. More readers change nothing; data that is stored "
+            "smaller would be faster, as fewer bytes have to come from the device."
+        ),
+    ),
+    "decoding": (
+        "fetching and decoding",
+        (
+            "Decoding bounds the stream. If you can write the file anew, a filter that is quicker "
+            "to undo (blosc:lz4, or none) makes it faster."
+        ),
+    ),
+    "page cache": (
+        "copying from the page cache",
+        (
+            "Memory bounds the stream: bytes cannot be copied from the page cache faster, and no "
+            "setting changes that."
+        ),
+    ),
+    "hand-over": (
+        "handing over blocks",
+        (
+            "Handing over bounds the stream: each block costs the same, whatever it holds, so take "
+            "larger blocks."
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The kept rows, and what the JSON file says of the run."""
+
+    rows: Sequence[Row]
+    more: Mapping[str, Any]
+
+    def of(self, quantity: str, column: str = "mb_per_s", **key: Any) -> Summary | None:
+        """Median and spread of a quantity; None when there is no number."""
+        wanted = {name: str(value) for name, value in key.items()}
+        values = [
+            float(row[column])
+            for row in self.rows
+            if row["quantity"] == quantity
+            and all(row[name] == value for name, value in wanted.items())
+            and row[column]
+        ]
+        return summary(values) if values else None
+
+    def numbers(self, quantity: str, **key: str) -> list[int]:
+        """The numbers of processes, requests or threads with which it was measured, rising."""
+        return sorted(
+            {
+                int(row["n_procs"])
+                for row in self.rows
+                if row["quantity"] == quantity
+                and all(row[name] == value for name, value in key.items())
+            }
+        )
+
+    def rates(self, way: str) -> dict[int, float]:
+        """Processes -> the stream's median, with the library's own block size."""
+        found = {}
+        for n in self.numbers("stream", way=way, block_size=""):
+            one = self.of("stream", way=way, block_size="", n_procs=n)
+            if one:
+                found[n] = one.median
+        return found
+
+    @property
+    def cores(self) -> int:
+        return int(self.more["cores"])
+
+    @property
+    def shape(self) -> Shape:
+        """The dataset, as `advice` wants it."""
+        dataset = self.more["dataset"]
+        shape, chunks = dataset["shape"], dataset["chunks"]
+        row_bytes = dataset["row_bytes"]
+        chunk_bytes = row_bytes * chunks[0] if chunks else row_bytes
+        for length, whole in zip(chunks[1:], shape[1:], strict=False):
+            chunk_bytes = chunk_bytes * length // max(1, whole)
+        return Shape(shape[0], row_bytes, chunks[0] if chunks else 1, chunk_bytes)
+
+    @property
+    def native(self) -> bool:
+        """Whether the library fetches and decodes it itself."""
+        return "fetch and decode" not in self.more["left_out"]
+
+    def limits(self, way: str) -> Limits | None:
+        """What a stream by this way cannot exceed; None where that cannot be told."""
+        if not self.native or not self.numbers("fetch and decode"):
+            return None
+        fixed: dict[str, float] = {}
+        growing: dict[str, Growing] = {}
+        hand_over = self.of("hand-over")
+        if hand_over:
+            fixed["hand-over"] = hand_over.median
+        device = [self.of("device", n_procs=n) for n in self.numbers("device")]
+        if way == DIRECT:
+            if not device:
+                return None
+            fixed["device"] = max(one.median for one in device if one)
+        decoding = self._growing("fetch and decode")
+        filtered = bool(self.more["dataset"]["filters"])
+        if filtered:
+            growing["decoding"] = decoding
+        elif way == WARM:
+            growing["page cache"] = decoding  # there is nothing to decode, so this is fetching
+        return Limits(fixed, growing) if fixed or growing else None
+
+    def _growing(self, quantity: str) -> Growing:
+        numbers = self.numbers(quantity)
+        medians = [one.median for n in numbers if (one := self.of(quantity, n_procs=n))]
+        return Growing(medians[0], medians[-1], numbers[-1])
+
+
+def views(kept: Kept) -> list[View]:
+    """One view: there is one dataset."""
+    if not kept.rows or "dataset" not in kept.more:
+        return []
+    found = Found(kept.rows, kept.more)
+    names = [name for name in (*PLACE_FACTS, "dataset") if name in kept.rows[0]]
+    facts = {name: kept.rows[0][name] for name in names}
+    caches = dict.fromkeys(f"{r['way']}: {r['cache']}" for r in kept.rows if r["way"])
+    facts["page cache"] = "; ".join(caches)
+    dataset = kept.more["dataset"]
+    return [
+        View(
+            f"{dataset['path']} in {dataset['filename']}",
+            facts,
+            [limit_table(found), stream_table(found)],
+            charts(found),
+            [*said(found)],
+        )
+    ]
+
+
+# ---- tables and plots
+
+
+def _cell(found: Summary | None) -> str:
+    return str(found) if found else "-"
+
+
+def limit_table(found: Found) -> Table:
+    """The limits side by side."""
+    left_out = found.more["left_out"]
+    pipeline = ", ".join(found.more["dataset"]["filters"]) or "no filter"
+    block_bytes = found.more["default_rows"] * found.shape.row_bytes
+    lines = [
+        ("device", "device, O_DIRECT", "requests of 1 MiB in flight: 1 or 8"),
+        ("page cache", "page cache", "bytes as they are stored, into a small buffer"),
+        ("fetch and decode", f"fetch and decode: {pipeline}", "bare processes, page cache warm"),
+        ("memory copy", "memory copy", "what a loop pays that copies each block; bytes once"),
+        ("hand-over", "hand-over", f"blocks that are ready, of {block_bytes / 1024:.4g} KiB"),
+    ]
+    rows = []
+    for quantity, title, note in lines:
+        numbers = found.numbers(quantity)
+        if not numbers:
+            way = {"device": DIRECT, "page cache": WARM, "fetch and decode": WARM}.get(quantity, "")
+            why = left_out.get(quantity) or left_out.get(way) or "not measured"
+            rows.append([title, "-", "-", "-", why])
+            continue
+        cells = [_cell(found.of(quantity, n_procs=n)) for n in numbers]
+        best = [one for n in numbers if (one := found.of(quantity, "stored_mb_per_s", n_procs=n))]
+        stored = str(max(best, key=lambda one: one.median)) if best else "-"
+        rows.append([title, cells[0], cells[-1] if len(cells) > 1 else "-", stored, note])
+    header = ["limit", "one", "all cores", "MB/s of storage", "how"]
+    return Table(f"Limits of a stream; {UNIT_LINE}", header, rows, left=("how",))
+
+
+def stream_table(found: Found) -> Table:
+    """The stream, and where its readers' time went."""
+    header = ["stream", "readers", "block_size", "MB/s", "fetching", "decoding", "ring full"]
+    rows = [
+        [TITLES[way], str(n), size or "default", _cell(_stream(found, case)), *_shares(found, case)]
+        for case in _cases(found)
+        for way, n, size in [case]
+    ]
+    return Table(f"The stream, and its readers' time; {UNIT_LINE}", header, rows)
+
+
+#: way, processes, block size: empty for the library's own
+Case = tuple[str, int, str]
+
+
+def _cases(found: Found) -> list[Case]:
+    cases = {
+        (row["way"], int(row["n_procs"]), row["block_size"])
+        for row in found.rows
+        if row["quantity"] == "stream"
+    }
+    return sorted(cases, key=lambda case: (case[0], case[2] != "", case))
+
+
+def _stream(found: Found, case: Case, column: str = "mb_per_s") -> Summary | None:
+    way, n, block_size = case
+    return found.of("stream", column, way=way, n_procs=n, block_size=block_size)
+
+
+def _shares(found: Found, case: Case) -> list[str]:
+    """The parts of the readers' time."""
+    names = ("fetch_seconds", "decode_seconds", "wait_seconds")
+    medians = [one.median for name in names if (one := _stream(found, case, name))]
+    whole = sum(medians)
+    return [f"{one / whole:.0%}" for one in medians] if whole else ["-"] * len(names)
+
+
+def charts(found: Found) -> list[Chart]:
+    """The stream by the number of readers."""
+    series = []
+    for way, title in TITLES.items():
+        points = []
+        for n in found.rates(way):
+            one = found.of("stream", way=way, block_size="", n_procs=n)
+            if one:
+                points.append((n, one))
+        if points:
+            series.append(Series(title, points))
+    if not series:
+        return []
+    return [
+        Chart(
+            "explain_streams",
+            f"{found.more['dataset']['path']}: the stream",
+            "readers",
+            "MB/s of decoded data",
+            series,
+        )
+    ]
+
+
+# ---- sentences
+
+
+def said(found: Found) -> Iterator[str]:
+    """What bounds the stream, what to do, and what to mind."""
+    for way in TITLES:
+        rates = found.rates(way)
+        limits = found.limits(way)
+        if rates and limits:
+            yield _bound(found, way, advice.judge(limits, rates))
+    if not found.native and found.numbers("stream"):
+        yield (
+            "What bounds the stream cannot be told apart here: "
+            f"{found.more['left_out']['fetch and decode']} Each reader reads and decodes inside "
+            "libhdf5, one chunk at a time, so more readers help as long as there are free cores."
+        )
+    yield from _advised(found)
+    yield from _cautions(found)
+
+
+def _bound(found: Found, way: str, verdict: Verdict) -> str:
+    what, follows = BOUNDS[verdict.bound]
+    n = verdict.n_procs
+    text = (
+        f"{PLACES[way]}: {_readers(n)} {'brings' if n == 1 else 'bring'} {verdict.rate:.0f} MB/s. "
+        f"The lowest limit is {what}, {verdict.limit:.0f} MB/s; the stream "
+    )
+    if verdict.share < FAR_BELOW:
+        return text + (
+            f"reaches {verdict.share:.0%} of it. That is far below, so something takes the time "
+            "that is not measured here: other work on this machine, most likely, or too few cores "
+            "for the readers and the program's loop."
+        )
+    if verdict.share < AT_THE_LIMIT:
+        text += (
+            f"reaches {verdict.share:.0%} of it, and the rest goes into handing over and into "
+            f"sharing the cores with the program's loop. {follows}"
+        )
+    elif verdict.share < ABOVE_THE_LIMIT:
+        text += f"is at this limit ({verdict.share:.0%}). {follows}"
+    else:
+        text += (
+            f"came out above it ({verdict.share:.0%}), so the machine was another when the limit "
+            f"was measured. {follows} Measure again to be sure."
+        )
+    if way == DIRECT and verdict.enough and verdict.enough > found.cores:
+        text += (
+            f" With more cores, about {verdict.enough} readers would decode as fast as the device "
+            "delivers."
+        )
+    return text
+
+
+def _readers(n: int) -> str:
+    return "1 reader" if n == 1 else f"{n} readers"
+
+
+def _advised(found: Found) -> Iterator[str]:
+    for way in TITLES:
+        rates = found.rates(way)
+        if rates:
+            most = max(rates)
+            why = f"the fewest, of 1 to {most}, within {advice.TOLERANCE:.0%} of the best"
+            yield (
+                f"Advice, {PLACES[way][0].lower()}{PLACES[way][1:]}: "
+                f"n_procs={advice.fewest(rates)} ({why if most > 1 else 'no more were measured'})."
+            )
+    yield from _block_advice(found)
+
+
+def _block_advice(found: Found) -> Iterator[str]:
+    shape, default = found.shape, int(found.more["default_rows"])
+    sizes: dict[int, float] = {}
+    for way, n, block_size in _cases(found):
+        own = _stream(found, (way, n, ""))
+        other = _stream(found, (way, n, block_size))
+        if block_size and own and other:  # the last of them is the warm one
+            sizes = {default: own.median, int(block_size): other.median}
+    best = advice.fewest(sizes) if sizes else default
+    if best == default:
+        yield (
+            f"Advice: leave block_size out. A block is then {_rows(default)}, "
+            f"{default * shape.row_bytes / 1024:.4g} KiB."
+        )
+    else:
+        yield (
+            f"Advice: block_size={best}, {best * shape.row_bytes / 1024:.4g} KiB: "
+            f"{sizes[best] / sizes[default]:.2f} times as fast as the default, {_rows(default)}."
+        )
+    if advice.rechunk(shape, bool(found.more["dataset"]["chunks"])):
+        yield (
+            f"The chunks are tiny: {shape.chunk_bytes} bytes each, decoded. That costs more than "
+            "any setting brings back. The cure is to write the file anew with chunks of 64 KiB to "
+            "1 MiB, with h5repack (-l CHUNK=...) or ptrepack (--chunkshape)."
+        )
+    most = max((n for _, n, _ in _cases(found)), default=1)
+    ring_bytes = advice.ring_bytes(shape, best, most)
+    cache_bytes = int(found.more["cache_bytes"])
+    if 0 < cache_bytes < ring_bytes:
+        yield (
+            f"Blocks are large: the ring of {_readers(most)} holds {ring_bytes / 2**20:.0f} MiB, "
+            f"and the processor's largest cache {cache_bytes / 2**20:.0f} MiB, so that blocks "
+            "travel through memory. Smaller chunks would stay in the cache."
+        )
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _cautions(found: Found) -> Iterator[str]:
+    dataset = found.more["dataset"]
+    decoded_bytes = dataset["row_bytes"] * dataset["shape"][0]
+    if decoded_bytes < LEAST_BYTES:
+        yield (
+            f"Mind: the dataset has only {decoded_bytes / 1e6:.3g} MB. With so little, starting "
+            "up and chance are a good part of every number, and the advice means little."
+        )
+    if found.more["sampled"]:
+        yield (
+            "Mind: the dataset is large, so what reads warm was measured on a copy of its first "
+            "chunks."
+        )
+    wide = sorted({row["quantity"] for row in found.rows if _is_wide(found, row)})
+    if wide:
+        yield (
+            f"Mind: rounds differ by more than {WIDE:.0%} for {', '.join(wide)}. Something else "
+            "was at work; measure again on an idle machine, with more --rounds."
+        )
+    for name, fault in found.more["faults"].items():
+        yield f"FAILED {name}: {fault}"
+
+
+def _is_wide(found: Found, row: Row) -> bool:
+    names = ("way", "n_procs", "block_size")
+    one = found.of(row["quantity"], **{name: row[name] for name in names})
+    return one is not None and one.high - one.low > WIDE * one.median
