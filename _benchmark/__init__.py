@@ -9,7 +9,7 @@ Law
 Map
 ---
 studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
-                training_batches
+                training_batches, explain, report_again
 contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
 random_contenders.py  who is measured at random access
 random_draws.py the rows that random access is asked for, and what NumPy says they are
@@ -38,4 +38,10 @@ interruption.py Ctrl-C and its kin
 arguments.py    the types of the studies' arguments
 results.py      what a run keeps, row by row, and goes on from
 report.py       what is shown, as values: tables, charts, sentences
+charts.py       draws charts as SVG and PNG
+parquet.py      rows as a file whose columns have types
+page.py         the HTML report
+curves.py       throughput over processes, ours and as published, and what follows from it
+docs_page.py    the documentation's page of the results kept in the repository
+publish.py      writes all of that beside the rows
 """

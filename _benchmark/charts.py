@@ -143,7 +143,7 @@ def _lines(chart: Chart) -> Figure:
 def _aside(number: int, series: Sequence[Series], numbers: Sequence[float]) -> float:
     """A step to the side, so that the bars of different lines do not hide each other."""
     gaps = [after - before for before, after in itertools.pairwise(numbers)]
-    room = 0.16 * min(gaps, default=0.0)
+    room = min(0.16, 0.03 * len(series)) * min(gaps, default=0.0)
     return room * (number / max(1, len(series) - 1) - 0.5) if len(series) > 1 else 0.0
 
 

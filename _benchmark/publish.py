@@ -37,9 +37,8 @@ def sections(directory: str, names: Collection[str] | None = None) -> list[Secti
     found = []
     for name in STUDIES if names is None else names:
         kept = results.read(directory, name)
-        views = getattr(STUDIES[name], "views", None)
-        if kept is not None and kept.rows and views is not None:
-            found.append(Section(STUDIES[name].SUMMARY, kept, views(kept)))
+        if kept is not None and kept.rows:
+            found.append(Section(STUDIES[name].SUMMARY, kept, STUDIES[name].views(kept)))
     return found
 
 
@@ -140,17 +139,14 @@ def _drawings(made: Publication, section: Section) -> dict[str, Drawing]:
 
 
 def _tell(made: Publication) -> None:
-    missing = [what for what, is_there in NEEDS.items() if not is_there()]
+    needs = {
+        "plots (matplotlib is missing)": charts.can_draw(),
+        "Parquet (pyarrow is missing)": parquet.can_write(),
+    }
+    missing = [what for what, is_there in needs.items() if not is_there]
     if missing:
         made.say(f"left out: {'; '.join(missing)}. To have them: {INSTALL}")
     made.say(f"report: {os.path.join(made.directory, REPORT)}")
-
-
-#: what needs a library, and whether it is there
-NEEDS = {
-    "plots (matplotlib is missing)": charts.can_draw,
-    "Parquet (pyarrow is missing)": parquet.can_write,
-}
 
 
 # ---- the forms of what one study has to show

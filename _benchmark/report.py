@@ -58,6 +58,14 @@ def file_stem(*words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", " ".join(words).lower()).strip("_")
 
 
+def escaped(text: str) -> str:
+    """Text for reStructuredText that nothing in is taken for markup, wherever it stands."""
+    text = re.sub(r"([\\*`|])", r"\\\1", text)
+    text = re.sub(r"_(?!\w)", r"\_", text)  # a reference ends so
+    # at its beginning: bullets, field and option lists, enumerators, quotes, headlines
+    return re.sub(r"^(?=[^\w\s\\]|\w+[.)](\s|$)|\(\w+\))", r"\\", text)
+
+
 def heading(facts: Mapping[str, str]) -> str:
     """The facts, one a line."""
     width = max(len(name) for name in facts)
@@ -93,14 +101,24 @@ class Table:
         csv.writer(lines, lineterminator="\n").writerows([self.header, *self.rows])
         return lines.getvalue()
 
-    def rst(self) -> str:
-        """A ``csv-table`` of reStructuredText."""
-        lines = io.StringIO()
-        csv.writer(lines, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(
-            [self.header, *self.rows]
-        )
-        body = "".join(f"   {line}\n" for line in lines.getvalue().splitlines())
-        return f".. csv-table:: {self.title}\n   :header-rows: 1\n   :stub-columns: 1\n\n{body}"
+    def rst(self, *options: str) -> str:
+        """A ``csv-table`` of reStructuredText, with more options of the directive."""
+        rows = [self.header, *self.rows]
+        return directive(self.title, rows, ":header-rows: 1", ":stub-columns: 1", *options)
+
+
+def directive(title: str, rows: Sequence[Sequence[str]], *options: str) -> str:
+    """A ``csv-table`` of these rows, none of whose words is markup."""
+    lines = io.StringIO()
+    csv.writer(lines, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(
+        [escaped(cell) for cell in row] for row in rows
+    )
+    head = "\n   ".join([f".. csv-table:: {escaped(title)}".rstrip(), *options])
+    return f"{head}\n\n{_indented(lines.getvalue())}"
+
+
+def _indented(text: str) -> str:
+    return "".join(f"   {line}\n" for line in text.splitlines())
 
 
 @dataclass(frozen=True)

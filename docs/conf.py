@@ -25,8 +25,10 @@ extensions = [
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "results"]  # `benchmark.rst` is made from the results
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["numbers.css"]
 html_title = f"multitables {release}"
 # `Name` links to what the reference documents. A name of this library that leads nowhere is an
 # error; other names in single backticks (parameters, builtins) are only set as code.

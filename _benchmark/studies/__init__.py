@@ -2,10 +2,11 @@
 
 Law
 ---
-1. A study is a module with ``SUMMARY``, ``add_arguments(parser)`` and ``run(arguments) -> int``,
-   named in `STUDIES`; the entry needs no other change for a new one.
+1. A study is a module with ``SUMMARY``, ``add_arguments(parser)``, ``run(arguments) -> int`` and
+   ``views(kept)``, named in `STUDIES`; the entry needs no other change for a new one.
 2. ``run`` returns the exit status: 0, or 1 when a data check failed. Ctrl-C ends it with what is
    finished, printed and kept, and 130.
+3. ``views(kept)`` makes what it shows from the rows that it kept, and from nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from _benchmark.studies import device_sweep, random_access, targets, training_batches
+from _benchmark.report import View
+from _benchmark.results import Kept
+from _benchmark.studies import (
+    device_sweep,
+    explain,
+    random_access,
+    report_again,
+    targets,
+    training_batches,
+)
 
 
 class Study(Protocol):
@@ -25,6 +35,8 @@ class Study(Protocol):
 
     def run(self, arguments: argparse.Namespace) -> int: ...
 
+    def views(self, kept: Kept, /) -> list[View]: ...
+
 
 DEFAULT = "sweep"
 STUDIES: dict[str, Study] = {
@@ -32,4 +44,6 @@ STUDIES: dict[str, Study] = {
     "targets": targets,
     "random": random_access,
     "batches": training_batches,
+    "explain": explain,
+    "report": report_again,
 }

@@ -3,6 +3,8 @@
 Law
 ---
 1. Temporary files, results and the current directory are the test's own; signals are as before it.
+2. Runs draw no plots and write no Parquet, which takes seconds, unless a test asks for `drawn`.
+3. What matplotlib and pyarrow keep open for themselves is open before the first test.
 """
 
 from __future__ import annotations
@@ -14,8 +16,18 @@ from pathlib import Path
 import pytest
 from runs import ENDING, TINY
 
-from _benchmark import workloads
+from _benchmark import charts, parquet, workloads
 from _benchmark.contenders import Source
+from _benchmark.measure import summary
+from _benchmark.report import Chart, Series
+
+
+def pytest_collection_finish() -> None:
+    if charts.can_draw():
+        series = [Series("warm up", [("x", summary([1.0]))])]
+        charts.draw(Chart("warm_up", "warm up", "x", "y", series, "bars"))
+    if parquet.can_write():
+        parquet.file_of([{"x": "1"}])
 
 
 @pytest.fixture(autouse=True)
@@ -27,6 +39,22 @@ def _own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where neither matplotlib nor pyarrow is installed."""
+    monkeypatch.setattr(charts, "can_draw", lambda: False)
+    monkeypatch.setattr(parquet, "can_write", lambda: False)
+
+
+@pytest.fixture
+def drawn(_undrawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plots and Parquet are made; the test is skipped where they cannot be."""
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extras bench and test")
+    pytest.importorskip("pyarrow", reason="pyarrow comes with the extras bench and test")
+    monkeypatch.setattr(charts, "can_draw", lambda: True)
+    monkeypatch.setattr(parquet, "can_write", lambda: True)
 
 
 @pytest.fixture

@@ -1,0 +1,107 @@
+"""Runs that never were: kept rows with chosen numbers, as the studies keep them.
+
+Law
+---
+1. Files are written by what writes those of true runs.
+2. It asserts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from _benchmark.results import ResultFile
+from _benchmark.studies import sweep_plan, target_bench
+
+FACTS = {
+    "machine": "Some 8-core CPU (x86_64)",
+    "memory": "64.0 GiB",
+    "device": "nvme0n1 (A* disk_)",
+    "device_kind": "NVMe SSD",
+    "rotational": "no",
+    "raid": "none",
+    "filesystem": "ext4",
+    "python": "3.11.7",
+    "run": "1 GiB of decoded data a file",
+}
+
+#: (access, complib, complevel) -> number of processes -> MB/s of each cycle
+Rates = Mapping[tuple[str, str, int], Mapping[int, Sequence[float]]]
+
+RISING: Rates = {
+    ("queue", "none", 0): {1: (900, 1000, 1100), 2: (1800, 1900, 2000), 4: (1850, 1950, 2050)},
+    ("queue", "blosc", 9): {1: (400, 400, 400), 2: (800, 800, 800), 4: (1500, 1500, 1500)},
+    ("generator", "none", 0): {1: (500, 500, 500), 2: (975, 975, 975), 4: (970, 970, 970)},
+}
+FALLING: Rates = {("queue", "none", 0): {1: (97, 98, 99), 2: (96, 97, 98), 6: (61, 62, 63)}}
+
+
+def keep_sweep(directory: Path, rates: Rates, contender: str = "multitables", **facts: str) -> None:
+    """A sweep of one device, in `directory`."""
+    with ResultFile(str(directory), "sweep", sweep_plan.COLUMNS, FACTS | facts) as file:
+        for (access, complib, level), by_processes in rates.items():
+            for n_procs, values in by_processes.items():
+                for cycle, value in enumerate(values):
+                    file.add(
+                        study="sweep",
+                        place="/data",
+                        data="noise",
+                        complib=complib,
+                        complevel=level,
+                        contender=contender,
+                        access=access,
+                        driver="direct",
+                        n_procs=n_procs,
+                        limit_mb_per_s=None,
+                        cache="bypassed",
+                        cycle=cycle,
+                        rows=262144,
+                        row_bytes=4096,
+                        stored_bytes=2**30,
+                        seconds=2**30 / 1e6 / value,
+                        decoded_bytes=2**30,
+                        mb_per_s=value,
+                        stored_mb_per_s=value,
+                    )
+        file.save_json(interrupted=False)
+
+
+#: part, dataset, contender, unit, value of each round
+Figures = Iterable[tuple[str, str, str, str, Sequence[float]]]
+
+FIGURES: Figures = (
+    ("streams", "zlib 3", "multitables queue x2", "MB/s", (1000, 1200, 1100)),
+    ("streams", "zlib 3", "h5py <read_direct>", "MB/s", (400, 450, 425)),
+    ("streams", "no filter", "multitables queue x2", "MB/s", (14000,)),
+    ("latency", "ready blocks", "multitables: get()", "us", (0.5, 0.7, 0.6)),
+)
+TARGETS = (
+    {"what": "zlib 3 / h5py", "measured": "2.6x", "wanted": ">= 4x", "met": False, "note": "n"},
+    {"what": "latency", "measured": "0.6 us", "wanted": "< 5 us", "met": True, "note": ""},
+    {"what": "zlib 3 / 2.0.1", "measured": "-", "wanted": ">= 4x", "met": None, "note": "no env"},
+)
+
+
+def keep_targets(
+    directory: Path,
+    figures: Figures = FIGURES,
+    targets: Sequence[Mapping[str, object]] = TARGETS,
+    faults: Sequence[str] = (),
+    interrupted: bool = False,
+) -> None:
+    """A study of targets, in `directory`."""
+    with ResultFile(str(directory), "targets", target_bench.COLUMNS, FACTS) as file:
+        for part, dataset, contender, unit, values in figures:
+            for number, value in enumerate(values):
+                file.add(
+                    study="targets",
+                    part=part,
+                    dataset=dataset,
+                    contender=contender,
+                    cache="warm",
+                    round=number,
+                    value=value,
+                    unit=unit,
+                )
+        file.save_json(interrupted=interrupted, targets=list(targets), faults=list(faults))

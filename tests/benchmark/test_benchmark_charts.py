@@ -1,0 +1,112 @@
+"""Charts as they are drawn: what stands in the SVG, and that it is the same every time.
+
+Law
+---
+1. It looks at what a reader gets, the SVG's words and shapes, and at no object of matplotlib.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from _benchmark.measure import Summary, summary
+from _benchmark.report import Chart, Series
+
+pytest.importorskip("matplotlib", reason="matplotlib comes with the extras bench and test")
+
+from _benchmark import charts
+
+FLAT = Summary(100.0, 100.0, 100.0, 1)
+SPREAD = Summary(100.0, 60.0, 130.0, 3)
+
+
+def lines(found: Summary = SPREAD, number: int = 2) -> Chart:
+    series = [
+        Series(f"line {i}", [(1.0, found), (2.0, found), (6.0, found)]) for i in range(number)
+    ]
+    return Chart("some_lines", "A & B, $x$", "processes", "MB/s", series)
+
+
+def bars(found: Summary = SPREAD, groups: int = 1) -> Chart:
+    points = [("multitables queue", found), ("h5py <x>", summary([40.0]))]
+    series = [Series(f"group {i}", points) for i in range(groups)]
+    return Chart("some_bars", "Bars", "contender", "MB/s", series, "bars", "multitables")
+
+
+def words(svg: str) -> list[str]:
+    """The texts of a drawing, which must be whole XML."""
+    return [
+        "".join(one.itertext()) for one in ET.fromstring(svg).iter() if one.tag.endswith("text")
+    ]
+
+
+@pytest.mark.parametrize("chart", [lines(), bars(), bars(groups=2), lines(number=15)])
+def test_a_chart_is_the_same_bytes_every_time(chart: Chart) -> None:
+    first = charts.draw(chart)
+    assert charts.draw(chart) == first
+    assert "dc:date" not in first.svg
+    assert "atplotlib v" not in first.svg
+
+
+def test_words_stay_words() -> None:
+    said = words(charts.draw(lines()).svg)
+    for word in ("A & B, $x$", "processes", "MB/s", "line 0", "line 1", "1", "2", "6", "0"):
+        assert word in said
+    said = words(charts.draw(bars()).svg)
+    for word in ("Bars", "multitables queue", "h5py <x>", "100", "40.0", "MB/s", "0"):
+        assert word in said
+
+
+@pytest.mark.parametrize("make", [lines, bars])
+def test_minimum_and_maximum_are_drawn(make: object) -> None:
+    assert callable(make)
+    spread, flat, other = (
+        charts.draw(make(found)).svg for found in (SPREAD, FLAT, Summary(100.0, 80.0, 130.0, 3))
+    )
+    assert len({spread, flat, other}) == 3
+
+
+def test_lines_differ_without_colour() -> None:
+    svg = charts.draw(lines(number=7)).svg
+    markers = set(re.findall(r'<use xlink:href="#(m[0-9a-f]+)"', svg))
+    assert len(markers) >= 7
+    assert "stroke-dasharray" in charts.draw(lines(number=7)).svg
+
+
+def test_what_stands_out_has_another_colour() -> None:
+    svg = charts.draw(bars()).svg
+    assert svg.count(f"fill: {charts.PALE}") == 1
+    assert svg.count(f"fill: {charts.COLOURS[0].lower()}") == 1
+
+
+@pytest.mark.parametrize(
+    "chart",
+    [
+        Chart("empty", "t", "x", "y", []),
+        Chart("no_points", "t", "x", "y", [Series("a", [])]),
+        Chart("no_bars", "t", "x", "y", [Series("a", [])], "bars"),
+        Chart("zero", "t", "x", "y", [Series("a", [(1.0, Summary(0.0, 0.0, 0.0, 1))])]),
+        Chart("below", "t", "x", "y", [Series("a", [("w", Summary(-1.0, -2.0, 0.0, 3))])], "bars"),
+    ],
+    ids=lambda chart: chart.name,
+)
+def test_odd_charts_can_be_drawn(chart: Chart) -> None:
+    drawn = charts.draw(chart)
+    assert "t" in words(drawn.svg)
+    width, height = struct.unpack(">II", drawn.png[16:24])
+    assert drawn.png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert min(width, height) > 100
+
+
+def test_the_users_settings_are_neither_used_nor_changed() -> None:
+    import matplotlib as mpl
+
+    before = charts.draw(lines())
+    with mpl.rc_context({"axes.facecolor": "red", "lines.linewidth": 9.0, "font.size": 30.0}):
+        mine = dict(mpl.rcParams)
+        assert charts.draw(lines()) == before
+        assert dict(mpl.rcParams) == mine

@@ -1,0 +1,424 @@
+"""What a study shows: its tables, its files beside the rows, the HTML report; and all of it again.
+
+Law
+---
+1. Everything is made from kept rows, the same from the same rows; the rows stay as they are.
+2. Nothing that goes wrong here makes a finished run fail.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import kept_runs
+import pytest
+
+import multitables_benchmark
+from _benchmark import charts, page, parquet, publish, report, results
+from _benchmark.measure import summary
+from _benchmark.studies import STUDIES, target_views
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+def kept(directory: Path, name: str) -> results.Kept:
+    found = results.read(str(directory), name)
+    assert found is not None
+    return found
+
+
+def views_of_targets(directory: Path, **options: Any) -> list[report.View]:
+    kept_runs.keep_targets(directory, **options)
+    return target_views.views(kept(directory, "targets"))
+
+
+def everything_below(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+# ---- the views of a study of targets
+
+
+def test_each_dataset_of_a_part_has_a_table_with_median_spread_unit_and_repeats(
+    tmp_path: Path,
+) -> None:
+    views = {view.heading: view for view in views_of_targets(tmp_path)}
+    assert list(views) == ["Verdicts", "Streams", "Latency"]
+    zlib, plain = views["Streams"].tables
+    assert zlib.title.startswith("zlib 3, page cache warm; MB/s = 10^6 bytes")
+    assert zlib.header == ["contender", "MB/s", "repeats"]
+    assert zlib.rows == [
+        ["multitables queue x2", "1100 (1000-1200)", "3"],
+        ["h5py <read_direct>", "425 (400-450)", "3"],
+    ]
+    assert plain.rows == [["multitables queue x2", "14000", "1"]]
+    assert views["Latency"].tables[0].rows == [["multitables: get()", "0.6 (0.5-0.7)", "3"]]
+    assert views["Streams"].facts == kept_runs.FACTS
+
+
+def test_what_can_be_compared_is_plotted_with_its_spread(tmp_path: Path) -> None:
+    drawn = [chart for view in views_of_targets(tmp_path) for chart in view.charts]
+    (chart,) = drawn  # a bar alone compares nothing
+    assert (chart.name, chart.kind, chart.y_label) == ("targets_streams_zlib_3", "bars", "MB/s")
+    assert dict(chart.series[0].points)["h5py <read_direct>"] == summary([400, 450, 425])
+
+
+def test_figures_of_one_dataset_in_several_units_stand_side_by_side(tmp_path: Path) -> None:
+    figures = [
+        ("mixing", "chunks", who, unit, (value,))
+        for who, value in (("none", 1.0), ("window", -0.25))
+        for unit in ("place", "neighbour")
+    ]
+    view = views_of_targets(tmp_path, figures=figures, targets=())[0]
+    assert view.tables[0].header == ["contender", "place", "neighbour", "repeats"]
+    assert view.tables[0].rows[1] == ["window", "-0.25", "-0.25", "1"]
+    assert [chart.name for chart in view.charts] == [
+        "targets_mixing_chunks_place",
+        "targets_mixing_chunks_neighbour",
+    ]
+
+
+def test_the_sentences_say_what_was_missed(tmp_path: Path) -> None:
+    said = views_of_targets(tmp_path)[0].sentences
+    assert said == ["Missed: zlib 3 / h5py is 2.6x, wanted >= 4x (n)."]
+    good = [one for one in kept_runs.TARGETS if one["met"] is not False]
+    said = views_of_targets(tmp_path, targets=good)[0].sentences
+    assert said == ["All 1 targets that were judged are met."]
+    said = views_of_targets(tmp_path, targets=(), faults=["x: wrong rows"])[0].sentences
+    assert said == ["FAILED, so it has no number: x: wrong rows."]
+    said = views_of_targets(tmp_path, interrupted=True)[0].sentences
+    assert said[0] == "The run was interrupted; this is what was finished."
+
+
+def test_rows_without_their_json_file_can_still_be_shown(tmp_path: Path) -> None:
+    kept_runs.keep_targets(tmp_path)
+    (tmp_path / "multitables_targets.json").unlink()
+    views = target_views.views(kept(tmp_path, "targets"))
+    assert [view.heading for view in views] == ["Streams", "Latency"]
+    assert publish.publication(str(tmp_path), say=lambda _line: None).failed == []
+
+
+# ---- tables as text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(14043.4, "14043"), (99.96, "100.0"), (20.55, "20.6"), (0.04761, "0.0476"), (-3.0, "-3")],
+)
+def test_figures_of_any_size(value: float, text: str) -> None:
+    assert report.figure(value) == text
+
+
+def test_a_table_as_csv_is_its_cells() -> None:
+    table = report.Table("t", ["who", "n, m"], [['a "b"', "1"], ["c", "-"]])
+    assert list(csv.reader(io.StringIO(table.csv()))) == [table.header, *table.rows]
+
+
+def test_no_word_of_a_table_is_markup_in_rst() -> None:
+    docutils = pytest.importorskip("docutils.core", reason="docutils comes with the extra docs")
+    words = ["-", ">= 3x", "1. a", "(a) b", "a_ b", "x*y `z` |w|", "a\\b", ":f: x", "..", "__x__"]
+    table = report.Table("*t* `1`_", ["who", "n*"], [[word, word] for word in words])
+    settings = {"halt_level": 2, "report_level": 2, "doctitle_xform": False}
+    document = docutils.publish_doctree(table.rst(":class: numbers"), settings_overrides=settings)
+    cells = [entry.astext() for entry in document.findall() if entry.tagname == "entry"]
+    assert cells == ["who", "n*", *(word for word in words for _ in range(2))]
+    assert [one.astext() for one in document.findall() if one.tagname == "title"] == ["*t* `1`_"]
+
+
+# ---- the HTML report
+
+
+class Reader(HTMLParser):
+    """What stands in a page; fails on tags that are not closed in turn."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.rows: list[list[str]] = []
+        self.said: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src", "xlink:href", "srcset", "data", "action"):
+                self.links.append(value or "")
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.said.append(data)
+        if {"td", "th"} & set(self.open):
+            self.rows[-1][-1] += data
+
+
+def page_of(directory: Path, drawings: dict[str, str]) -> str:
+    return page.html(publish.sections(str(directory)), drawings)
+
+
+SVG = (
+    '<?xml version="1.0"?>\n<svg xmlns:xlink="x" viewBox="0 0 1 1"><metadata>who</metadata>'
+    '<g id="a"><path clip-path="url(#a)" style="fill: #24292f"/><use xlink:href="#a"/></g></svg>'
+)
+
+
+def test_the_page_is_whole_and_needs_no_other(tmp_path: Path) -> None:
+    kept_runs.keep_targets(tmp_path)
+    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    names = [
+        chart.name
+        for section in publish.sections(str(tmp_path))
+        for view in section.views
+        for chart in view.charts
+    ]
+    assert len(names) >= 3
+    text = page_of(tmp_path, dict.fromkeys(names, SVG))
+    found = Reader(text)
+    assert len(found.ids) == len(set(found.ids))
+    assert {link for link in found.links if not link.startswith("#")} == set()
+    assert {link[1:] for link in found.links} <= set(found.ids)
+    for outside in ("<script", "@import", "url(http", "<link", "<iframe"):
+        assert outside not in text
+    assert text.count("<svg ") == len(names)
+    assert "url(#a)" not in text
+    assert "who</metadata>" not in text
+
+
+def test_the_page_has_every_table_fact_and_sentence(tmp_path: Path) -> None:
+    kept_runs.keep_targets(tmp_path)
+    text = page_of(tmp_path, {})
+    found = Reader(text)
+    said = "\n".join(found.said)
+    for view in views_of_targets(tmp_path):
+        assert view.heading in said
+        for table in view.tables:
+            for row in [table.header, *table.rows]:
+                assert list(row) in found.rows
+        for sentence in view.sentences:
+            assert sentence in said
+    for value in kept_runs.FACTS.values():
+        assert found.said.count(value) == 1  # once for all views
+    assert "h5py &lt;read_direct&gt;" in text
+    assert '<td class="left bad">MISSED</td>' in text
+
+
+def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
+    kept_runs.keep_targets(tmp_path, interrupted=True)
+    assert "This run was interrupted." in page_of(tmp_path, {})
+
+
+# ---- what is written beside the rows
+
+
+def test_everything_is_written_beside_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_runs.keep_targets(tmp_path)
+    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    before = everything_below(tmp_path)
+    monkeypatch.setattr(charts, "can_draw", lambda: True)
+    monkeypatch.setattr(charts, "draw", lambda chart: charts.Drawing(SVG, chart.name.encode()))
+    monkeypatch.setattr(parquet, "can_write", lambda: True)
+    monkeypatch.setattr(parquet, "file_of", lambda rows, _words: str(len(rows)).encode())
+    lines: list[str] = []
+    written = publish.publish(str(tmp_path), say=lines.append)
+    after = everything_below(tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert sorted(written) == sorted(str(tmp_path / name) for name in after.keys() - before.keys())
+    assert after["targets_streams_zlib_3.svg"] == SVG.encode()
+    assert after["targets_streams_zlib_3.png"] == b"targets_streams_zlib_3"
+    assert after["multitables_targets.parquet"] == b"10"
+    assert b".. csv-table:: zlib 3, page cache warm" in after["multitables_targets.rst"]
+    table = after["multitables_targets_tables/streams_zlib_3_page_cache_warm.csv"].decode()
+    assert table.splitlines()[1] == "multitables queue x2,1100 (1000-1200),3"
+    assert after["multitables_report.html"].count(b"<svg ") >= 3
+    assert lines == [f"report: {tmp_path / 'multitables_report.html'}"]
+
+    publish.publish(str(tmp_path), say=lines.append)
+    assert everything_below(tmp_path) == after
+
+
+def test_only_the_named_study_is_written_anew_and_the_report_has_all(tmp_path: Path) -> None:
+    kept_runs.keep_targets(tmp_path)
+    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    written = publish.publish(str(tmp_path), ["targets"], say=lambda _line: None)
+    names = {os.path.relpath(name, tmp_path).split(os.sep)[0] for name in written}
+    assert names == {
+        "multitables_targets.rst",
+        "multitables_targets_tables",
+        "multitables_report.html",
+    }
+    assert "NVMe SSD at /data" in (tmp_path / "multitables_report.html").read_text()
+
+
+def test_what_is_not_installed_is_said_in_one_line(tmp_path: Path) -> None:
+    kept_runs.keep_targets(tmp_path)
+    lines: list[str] = []
+    written = publish.publish(str(tmp_path), say=lines.append)
+    assert any(name.endswith(".html") for name in written)
+    assert not any(name.endswith((".svg", ".png", ".parquet")) for name in written)
+    assert lines[0] == (
+        "left out: plots (matplotlib is missing); Parquet (pyarrow is missing). To have them: "
+        "pip install multitables[bench]"
+    )
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    def fail(*_arguments: Any) -> Any:
+        raise error
+
+    return fail
+
+
+def test_a_plot_that_fails_costs_only_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_runs.keep_targets(tmp_path)
+    monkeypatch.setattr(charts, "can_draw", lambda: True)
+    monkeypatch.setattr(charts, "draw", failing(RuntimeError("no fonts")))
+    lines: list[str] = []
+    made = publish.publication(str(tmp_path), say=lines.append)
+    assert made.failed == ["the plot targets_streams_zlib_3"]
+    assert lines[0] == ("the plot targets_streams_zlib_3 could not be made: RuntimeError: no fonts")
+    assert str(tmp_path / "multitables_report.html") in made.written
+
+
+@pytest.mark.parametrize("error", [RuntimeError("rows from elsewhere"), KeyboardInterrupt()])
+def test_neither_an_error_nor_ctrl_c_comes_out(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_runs.keep_targets(tmp_path)
+    before = everything_below(tmp_path)
+    monkeypatch.setattr(STUDIES["targets"], "views", failing(error))
+    lines: list[str] = []
+    assert publish.publish(str(tmp_path), say=lines.append) == []
+    assert len(lines) == 1
+    assert everything_below(tmp_path) == before
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_runs.keep_targets(tmp_path)
+    publish.publish(str(tmp_path), say=lambda _line: None)
+    before = everything_below(tmp_path)
+    monkeypatch.setattr("os.replace", failing(OSError(28, "No space left on device")))
+    made = publish.publication(str(tmp_path), say=lambda _line: None)
+    assert "the HTML report" in made.failed
+    assert everything_below(tmp_path) == before
+
+
+def test_a_run_ends_with_its_report_and_its_own_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["targets", "--smoke", "--dataset", "none", "--processes", "1", "--part", "latency"]
+    assert multitables_benchmark.main(words) == 0
+    assert "report: results/multitables_report.html" in capsys.readouterr().out
+    assert "get() and release" in Path("results/multitables_report.html").read_text()
+    monkeypatch.setattr(page, "html", failing(RuntimeError("broken")))
+    assert multitables_benchmark.main(words) == 0
+    assert "the HTML report could not be made: RuntimeError: broken" in capsys.readouterr().out
+
+
+# ---- made again
+
+
+def test_the_report_is_made_again_from_the_rows_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept_runs.keep_targets(tmp_path / "run")
+    publish.publish(str(tmp_path / "run"), say=lambda _line: None)
+    first = everything_below(tmp_path / "run")
+    for name in first:
+        if name not in ("multitables_targets.csv", "multitables_targets.json"):
+            (tmp_path / "run" / name).unlink()
+    assert multitables_benchmark.main(["report", "run"]) == 0
+    assert everything_below(tmp_path / "run") == first
+    assert "report: run/multitables_report.html" in capsys.readouterr().out
+
+
+def test_a_directory_without_results_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert multitables_benchmark.main(["report", "nowhere"]) == 2
+    assert "'nowhere' is no directory" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert multitables_benchmark.main(["report", "empty"]) == 2
+    assert "'empty' has no results" in capsys.readouterr().err
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_what_could_not_be_made_again_is_the_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept_runs.keep_targets(tmp_path)
+    monkeypatch.setattr(page, "html", failing(RuntimeError("broken")))
+    assert multitables_benchmark.main(["report", "."]) == 2
+    assert "broken" in capsys.readouterr().out
+
+
+# ---- Parquet
+
+
+def test_columns_are_numbers_where_all_that_stands_in_them_is() -> None:
+    rows = [
+        {"n": "1", "rate": "1.5", "limit": "", "who": "a", "python": "3", "mixed": "1"},
+        {"n": "2", "rate": "2", "limit": "", "who": "", "python": "3", "mixed": "x"},
+    ]
+    assert parquet.typed(rows, words=["python"]) == {
+        "n": [1, 2],
+        "rate": [1.5, 2.0],
+        "limit": [None, None],
+        "who": ["a", None],
+        "python": ["3", "3"],
+        "mixed": ["1", "x"],
+    }
+
+
+@pytest.mark.usefixtures("drawn")
+def test_plots_and_parquet_for_real(tmp_path: Path) -> None:
+    read = pytest.importorskip("pyarrow.parquet", reason="pyarrow comes with the extra bench")
+    kept_runs.keep_targets(tmp_path)
+    lines: list[str] = []
+    made = publish.publication(str(tmp_path), say=lines.append)
+    assert made.failed == []
+    assert lines == [f"report: {tmp_path / publish.REPORT}"]
+    with open(tmp_path / "multitables_targets.parquet", "rb") as file:
+        table = read.ParquetFile(file, pre_buffer=False).read(use_threads=False)
+    rows = results.read_rows(str(tmp_path / "multitables_targets.csv"))
+    assert table.column_names == list(rows[0])
+    assert table["value"].to_pylist() == [float(row["value"]) for row in rows]
+    assert table["round"].to_pylist() == [int(row["round"]) for row in rows]
+    assert set(table["memory"].to_pylist()) == {"64.0 GiB"}
+    found = Reader((tmp_path / publish.REPORT).read_text())
+    assert len(found.ids) == len(set(found.ids))
+    assert "multitables queue x2" in (tmp_path / "targets_streams_zlib_3.svg").read_text()
+
+    before = everything_below(tmp_path)
+    publish.publish(str(tmp_path), say=lines.append)
+    assert everything_below(tmp_path) == before
