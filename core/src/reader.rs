@@ -7,8 +7,9 @@
 //! 3. Rows are published only after the file was seen unchanged after their last fetch.
 //! 4. On a rotating disk the reader that has the turn hands its requests to the kernel, and passes
 //!    the turn on: they reach the disk in the order of the tape, and the next ones before these are
-//!    done. What goes through the page cache is waited for in the turn; decoding never is. Every
-//!    task takes its turn, but what a library reads does nothing with it.
+//!    done. What goes through the page cache in the order of the file is waited for in the turn, as
+//!    hints may come to nothing; decoding never is. Every task takes its turn, but what a library
+//!    reads does nothing with it.
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 

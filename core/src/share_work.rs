@@ -130,22 +130,26 @@ impl<'a> ShareWork<'a> {
             };
             let have = file.read_cached(&mut stored[..len], run.byte_offset);
             if have < len {
-                // The page cache missed: name all that this share wants.
-                let rest = if hinted { &[] } else { &found[index + 1..] };
-                rest.iter()
-                    .for_each(|run| file.hint(run.byte_offset, run.len));
+                // The page cache missed: name all that this share wants; on a rotating disk when it
+                // is our turn.
+                let rest = if hinted { &[] } else { &found[index..] };
                 hinted = true;
                 if self.member.turnstile {
                     control.wait_turn(global);
+                    rest.iter()
+                        .for_each(|run| file.hint_all(run.byte_offset, run.len));
+                    // They are on their way; chunks in random order gain nothing by waiting here.
+                    control.pass_turn(global);
+                } else {
+                    rest.iter()
+                        .skip(1)
+                        .for_each(|run| file.hint(run.byte_offset, run.len));
                 }
             }
             let read = match have < len {
                 true => file.read(&mut stored[..len], run.byte_offset, have),
                 false => Ok(()),
             };
-            if self.member.turnstile && index + 1 == found.len() {
-                control.pass_turn(global);
-            }
             self.record.fetches.store(file.fetches, Relaxed);
             add_ns(&self.record.fetch_ns, start);
             let result = read
