@@ -2,7 +2,8 @@
 
 Law
 ---
-1. A column is of numbers when all that stands in it is; an empty cell is a missing value.
+1. A column is of numbers when all that stands in it is; an empty cell is a missing value, and an
+   empty column one of missing numbers, as pandas reads it from the CSV.
 2. What a run was measured on stays text, also where it looks like a number.
 3. pyarrow is imported here and nowhere else, when something is written.
 """
@@ -38,6 +39,10 @@ def _column(texts: Sequence[str], words: bool) -> list[Any]:
     return [text or None for text in texts]
 
 
+def _there(values: Sequence[Any]) -> list[bool]:
+    return [value is not None for value in values]
+
+
 def file_of(rows: Sequence[Row], words: Collection[str] = ()) -> bytes:
     """The bytes of the file.
 
@@ -49,10 +54,12 @@ def file_of(rows: Sequence[Row], words: Collection[str] = ()) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet
 
-    columns = {
-        name: pa.array(values) if any(one is not None for one in values) else pa.nulls(len(values))
-        for name, values in typed(rows, words).items()
-    }
+    table = pa.table(
+        {
+            name: pa.array(values, None if any(_there(values)) else pa.float64())
+            for name, values in typed(rows, words).items()
+        }
+    )
     found = io.BytesIO()
-    pyarrow.parquet.write_table(pa.table(columns), found)
+    pyarrow.parquet.write_table(table, found)
     return found.getvalue()

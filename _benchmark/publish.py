@@ -11,15 +11,15 @@ Law
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from _benchmark import charts, page, parquet, results
 from _benchmark.charts import Drawing
 from _benchmark.page import Section
-from _benchmark.report import file_stem
+from _benchmark.report import file_stem, heading
 
 REPORT = "multitables_report.html"
 INSTALL = "pip install multitables[bench]"
@@ -62,14 +62,14 @@ def publish(directory: str, names: Collection[str] | None = None, say: Say = pri
     return publication(directory, names, say).written
 
 
-@dataclass
+@dataclasses.dataclass
 class Publication:
     """What became of it."""
 
     directory: str
     say: Say
-    written: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    written: list[str] = dataclasses.field(default_factory=list)
+    failed: list[str] = dataclasses.field(default_factory=list)
 
     @contextlib.contextmanager
     def attempt(self, what: str) -> Iterator[None]:
@@ -134,6 +134,8 @@ def _drawings(made: Publication, section: Section) -> dict[str, Drawing]:
     if charts.can_draw():
         for chart in (chart for view in section.views for chart in view.charts):
             with made.attempt(f"the plot {chart.name}"):
+                if chart.name in found:
+                    raise ValueError("two plots have this name")
                 found[chart.name] = charts.draw(chart)
     return found
 
@@ -166,6 +168,14 @@ def _rst_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[Fi
     yield f"multitables_{section.kept.name}.rst", "\n".join(parts).encode()
 
 
+def _text_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[File]:
+    """All tables as aligned text, with what they were measured on."""
+    shared = page.run_facts(section.kept)
+    views = [dataclasses.replace(one, facts=page.own_facts(one, shared)) for one in section.views]
+    parts = [*([heading(shared)] if shared else []), *(view.text() for view in views)]
+    yield f"multitables_{section.kept.name}_tables.txt", ("\n\n".join(parts) + "\n").encode()
+
+
 def _table_files(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[File]:
     """Each table as a CSV file, in a directory of their own."""
     taken: set[str] = set()
@@ -195,6 +205,7 @@ def _report(everything: Sequence[Section], drawings: Mapping[str, str]) -> Itera
 
 FORMS: dict[str, Callable[[Section, Mapping[str, Drawing]], Iterator[File]]] = {
     "plots": _plot_files,
+    "tables as text": _text_file,
     "tables as reStructuredText": _rst_file,
     "tables as CSV": _table_files,
     "Parquet": _parquet_file,

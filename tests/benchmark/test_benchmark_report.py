@@ -1,4 +1,4 @@
-"""What a study shows: its tables, its files beside the rows, the HTML report; and all of it again.
+"""What a study shows: its tables, its files beside the rows; and all of it made again.
 
 Law
 ---
@@ -12,19 +12,17 @@ import csv
 import io
 import os
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import kept_runs
 import pytest
+from html_reader import SVG, Reader
 
 import multitables_benchmark
 from _benchmark import charts, page, parquet, publish, report, results
 from _benchmark.measure import summary
 from _benchmark.studies import STUDIES, target_views
-
-VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 
 def kept(directory: Path, name: str) -> results.Kept:
@@ -135,105 +133,6 @@ def test_no_word_of_a_table_is_markup_in_rst() -> None:
     assert [one.astext() for one in document.findall() if one.tagname == "title"] == ["*t* `1`_"]
 
 
-# ---- the HTML report
-
-
-class Reader(HTMLParser):
-    """What stands in a page; fails on tags that are not closed in turn."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.rows: list[list[str]] = []
-        self.said: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in VOID:
-            self.open.append(tag)
-        for name, value in attrs:
-            if name == "id":
-                self.ids.append(value or "")
-            if name in ("href", "src", "xlink:href", "srcset", "data", "action"):
-                self.links.append(value or "")
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.said.append(data)
-        if {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
-
-
-def page_of(directory: Path, drawings: dict[str, str]) -> str:
-    return page.html(publish.sections(str(directory)), drawings)
-
-
-SVG = (
-    '<?xml version="1.0"?>\n<svg xmlns:xlink="x" viewBox="0 0 1 1"><metadata>who</metadata>'
-    '<g id="a"><path clip-path="url(#a)" style="fill: #24292f"/><use xlink:href="#a"/></g></svg>'
-)
-
-
-def test_the_page_is_whole_and_needs_no_other(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
-    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
-    names = [
-        chart.name
-        for section in publish.sections(str(tmp_path))
-        for view in section.views
-        for chart in view.charts
-    ]
-    assert len(names) >= 3
-    text = page_of(tmp_path, dict.fromkeys(names, SVG))
-    found = Reader(text)
-    assert len(found.ids) == len(set(found.ids))
-    assert {link for link in found.links if not link.startswith("#")} == set()
-    assert {link[1:] for link in found.links} <= set(found.ids)
-    for outside in ("<script", "@import", "url(http", "<link", "<iframe"):
-        assert outside not in text
-    assert text.count("<svg ") == len(names)
-    assert "url(#a)" not in text
-    assert "who</metadata>" not in text
-
-
-def test_the_page_has_every_table_fact_and_sentence(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
-    text = page_of(tmp_path, {})
-    found = Reader(text)
-    said = "\n".join(found.said)
-    for view in views_of_targets(tmp_path):
-        assert view.heading in said
-        for table in view.tables:
-            for row in [table.header, *table.rows]:
-                assert list(row) in found.rows
-        for sentence in view.sentences:
-            assert sentence in said
-    for value in kept_runs.FACTS.values():
-        assert found.said.count(value) == 1  # once for all views
-    assert "h5py &lt;read_direct&gt;" in text
-    assert '<td class="left bad">MISSED</td>' in text
-
-
-def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path, interrupted=True)
-    assert "This run was interrupted." in page_of(tmp_path, {})
-
-
 # ---- what is written beside the rows
 
 
@@ -256,6 +155,10 @@ def test_everything_is_written_beside_the_rows(
     assert after["targets_streams_zlib_3.png"] == b"targets_streams_zlib_3"
     assert after["multitables_targets.parquet"] == b"10"
     assert b".. csv-table:: zlib 3, page cache warm" in after["multitables_targets.rst"]
+    text = after["multitables_targets_tables.txt"].decode()
+    assert text.startswith("machine      Some 8-core CPU")
+    assert "\nmultitables queue x2  1100 (1000-1200)        3\n" in text
+    assert text.count("Some 8-core CPU") == 1
     table = after["multitables_targets_tables/streams_zlib_3_page_cache_warm.csv"].decode()
     assert table.splitlines()[1] == "multitables queue x2,1100 (1000-1200),3"
     assert after["multitables_report.html"].count(b"<svg ") >= 3
@@ -273,6 +176,7 @@ def test_only_the_named_study_is_written_anew_and_the_report_has_all(tmp_path: P
     assert names == {
         "multitables_targets.rst",
         "multitables_targets_tables",
+        "multitables_targets_tables.txt",
         "multitables_report.html",
     }
     assert "NVMe SSD at /data" in (tmp_path / "multitables_report.html").read_text()
@@ -415,6 +319,12 @@ def test_plots_and_parquet_for_real(tmp_path: Path) -> None:
     assert table["value"].to_pylist() == [float(row["value"]) for row in rows]
     assert table["round"].to_pylist() == [int(row["round"]) for row in rows]
     assert set(table["memory"].to_pylist()) == {"64.0 GiB"}
+    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    rows = results.read_rows(str(tmp_path / "multitables_sweep.csv"))
+    empty = read.read_metadata(io.BytesIO(parquet.file_of(rows))).schema.to_arrow_schema()
+    assert str(empty.field("limit_mb_per_s").type) == "double"
+    assert str(empty.field("n_procs").type) == "int64"
+    (tmp_path / "multitables_sweep.csv").unlink()
     found = Reader((tmp_path / publish.REPORT).read_text())
     assert len(found.ids) == len(set(found.ids))
     assert "multitables queue x2" in (tmp_path / "targets_streams_zlib_3.svg").read_text()
