@@ -9,16 +9,16 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 from _benchmark import advice
-from _benchmark.advice import Growing, Limits, Shape, Verdict
-from _benchmark.measure import Summary, summary
+from _benchmark.advice import Verdict
+from _benchmark.measure import Summary
 from _benchmark.report import UNIT_LINE, Chart, Series, Table, View
 from _benchmark.results import PLACE_FACTS, Kept, Row
+from _benchmark.studies.explain_numbers import Case, Found
 from _benchmark.studies.explain_run import DIRECT, WARM
+from _benchmark.workloads import as_size
 
 LEAST_BYTES = 64 * 10**6  # of fewer, start-up and jitter are a good part of every number
 WIDE = 0.3  # a spread that makes numbers doubtful, as a part of the median
@@ -27,6 +27,7 @@ FAR_BELOW = 0.6
 ABOVE_THE_LIMIT = 1.2
 TITLES = {DIRECT: "around the page cache", WARM: "from the page cache"}
 PLACES = {DIRECT: "When it comes from the device", WARM: "When it lies in the page cache"}
+LEFT_OUT = {DIRECT: "the device, and streams from it", WARM: "what reads from the page cache"}
 # what bounds a stream -> (the limit in words, what follows)
 BOUNDS = {
     "device": (
@@ -60,93 +61,6 @@ BOUNDS = {
 }
 
 
-@dataclass(frozen=True)
-class Found:
-    """The kept rows, and what the JSON file says of the run."""
-
-    rows: Sequence[Row]
-    more: Mapping[str, Any]
-
-    def of(self, quantity: str, column: str = "mb_per_s", **key: Any) -> Summary | None:
-        """Median and spread of a quantity; None when there is no number."""
-        wanted = {name: str(value) for name, value in key.items()}
-        values = [
-            float(row[column])
-            for row in self.rows
-            if row["quantity"] == quantity
-            and all(row[name] == value for name, value in wanted.items())
-            and row[column]
-        ]
-        return summary(values) if values else None
-
-    def numbers(self, quantity: str, **key: str) -> list[int]:
-        """The numbers of processes, requests or threads with which it was measured, rising."""
-        return sorted(
-            {
-                int(row["n_procs"])
-                for row in self.rows
-                if row["quantity"] == quantity
-                and all(row[name] == value for name, value in key.items())
-            }
-        )
-
-    def rates(self, way: str) -> dict[int, float]:
-        """Processes -> the stream's median, with the library's own block size."""
-        found = {}
-        for n in self.numbers("stream", way=way, block_size=""):
-            one = self.of("stream", way=way, block_size="", n_procs=n)
-            if one:
-                found[n] = one.median
-        return found
-
-    @property
-    def cores(self) -> int:
-        return int(self.more["cores"])
-
-    @property
-    def shape(self) -> Shape:
-        """The dataset, as `advice` wants it."""
-        dataset = self.more["dataset"]
-        shape, chunks = dataset["shape"], dataset["chunks"]
-        row_bytes = dataset["row_bytes"]
-        chunk_bytes = row_bytes * chunks[0] if chunks else row_bytes
-        for length, whole in zip(chunks[1:], shape[1:], strict=False):
-            chunk_bytes = chunk_bytes * length // max(1, whole)
-        return Shape(shape[0], row_bytes, chunks[0] if chunks else 1, chunk_bytes)
-
-    @property
-    def native(self) -> bool:
-        """Whether the library fetches and decodes it itself."""
-        return "fetch and decode" not in self.more["left_out"]
-
-    def limits(self, way: str) -> Limits | None:
-        """What a stream by this way cannot exceed; None where that cannot be told."""
-        if not self.native or not self.numbers("fetch and decode"):
-            return None
-        fixed: dict[str, float] = {}
-        growing: dict[str, Growing] = {}
-        hand_over = self.of("hand-over")
-        if hand_over:
-            fixed["hand-over"] = hand_over.median
-        device = [self.of("device", n_procs=n) for n in self.numbers("device")]
-        if way == DIRECT:
-            if not device:
-                return None
-            fixed["device"] = max(one.median for one in device if one)
-        decoding = self._growing("fetch and decode")
-        filtered = bool(self.more["dataset"]["filters"])
-        if filtered:
-            growing["decoding"] = decoding
-        elif way == WARM:
-            growing["page cache"] = decoding  # there is nothing to decode, so this is fetching
-        return Limits(fixed, growing) if fixed or growing else None
-
-    def _growing(self, quantity: str) -> Growing:
-        numbers = self.numbers(quantity)
-        medians = [one.median for n in numbers if (one := self.of(quantity, n_procs=n))]
-        return Growing(medians[0], medians[-1], numbers[-1])
-
-
 def views(kept: Kept) -> list[View]:
     """One view: there is one dataset."""
     if not kept.rows or "dataset" not in kept.more:
@@ -177,7 +91,6 @@ def _cell(found: Summary | None) -> str:
 
 def limit_table(found: Found) -> Table:
     """The limits side by side."""
-    left_out = found.more["left_out"]
     pipeline = ", ".join(found.more["dataset"]["filters"]) or "no filter"
     block_bytes = found.more["default_rows"] * found.shape.row_bytes
     lines = [
@@ -185,15 +98,13 @@ def limit_table(found: Found) -> Table:
         ("page cache", "page cache", "bytes as they are stored, into a small buffer"),
         ("fetch and decode", f"fetch and decode: {pipeline}", "bare processes, page cache warm"),
         ("memory copy", "memory copy", "what a loop pays that copies each block; bytes once"),
-        ("hand-over", "hand-over", f"blocks that are ready, of {block_bytes / 1024:.4g} KiB"),
+        ("hand-over", "hand-over", f"blocks that are ready, of {as_size(block_bytes)}"),
     ]
     rows = []
     for quantity, title, note in lines:
         numbers = found.numbers(quantity)
         if not numbers:
-            way = {"device": DIRECT, "page cache": WARM, "fetch and decode": WARM}.get(quantity, "")
-            why = left_out.get(quantity) or left_out.get(way) or "not measured"
-            rows.append([title, "-", "-", "-", why])
+            rows.append([title, "-", "-", "-", "not measured"])
             continue
         cells = [_cell(found.of(quantity, n_procs=n)) for n in numbers]
         best = [one for n in numbers if (one := found.of(quantity, "stored_mb_per_s", n_procs=n))]
@@ -207,35 +118,17 @@ def stream_table(found: Found) -> Table:
     """The stream, and where its readers' time went."""
     header = ["stream", "readers", "block_size", "MB/s", "fetching", "decoding", "ring full"]
     rows = [
-        [TITLES[way], str(n), size or "default", _cell(_stream(found, case)), *_shares(found, case)]
-        for case in _cases(found)
+        [TITLES[way], str(n), size or "default", _cell(found.stream(case)), *_shares(found, case)]
+        for case in found.cases()
         for way, n, size in [case]
     ]
     return Table(f"The stream, and its readers' time; {UNIT_LINE}", header, rows)
 
 
-#: way, processes, block size: empty for the library's own
-Case = tuple[str, int, str]
-
-
-def _cases(found: Found) -> list[Case]:
-    cases = {
-        (row["way"], int(row["n_procs"]), row["block_size"])
-        for row in found.rows
-        if row["quantity"] == "stream"
-    }
-    return sorted(cases, key=lambda case: (case[0], case[2] != "", case))
-
-
-def _stream(found: Found, case: Case, column: str = "mb_per_s") -> Summary | None:
-    way, n, block_size = case
-    return found.of("stream", column, way=way, n_procs=n, block_size=block_size)
-
-
 def _shares(found: Found, case: Case) -> list[str]:
     """The parts of the readers' time."""
     names = ("fetch_seconds", "decode_seconds", "wait_seconds")
-    medians = [one.median for name in names if (one := _stream(found, case, name))]
+    medians = [one.median for name in names if (one := found.stream(case, name))]
     whole = sum(medians)
     return [f"{one / whole:.0%}" for one in medians] if whole else ["-"] * len(names)
 
@@ -280,6 +173,14 @@ def said(found: Found) -> Iterator[str]:
             f"{found.more['left_out']['fetch and decode']} Each reader reads and decodes inside "
             "libhdf5, one chunk at a time, so more readers help as long as there are free cores."
         )
+    if not found.is_stored:
+        yield (
+            "Nothing is stored of this dataset: every row is the fill value, which readers write "
+            "themselves, so there is no limit to explain."
+        )
+    for what, why in found.more["left_out"].items():
+        if what != "fetch and decode":
+            yield f"Not measured: {LEFT_OUT.get(what, what)}, because {why}."
     yield from _advised(found)
     yield from _cautions(found)
 
@@ -306,8 +207,8 @@ def _bound(found: Found, way: str, verdict: Verdict) -> str:
         text += f"is at this limit ({verdict.share:.0%}). {follows}"
     else:
         text += (
-            f"came out above it ({verdict.share:.0%}), so the machine was another when the limit "
-            f"was measured. {follows} Measure again to be sure."
+            f"came out above it ({verdict.share:.0%}), so other work slowed the machine when the "
+            f"limit was measured. {follows} Measure again to be sure."
         )
     if way == DIRECT and verdict.enough and verdict.enough > found.cores:
         text += (
@@ -337,35 +238,35 @@ def _advised(found: Found) -> Iterator[str]:
 def _block_advice(found: Found) -> Iterator[str]:
     shape, default = found.shape, int(found.more["default_rows"])
     sizes: dict[int, float] = {}
-    for way, n, block_size in _cases(found):
-        own = _stream(found, (way, n, ""))
-        other = _stream(found, (way, n, block_size))
+    for way, n, block_size in found.cases():
+        own = found.stream((way, n, ""))
+        other = found.stream((way, n, block_size))
         if block_size and own and other:  # the last of them is the warm one
             sizes = {default: own.median, int(block_size): other.median}
     best = advice.fewest(sizes) if sizes else default
     if best == default:
         yield (
             f"Advice: leave block_size out. A block is then {_rows(default)}, "
-            f"{default * shape.row_bytes / 1024:.4g} KiB."
+            f"{as_size(default * shape.row_bytes)}."
         )
     else:
         yield (
-            f"Advice: block_size={best}, {best * shape.row_bytes / 1024:.4g} KiB: "
+            f"Advice: block_size={best}, {as_size(best * shape.row_bytes)}: "
             f"{sizes[best] / sizes[default]:.2f} times as fast as the default, {_rows(default)}."
         )
     if advice.rechunk(shape, bool(found.more["dataset"]["chunks"])):
         yield (
-            f"The chunks are tiny: {shape.chunk_bytes} bytes each, decoded. That costs more than "
-            "any setting brings back. The cure is to write the file anew with chunks of 64 KiB to "
-            "1 MiB, with h5repack (-l CHUNK=...) or ptrepack (--chunkshape)."
+            f"The chunks are tiny: {as_size(shape.chunk_bytes)} each, decoded. That costs more "
+            "than any setting brings back. The cure is to write the file anew with chunks of 64 "
+            "KiB to 1 MiB, with h5repack (-l CHUNK=...) or ptrepack (--chunkshape)."
         )
-    most = max((n for _, n, _ in _cases(found)), default=1)
+    most = max((n for _, n, _ in found.cases()), default=1)
     ring_bytes = advice.ring_bytes(shape, best, most)
     cache_bytes = int(found.more["cache_bytes"])
     if 0 < cache_bytes < ring_bytes:
         yield (
-            f"Blocks are large: the ring of {_readers(most)} holds {ring_bytes / 2**20:.0f} MiB, "
-            f"and the processor's largest cache {cache_bytes / 2**20:.0f} MiB, so that blocks "
+            f"Blocks are large: the ring of {_readers(most)} holds {as_size(ring_bytes)}, and the "
+            f"processor's largest cache {as_size(cache_bytes)}, so that blocks "
             "travel through memory. Smaller chunks would stay in the cache."
         )
 

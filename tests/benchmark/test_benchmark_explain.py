@@ -1,0 +1,304 @@
+"""`explain`: a run from the command line, what it refuses, and how it goes on.
+
+Law
+---
+1. Runs are of a few MiB and the data is checked; no figure is compared with another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tables
+from runs import left_behind, rows_of
+
+import multitables
+import multitables_benchmark
+from _benchmark import charts, contenders, environment, limits, measure
+from _benchmark.contenders import NotMeasuredError, SlabRead, Source
+from _benchmark.studies import explain_run
+from _benchmark.studies.explain import process_counts
+from _benchmark.studies.explain_run import COLUMNS, Oracle
+
+DRAWS = "test_a_sample_is_explained"  # plots take long, and one test will do
+LIMITS = ("page cache", "fetch and decode", "memory copy", "hand-over")
+
+
+@pytest.fixture(autouse=True)
+def _few_plots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.name != DRAWS:
+        monkeypatch.setattr(charts, "can_draw", lambda: False)
+
+
+def made(directory: Path, **options: Any) -> str:
+    filename = str(directory / "run7.h5")
+    rows = np.random.default_rng(1).integers(0, 9, (4000, 25), dtype="i4")
+    with h5py.File(filename, "w") as file:
+        file.create_dataset("images", data=rows, **options)
+    return filename
+
+
+def explain(*words: str) -> int:
+    return multitables_benchmark.main(["explain", "--smoke", *words])
+
+
+def kept() -> dict[str, Any]:
+    with open("results/multitables_explain.json") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+# ---- from the command line
+
+
+def test_a_sample_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain() == 0
+    out = capsys.readouterr().out
+    for part in ("Limits of a stream", "The stream", "The lowest limit is", "n_procs=", "Mind:"):
+        assert part in out
+    assert "FAILED" not in out
+    rows = rows_of("explain")
+    assert {row["file"] for row in rows} == {"a sample"}
+    assert {row["quantity"] for row in rows} >= {"stream", *LIMITS}
+    assert all(float(row["mb_per_s"]) > 0 for row in rows)
+    assert all(row["device_kind"] and row["raid"] and row["dataset"] for row in rows)
+    assert left_behind(tmp_path) == []
+    assert "the stream" in Path("results/multitables_report.html").read_text()
+    assert os.path.exists("results/explain_streams.svg") == charts.can_draw()
+
+
+def test_a_dataset_of_the_user_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filename = made(tmp_path, chunks=(100, 25), compression="gzip", shuffle=True)
+    before = Path(filename).read_bytes()
+    assert explain(filename, "/images") == 0
+    out = capsys.readouterr().out
+    assert "fetch and decode: shuffle, deflate (zlib) 4" in out
+    assert "the dataset has only 0.4 MB" in out
+    rows = rows_of("explain")
+    streams = [row for row in rows if row["quantity"] == "stream"]
+    if not measure.direct_refusal(filename) and not environment.in_memory(filename):
+        assert {row["way"] for row in streams} == {"direct", "warm"}
+        device = {row["n_procs"]: row["cache"] for row in rows if row["quantity"] == "device"}
+        assert device == {"1": "bypassed", "8": "bypassed"}
+    assert {row["cache"] for row in rows if row["way"] == "warm"} == {"warm"}
+    # chunks of 10 kB make small blocks, so larger ones were tried as well
+    assert {row["block_size"] for row in streams} == {"", "2700"}
+    assert {row["n_procs"] for row in streams} == {"1", "2"}
+    ratio = kept()["dataset"]["row_bytes"] * 4000 / kept()["dataset"]["stored_bytes"]
+    for row in streams:
+        assert float(row["mb_per_s"]) / float(row["stored_mb_per_s"]) == pytest.approx(ratio, 0.05)
+    assert Path(filename).read_bytes() == before
+    assert left_behind(tmp_path) == ["run7.h5"]
+
+
+def test_of_a_large_dataset_a_sample_is_read_warm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("_benchmark.studies.explain.SMOKE_BYTES", 100_000)
+    assert explain(made(tmp_path, chunks=(100, 25), compression="lzf")) == 0
+    assert "measured on a copy of its first chunks" in " ".join(capsys.readouterr().out.split())
+    assert kept()["sampled"]
+    assert left_behind(tmp_path) == ["run7.h5"]
+
+
+def test_what_only_a_library_reads_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain(made(tmp_path, chunks=(4000, 25), scaleoffset=0)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "What bounds the stream cannot be told apart here" in out
+    assert "is read through the h5py library, because" in out
+    assert "n_procs=" in out
+    assert "fetch and decode" in kept()["left_out"]
+
+
+@pytest.mark.parametrize("options", [{}, {"chunks": (100, 25)}])
+def test_data_without_filters(
+    tmp_path: Path, options: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert explain(made(tmp_path, **options)) == 0
+    out = capsys.readouterr().out
+    assert "fetch and decode: no filter" in out
+    assert "Decoding bounds" not in out
+
+
+def test_bytes_in_other_files_have_no_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filename = made(tmp_path)
+    with h5py.File(filename, "a") as file:
+        layout = h5py.VirtualLayout((4000, 25), "i4")
+        layout[:] = h5py.VirtualSource(filename, "images", (4000, 25))
+        file.create_virtual_dataset("virtual", layout)
+    assert explain(filename, "/virtual") == 0
+    assert kept()["left_out"]["direct"] == "its bytes lie in other files"
+    assert "its bytes lie in other files" in capsys.readouterr().out
+    assert {row["way"] for row in rows_of("explain") if row["quantity"] == "stream"} == {"warm"}
+
+
+def test_fill_values_alone_have_no_limit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with h5py.File(tmp_path / "run7.h5", "w") as file:
+        file.create_dataset("images", (4000, 25), "i4", chunks=(3000, 25))
+    assert explain("run7.h5") == 0
+    out = capsys.readouterr().out
+    assert "Nothing is stored of this dataset" in out
+    assert "The lowest limit" not in out
+
+
+def test_a_file_in_memory_has_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environment, "in_memory", lambda _name: True)
+    assert explain(made(tmp_path)) == 0
+    assert "Not measured: the device, and streams from it, because" in capsys.readouterr().out
+    assert {row["way"] for row in rows_of("explain")} == {"warm", ""}
+
+
+# ---- what is refused
+
+
+def ragged(directory: Path) -> str:
+    filename = str(directory / "ragged.h5")
+    with tables.open_file(filename, "w") as file:
+        file.create_vlarray("/", "x", tables.Int32Atom()).append([1, 2])
+    return filename
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere.h5", "/images"], "no file 'nowhere.h5'"),
+        (["run7.h5", "/pictures"], "It holds /images"),
+        (["ragged.h5", "/x"], "Nothing was measured"),
+        (["text.txt"], "cannot be opened as an HDF5 file"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(tmp_path)
+    ragged(tmp_path)
+    Path("text.txt").write_text("text")
+    assert explain(*words) == 2
+    assert said in capsys.readouterr().err
+    assert not os.path.exists("results")
+
+
+@pytest.mark.parametrize("words", [["--rounds", "0"], ["--seconds", "-1"], ["a", "b", "c"]])
+def test_options_that_cannot_work(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        multitables_benchmark.main(["explain", *words])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err
+
+
+# ---- wrong data, and interruption
+
+
+def test_a_stream_that_delivers_wrong_data_has_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first_rows = explain_run.first_rows
+
+    def one_wrong(dataset: Any, n_procs: int, *rest: Any) -> Iterator[Any]:
+        for block in first_rows(dataset, n_procs, *rest):
+            yield block + (n_procs == 2)
+
+    monkeypatch.setattr(explain_run, "first_rows", one_wrong)
+    assert explain(made(tmp_path)) == 1
+    assert "FAILED stream x2" in capsys.readouterr().out
+    streams = [row for row in rows_of("explain") if row["quantity"] == "stream"]
+    assert {row["n_procs"] for row in streams} == {"1"}
+
+
+def test_a_stream_that_fails_while_it_is_timed_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_rest: Any) -> Any:
+        raise multitables.ReaderDiedError("a reader died")
+
+    monkeypatch.setattr(limits, "stream", fail)
+    assert explain(made(tmp_path)) == 1
+    assert "ReaderDiedError: a reader died" in capsys.readouterr().out
+    assert {row["quantity"] for row in rows_of("explain")} >= set(LIMITS)
+
+
+def test_a_run_goes_on_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filename = made(tmp_path)
+
+    def interrupt(*_rest: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "memory_copy", interrupt)
+        assert explain(filename) == 130
+    assert "interrupted; what was finished" in capsys.readouterr().out
+    before = rows_of("explain")
+    assert {"page cache", "fetch and decode"} <= {row["quantity"] for row in before}
+    assert "memory copy" not in {row["quantity"] for row in before}
+    assert kept()["interrupted"]
+
+    with monkeypatch.context() as patch:
+        for name in ("device", "page_cache"):
+            patch.setattr(limits, name, interrupt)
+        assert explain(filename, "--resume") == 0
+    after = rows_of("explain")
+    assert after[: len(before)] == before
+    assert {row["quantity"] for row in after} >= {"stream", *LIMITS}
+    keys = [tuple(row[name] for name in COLUMNS[3:9] if name != "cache") for row in after]
+    assert len(keys) == len(set(keys))
+    # and of what is whole, nothing is measured or checked again
+    with monkeypatch.context() as patch:
+        patch.setattr(limits, "stream", interrupt)
+        patch.setattr(explain_run, "first_rows", interrupt)
+        assert explain(filename, "--resume") == 0
+    assert rows_of("explain") == after
+    # rows of another dataset do not come beside these
+    assert explain(ragged(tmp_path), "--resume") == 2
+    (tmp_path / "other").mkdir()
+    assert explain(made(tmp_path / "other"), "--resume") == 2
+    assert "cannot be resumed" in capsys.readouterr().err
+    assert rows_of("explain") == after
+
+
+# ---- its parts
+
+
+def test_the_oracle_takes_pytables_where_h5py_fails(
+    tiny: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(_source: Source) -> Iterator[Any]:
+        raise NotMeasuredError("h5py has no filter 1")
+        yield
+
+    right = contenders.oracle(tiny)
+    monkeypatch.setattr(
+        contenders, "h5py_read", lambda source: SlabRead(source, "h5py read_direct", cannot)
+    )
+    assert Oracle(tiny, tiny.rows).differs(right) == ""
+    assert "data differs" in Oracle(tiny, tiny.rows).differs(right | {"any_order": "x"})
+    assert "rows instead of" in Oracle(tiny, tiny.rows - 1).differs(right)
+    monkeypatch.setattr(
+        contenders, "pytables_read", lambda source: SlabRead(source, "PyTables", cannot)
+    )
+    with pytest.raises(NotMeasuredError, match=r"neither h5py nor PyTables .* no filter 1"):
+        Oracle(tiny, tiny.rows)
+
+
+def test_processes_are_each_up_to_four_and_then_fewer() -> None:
+    assert process_counts(1) == (1,)
+    assert process_counts(4) == (1, 2, 3, 4)
+    assert process_counts(16) == (1, 2, 3, 4, 6, 9, 13, 16)
