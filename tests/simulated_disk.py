@@ -42,6 +42,7 @@ from fuse_protocol import Op
 
 #: Files begin at multiples of this, so that a file's place does not depend on the last one's size.
 EXTENT_BYTES = 1 << 20
+SECTOR_BYTES = 512
 
 
 class Spindle:
@@ -139,6 +140,7 @@ class Folder:
         #: Where on the disk each file begins, by its inode; and of each open one.
         self._places: dict[int, int] = {}
         self._begins: dict[int, int] = {}
+        self._direct: set[int] = set()
         self._free = 0
         self.spindle = Spindle(device, figures, pace)
         self._answers: dict[Op, Callable[[int, bytes], bytes]] = {
@@ -177,10 +179,17 @@ class Folder:
             _, number, unique, node, *_ = fuse.IN_HEADER.unpack_from(message)
             body = message[fuse.IN_HEADER.size :]
             if number == Op.READ:
-                handle, offset, length, *_ = fuse.READ_IN.unpack_from(body)
-                self.spindle.ask(unique, handle, self._begins[handle], offset, length)
+                self._read(unique, body)
             elif number not in fuse.SILENT:
                 self._answer(number, unique, node, body)
+
+    def _read(self, unique: int, body: bytes) -> None:
+        """Let the disk answer; direct reads in whole sectors only, as of any file on a disk."""
+        handle, offset, length, *_ = fuse.READ_IN.unpack_from(body)
+        if handle in self._direct and (offset | length) % SECTOR_BYTES:
+            answer(self._device, unique, error=errno.EINVAL)
+            return
+        self.spindle.ask(unique, handle, self._begins[handle], offset, length)
 
     def _answer(self, number: int, unique: int, node: int, body: bytes) -> None:
         found = self._answers.get(number)  # type: ignore[call-overload]
@@ -311,6 +320,8 @@ class Folder:
         handle = os.open(path, wanted | os.O_CLOEXEC, mode)
         self._begins[handle] = self._place(os.fstat(handle))
         direct = fuse.OPEN_DIRECT if flags & os.O_DIRECT else 0
+        if direct:
+            self._direct.add(handle)
         return fuse.OPEN_OUT.pack(handle, direct | fuse.OPEN_KEEP_CACHE, 0)
 
     def _place(self, status: os.stat_result) -> int:
@@ -337,6 +348,7 @@ class Folder:
     def _release(self, node: int, body: bytes) -> bytes:
         handle = int.from_bytes(body[:8], "little")
         del self._begins[handle]
+        self._direct.discard(handle)
         os.close(handle)
         return b""
 

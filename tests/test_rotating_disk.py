@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import shutil
 import signal
@@ -406,6 +407,20 @@ def test_a_folder_like_others(disk: Mounted) -> None:
         file["x"] = np.arange(100_000)
     with h5py.File(disk.path / "new.h5") as file:
         assert np.array_equal(file["x"][:], np.arange(100_000))
+
+
+def test_direct_reads_are_of_whole_sectors(disk: Mounted) -> None:
+    data = os.urandom(20_000)
+    (disk.backing / "x").write_bytes(data)
+    descriptor = os.open(disk.path / "x", os.O_RDONLY | os.O_DIRECT)
+    with mmap.mmap(-1, 32_768) as room:
+        assert os.preadv(descriptor, [room], 8192) == len(data) - 8192
+        assert room[: len(data) - 8192] == data[8192:]
+        with pytest.raises(OSError, match="Invalid argument"):
+            os.preadv(descriptor, [room], 4097)
+        with pytest.raises(OSError, match="Invalid argument"), memoryview(room) as view:
+            os.preadv(descriptor, [view[:100]], 0)
+    os.close(descriptor)
 
 
 def test_a_pace_makes_it_wait(tmp_path: Path) -> None:
