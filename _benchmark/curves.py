@@ -10,17 +10,21 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from _benchmark.measure import Summary, summary
+from _benchmark.report import Table
 from _benchmark.results import Row
 
 TOLERANCE = 0.05
 OURS = "multitables"
 NO_COMPRESSION = "none"
 ACCESSES = {"queue": "direct queue"}  # what an access is called where its name is not enough
-OTHER_ACCESSES = {"generator": "The generator reaches", "batches": "Batches reach"}
+OTHER_ACCESSES = {"generator": "the generator reaches", "batches": "batches reach"}
+
+Name = TypeVar("Name")
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,11 @@ class Curve:
     def codec(self) -> str:
         """``no compression``, ``zlib 3``."""
         return f"{self.complib} {self.complevel}" if self.complevel else "no compression"
+
+    @property
+    def release_name(self) -> str:
+        """Short, for tables: ``direct``, ``2.0.1, hdf5-direct``, ``2.x, published``."""
+        return self.release.removeprefix(OURS).lstrip(", ")
 
     @property
     def access_name(self) -> str:
@@ -190,136 +199,193 @@ def of_published(rows: Sequence[Row]) -> list[Curve]:
     ]
 
 
-# ---- what follows
+# ---- what follows, in sentences
 
 
-def conclusions(curves: Sequence[Curve]) -> Iterator[str]:
-    """One release on one device: processes, then compression, then the ways to take the rows."""
-    yield from _processes(curves)
-    yield from _compression(curves)
-    yield from _accesses(curves)
+def conclusions(ours: Sequence[Curve], published: Sequence[Curve]) -> Iterator[str]:
+    """What follows for this release, for others measured beside it, and for published tables."""
+    for whose, curves in (("Measured here", _of_this_release(ours)), ("Published", published)):
+        yield from _processes(whose, curves)
+        yield from _compression(whose, curves)
+        yield from _accesses(whose, curves)
+    yield from _other_releases(ours)
 
 
-def _processes(curves: Sequence[Curve]) -> Iterator[str]:
-    plain = [one for one in curves if one.access == "queue" and one.complevel == 0]
-    for curve in plain[:1] or list(curves)[:1]:
-        name = curve.access_name[:1].upper() + curve.access_name[1:]
-        yield f"{name}, {curve.codec}: {_run(curve)}."
-    every = [fall for curve in curves for fall in falls(curve)[:1]]
-    if not every:
-        yield (
-            "More processes never hurt: in none of the "
-            f"{_series(curves)} is any number of them more than 5 % below what fewer reach."
-        )
-        return
-    worst = max(every, key=lambda fall: (not fall.within_spread, fall.share))
-    yield (
-        f"More processes hurt in {len(every)} of {_series(curves)} (more than 5 % below what fewer "
-        f"reach). The deepest fall: {worst}."
-    )
-
-
-def _run(curve: Curve) -> str:
-    """How a curve runs, from its first number of processes on."""
-    (many, best), first = curve.best, min(curve.rates)
-    if is_level(curve):
-        return (
-            f"{curve.said(best.median)} MB/s at best, and every number of processes from {first} "
-            f"to {max(curve.rates)} is within 5 % of it"
-        )
-    start = curve.rates[first].median
-    parts = [f"{curve.said(start)} MB/s with {counted(first)}"]
-    if many != first:
-        parts.append(f"at most {curve.said(best.median)} with {many} ({best.median / start:.1f}x)")
-    if enough(curve) not in (first, many):
-        parts.append(f"{enough(curve)} are within 5 % of that")
-    for fall in falls(curve)[:1]:
-        low = curve.rates[fall.after].median
-        parts.append(f"down to {curve.said(low)} with {fall.after}")
-    return ", ".join(parts)
-
-
-def _series(curves: Sequence[Curve]) -> str:
-    return f"{len(curves)} series" if len(curves) != 1 else "1 series"
-
-
-def _compression(curves: Sequence[Curve]) -> Iterator[str]:
-    """What decoding costs: the data do not compress, so there is nothing to be gained."""
-    queue = [one for one in curves if one.access == "queue"]
-    for curve in queue:
-        names = (NO_COMPRESSION, curve.complib)
-        plain = [one for one in queue if one.complevel == 0 and one.complib in names]
-        highest = max(one.complevel for one in queue if one.complib == curve.complib)
-        if not curve.complevel or curve.complevel < highest or not plain:
+def _processes(whose: str, curves: Sequence[Curve]) -> Iterator[str]:
+    """Where more processes hurt, and where they never do."""
+    never: list[str] = []
+    for device, own in _groups(curves, lambda one: one.device):
+        hurt = [fall for curve in own for fall in falls(curve)[:1]]
+        if not hurt:
+            level = all(is_level(curve) for curve in own)
+            never.append(f"{device} (every number of them is within 5 %)" if level else device)
             continue
-        (first, one), (many, best) = next(iter(curve.rates.items())), curve.best
-        at_one = one.median / plain[0].rates[first].median if first in plain[0].rates else None
-        at_best = best.median / plain[0].best[1].median
-        beginning = (
-            f"{at_one:.2f} of the rate without compression with {counted(first)}, and "
-            if at_one
-            else ""
-        )
+        plain = next((fall for fall in hurt if fall.curve is _plain(own)), None)
+        worst = max(hurt, key=lambda fall: (not fall.within_spread, fall.share))
+        places = [f"{plain}"] if plain else []
+        places += [f"the deepest fall is {worst}"] if worst is not plain else []
         yield (
-            f"{curve.codec} reaches {beginning}{at_best:.2f} of it where each has its best number "
-            f"of processes ({best.median:.0f} MB/s with {many})."
+            f"{whose}, more processes hurt on {device}, in {len(hurt)} of {len(own)} series: "
+            f"{'; '.join(places)}."
+        )
+    if never:
+        yield (
+            f"{whose}, more processes never hurt on {', '.join(never)}: no number of them is more "
+            "than 5 % below what fewer reach."
         )
 
 
-def _accesses(curves: Sequence[Curve]) -> Iterator[str]:
-    """What the other ways to take the rows reach of the direct queue."""
-    queue = {(one.complib, one.complevel): one for one in curves if one.access == "queue"}
+def _compression(whose: str, curves: Sequence[Curve]) -> Iterator[str]:
+    costs = [cost for _, own in _releases(curves) for cost in decoding_costs(own)]
+    if costs:
+        yield (
+            f"{whose}, the highest levels of compression reach "
+            f"{_between([cost.with_fewest for cost in costs], '.2f')} of the rate without "
+            "compression with the fewest processes, and "
+            f"{_between([cost.at_best for cost in costs], '.2f')} where each has its best number."
+        )
+
+
+def _accesses(whose: str, curves: Sequence[Curve]) -> Iterator[str]:
     for access, reach in OTHER_ACCESSES.items():
         shares = [
-            one.best[1].median / queue[one.complib, one.complevel].best[1].median
-            for one in curves
-            if one.access == access and (one.complib, one.complevel) in queue
+            share for _, own in _releases(curves) for share in shares_of_queue(own, access).values()
         ]
         if shares:
-            yield f"{reach} {_between(shares, '.2f')} of the direct queue, each at its best."
+            yield (
+                f"{whose}, {reach} {_between(shares, '.2f')} of the direct queue, each at its best."
+            )
 
 
-def beside_other_releases(curves: Sequence[Curve]) -> Iterator[str]:
+def _other_releases(curves: Sequence[Curve]) -> Iterator[str]:
     """How many times as fast as another release that was measured on the same device."""
-    for device in dict.fromkeys(one.device for one in curves):
-        here = [one for one in curves if one.device == device]
-        ours = {_kind(one): one for one in reversed(here) if one.release.split(",")[0] == OURS}
-        for release in dict.fromkeys(one.release for one in here):
+    for device, here in _groups(curves, lambda one: one.device):
+        ours = {_kind(one): one for one in reversed(_of_this_release(here))}
+        for release, theirs in _groups(here, lambda one: one.release):
+            if _of_this_release(theirs):
+                continue
             ratios = [
                 ours[_kind(one)].best[1].median / one.best[1].median
-                for one in here
-                if one.release == release and release.split(",")[0] != OURS and _kind(one) in ours
+                for one in theirs
+                if _kind(one) in ours
             ]
             if ratios:
                 yield (
-                    f"{device}: {_between(ratios, '.1f')} times as fast as {release}, each at its "
-                    "best number of processes."
+                    f"Measured here on {device}, this release is {_between(ratios, '.1f')} times "
+                    f"as fast as {release}, each at its best number of processes."
                 )
 
 
-def overall(ours: Sequence[Curve], published: Sequence[Curve]) -> Iterator[str]:
-    """The answer to whether more processes can hurt, now and then."""
-    for whose, curves in (("Measured here", _of_this_release(ours)), ("Published", published)):
-        devices = list(dict.fromkeys(one.device for one in curves))
-        if not devices:
-            continue
-        deepest: dict[str, Fall] = {}
-        for curve in curves:
-            for fall in falls(curve)[:1]:
-                known = deepest.get(curve.device)
-                if known is None or fall.share > known.share:
-                    deepest[curve.device] = fall
-        rest = [device for device in devices if device not in deepest]
-        hurt = [f"{device} (up to {fall.share:.0%})" for device, fall in deepest.items()]
-        if hurt:
-            yield f"{whose}, more processes reach less than fewer on: {', '.join(hurt)}."
-        if rest:
-            yield f"{whose}, more processes never cost more than 5 % on: {', '.join(rest)}."
+# ---- what follows, in tables
 
 
-def _between(values: Sequence[float], form: str) -> str:
-    low, high = f"{min(values):{form}}", f"{max(values):{form}}"
-    return low if low == high else f"{low} to {high}"
+def process_table(curves: Sequence[Curve]) -> Table:
+    """What more processes bring each release on each device."""
+    rows = []
+    for (device, _), own in _releases(curves):
+        curve, first = _plain(own), min(_plain(own).rates)
+        (many, best), start = curve.best, curve.rates[first].median
+        hurt = [fall for one in own for fall in falls(one)[:1]]
+        rows.append(
+            [
+                device,
+                curve.release_name,
+                f"{start:.0f} with {first}",
+                f"{best.median:.0f} with {many}",
+                f"{best.median / start:.1f}x",
+                str(enough(curve)),
+                f"{max(fall.share for fall in hurt):.0%}" if hurt else "none",
+                f"{len(hurt)} of {len(own)}",
+            ]
+        )
+    header = [
+        *("device", "release", "fewest", "best", "gain", "within 5 % from", "deepest fall"),
+        "series that fall",
+    ]
+    return Table(
+        "Processes: MB/s of the direct queue without compression, and falls of all series",
+        header,
+        rows,
+        left=("release",),
+    )
+
+
+def cost_table(curves: Sequence[Curve]) -> Table:
+    """What decoding and the other ways to take the rows cost each release on each device."""
+    rows = []
+    for (device, _), own in _releases(curves):
+        costs = {cost.codec: cost for cost in decoding_costs(own)}
+        others = [shares_of_queue(own, access) for access in OTHER_ACCESSES]
+        for codec in dict.fromkeys(one.codec for one in own if one.access == "queue"):
+            cost = costs.get(codec)
+            cells = [f"{cost.with_fewest:.2f}", f"{cost.at_best:.2f}"] if cost else ["", ""]
+            cells += [f"{shares[codec]:.2f}" if codec in shares else "" for shares in others]
+            if any(cells):
+                rows.append([device, own[0].release_name, codec, *cells])
+    header = [
+        *("device", "release", "codec", "of no compression, fewest", "at best"),
+        *(f"{access} of queue" for access in OTHER_ACCESSES),
+    ]
+    return Table("What decoding costs, and the access", header, rows, left=("release", "codec"))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The rate of the highest level of a codec, as shares of that without compression."""
+
+    codec: str
+    with_fewest: float
+    at_best: float
+
+
+def decoding_costs(curves: Sequence[Curve]) -> list[Cost]:
+    """Of the direct queue of one release on one device."""
+    queue = [one for one in curves if one.access == "queue"]
+    found = []
+    for complib, levels in _groups(queue, lambda one: one.complib):
+        plain = [
+            one for one in queue if one.complevel == 0 and one.complib in (NO_COMPRESSION, complib)
+        ]
+        highest = max(levels, key=lambda one: one.complevel)
+        first = min(highest.rates)
+        if highest.complevel and plain and first in plain[0].rates:
+            found.append(
+                Cost(
+                    highest.codec,
+                    highest.rates[first].median / plain[0].rates[first].median,
+                    highest.best[1].median / plain[0].best[1].median,
+                )
+            )
+    return found
+
+
+def shares_of_queue(curves: Sequence[Curve], access: str) -> dict[str, float]:
+    """Codec -> what `access` reaches of the direct queue, of one release on one device."""
+    queue = {_kind(one)[:2]: one for one in curves if one.access == "queue"}
+    return {
+        one.codec: one.best[1].median / queue[_kind(one)[:2]].best[1].median
+        for one in curves
+        if one.access == access and _kind(one)[:2] in queue
+    }
+
+
+def _plain(curves: Sequence[Curve]) -> Curve:
+    """The direct queue without compression, or what is nearest to it."""
+    return min(curves, key=lambda one: (one.access != "queue", one.complevel))
+
+
+def _releases(curves: Sequence[Curve]) -> Iterator[tuple[tuple[str, str], list[Curve]]]:
+    return _groups(curves, lambda one: (one.device, one.release))
+
+
+def _groups(
+    curves: Iterable[Curve], name: Callable[[Curve], Name]
+) -> Iterator[tuple[Name, list[Curve]]]:
+    """Curves by what they have in common, in their order."""
+    found: dict[Name, list[Curve]] = {}
+    for one in curves:
+        found.setdefault(name(one), []).append(one)
+    yield from found.items()
 
 
 def _of_this_release(curves: Iterable[Curve]) -> list[Curve]:
@@ -328,3 +394,8 @@ def _of_this_release(curves: Iterable[Curve]) -> list[Curve]:
 
 def _kind(curve: Curve) -> tuple[str, int, str]:
     return curve.complib, curve.complevel, curve.access
+
+
+def _between(values: Sequence[float], form: str) -> str:
+    low, high = f"{min(values):{form}}", f"{max(values):{form}}"
+    return low if low == high else f"{low} to {high}"

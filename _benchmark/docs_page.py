@@ -138,16 +138,14 @@ def _curves_of(run: Run, alone: bool) -> list[Curve]:
 
 
 def _conclusion(ours: Sequence[Curve], then: Sequence[Curve]) -> Iterator[str]:
-    if not ours and not then:
+    every = [*ours, *then]
+    if not every:
         return
     yield _headline("Conclusion", "=")
-    yield "These sentences are made from the rows, and change with them.\n"
-    yield _bullets([*curves.overall(ours, then), *curves.beside_other_releases(ours)])
-    every = [*ours, *then]
-    for device, release in dict.fromkeys((one.device, one.release) for one in every):
-        own = [one for one in every if (one.device, one.release) == (device, release)]
-        yield f"**{escaped(f'{device}, {release}')}**\n"
-        yield _bullets(curves.conclusions(own))
+    yield "These sentences and tables are made from the rows, and change with them.\n"
+    yield _bullets(curves.conclusions(ours, then))
+    yield curves.process_table(every).rst(*OPTIONS)
+    yield curves.cost_table(every).rst(*OPTIONS)
 
 
 # ---- our tables and the published ones
@@ -185,7 +183,7 @@ def _table(title: str, same: Sequence[Curve]) -> Table:
     rows = [
         [
             one.device,
-            one.release.removeprefix(curves.OURS).lstrip(", "),
+            one.release_name,
             str(one.complevel),
             *(f"{one.rates[n].median:.0f}" if n in one.rates else "" for n in processes),
         ]

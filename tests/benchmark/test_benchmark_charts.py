@@ -44,7 +44,7 @@ def words(svg: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("chart", [lines(), bars(), bars(groups=2), lines(number=15)])
+@pytest.mark.parametrize("chart", [lines(), bars(), bars(groups=2), lines(number=8)])
 def test_a_chart_is_the_same_bytes_every_time(chart: Chart) -> None:
     first = charts.draw(chart)
     assert charts.draw(chart) == first

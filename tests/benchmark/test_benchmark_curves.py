@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from _benchmark import curves, docs_page, results
 from _benchmark.curves import Curve
 from _benchmark.measure import Summary, summary
+from _benchmark.report import Table
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 
@@ -35,7 +36,12 @@ def curve(
 
 
 def said(*every: Curve) -> str:
-    return "\n".join(curves.conclusions(every))
+    """Of curves that were measured here."""
+    return "\n".join(curves.conclusions(every, []))
+
+
+def cells(table: Table) -> list[dict[str, str]]:
+    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
 # ---- falls
@@ -81,65 +87,90 @@ def test_what_is_level_has_no_fall_and_enough_is_near_the_best(rates: dict[int, 
 
 
 def test_processes_that_never_hurt() -> None:
-    text = said(curve({1: 100, 2: 190, 4: 200}))
-    assert "100 MB/s with 1 process, at most 200 with 4 (2.0x), 2 are within 5 % of that." in text
-    assert "More processes never hurt: in none of the 1 series" in text
+    assert said(curve({1: 100, 2: 190, 4: 200})) == (
+        "Measured here, more processes never hurt on disk: no number of them is more than 5 % "
+        "below what fewer reach."
+    )
 
 
 def test_every_number_of_processes_within_five_percent() -> None:
     text = said(curve({1: 100, 2: 98, 6: 96}))
-    assert "100 MB/s at best, and every number of processes from 1 to 6 is within 5 % of it" in text
-    assert "never hurt" in text
+    assert "never hurt on disk (every number of them is within 5 %): no number" in text
+    assert "within 5 %)" not in said(curve({1: 100, 2: 98, 6: 96}), curve({1: 50, 2: 99}, level=9))
 
 
 def test_the_exact_place_where_processes_hurt() -> None:
-    text = said(curve({1: 97, 2: 97, 6: 62}), curve({1: 100, 2: 90}, "generator"))
-    assert "Direct queue, no compression: 97 MB/s with 1 process, down to 62 with 6." in text
-    assert "More processes hurt in 2 of 2 series" in text
-    deepest = "direct queue, no compression: 97 MB/s with 1 process, 62 with 6, 36% less"
-    assert f"The deepest fall: {deepest}." in text
+    plain, other = curve({1: 97, 2: 97, 6: 62}), curve({1: 100, 2: 40}, "generator")
+    where = "direct queue, no compression: 97 MB/s with 1 process, 62 with 6, 36% less"
+    assert f"more processes hurt on disk, in 1 of 1 series: {where}." in said(plain)
+    assert f"in 2 of 2 series: {where}; the deepest fall is generator" in said(plain, other)
+    assert "100 MB/s with 1 process, 40 with 2, 60% less." in said(plain, other)
 
 
 def test_a_fall_beyond_the_spread_counts_for_more_than_a_deeper_one_within_it() -> None:
     text = said(curve({1: 100, 2: 80}, spread=15), curve({1: 100, 2: 90}, "generator"))
-    assert "The deepest fall: generator" in text
+    assert "within the spread of the repeats; the deepest fall is generator" in text
+
+
+def test_each_device_is_judged_by_itself() -> None:
+    good = curve({1: 100, 2: 200}, device="SSD")
+    bad = curve({1: 100, 2: 50}, device="HDD")
+    old = curve({1: 100, 2: 10}, device="SSD", release="multitables 2.0.1, hdf5-direct")
+    text = said(good, bad, old)
+    assert "more processes hurt on HDD, in 1 of 1 series" in text
+    assert "more processes never hurt on SSD" in text
+    assert list(curves.conclusions([], [])) == []
 
 
 def test_what_compression_costs() -> None:
-    text = said(
-        curve({1: 100, 4: 200}), curve({1: 30, 4: 90}, level=3), curve({1: 25, 4: 100}, level=9)
+    every = [
+        curve({1: 100, 4: 200}),
+        curve({1: 30, 4: 90}, level=3),
+        curve({1: 25, 4: 100}, level=9),
+    ]
+    assert (
+        "the highest levels of compression reach 0.25 of the rate without compression with the "
+        "fewest processes, and 0.50 where each has its best number."
+    ) in said(*every)
+    (row,) = cells(curves.cost_table(every))
+    assert (row["codec"], row["of no compression, fewest"], row["at best"]) == (
+        "zlib 9",
+        "0.25",
+        "0.50",
     )
-    assert "zlib 9 reaches 0.25 of the rate without compression with 1 process, and 0.50" in text
-    assert "(100 MB/s with 4)" in text
-    assert "zlib 3" not in text
-    assert "compression with" not in said(curve({1: 100}))
+    assert "compression reach" not in said(curve({1: 100}))
 
 
 def test_the_other_ways_to_take_rows_beside_the_queue() -> None:
     queue = [curve({1: 100}), curve({1: 100}, level=9)]
-    text = said(*queue, curve({1: 50}, "generator"), curve({1: 75}, "generator", level=9))
-    assert "The generator reaches 0.50 to 0.75 of the direct queue" in text
-    assert "Batches reach 0.80 of the direct queue" in said(*queue, curve({1: 80}, "batches"))
+    every = [*queue, curve({1: 50}, "generator"), curve({1: 75}, "generator", level=9)]
+    assert "the generator reaches 0.50 to 0.75 of the direct queue" in said(*every)
+    found = {row["codec"]: row["generator of queue"] for row in cells(curves.cost_table(every))}
+    assert found == {"no compression": "0.50", "zlib 9": "0.75"}
+    assert "batches reach 0.80 of the direct queue" in said(*queue, curve({1: 80}, "batches"))
     assert "of the direct queue" not in said(curve({1: 50}, "generator"))
 
 
 def test_another_release_on_the_same_device() -> None:
     old = curve({1: 50, 2: 40}, release="multitables 2.0.1, hdf5-direct")
-    (found,) = curves.beside_other_releases([old, curve({1: 100, 2: 125})])
-    assert found.startswith("disk: 2.5 times as fast as multitables 2.0.1, hdf5-direct, each at")
-    elsewhere = curve({1: 100}, device="another disk")
-    assert list(curves.beside_other_releases([old, elsewhere])) == []
+    assert (
+        "Measured here on disk, this release is 2.5 times as fast as multitables 2.0.1, "
+        "hdf5-direct, each at its best number of processes."
+    ) in said(old, curve({1: 100, 2: 125}))
+    assert "times as fast" not in said(old, curve({1: 100}, device="another disk"))
 
 
-def test_the_answer_over_all_devices() -> None:
-    good = curve({1: 100, 2: 200}, device="SSD")
-    bad = curve({1: 100, 2: 50}, device="HDD")
-    old = curve({1: 100, 2: 10}, device="SSD", release="multitables 2.0.1, hdf5-direct")
-    assert list(curves.overall([good, bad, old], [])) == [
-        "Measured here, more processes reach less than fewer on: HDD (up to 50%).",
-        "Measured here, more processes never cost more than 5 % on: SSD.",
+def test_the_table_of_processes() -> None:
+    every = [
+        curve({1: 100, 2: 195, 4: 200}),
+        curve({1: 100, 2: 90}, "generator"),
+        curve({2: 50, 6: 30}, release="multitables 2.0.1, hdf5-direct"),
     ]
-    assert list(curves.overall([], [])) == []
+    ours, old = curves.process_table(every).rows
+    assert ours == [
+        *("disk", "direct", "100 with 1", "200 with 4", "2.0x", "2", "10%", "1 of 2"),
+    ]
+    assert old[2:] == ["50 with 2", "50 with 2", "1.0x", "2", "40%", "1 of 1"]
 
 
 # ---- from rows
@@ -194,6 +225,6 @@ def test_the_published_tables_are_whole_and_converted() -> None:
 def test_what_was_published_of_the_rotating_disk() -> None:
     published = curves.of_published(docs_page.read_published(str(PUBLISHED)))
     disk = [one for one in published if "HDD" in one.device]
-    text = "\n".join(curves.conclusions(disk))
-    assert "102 (printed: 97) MB/s with 1 process, down to 65 (printed: 62) with 6" in text
-    assert "More processes hurt in 6 of 6 series" in text
+    (text,) = (one for one in curves.conclusions([], disk) if "hurt" in one)
+    assert text.startswith("Published, more processes hurt on SATA III 7200 RPM HDD, in 6 of 6")
+    assert "102 (printed: 97) MB/s with 1 process, 65 (printed: 62) with 6, 36% less" in text

@@ -319,12 +319,11 @@ def test_plots_and_parquet_for_real(tmp_path: Path) -> None:
     assert table["value"].to_pylist() == [float(row["value"]) for row in rows]
     assert table["round"].to_pylist() == [int(row["round"]) for row in rows]
     assert set(table["memory"].to_pylist()) == {"64.0 GiB"}
-    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
-    rows = results.read_rows(str(tmp_path / "multitables_sweep.csv"))
+    kept_runs.keep_sweep(tmp_path / "other", kept_runs.RISING)
+    rows = results.read_rows(str(tmp_path / "other" / "multitables_sweep.csv"))
     empty = read.read_metadata(io.BytesIO(parquet.file_of(rows))).schema.to_arrow_schema()
     assert str(empty.field("limit_mb_per_s").type) == "double"
     assert str(empty.field("n_procs").type) == "int64"
-    (tmp_path / "multitables_sweep.csv").unlink()
     found = Reader((tmp_path / publish.REPORT).read_text())
     assert len(found.ids) == len(set(found.ids))
     assert "multitables queue x2" in (tmp_path / "targets_streams_zlib_3.svg").read_text()
