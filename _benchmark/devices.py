@@ -99,17 +99,17 @@ class _Stack:
 
     @property
     def name(self) -> str:
-        if self.loop:
-            return f"loop device on {self.loop}"
         one = len(self.disks) == 1
         kinds = Counter(disk.kind for disk in self.disks)
         text = " and ".join(kind if one else f"{n}x {kind}" for kind, n in kinds.items())
+        if self.loop:
+            text = f"loop device on {self.loop}"
         if self.raid not in ("", UNKNOWN):
-            text += f" in {self.raid}"
-        elif not one:
+            text += f" in {self.raid}" if self.raid not in text else ""
+        elif not one and not self.loop:
             text += f" joined by {self.layers[0]}"
         encrypted = any(layer.endswith(" crypt") for layer in self.layers)
-        return text + (", encrypted" if encrypted else "")
+        return text + (", encrypted" if encrypted and "encrypted" not in text else "")
 
 
 def _above(layer: str, level: str, below: list[_Stack]) -> _Stack:

@@ -254,6 +254,19 @@ def test_a_loop_device_is_followed_to_its_file(fake: FakeSys, tmp_path: Path) ->
     assert (found.name, found.raid) == ("loop device on a file out of sight", "unknown")
 
 
+def test_what_stands_on_loop_devices_is_named(fake: FakeSys, tmp_path: Path) -> None:
+    disks = [fake.scsi(name, "1", "ST4000DM004") for name in ("sda", "sdb")]
+    fake.on(fake.virtual("md9", *disks, md__level="raid0"), str(tmp_path))
+    loops = []
+    for name in ("loop0", "loop1"):
+        (tmp_path / name).touch()
+        loops.append(fake.virtual(name, loop__backing_file=str(tmp_path / name)))
+    fake.on(fake.virtual("dm-0", loops[0], dm__uuid="CRYPT-LUKS2-x"), "/data")
+    assert fake.describe().name == "loop device on 2x SATA HDD in raid0, encrypted"
+    fake.on(fake.virtual("md0", *loops, md__level="raid1"), "/data")
+    assert fake.describe().name == "loop device on 2x SATA HDD in raid0 in raid1 over raid0"
+
+
 def test_a_loop_that_leads_to_itself_ends(fake: FakeSys, tmp_path: Path) -> None:
     (tmp_path / "disk.img").touch()
     fake.on(fake.virtual("loop0", loop__backing_file=str(tmp_path / "disk.img")))
