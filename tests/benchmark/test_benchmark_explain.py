@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -108,6 +109,21 @@ def test_of_a_large_dataset_a_sample_is_read_warm(
     assert "measured on a copy of its first chunks" in " ".join(capsys.readouterr().out.split())
     assert kept()["sampled"]
     assert left_behind(tmp_path) == ["run7.h5"]
+
+
+def test_without_room_for_a_sample_the_rest_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filename = made(tmp_path, chunks=(4000, 25))
+    if measure.direct_refusal(filename) or environment.in_memory(filename):
+        pytest.skip("no O_DIRECT here")
+    monkeypatch.setattr("_benchmark.studies.explain.SMOKE_BYTES", 100_000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=10))
+    assert explain(filename) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Not measured: what reads from the page cache, because a sample wants" in out
+    assert "set TMPDIR to a larger place" in out
+    assert {row["way"] for row in rows_of("explain")} == {"direct", ""}
 
 
 def test_what_only_a_library_reads_is_said(
