@@ -20,7 +20,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from _benchmark import advice, contenders, environment, limits, measure, storage, stream_loop
+from _benchmark import (
+    advice,
+    contenders,
+    drivers,
+    environment,
+    limits,
+    measure,
+    storage,
+    stream_loop,
+)
 from _benchmark.contenders import NotMeasuredError, Source
 from _benchmark.measure import Pass
 from _benchmark.progress import Progress
@@ -36,7 +45,6 @@ COLUMNS = (
 DIRECT, WARM, NEITHER = "direct", "warm", ""
 IN_FLIGHT = 8  # requests that keep a device busy
 SPARED_TIMES = 3  # so much longer may starting the processes of a limit take than measuring it
-BYPASSED_FRACTION = 0.1
 
 Measured = dict[str, Any]
 
@@ -315,10 +323,8 @@ class Explanation:
     def _cache(self, way: str) -> str:
         """What mincore says of the file, after a measurement."""
         if way == DIRECT:
-            fraction = measure.resident_fraction(self.stored.filename)
-            if fraction <= BYPASSED_FRACTION:
-                return "bypassed"
-            return f"not bypassed: {fraction:.0%} of the file went through it"
+            direct = drivers.Driver(drivers.DIRECT)
+            return drivers.cache_of(direct, [self.stored.filename], before="")
         return measure.cache_state(self.warm.filename) if way == WARM and self.warm else ""
 
 
