@@ -59,7 +59,8 @@ def hidefix(asked: dict[str, Any]) -> Iterator[Slabs]:
     try:
         dataset = library.Index(asked["filename"]).dataset(name, group or None)
     except RuntimeError as error:  # a backtrace may stand behind the first line
-        raise CannotReadError(str(error).partition("\n")[0]) from error
+        first_line = str(error).partition("\n")[0]
+        raise CannotReadError(f"{first_line} (it knows shuffle and deflate)") from error
     yield _one_by_one(lambda rows: dataset[(rows,)], asked)
 
 

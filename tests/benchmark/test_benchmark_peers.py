@@ -89,7 +89,7 @@ def test_libraries_of_their_own_process(
     data = written(tmp_path, **FILTERS[filters])
     peer = everybody(data, scratch, 2)[f"{library.label} x2"]
     if library.way == "hidefix" and filters == "blosc":
-        with pytest.raises(NotMeasuredError, match=r"cannot read this: /data: Unsupported filter$"):
+        with pytest.raises(NotMeasuredError, match="cannot read this: /data: Unsupported filter"):
             peer.contender.check()
         return
     prove(peer, data[1])
@@ -176,7 +176,7 @@ def test_a_refusal_is_told_in_one_line(
     text = "def Index(filename):\n    raise RuntimeError('/data: no\\n\\nStack backtrace:\\n')\n"
     stand_in(tmp_path, "hidefix", text, monkeypatch)
     peer = everybody(written(tmp_path), scratch, 1)["hidefix x1"]
-    with pytest.raises(NotMeasuredError, match=r"^hidefix cannot read this: /data: no$"):
+    with pytest.raises(NotMeasuredError, match=r"^hidefix cannot read this: /data: no \([^\n]*\)$"):
         peer.contender.check()
 
 
