@@ -48,6 +48,12 @@ How it is measured:
   tables. They do not compress, so compression only costs here. Data that compress give a device
   less to read.
 """
+LEGEND = """\
+In the tables, "fewest" and "best" are MB/s and the number of processes that reach them; "within 5 %
+from" is the least number that comes so near to the best. A fall is a number of processes more than
+5 % below what fewer reach. Shares are of the direct queue without compression, and of the direct
+queue with the same codec.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +150,7 @@ def _conclusion(ours: Sequence[Curve], then: Sequence[Curve]) -> Iterator[str]:
     yield _headline("Conclusion", "=")
     yield "These sentences and tables are made from the rows, and change with them.\n"
     yield _bullets(curves.conclusions(ours, then))
+    yield LEGEND
     yield curves.process_table(every).rst(*OPTIONS)
     yield curves.cost_table(every).rst(*OPTIONS)
 

@@ -16,7 +16,7 @@ import pytest
 from _benchmark.measure import Summary, summary
 from _benchmark.report import Chart, Series
 
-pytest.importorskip("matplotlib", reason="matplotlib comes with the extras bench and test")
+pytest.importorskip("matplotlib", reason="matplotlib comes with the extra bench")
 
 from _benchmark import charts
 

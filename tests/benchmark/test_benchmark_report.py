@@ -304,30 +304,36 @@ def test_columns_are_numbers_where_all_that_stands_in_them_is() -> None:
     }
 
 
-@pytest.mark.usefixtures("drawn")
-def test_plots_and_parquet_for_real(tmp_path: Path) -> None:
+def test_a_parquet_file_has_the_rows_with_types(tmp_path: Path) -> None:
     read = pytest.importorskip("pyarrow.parquet", reason="pyarrow comes with the extra bench")
-    kept_runs.keep_targets(tmp_path)
-    lines: list[str] = []
-    made = publish.publication(str(tmp_path), say=lines.append)
-    assert made.failed == []
-    assert lines == [f"report: {tmp_path / publish.REPORT}"]
-    with open(tmp_path / "multitables_targets.parquet", "rb") as file:
-        table = read.ParquetFile(file, pre_buffer=False).read(use_threads=False)
-    rows = results.read_rows(str(tmp_path / "multitables_targets.csv"))
-    assert table.column_names == list(rows[0])
-    assert table["value"].to_pylist() == [float(row["value"]) for row in rows]
-    assert table["round"].to_pylist() == [int(row["round"]) for row in rows]
+    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    found = kept(tmp_path, "sweep")
+    content = parquet.file_of(found.rows, found.more["facts"])
+    table = read.ParquetFile(io.BytesIO(content), pre_buffer=False).read(use_threads=False)
+    assert table.column_names == list(found.rows[0])
+    assert table["mb_per_s"].to_pylist() == [float(row["mb_per_s"]) for row in found.rows]
+    assert table["n_procs"].to_pylist() == [int(row["n_procs"]) for row in found.rows]
     assert set(table["memory"].to_pylist()) == {"64.0 GiB"}
-    kept_runs.keep_sweep(tmp_path / "other", kept_runs.RISING)
-    rows = results.read_rows(str(tmp_path / "other" / "multitables_sweep.csv"))
-    empty = read.read_metadata(io.BytesIO(parquet.file_of(rows))).schema.to_arrow_schema()
-    assert str(empty.field("limit_mb_per_s").type) == "double"
-    assert str(empty.field("n_procs").type) == "int64"
+    assert set(table["limit_mb_per_s"].to_pylist()) == {None}
+    types = {name: str(table.schema.field(name).type) for name in table.column_names}
+    assert (types["limit_mb_per_s"], types["n_procs"]) == ("double", "int64")
+    assert types["python"] == "string"
+
+
+# ---- plots, for real
+
+
+@pytest.mark.usefixtures("drawn")
+def test_plots_are_drawn_and_the_same_again(tmp_path: Path) -> None:
+    kept_runs.keep_targets(tmp_path)
+    made = publish.publication(str(tmp_path), say=lambda _line: None)
+    assert made.failed == []
+    assert "multitables queue x2" in (tmp_path / "targets_streams_zlib_3.svg").read_text()
+    assert (tmp_path / "targets_streams_zlib_3.png").read_bytes()[:4] == b"\x89PNG"
     found = Reader((tmp_path / publish.REPORT).read_text())
     assert len(found.ids) == len(set(found.ids))
-    assert "multitables queue x2" in (tmp_path / "targets_streams_zlib_3.svg").read_text()
+    assert "multitables queue x2" in found.said
 
     before = everything_below(tmp_path)
-    publish.publish(str(tmp_path), say=lines.append)
+    publish.publish(str(tmp_path), say=lambda _line: None)
     assert everything_below(tmp_path) == before
