@@ -52,7 +52,7 @@ struct Head {
     turn: AtomicU64,
     turn_word: AtomicU32,
     turn_waiting: AtomicU32,
-    hinted: AtomicU64,
+    named: AtomicU64,
 }
 
 /// What one reader tells about itself; written by that reader only.
@@ -316,10 +316,15 @@ impl Control {
         }
     }
 
-    /// Whoever has the turn tells the kernel what comes next: the tasks from here up to `end` are
-    /// this one's to name.
+    /// Tasks up to `end` are told to the kernel: those from the one that is returned on are the
+    /// caller's to name.
     pub fn name_until(&self, end: u64) -> u64 {
-        self.head().hinted.fetch_max(end, SeqCst)
+        self.head().named.fetch_max(end, SeqCst)
+    }
+
+    /// Tasks before this one were told to the kernel.
+    pub fn named(&self) -> u64 {
+        self.head().named.load(SeqCst)
     }
 
     pub fn stopped(&self) -> bool {

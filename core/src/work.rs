@@ -25,7 +25,7 @@ const PLAUSIBLE_EXTRA_BYTES: u64 = 1 << 16;
 
 /// On a rotating disk so many bytes after the turn's are asked for ahead, but not of more tasks.
 const AHEAD_BYTES: u64 = 4 << 20;
-const AHEAD_TASKS: u64 = 256;
+const AHEAD_TASKS: u64 = 1024;
 
 /// What a reader keeps open for one member.
 pub struct Source {
@@ -131,6 +131,8 @@ pub struct Work<'a> {
     pub tape: &'a Mapping,
     pub lap_row: u64,
     pub first_chunk: u64,
+    /// This reader is the first one.
+    pub leads: bool,
 }
 
 impl<'a> Work<'a> {
@@ -223,12 +225,14 @@ impl<'a> Work<'a> {
         if have < target.len() {
             if self.member.turnstile {
                 control.wait_turn(global);
-                self.hint_in_turn(file, rest, control, global);
+                self.name(file, rest, control, global);
             } else {
                 source.hinted = self.hint_ahead(file, global, source.hinted);
             }
             file.read(target, run.byte_offset, have)
                 .map_err(|error| TaskError::Fetch(at, error))?;
+        } else if self.leads && self.member.turnstile && control.named() > global {
+            self.name(file, rest, control, global);
         }
         self.record.fetches.store(file.fetches, Relaxed);
         Ok(())
@@ -250,21 +254,25 @@ impl<'a> Work<'a> {
         hinted.max(end)
     }
 
-    /// The same on a rotating disk, by the reader that has the turn: what it reads itself, then what
-    /// comes after that, so that the disk gets requests in the order of the tape and never waits for
-    /// the next one. Each task is named by one reader.
-    fn hint_in_turn(&self, file: &DataFile, rest: &[Run], control: &Control, global: u64) {
+    /// The same on a rotating disk, each task by one reader: the first reader names what comes next,
+    /// in the order of the tape, so that the disk never waits; another one only its own task, if
+    /// nobody did. There are schedulers that serve one process at a time and wait for it: as long as
+    /// one keeps ahead, the disk sees one process.
+    fn name(&self, file: &DataFile, rest: &[Run], control: &Control, global: u64) {
         let own: u64 = rest.iter().map(|run| run.len).sum();
-        let ahead = (AHEAD_BYTES / own.max(1)).clamp(1, AHEAD_TASKS);
+        let ahead = match self.leads {
+            true => (AHEAD_BYTES / own.max(1)).clamp(3 * self.plan.n_readers() as u64, AHEAD_TASKS),
+            false => 0,
+        };
         let end = (global + 1).saturating_add(ahead);
         let end = end.min(self.plan.total_tasks());
         let begin = control.name_until(end).max(global);
+        let file_bytes = self.member.fingerprint.size_bytes;
         let mut found = Vec::new();
         for next in begin..end {
             let (task, _) = self.plan.task(next);
             if self.plan.members[task.member as usize].filename == self.member.filename {
                 runs(self.plan.chunks_of(&task), &mut found);
-                let file_bytes = self.member.fingerprint.size_bytes;
                 let inside = |run: &&Run| run.byte_offset.saturating_add(run.len) <= file_bytes;
                 for run in found.iter().filter(inside) {
                     file.hint_all(run.byte_offset, run.len);
