@@ -62,10 +62,13 @@ class Spindle:
         self._thread = threading.Thread(target=self._turn, name="spindle")
         self._thread.start()
 
-    def ask(self, unique: int, descriptor: int, begin: int, offset: int, length: int) -> None:
+    def ask(
+        self, unique: int, descriptor: int, begin: int, offset: int, length: int, thread: int
+    ) -> None:
         """Read bytes of an open file, which begins at byte `begin` of the disk."""
+        process = _process_of(thread) if self._figures.idle_seconds else 0
         with self._changed:
-            asked = Asked(begin + offset, length, self._now())
+            asked = Asked(begin + offset, length, self._now(), process)
             self._queue.append((asked, unique, descriptor, offset))
             self._changed.notify()
 
@@ -105,7 +108,14 @@ class Spindle:
                 # Who waits already is taken up when the last one is done, however late this thread
                 # wakes; others when they come.
                 now = self._now() if waited else self._disk.at
-                index = self._disk.choose([one[0] for one in self._queue], now)
+                while isinstance(
+                    index := self._disk.choose([one[0] for one in self._queue], now), float
+                ):
+                    if self._pace:
+                        self._changed.wait(max(0.0, index - self._now()) * self._pace)
+                        now, waited = max(now, min(self._now(), index)), True
+                    else:
+                        now = index
                 asked, unique, descriptor, offset = self._queue.pop(index)
                 done = self._disk.read(asked, max(now, asked.since) if waited else now)
             room = memoryview(self._buffer)[: asked.length]
@@ -118,6 +128,15 @@ class Spindle:
                 self._requests += 1
                 self._bytes += got
             answer(self._device, unique, room[:got])
+
+
+def _process_of(thread: int) -> int:
+    """The process of a thread; the kernel reads for a process in threads of its own, too."""
+    try:
+        status = Path(f"/proc/{thread}/status").read_text()
+    except OSError:
+        return thread
+    return int(status.partition("Tgid:")[2].split(maxsplit=1)[0])
 
 
 def answer(device: int, unique: int, body: bytes | memoryview = b"", error: int = 0) -> None:
@@ -176,20 +195,20 @@ class Folder:
                 if error.errno in (errno.EINTR, errno.EAGAIN, errno.ENOENT):
                     continue
                 return  # ENODEV: it is unmounted
-            _, number, unique, node, *_ = fuse.IN_HEADER.unpack_from(message)
+            _, number, unique, node, _, _, thread, *_ = fuse.IN_HEADER.unpack_from(message)
             body = message[fuse.IN_HEADER.size :]
             if number == Op.READ:
-                self._read(unique, body)
+                self._read(unique, body, thread)
             elif number not in fuse.SILENT:
                 self._answer(number, unique, node, body)
 
-    def _read(self, unique: int, body: bytes) -> None:
+    def _read(self, unique: int, body: bytes, thread: int) -> None:
         """Let the disk answer; direct reads in whole sectors only, as of any file on a disk."""
         handle, offset, length, *_ = fuse.READ_IN.unpack_from(body)
         if handle in self._direct and (offset | length) % SECTOR_BYTES:
             answer(self._device, unique, error=errno.EINVAL)
             return
-        self.spindle.ask(unique, handle, self._begins[handle], offset, length)
+        self.spindle.ask(unique, handle, self._begins[handle], offset, length, thread)
 
     def _answer(self, number: int, unique: int, node: int, body: bytes) -> None:
         found = self._answers.get(number)  # type: ignore[call-overload]

@@ -142,6 +142,17 @@ def test_readers_without_turns_hurt(disk: Mounted, noise: np.ndarray, files: Pat
     assert none > 1.5 * turns
 
 
+def test_the_page_cache_is_filled_by_one_reader(
+    tmp_path: Path, noise: np.ndarray, files: Path
+) -> None:
+    """A scheduler that waits for one process at a time (CFQ, BFQ) has nobody to wait for."""
+    with spinning(tmp_path, pace=0.3, idle_seconds=8e-3) as disk:
+        path = stored(disk, files / "none")
+        one = busy(disk, path, streamed(path, noise, 1, rotational=True))
+        four = busy(disk, path, streamed(path, noise, 4, rotational=True))
+    assert four < 1.5 * one
+
+
 SHARE = """
 import sys, tables
 path, number, of = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
