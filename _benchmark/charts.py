@@ -143,9 +143,11 @@ def _lines(chart: Chart) -> Figure:
 
 def _aside(number: int, series: Sequence[Series], numbers: Sequence[float]) -> float:
     """A step to the side, so that the bars of different lines do not hide each other."""
-    gaps = [after - before for before, after in itertools.pairwise(numbers)]
-    room = min(0.16, 0.03 * len(series)) * min(gaps, default=0.0)
-    return room * (number / max(1, len(series) - 1) - 0.5) if len(series) > 1 else 0.0
+    if len(series) < 2 or len(numbers) < 2:
+        return 0.0
+    least_gap = min(after - before for before, after in itertools.pairwise(numbers))
+    room = min(0.16 * least_gap, 0.008 * len(series) * (numbers[-1] - numbers[0]))
+    return room * (number / (len(series) - 1) - 0.5)
 
 
 def _bars(chart: Chart) -> Figure:

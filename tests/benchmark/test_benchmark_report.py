@@ -22,7 +22,8 @@ from html_reader import SVG, Reader
 import multitables_benchmark
 from _benchmark import charts, page, parquet, publish, report, results
 from _benchmark.measure import summary
-from _benchmark.studies import STUDIES, target_views
+from _benchmark.studies import STUDIES, target_parts, target_views
+from _benchmark.studies.target_bench import Bench
 
 
 def kept(directory: Path, name: str) -> results.Kept:
@@ -247,6 +248,18 @@ def test_a_run_ends_with_its_report_and_its_own_status(
     monkeypatch.setattr(page, "html", failing(RuntimeError("broken")))
     assert multitables_benchmark.main(words) == 0
     assert "the HTML report could not be made: RuntimeError: broken" in capsys.readouterr().out
+
+
+def test_an_interrupted_run_has_its_report_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(bench: Bench) -> None:
+        bench.keep(0.5, "warm", part="latency", dataset="d", contender="x", round=0, unit="us")
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(target_parts.PARTS, "latency", interrupted)
+    assert multitables_benchmark.main(["targets", "--smoke", "--part", "latency"]) == 130
+    text = Path("results/multitables_report.html").read_text()
+    assert "This run was interrupted." in text
+    assert "0.5" in text
 
 
 # ---- made again
