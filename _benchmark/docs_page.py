@@ -91,13 +91,16 @@ def read_published(directory: str) -> list[Row]:
     return results.read_rows(filename) if os.path.exists(filename) else []
 
 
-def write(directory: str, filename: str) -> None:
-    """Write the page of `directory`; its plots are named from where the page lies."""
-    text = text_of(directory, os.path.dirname(os.path.abspath(filename)))
+def write(directory: str, filename: str) -> list[str]:
+    """Write the page of `directory`; returns the plots that it names and that are not there."""
+    page_directory = os.path.dirname(os.path.abspath(filename))
+    text = text_of(directory, page_directory)
     part = f"{filename}.part{os.getpid()}"
     with open(part, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(part, filename)
+    names = image_names(text)
+    return [name for name in names if not os.path.exists(os.path.join(page_directory, name))]
 
 
 def text_of(directory: str, page_directory: str) -> str:

@@ -56,6 +56,11 @@ def _docs(directory: str, filename: str) -> int:
     failed = False
     for name in docs_page.run_names(directory):
         failed |= bool(publish.plots(os.path.join(directory, name)).failed)
-    docs_page.write(directory, filename)
+    missing = docs_page.write(directory, filename)
     print(f"written: {filename}")
-    return 2 if failed else 0
+    if missing:
+        print(
+            f"{len(missing)} plots that it names are not there, {missing[0]} the first. "
+            f"To draw them: {publish.INSTALL}"
+        )
+    return 2 if failed or missing else 0

@@ -119,6 +119,16 @@ def test_the_command_writes_the_page_and_its_plots(
     assert "written: page.rst" in capsys.readouterr().out
 
 
+def test_plots_that_cannot_be_drawn_are_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some_runs(tmp_path / "results")
+    assert multitables_benchmark.main(["report", "results", "--docs", "page.rst"]) == 2
+    out = capsys.readouterr().out
+    assert "4 plots that it names are not there, results/idle_machine/sweep_0_" in out
+    assert "pip install multitables[bench]" in out
+
+
 class _Drawing:
     def __init__(self, svg: str) -> None:
         self.svg = svg
