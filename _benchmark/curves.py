@@ -208,6 +208,9 @@ def conclusions(ours: Sequence[Curve], published: Sequence[Curve]) -> Iterator[s
         yield from _processes(whose, curves)
         yield from _compression(whose, curves)
         yield from _accesses(whose, curves)
+    for release, theirs in _groups(ours, lambda one: one.release):
+        if not _of_this_release(theirs):
+            yield from _processes(f"Measured here with {release}", theirs)
     yield from _other_releases(ours)
 
 

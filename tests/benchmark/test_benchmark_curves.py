@@ -157,6 +157,8 @@ def test_another_release_on_the_same_device() -> None:
         "Measured here on disk, this release is 2.5 times as fast as multitables 2.0.1, "
         "hdf5-direct, each at its best number of processes."
     ) in said(old, curve({1: 100, 2: 125}))
+    hurt = "Measured here with multitables 2.0.1, hdf5-direct, more processes hurt on disk, in 1 of"
+    assert hurt in said(old, curve({1: 100}))
     assert "times as fast" not in said(old, curve({1: 100}, device="another disk"))
 
 
