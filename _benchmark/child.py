@@ -3,7 +3,7 @@
 Law
 ---
 1. It owns the process and the protocol's lines; what is asked and answered is its program's:
-   `stream_loop` or `random_loop`.
+   `stream_loop`, `random_loop`, `batch_loop` or `peer_loop`.
 2. However it ends, its whole process group is gone afterwards, and the shared memory it named.
 """
 

@@ -98,7 +98,7 @@ def differs(found: Mapping[str, Any], expected: Mapping[str, Any], in_order: boo
 
 @dataclass(frozen=True)
 class Stream:
-    """multitables in this process.
+    """multitables in this process; `cold` drops the file's pages when the clock starts.
 
     `open_streamer` is what makes a ``Streamer``; tests put their own there.
     """
@@ -107,6 +107,7 @@ class Stream:
     access: str
     n_procs: int
     options: Mapping[str, Any] = field(default_factory=dict)
+    cold: bool = False
     open_streamer: Callable[..., Any] | None = None
 
     @property
@@ -142,13 +143,17 @@ class Stream:
                 self.source.rows,
                 self.source.row_bytes,
                 tick,
+                self.source.filename if self.cold else "",
             )
         ]
 
 
 @dataclass(frozen=True)
 class ChildStream:
-    """multitables, this or the old release, in a fresh process for every stream."""
+    """multitables, this or the old release, in a fresh process for every stream.
+
+    `cold` drops the file's pages when the clock starts.
+    """
 
     source: Source
     label: str
@@ -159,6 +164,7 @@ class ChildStream:
     options: Mapping[str, Any] = field(default_factory=dict)
     in_order: bool = True
     timeout_seconds: float = 300.0
+    cold: bool = False
 
     @property
     def name(self) -> str:
@@ -186,7 +192,8 @@ class ChildStream:
     def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
         """Timed passes of one stream."""
         rows, row_bytes = self.source.rows, self.source.row_bytes
-        found = self._ask("time", cycles=cycles, rows=rows, row_bytes=row_bytes)
+        cold = os.path.abspath(self.source.filename) if self.cold else ""
+        found = self._ask("time", cycles=cycles, rows=rows, row_bytes=row_bytes, cold=cold)
         tick(cycles * self.source.decoded_bytes)
         return [Pass(*one) for one in found]
 

@@ -193,6 +193,6 @@ def peers(
         label = f"multitables {old_release.VERSION}"
         for access in stream_loop.ACCESSES:
             for n in processes:
-                old = ChildStream(source, label, access, n, old_python, in_order=False)
+                old = ChildStream(source, label, access, n, old_python, in_order=False, cold=True)
                 found.append(Peer(label, access, n, old, files))
     return found

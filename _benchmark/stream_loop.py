@@ -39,6 +39,15 @@ def no_tick(_amount_bytes: int) -> None:
     """Tell nobody."""
 
 
+def drop_pages(filename: str) -> None:
+    """Ask the kernel to forget the pages of a file that nobody writes to."""
+    descriptor = os.open(filename, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
 class Digest:
     """What a consumer saw: one 64-bit hash per row, summed up in order and in any order.
 
@@ -138,26 +147,39 @@ def timed_passes(
     rows: int,
     row_bytes: int,
     tick: Tick = no_tick,
+    cold: str = "",
 ) -> list[tuple[float, int]]:
     """``(seconds, decoded bytes)`` of each of `cycles` passes of one endless stream.
 
     The clock starts when what may have been read ahead is consumed, so that a pass ends with as
-    much in hand as it began with; start-up is a study of its own.
+    much in hand as it began with; start-up is a study of its own. The file named `cold` is then
+    dropped from the page cache, for the end of a pass reads again what came before its beginning.
     """
+
+    def before() -> None:
+        if cold:
+            drop_pages(cold)
+
     ends = segment_ends(rows)
     warm_up_rows = -(-AHEAD_BYTES * n_procs // row_bytes)
     if access == "generator":
         stream = streamer.get_generator(path, n_procs=n_procs, cyclic=True)
-        return _generator_passes(stream, cycles, warm_up_rows, ends, row_bytes, tick)
+        return _generator_passes(stream, cycles, warm_up_rows, ends, row_bytes, tick, before)
     if access == "batches":
         with shuffled_batches(streamer, path, n_procs, None) as batches:
-            return _batch_passes(iter(batches), cycles, ends, row_bytes, tick)
+            return _batch_passes(iter(batches), cycles, ends, row_bytes, tick, before)
     queue = streamer.get_queue(path, n_procs=n_procs, cyclic=True)
-    return _queue_passes(queue, cycles, warm_up_rows, ends, row_bytes, tick)
+    return _queue_passes(queue, cycles, warm_up_rows, ends, row_bytes, tick, before)
 
 
 def _queue_passes(
-    queue: Any, cycles: int, warm_up_rows: int, ends: list[int], row_bytes: int, tick: Tick
+    queue: Any,
+    cycles: int,
+    warm_up_rows: int,
+    ends: list[int],
+    row_bytes: int,
+    tick: Tick,
+    before: Callable[[], None],
 ) -> list[tuple[float, int]]:
     passes = []
     try:
@@ -166,6 +188,7 @@ def _queue_passes(
             with queue.get() as block:
                 seen += len(block)
         for _ in range(cycles):
+            before()
             seen = told = 0
             start = time.perf_counter()
             for end in ends:
@@ -181,13 +204,20 @@ def _queue_passes(
 
 
 def _generator_passes(
-    stream: Any, cycles: int, warm_up_rows: int, ends: list[int], row_bytes: int, tick: Tick
+    stream: Any,
+    cycles: int,
+    warm_up_rows: int,
+    ends: list[int],
+    row_bytes: int,
+    tick: Tick,
+    before: Callable[[], None],
 ) -> list[tuple[float, int]]:
     passes = []
     try:
         for _row in itertools.islice(stream, warm_up_rows):
             pass
         for _ in range(cycles):
+            before()
             done = 0
             start = time.perf_counter()
             for end in ends:
@@ -202,7 +232,12 @@ def _generator_passes(
 
 
 def _batch_passes(
-    batches: Any, cycles: int, ends: list[int], row_bytes: int, tick: Tick
+    batches: Any,
+    cycles: int,
+    ends: list[int],
+    row_bytes: int,
+    tick: Tick,
+    before: Callable[[], None],
 ) -> list[tuple[float, int]]:
     """Passes of whole epochs, behind as many batches as the ring may hold in advance."""
     passes = []
@@ -213,6 +248,7 @@ def _batch_passes(
         if ahead_rows is None:
             ahead_rows = batches.statistics()["ring_bytes"] // row_bytes
     for _ in range(cycles):
+        before()
         seen = told = 0
         start = time.perf_counter()
         for end in ends:
@@ -233,7 +269,8 @@ def answer(library: Any, request: dict[str, Any]) -> Any:
     if request["verb"] == "check":
         return digest_of(arrays(*case))
     if request["verb"] == "time":
-        return timed_passes(*case, request["cycles"], request["rows"], request["row_bytes"])
+        size = (request["cycles"], request["rows"], request["row_bytes"])
+        return timed_passes(*case, *size, cold=request.get("cold", ""))
     raise ValueError(f"no verb {request['verb']!r}")
 
 

@@ -172,7 +172,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -> int:
     """Measure, print, keep; returns the exit status.
 
-    `make_contender` takes ``(source, access, n_procs, options)``; tests put a liar there.
+    `make_contender` takes ``(source, access, n_procs, options, cold)``; tests put a liar there.
     """
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))

@@ -22,7 +22,7 @@ from _benchmark.workloads import Workload
 
 OLD_LABEL = f"multitables {old_release.VERSION}"
 
-MakeContender = Callable[[Source, str, int, Mapping[str, Any]], Contender]
+MakeContender = Callable[[Source, str, int, Mapping[str, Any], bool], Contender]
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,14 @@ class Readers:
 
     def _ours(self, source: Source, driver: Driver, make_contender: MakeContender) -> list[Line]:
         options = {**driver.options, **self.options}
+        cold = driver.name == drivers.BUFFERED and driver.drop_before
         return [
             Line(
                 OURS,
                 access,
                 driver,
                 n_procs,
-                make_contender(source, access, n_procs, options),
+                make_contender(source, access, n_procs, options, cold),
                 (source.filename,),
             )
             for access in self.accesses

@@ -45,7 +45,7 @@ class Sweep:
     progress: Progress
     notes: list[str] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
     def more(self) -> dict[str, Any]:
         """What is kept beside the rows."""
@@ -118,7 +118,9 @@ class Sweep:
     def _fails(self, place: Place, dataset: Dataset, line: Line, fault: Exception | str) -> None:
         """Note why a line has no number: it cannot run here, or it is wrong."""
         if isinstance(fault, NotMeasuredError) and line.contender_name != OURS:
-            self.left_out[line.contender_name] = str(fault)
+            datasets = self.left_out.setdefault(line.contender_name, {}).setdefault(str(fault), [])
+            if str(dataset) not in datasets:
+                datasets.append(str(dataset))
             return
         text = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
         self.faults.append({**self._key(place, dataset, line), "fault": text})

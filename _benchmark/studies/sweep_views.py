@@ -120,7 +120,11 @@ def _view(
     sentences += _access_sentences(cells, everything)
     sentences += _peer_sentences(cells, everything)
     sentences += [f"FAILED {' '.join(filter(None, key))}: {t}" for key, t in cells.faults.items()]
-    sentences += [f"Not measured: {who}: {why}" for who, why in more.get("left_out", {}).items()]
+    for who, reasons in more.get("left_out", {}).items():
+        sentences += [
+            f"Not measured: {who} with {', '.join(datasets)}: {why}"
+            for why, datasets in reasons.items()
+        ]
     sentences += [f"Note: {note}" for note in more.get("notes", [])]
     return View(heading, facts, tables, charts, sentences)
 

@@ -102,7 +102,9 @@ def fake_stream(
 ) -> MakeContender:
     """`Stream` over a library that lies, in every cell or only in one."""
 
-    def make(source: Source, access: str, n_procs: int, options: Any) -> Stream:
+    def make(
+        source: Source, access: str, n_procs: int, options: Any, _cold: bool = False
+    ) -> Stream:
         if only not in (None, (access, n_procs)):
             return Stream(source, access, n_procs, options)
 

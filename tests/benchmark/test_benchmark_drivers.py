@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark import drivers, environment, measure
+from _benchmark import contenders, drivers, environment, measure, stream_loop
 from _benchmark.contenders import Source
 
 
@@ -75,3 +75,20 @@ def test_files_that_are_read_together_have_one_state(tiny: Source, tmp_path: Pat
     assert drivers.cache_of(direct, both, "cold").startswith("not bypassed: ")
     assert drivers.prepare(direct, both) == "cold"
     assert drivers.cache_of(direct, both, "cold") == "bypassed"
+
+
+@pytest.mark.parametrize("access", stream_loop.EVERY_ACCESS)
+def test_a_cold_pass_starts_cold_behind_what_was_read_ahead(access: str, tiny: Source) -> None:
+    if environment.in_memory(tiny.filename):
+        pytest.skip("files in memory cannot be cold")
+    measure.fill_page_cache(tiny.filename)
+    warm = contenders.Stream(tiny, access, 1)
+    warm.passes(1)
+    assert measure.cache_state(tiny.filename) == "warm"
+
+    seen = []
+    real = stream_loop.drop_pages
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_loop, "drop_pages", lambda name: (seen.append(name), real(name)))
+        contenders.Stream(tiny, access, 1, cold=True).passes(2)
+    assert seen == [tiny.filename] * 2
