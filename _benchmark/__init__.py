@@ -22,6 +22,12 @@ batch_mixing.py how well an order mixes
 child.py        a process of its own for a stream or a reader
 stream_loop.py  the timed loop over a stream, the same text for the library and the old release
 old_release.py  the old release's own virtual environment
+hdf5_direct.py  the published method, under an interpreter that tools/direct_vfd made
+hdf5_direct_loop.py  what runs there
+peers.py        the other libraries of the device sweep
+peer_loop.py    the loops that check and time them, in a process of their own
+zarr_copy.py    a file's chunks as a zarr array
+drivers.py      how a file is read, and what that asks of the page cache
 workloads.py    the files that are read: seeded, any size, checked before they are used again
 measure.py      rounds, medians, page cache, process memory
 environment.py  what the numbers were measured on
