@@ -287,6 +287,7 @@ def _peer_charts(
                 UNIT,
                 [Series("best", bars)],
                 kind="bars",
+                strong=f"{OURS}, ",
             )
         )
     return found
@@ -344,9 +345,14 @@ def _access_sentences(cells: Cells, everything: Sequence[Mapping[str, str]]) -> 
         if access != "queue" and shares:
             low, high = min(shares), max(shares)
             sentences.append(
-                f"{TITLES[access]}: {low:.2f} to {high:.2f} of the direct queue, each at its best."
+                f"{TITLES[access]}: {_span(low, high)} of the direct queue, each at its best."
             )
     return sentences
+
+
+def _span(low: float, high: float) -> str:
+    texts = _distinct([f"{low:.2f}", f"{high:.2f}"])
+    return " to ".join(texts)
 
 
 def _peer_sentences(cells: Cells, everything: Sequence[Mapping[str, str]]) -> list[str]:

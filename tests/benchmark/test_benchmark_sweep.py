@@ -285,4 +285,4 @@ def test_peers_stand_beside_the_queue_through_the_page_cache() -> None:
 
 def test_the_generator_is_said_beside_the_queue() -> None:
     view = shown(row_of(200), row_of(100, access="generator"))
-    assert said(view, "Generator: 0.50 to 0.50 of the direct queue")
+    assert said(view, "Generator: 0.50 of the direct queue, each at its best")
