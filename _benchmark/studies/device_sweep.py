@@ -194,6 +194,7 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
         every_facts = [
             environment.facts(os.path.dirname(filename), face)
             | {"run": f"{size} of decoded data a file; a pass is a new stream"}
+            | ({"rotational": "yes (--rotational)"} if arguments.rotational else {})
             for filename in filenames
         ]
         results = stack.enter_context(
