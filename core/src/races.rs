@@ -8,11 +8,13 @@
 //! 3. Nothing here waits for ever: without progress the test fails.
 
 use crate::lending::{CLOSED, ENDED, FAILED, Lending};
-use crate::plan::KIND_LIBRARY;
-use crate::reader::{End, Reader};
+use crate::memory::sealed_memfd;
+use crate::plan::{KIND_LIBRARY, Plan};
+use crate::reader::{End, Reader, window};
 use crate::tape::tape_rows;
 use crate::testing::{Dice, ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows, payload};
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -314,6 +316,26 @@ fn turns_at_direct_reads_outlive_readers() {
     };
     if race.direct_works() {
         race.run();
+    }
+}
+
+/// Too many requests at once would be served in order of arrival, not in that of their places.
+#[test]
+fn direct_readers_hold_less_on_rotating_disks() {
+    for (name, turnstile, tasks) in [("window", false, 16), ("window-turns", true, 5)] {
+        let (plan, file) = Race {
+            name,
+            direct: true,
+            turnstile,
+            n_rows: 4 * 4096,
+            chunk_rows: 4096,
+            extra_rows: 400 * 4096,
+            n_readers: 6,
+            ..PLAIN
+        }
+        .plan();
+        let plan = sealed_memfd(c"window", &plan.encode(&file)).unwrap();
+        assert_eq!(window(&Plan::open(plan.as_fd()).unwrap()), tasks);
     }
 }
 

@@ -31,6 +31,9 @@ use std::time::{Duration, Instant};
 /// Bytes and requests that a direct reader keeps in flight.
 const FLIGHT_BYTES: u64 = 8 << 20;
 const FLIGHT_TASKS: usize = 16;
+/// Bytes that all direct readers together keep in flight on a rotating disk: some 0.1 s of its time.
+/// What waits for longer, the kernel serves in order of arrival, however far the head has to go.
+const ROTATING_FLIGHT_BYTES: u64 = 16 << 20;
 /// How long a reader sleeps at most before it looks again.
 const NAP: Duration = Duration::from_millis(500);
 
@@ -453,7 +456,11 @@ pub fn window(plan: &Plan) -> usize {
     let rows = (plan.lap_rows() / tasks.len() as u64).max(1);
     let share = plan.capacity_rows() / rows / plan.n_readers() as u64;
     let task_bytes = rows * plan.members[0].row_bytes.max(1) as u64;
+    let bytes = match plan.members.iter().any(|member| member.turnstile) {
+        true => FLIGHT_BYTES.min(ROTATING_FLIGHT_BYTES / plan.n_readers() as u64),
+        false => FLIGHT_BYTES,
+    };
     // Two even of the largest, so that one is on its way while the other is decoded.
-    let wanted = (FLIGHT_BYTES / task_bytes.max(1)).clamp(2, FLIGHT_TASKS as u64);
+    let wanted = (bytes / task_bytes.max(1)).clamp(2, FLIGHT_TASKS as u64);
     share.clamp(1, wanted) as usize
 }
