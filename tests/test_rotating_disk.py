@@ -216,6 +216,31 @@ def test_batches(
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
+def test_datasets_side_by_side(disk: Mounted, noise: np.ndarray, files: Path, driver: str) -> None:
+    """The head goes from one to the other; with more readers not more often."""
+
+    def read(n_procs: int) -> Callable[[], None]:
+        def read() -> None:
+            streamer = multitables.Streamer(path, rotational=True, **DRIVERS[driver])
+            with streamer.get_queue(["x", "y"], n_procs=n_procs, remainder=True) as queue:
+                at = 0
+                for guard in queue:
+                    with guard as (x, y):
+                        assert np.array_equal(x, noise[at : at + len(x)])
+                        assert np.array_equal(y, -x)
+                        at += len(x)
+            assert at == len(noise)
+
+        return read
+
+    path = stored(disk, files / "none")
+    with h5py.File(disk.backing / path.name, "a") as file:
+        file.create_dataset("y", data=-noise, chunks=(64, COLUMNS))
+    seconds = [busy(disk, path, read(n_procs)) for n_procs in (1, 6)]
+    assert seconds[1] < 1.3 * seconds[0]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_datasets_of_which_the_library_reads_one(
     disk: Mounted, noise: np.ndarray, files: Path, driver: str
 ) -> None:
