@@ -8,6 +8,7 @@ Law
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import json
@@ -15,6 +16,7 @@ import os
 import shutil
 import sys
 import tarfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -338,6 +340,36 @@ def test_the_environment_of_this_python_is_kept_out(
     step = tool.plan.Step(0, "a", "make a", "Mend it.", act, "/nowhere", True, "key")
     tool.building.Building(str(tmp_path), 1).do(step, None)
     assert (tmp_path / "log" / "a.log").read_text().splitlines()[-1] == "path= more=x"
+
+
+def alive(group: int) -> list[str]:
+    """The processes of a group that run; what is dead waits for whoever adopted it (proc(5))."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = stat.read_text()
+            state, _parent, its_group = text.rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM"])
+def test_interrupted_it_leaves_no_command_running(
+    name: str, build: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    count, pid = f"echo x >> {tmp_path}/count", tmp_path / "pid"
+    interrupted = f"echo $$ > {pid}; kill -{name} {os.getpid()}; sleep 60; exit 1"
+    assert build.run((("a", count),), (("b", interrupted), ("c", count)), (("d", count),)) == 130
+    assert "interrupted; the same command goes on" in capsys.readouterr().err
+    deadline = time.monotonic() + 10
+    while alive(int(pid.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert alive(int(pid.read_text())) == []
+    assert build.run((("a", count),), (("b", "true"), ("c", count)), (("d", count),)) == 0
+    said = capsys.readouterr().out
+    assert "a: already there" in said
+    assert "d: make d ..." in said
 
 
 def test_two_do_not_build_in_one_place(build: Any, capsys: pytest.CaptureFixture[str]) -> None:

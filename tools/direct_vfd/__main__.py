@@ -16,18 +16,21 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import plan
 import steps
-from building import BuildError, Building
+from building import BuildError, Building, Stopped
 from plan import Step
 from steps import Options
 
 PROGRAM = "python tools/direct_vfd"
+ENDING = (signal.SIGINT, signal.SIGTERM)
+LOOK_SECONDS = 0.2  # after a signal, at most
 READY = "ready.json"  # the benchmark program looks for it
 
 
@@ -117,6 +120,21 @@ def alone(prefix: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def stopped_by_signals(building: Building) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM end the commands, whose threads then end the build.
+
+    An exception out of a handler would be thrown into the middle of waiting for those threads.
+    """
+    numbers = [one for one in ENDING if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, lambda *_: building.stop()) for one in numbers}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
 def say(line: str) -> None:
     """Print a whole line, whichever step it is of."""
     sys.stdout.write(f"{line}\n")
@@ -139,8 +157,9 @@ def build(options: Options, keep_build: bool = False) -> dict[str, str]:
     ready = os.path.join(options.prefix, READY)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(ready)
-    for stage in sorted({step.stage for step in todo}):
-        _at_once([step for step in todo if step.stage == stage], options, building)
+    with stopped_by_signals(building):
+        for stage in sorted({step.stage for step in todo}):
+            _at_once([step for step in todo if step.stage == stage], options, building)
     found = steps.check(options, building)
     with open(f"{ready}.new", "w", encoding="utf-8") as file:
         json.dump(found, file)
@@ -160,7 +179,11 @@ def _at_once(stage: Sequence[Step], options: Options, building: Building) -> Non
         say(f"{step.name}: done in {time.monotonic() - start:.0f} s")
 
     with ThreadPoolExecutor(min(options.jobs, len(stage))) as pool:
-        for done in [pool.submit(do, step) for step in stage]:
+        doing = [pool.submit(do, step) for step in stage]
+        # a signal that comes just before a wait does not end it, so none is long
+        while wait(doing, timeout=LOOK_SECONDS).not_done:
+            pass
+        for done in doing:
             done.result()
 
 
@@ -174,7 +197,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(f"direct_vfd: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Stopped):
         print("direct_vfd: interrupted; the same command goes on from here", file=sys.stderr)
         return 130
     said = ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -4,19 +4,22 @@ Law
 ---
 1. A command's output goes to the log of its step, PREFIX/log/STEP.log, and to nobody else.
 2. A step is marked as finished, with its key, when all of it is: it may be killed at any time.
-3. It knows no step by name.
+3. Whoever is told to stop leaves no command running: it may write where the next try does.
+4. It knows no step by name.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from plan import Step
@@ -27,6 +30,10 @@ LAST_LINES = 12
 
 class BuildError(RuntimeError):
     """The build cannot go on; the message says why and what to do."""
+
+
+class Stopped(Exception):  # noqa: N818  it is no error
+    """The user ended the build."""
 
 
 def failure(
@@ -60,6 +67,8 @@ class Building:
         self.directory = os.path.join(prefix, "build")
         self.marks = os.path.join(prefix, "finished.json")
         self._turn = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
 
     def finished(self) -> dict[str, str]:
         """Name and key of every finished step."""
@@ -103,26 +112,54 @@ class Building:
         with open(log, "a", encoding="utf-8") as file:
             print(f"$ {shlex.join(words)}", file=file, flush=True)
             try:
-                status = subprocess.run(
-                    words,
-                    cwd=directory or self.directory,
-                    env={**environment, **more},
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    check=False,
-                ).returncode
+                status = self._status_of(words, directory, {**environment, **more}, file)
+            except OSError as error:
+                status, ended = -1, f"did not start: {error}"
+            else:
                 ended = (
                     f"ended with status {status}"
                     if status >= 0
                     else f"was killed by signal {-status}"
                 )
-            except OSError as error:
-                status, ended = -1, f"did not start: {error}"
         if status:
             with open(log, encoding="utf-8", errors="replace") as file:
                 tail = [line.rstrip()[:300] for line in file][-LAST_LINES:]
             raise BuildError(failure(step, words, ended, log, tail, sorted(self.finished())))
+
+    def _status_of(
+        self,
+        words: Sequence[str],
+        directory: str | None,
+        environment: Mapping[str, str],
+        log: IO[str],
+    ) -> int:
+        with self._turn:
+            if self._stopped:
+                raise Stopped
+            process = subprocess.Popen(
+                words,
+                cwd=directory or self.directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # so that all it starts can be stopped
+            )
+            self._running.add(process)
+        status = process.wait()
+        self._running.discard(process)
+        if self._stopped:
+            raise Stopped
+        return status
+
+    def stop(self) -> None:
+        """End all commands, and start none any more."""
+        with self._turn:
+            self._stopped = True
+            for process in list(self._running):
+                if process.returncode is None:  # else its number may be another's by now
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
 
 
 class Work:
