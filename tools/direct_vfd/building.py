@@ -41,13 +41,18 @@ def failure(
 ) -> str:
     """What is said of a command that failed."""
     lines = "".join(f"    {line}\n" for line in tail) or "    (nothing)\n"
-    finished = f"finished and kept: {', '.join(kept)}" if kept else "nothing was finished before"
     return (
         f"step {step.name!r} ({step.what}) failed: {shlex.join(words)} {ended} (expected status "
-        f"0).\nThe last lines of its log, {log}:\n{lines}"
-        f"What is good: {finished}.\n"
-        f"What to do: {step.advice} Then run the same command again; it goes on with "
-        f"{step.name!r}."
+        f"0).\nThe last lines of its log, {log}:\n{lines}{remedy(step, kept)}"
+    )
+
+
+def remedy(step: Step, kept: Sequence[str]) -> str:
+    """What is still good when a step failed, and what to do."""
+    finished = f"finished and kept: {', '.join(kept)}" if kept else "nothing was finished before"
+    return (
+        f"What is good: {finished}.\nWhat to do: {step.advice} Then run the same command again; it "
+        f"goes on with {step.name!r}."
     )
 
 
@@ -191,4 +196,6 @@ class Work:
 
     def fail(self, what: str) -> BuildError:
         """The error of a step that no command of it has."""
-        return BuildError(f"step {self._step.name!r} failed: {what} {self._step.advice}")
+        kept = sorted(self._building.finished())
+        step = self._step
+        return BuildError(f"step {step.name!r} ({step.what}) failed: {what}\n{remedy(step, kept)}")

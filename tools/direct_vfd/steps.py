@@ -48,6 +48,7 @@ HDF5_OPTIONS = (
     "-DHDF5_ENABLE_DIRECT_VFD=ON",
     "-DHDF5_ENABLE_SZIP_SUPPORT=OFF",
     "-DHDF5_ENABLE_Z_LIB_SUPPORT=ON",
+    "-DHDF5_ENABLE_ZLIB_SUPPORT=ON",  # as HDF5 2 calls it
     # the interpreter has another zlib
     "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--exclude-libs,libz.a",
 )
@@ -192,7 +193,7 @@ def hdf5(options: Options, work: Work) -> None:
         settings = file.read()
     for wanted in ("H5_HAVE_DIRECT", "H5_HAVE_FILTER_DEFLATE"):
         if f"#define {wanted} 1" not in settings:
-            raise work.fail(f"cmake left {wanted} out of HDF5.")
+            raise work.fail(f"cmake left {wanted} out (see PREFIX/log/hdf5.log).")
     work.run(
         cmake,
         *("--build", work.path("hdf5"), "--parallel", str(options.jobs), "--target", "install"),
