@@ -161,7 +161,8 @@ def _name(names: Sequence[str]) -> str:
     """``Direct queue, driver direct, zlib``, and the data where it is no noise."""
     contender, access, driver, data, complib = names
     who = "" if contender == OURS else f"{contender}: "
-    what = f"{who}{TITLES.get(access, access)}, driver {driver}, {complib}"
+    codec = "no compression" if complib == "none" else complib
+    what = f"{who}{TITLES.get(access, access)}, driver {driver}, {codec}"
     return what if data == "noise" else f"{what}, {data}"
 
 
