@@ -13,6 +13,7 @@ import array
 import contextlib
 import ctypes
 import os
+import shutil
 import socket
 import stat
 import struct
@@ -160,12 +161,14 @@ def mount(where: Path) -> int:
     if libc.mount(b"simulated_disk", bytes(where), kind, nosuid | nodev, options.encode()) != 0:
         os.close(device)
         number = ctypes.get_errno()
-        raise OSError(number, f"cannot mount: {os.strerror(number)}", str(where))
+        raise OSError(number, f"cannot mount: {os.strerror(number)}")
     return device
 
 
 def _mount_by_helper(where: Path) -> int:
     """Let the setuid program of the package fuse3 mount for an ordinary user."""
+    if shutil.which("fusermount3") is None:
+        raise OSError("there is no program fusermount3 (Debian: apt-get install fuse3)")
     ours, theirs = socket.socketpair()
     with ours, theirs:
         done = subprocess.run(
