@@ -56,13 +56,15 @@ def tool() -> Iterator[SimpleNamespace]:
 def some_options(tool: Any, **more: Any) -> Any:
     given = {
         "prefix": "/prefix",
-        "python": "/usr/bin/python3.11",
+        "python": tool.steps.Interpreter((3, 11), "/usr/bin/python3.11"),
         "source": None,
         "source_identity": "1.14.6",
         "jobs": 2,
         "with_h5py": True,
     }
-    return tool.steps.Options(**{**given, **more})
+    wanted = {**given, **more}
+    wanted["python"] = tool.steps.Interpreter(*wanted["python"])
+    return tool.steps.Options(**wanted)
 
 
 # Arguments
@@ -94,19 +96,37 @@ def test_a_source_that_is_not_there(
     assert not (tmp_path / "prefix").exists()
 
 
+def fake_python(path: Path, version: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho {version} /the/real/python\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 @pytest.mark.parametrize(
-    ("printed", "fits"),
+    ("version", "fits"),
     [("3 9", False), ("3 10", True), ("3 12", True), ("3 13", False), ("", False)],
 )
-def test_which_python_fits(printed: str, fits: bool, tool: Any, tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho {printed}\n")
-    python.chmod(0o755)
+def test_which_python_fits(version: str, fits: bool, tool: Any, tmp_path: Path) -> None:
+    python = fake_python(tmp_path / "python", version)
     if fits:
-        assert tool.steps.suitable_python(str(python)) == str(python)
+        found = tool.steps.suitable_python(python, "/prefix/venv/bin/python")
+        assert found == ((3, int(version[2:])), "/the/real/python")
         return
     with pytest.raises(tool.building.BuildError, match=r"no Python 3.10 to 3.12.*--python"):
-        tool.steps.suitable_python(str(python))
+        tool.steps.suitable_python(python, "/prefix/venv/bin/python")
+
+
+def test_the_python_that_is_there_goes_on(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever runs the program the next time."""
+    present = fake_python(tmp_path / "prefix" / "venv" / "bin" / "python", "3 10")
+    monkeypatch.setattr(sys, "executable", fake_python(tmp_path / "python", "3 12"))
+    words = [str(tmp_path / "prefix")]
+    assert tool.program.options_of(tool.program.parser().parse_args(words)).python[0] == (3, 10)
+    os.unlink(present)
+    assert tool.program.options_of(tool.program.parser().parse_args(words)).python[0] == (3, 12)
 
 
 # The plan
@@ -132,7 +152,11 @@ def test_the_plan(tool: Any) -> None:
     [
         ({"jobs": 1}, "sources environment zlib hdf5 blosc pytables h5py packages"),
         ({"source": "/a", "source_identity": "1"}, "environment"),
-        ({"python": "/b"}, "sources"),
+        ({"python": ((3, 12), "/usr/bin/python3.11")}, "sources"),
+        (
+            {"python": ((3, 11), "/elsewhere/python3.11")},
+            "sources environment zlib hdf5 blosc pytables h5py packages",
+        ),
         ({"prefix": "/c"}, ""),
     ],
 )
@@ -249,7 +273,8 @@ def rows(tool: Any, *stages: tuple[tuple[str, str], ...]) -> tuple[Any, ...]:
 def build(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run the program with a table of the test's own; no check behind it."""
     prefix = tmp_path / "prefix"
-    monkeypatch.setattr(tool.steps, "suitable_python", lambda _asked: sys.executable)
+    python = tool.steps.Interpreter((3, 11), sys.executable)
+    monkeypatch.setattr(tool.steps, "suitable_python", lambda *_asked: python)
     monkeypatch.setattr(tool.steps, "check", lambda _options, _building: {"HDF5": "1.14.6"})
 
     def run(*stages: tuple[tuple[str, str], ...]) -> int:

@@ -90,10 +90,11 @@ def options_of(arguments: argparse.Namespace) -> Options:
     BuildError
         There is no such source, or no Python that fits.
     """
+    prefix = os.path.abspath(arguments.prefix)
     source = arguments.source and os.path.abspath(arguments.source)
     return Options(
-        prefix=os.path.abspath(arguments.prefix),
-        python=steps.suitable_python(arguments.python),
+        prefix=prefix,
+        python=steps.suitable_python(arguments.python, os.path.join(prefix, steps.INTERPRETER)),
         source=source,
         source_identity=steps.identity(source) if source else steps.HDF5_VERSION,
         jobs=arguments.jobs,

@@ -136,7 +136,7 @@ def plan(options: Options) -> list[Step]:
     rows = [row for row in TABLE if options.with_h5py or row.name != "h5py"]
     own = {
         "sources": (str(options.source), options.source_identity),
-        "environment": (options.python,),
+        "environment": (str(options.python.version),),
     }
     found: list[Step] = []
     for row in rows:

@@ -20,6 +20,7 @@ import tarfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from building import BuildError, Building, Work
 
@@ -33,6 +34,8 @@ TABLES, H5PY = "tables<3.11", "h5py>=3.12,<4"
 # wrapt 1.15 took away
 CONSTRAINTS = ("blosc2<3.1",)
 RUNTIME = (f"multitables=={OLD_RELEASE}", "numpy<2", "wrapt<1.15")
+
+INTERPRETER = os.path.join("venv", "bin", "python")
 
 HDF5_OPTIONS = (
     "-DCMAKE_BUILD_TYPE=Release",
@@ -62,8 +65,8 @@ class Options:
     ----------
     prefix : str
         Absolute.
-    python : str
-        The interpreter that the virtual environment is made with.
+    python : Interpreter
+        What the virtual environment is made with.
     source : str or None
         Of HDF5, absolute; None is the crate's.
     source_identity : str
@@ -71,7 +74,7 @@ class Options:
     """
 
     prefix: str
-    python: str
+    python: Interpreter
     source: str | None
     source_identity: str
     jobs: int
@@ -84,7 +87,7 @@ class Options:
     @property
     def interpreter(self) -> str:
         """Of the virtual environment."""
-        return self.path("venv", "bin", "python")
+        return self.path(INTERPRETER)
 
 
 # The actions
@@ -144,7 +147,7 @@ def hdf5_source(options: Options, work: Work) -> str:
 
 def environment(options: Options, work: Work) -> None:
     """The virtual environment with cmake; Debian's is too old for HDF5."""
-    work.run(options.python, "-m", "venv", "--clear", options.path("venv"))
+    work.run(options.python.path, "-m", "venv", "--clear", options.path("venv"))
     work.run(options.interpreter, "-m", "pip", "install", CMAKE)
 
 
@@ -316,8 +319,18 @@ def identity(source: str) -> str:
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
-def suitable_python(asked: str | None) -> str:
-    """An interpreter that the recipe fits: the one asked for, or the first found.
+class Interpreter(NamedTuple):
+    """A Python: its version, and the program itself, of which environments can be made."""
+
+    version: tuple[int, int]
+    path: str
+
+
+def suitable_python(asked: str | None, present: str) -> Interpreter:
+    """An interpreter that the recipe fits.
+
+    It is the one asked for, or that of the environment that is `present`, so that another that runs
+    this program has nothing built again, or the first found.
 
     Raises
     ------
@@ -325,11 +338,12 @@ def suitable_python(asked: str | None) -> str:
         It does not fit, or there is none.
     """
     names = [f"python{major}.{minor}" for major, minor in ((3, 11), (3, 12), (3, 10))]
-    candidates = [asked] if asked else [sys.executable, *names]
+    candidates = [asked] if asked else [present, sys.executable, *names]
     for candidate in candidates:
         path = shutil.which(candidate)
-        if path and PYTHONS[0] <= version_of(path) <= PYTHONS[1]:
-            return path
+        found = path and interpreter_of(path)
+        if found and PYTHONS[0] <= found.version <= PYTHONS[1]:
+            return found
     low, high = (".".join(map(str, version)) for version in PYTHONS)
     raise BuildError(
         f"no Python {low} to {high} among {', '.join(candidates)}: multitables {OLD_RELEASE} needs "
@@ -338,12 +352,17 @@ def suitable_python(asked: str | None) -> str:
     )
 
 
-def version_of(python: str) -> tuple[int, int]:
-    """Major and minor version; (0, 0) of what does not run, as pyenv's stand-ins may."""
-    words = [python, "-I", "-c", "import sys, venv, ensurepip; print(*sys.version_info[:2])"]
+def interpreter_of(path: str) -> Interpreter | None:
+    """What `path` is; None when it does not run (pyenv's stand-ins may not) or has no venv."""
+    script = (
+        "import os, sys, venv, ensurepip\n"
+        "print(*sys.version_info[:2], os.path.realpath(sys.executable))"
+    )
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        major, minor = done.stdout.split()
+        done = subprocess.run(
+            [path, "-I", "-c", script], capture_output=True, text=True, check=True
+        )
+        major, minor, itself = done.stdout.strip().split(maxsplit=2)
     except (OSError, subprocess.CalledProcessError, ValueError):
-        return (0, 0)
-    return (int(major), int(minor))
+        return None
+    return Interpreter((int(major), int(minor)), itself)
