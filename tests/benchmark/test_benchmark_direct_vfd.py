@@ -92,7 +92,7 @@ def test_a_source_that_is_not_there(
     words = [str(tmp_path / "prefix"), "--source", str(tmp_path / "none.tar.gz")]
     assert tool.program.main([*words, "--python", sys.executable]) == 1
     said = capsys.readouterr().err
-    assert "--source cannot be read" in said or "no Python 3.10 to 3.12" in said
+    assert "--source cannot be read" in said or "no Python 3.10 to 3.11" in said
     assert not (tmp_path / "prefix").exists()
 
 
@@ -105,7 +105,7 @@ def fake_python(path: Path, version: str) -> str:
 
 @pytest.mark.parametrize(
     ("version", "fits"),
-    [("3 9", False), ("3 10", True), ("3 12", True), ("3 13", False), ("", False)],
+    [("3 9", False), ("3 10", True), ("3 11", True), ("3 12", False), ("", False)],
 )
 def test_which_python_fits(version: str, fits: bool, tool: Any, tmp_path: Path) -> None:
     python = fake_python(tmp_path / "python", version)
@@ -113,7 +113,7 @@ def test_which_python_fits(version: str, fits: bool, tool: Any, tmp_path: Path) 
         found = tool.steps.suitable_python(python, "/prefix/venv/bin/python")
         assert found == ((3, int(version[2:])), "/the/real/python")
         return
-    with pytest.raises(tool.building.BuildError, match=r"no Python 3.10 to 3.12.*--python"):
+    with pytest.raises(tool.building.BuildError, match=r"no Python 3.10 to 3.11.*--python"):
         tool.steps.suitable_python(python, "/prefix/venv/bin/python")
 
 
@@ -122,11 +122,11 @@ def test_the_python_that_is_there_goes_on(
 ) -> None:
     """Whichever runs the program the next time."""
     present = fake_python(tmp_path / "prefix" / "venv" / "bin" / "python", "3 10")
-    monkeypatch.setattr(sys, "executable", fake_python(tmp_path / "python", "3 12"))
+    monkeypatch.setattr(sys, "executable", fake_python(tmp_path / "python", "3 11"))
     words = [str(tmp_path / "prefix")]
     assert tool.program.options_of(tool.program.parser().parse_args(words)).python[0] == (3, 10)
     os.unlink(present)
-    assert tool.program.options_of(tool.program.parser().parse_args(words)).python[0] == (3, 12)
+    assert tool.program.options_of(tool.program.parser().parse_args(words)).python[0] == (3, 11)
 
 
 # The plan

@@ -84,6 +84,12 @@ def by_old_release(filename: str, values: object) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    status = 0
+    try:
+        main(sys.argv[1])
+    except BaseException as error:  # noqa: BLE001  told to who asked, whatever it is
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        status = 1
     sys.stdout.flush()
-    os._exit(0)  # the old release leaves threads behind that never end
+    sys.stderr.flush()
+    os._exit(status)  # the old release leaves threads behind that never end

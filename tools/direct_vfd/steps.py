@@ -27,7 +27,8 @@ from building import BuildError, Building, Work
 HDF5_CRATE, HDF5_CRATE_VERSION, HDF5_VERSION = "hdf5-metno-src", "0.9.5", "1.14.6"
 ZLIB_CRATE, ZLIB_CRATE_VERSION = "libz-sys", "1.1"
 OLD_RELEASE = "2.0.1"
-PYTHONS = ((3, 10), (3, 12))  # NumPy 1 has no wheels for others
+PYTHONS = ((3, 10), (3, 11))  # in 3.12 the old release fails while it reads, and hangs
+CHECK_SECONDS = 120
 CMAKE = "cmake>=3.26"
 TABLES, H5PY = "tables<3.11", "h5py>=3.12,<4"
 # PyTables 3.10 does not build with a later blosc2; the old release uses names that NumPy 2 and
@@ -289,7 +290,12 @@ def check(options: Options, building: Building) -> dict[str, str]:
     """
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check.py")
     words = [options.interpreter, "-I", program, options.prefix]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, timeout=CHECK_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        done = subprocess.CompletedProcess(words, 1, "", str(error))
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
         raise BuildError(
@@ -337,7 +343,7 @@ def suitable_python(asked: str | None, present: str) -> Interpreter:
     BuildError
         It does not fit, or there is none.
     """
-    names = [f"python{major}.{minor}" for major, minor in ((3, 11), (3, 12), (3, 10))]
+    names = [f"python{major}.{minor}" for major, minor in reversed(PYTHONS)]
     candidates = [asked] if asked else [present, sys.executable, *names]
     for candidate in candidates:
         path = shutil.which(candidate)
@@ -346,8 +352,8 @@ def suitable_python(asked: str | None, present: str) -> Interpreter:
             return found
     low, high = (".".join(map(str, version)) for version in PYTHONS)
     raise BuildError(
-        f"no Python {low} to {high} among {', '.join(candidates)}: multitables {OLD_RELEASE} needs "
-        "NumPy 1, which has wheels for no other. Nothing was changed. Install one (with venv), "
+        f"no Python {low} to {high} among {', '.join(candidates)}: multitables {OLD_RELEASE} works "
+        "with no other. Nothing was changed. Install one (with venv), "
         "and name it with --python."
     )
 
