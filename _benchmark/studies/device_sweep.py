@@ -15,6 +15,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from _benchmark import (
     contenders,
@@ -191,12 +192,7 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
             needed_bytes = sweep_plan.needed_bytes(plan, arguments.peers)
             workloads.check_disk(os.path.dirname(filename), needed_bytes)
         size = workloads.as_size(plan[0].workload.decoded_bytes)
-        every_facts = [
-            environment.facts(os.path.dirname(filename), face)
-            | {"run": f"{size} of decoded data a file; a pass is a new stream"}
-            | ({"rotational": "yes (--rotational)"} if arguments.rotational else {})
-            for filename in filenames
-        ]
+        every_facts = [_facts(filename, face, size, arguments) for filename in filenames]
         results = stack.enter_context(
             ResultFile(
                 arguments.output, "sweep", COLUMNS, every_facts[0], settings, arguments.resume
@@ -222,6 +218,18 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
     publish.publish(arguments.output, say=print)
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
     return 1 if sweep.faults else 130 if interrupted else 0
+
+
+def _facts(filename: str, face: Any, size: str, arguments: argparse.Namespace) -> dict[str, str]:
+    """What belongs to the numbers of a place."""
+    facts = environment.facts(os.path.dirname(filename), face)
+    facts["run"] = f"{size} of decoded data a file; a pass is a new stream"
+    if arguments.rotational:
+        facts["rotational"] = "yes (--rotational)"
+    if HDF5_DIRECT in arguments.driver and arguments.direct_vfd:
+        built = environment.as_line(hdf5_direct.versions(arguments.direct_vfd))
+        facts["versions"] += f"; with libhdf5's direct VFD: {built or 'nothing'}"
+    return facts
 
 
 def _processes(arguments: argparse.Namespace) -> tuple[int, ...]:
