@@ -304,6 +304,7 @@ def _place(filename: str, arguments: argparse.Namespace, sweep: Sweep) -> Place:
         processes=_processes(arguments),
         chosen=_drivers(filename, names, arguments.H5FD_DIRECT_OFF, sweep),
         options={"rotational": True} if arguments.rotational else {},
+        warm=arguments.H5FD_DIRECT_OFF,
         with_peers=arguments.peers,
         old_python=old_python,
         direct_python=direct_python,

@@ -9,12 +9,13 @@ Law
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from _benchmark import drivers, hdf5_direct, old_release, stream_loop
-from _benchmark.contenders import Contender, Source
+from _benchmark.contenders import ChildStream, Contender, Source
 from _benchmark.drivers import Driver
 from _benchmark.peers import peers
 from _benchmark.studies.sweep_plan import OURS, Line
@@ -37,6 +38,8 @@ class Readers:
         For this place, each once.
     options : mapping
         More options of ``Streamer``.
+    warm : bool
+        Whether peers find the file in the page cache, too.
     with_peers : bool
     old_python, direct_python : str or None
         The interpreters of the old release, and of the one with libhdf5's direct VFD.
@@ -46,6 +49,7 @@ class Readers:
     processes: Sequence[int]
     chosen: Sequence[Driver]
     options: Mapping[str, Any]
+    warm: bool
     with_peers: bool
     old_python: str | None
     direct_python: str | None
@@ -101,10 +105,16 @@ class Readers:
         """The others; `directory` is for what they must write."""
         if not self.has_peers:
             return []
-        buffered = drivers.choose(source.filename, drivers.BUFFERED)
+        buffered = drivers.choose(source.filename, drivers.BUFFERED, self.warm)
         everybody = peers(source, workload, self.processes, directory, self.old_python)
         return [
-            Line(one.label, one.access, buffered, one.n_procs, one.contender, one.files)
+            Line(one.label, one.access, buffered, one.n_procs, self._at(one.contender), one.files)
             for one in everybody
             if self.with_peers or one.label == OLD_LABEL
         ]
+
+    def _at(self, contender: Contender) -> Contender:
+        """The contender, with the page cache left alone when all read warm."""
+        if self.warm and isinstance(contender, ChildStream):
+            return dataclasses.replace(contender, cold=False)
+        return contender

@@ -218,12 +218,16 @@ def _best(cells: Cells, line: Line) -> tuple[str, Summary] | None:
     return max(have, key=lambda pair: pair[1].median, default=None)
 
 
+def _is_ours_or_peer(one: Mapping[str, str]) -> bool:
+    return one["contender"] == OURS or not _is_swept(one)
+
+
 def _levels_with_peers(
     beside: Sequence[Mapping[str, str]],
 ) -> Iterable[tuple[str, list[Line]]]:
-    """For each level that peers read: this library's lines and theirs, through the page cache."""
+    """For each level that peers read: this library's lines, by any driver, and theirs."""
     for level in sorted({one["complevel"] for one in beside}, key=int):
-        rows = [one for one in beside if one["complevel"] == level and one["driver"] == "buffered"]
+        rows = [one for one in beside if one["complevel"] == level and _is_ours_or_peer(one)]
         if any(one["contender"] != OURS for one in rows):
             yield (
                 level,
@@ -245,13 +249,13 @@ def _peer_table(
         for line in lines:
             best = _best(cells, line)
             ratio = f"{ours / best[1].median:.1f}x" if ours and best else ""
-            who = f"{line.key['contender']}, {line.key['access']}"
+            who = _reader_name(line)
             texts = [cells.text(line.at(n)) for n in processes]
             rows.append([who, *(text if text != "-" else "" for text in texts), ratio])
         what = f"{complib} {level}" if level != "0" else "no compression"
         found.append(
             Table(
-                f"Peers, {what}, {data}, through the page cache, cold: {UNIT}",
+                f"Peers, {what}, {data}, through the page cache but where it says direct: {UNIT}",
                 ["contender / processes or threads", *processes, "direct queue / it, best of each"],
                 rows,
             )
@@ -259,8 +263,14 @@ def _peer_table(
     return found
 
 
+def _reader_name(line: Line) -> str:
+    name = f"{line.key['contender']}, {line.key['access']}"
+    return name if line.key["driver"] == "buffered" else f"{name}, {line.key['driver']}"
+
+
 def _is_queue(line: Line) -> bool:
-    return line.key["contender"] == OURS and line.key["access"] == "queue"
+    """The direct queue as peers read: through the page cache."""
+    return _readers_of(line.key) == (OURS, "queue", "buffered")
 
 
 def _best_of(lines: Sequence[Line], cells: Cells) -> float | None:
@@ -277,7 +287,7 @@ def _peer_charts(
         for line in lines:
             best = _best(cells, line)
             if best is not None:
-                bars.append((f"{line.key['contender']}, {line.key['access']} x{best[0]}", best[1]))
+                bars.append((f"{_reader_name(line)} x{best[0]}", best[1]))
         bars.sort(key=lambda pair: pair[1].median)
         what = f"{complib} {level}" if level != "0" else "no compression"
         found.append(
