@@ -22,7 +22,7 @@ from _benchmark.studies.sweep_plan import KEY, OURS, key_of
 TITLES = {
     "queue": "Direct queue",
     "generator": "Generator",
-    "batches": "Batches, rows mixed over a window",
+    "batches": "Batches, mixed over a window",
     "slabs": "Slabs",
 }
 HURTS = 0.95  # of what fewer processes reach: below this, more of them cost throughput
@@ -104,6 +104,7 @@ def _view(
     for data in _distinct(one["data"] for one in everything):
         of_data = [one for one in everything if one["data"] == data]
         complibs = _distinct(one["complib"] for one in of_data)
+        compared = of_data  # with the peers: what is not compressed once, not with every library
         for complib in [one for one in complibs if one != "none"] or complibs:
             beside = [one for one in of_data if one["complib"] in (complib, "none")]
             swept = [one for one in beside if _is_swept(one)]
@@ -113,10 +114,10 @@ def _view(
                 tables += _level_tables(cells, lines, names)
                 charts.append(_level_chart(f"sweep_{number}", cells, lines, names))
                 sentences += _process_sentences(cells, lines, names)
-            peers = _peer_table(cells, beside, data, complib)
-            tables += peers
-            if peers:
-                charts += _peer_charts(f"sweep_{number}", cells, beside, data, complib)
+            beside = [one for one in compared if one["complib"] in (complib, "none")]
+            tables += _peer_table(cells, beside, data, complib)
+            charts += _peer_charts(f"sweep_{number}", cells, beside, data, complib)
+            compared = [one for one in compared if one["complib"] != "none"]
     sentences += _access_sentences(cells, everything)
     sentences += _peer_sentences(cells, everything)
     sentences += [f"FAILED {' '.join(filter(None, key))}: {t}" for key, t in cells.faults.items()]
@@ -160,9 +161,10 @@ def _on(key: tuple[str, ...], line: Line) -> bool:
 def _name(names: Sequence[str]) -> str:
     """``Direct queue, driver direct, zlib``, and the data where it is no noise."""
     contender, access, driver, data, complib = names
-    who = "" if contender == OURS else f"{contender}: "
-    codec = "no compression" if complib == "none" else complib
-    what = f"{who}{TITLES.get(access, access)}, driver {driver}, {codec}"
+    title = TITLES.get(access, access)
+    # the published method has one driver, which its name says
+    who = f"{title}, driver {driver}" if contender == OURS else f"{contender}: {title}"
+    what = f"{who}, {'no compression' if complib == 'none' else complib}"
     return what if data == "noise" else f"{what}, {data}"
 
 

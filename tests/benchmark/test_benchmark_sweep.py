@@ -290,3 +290,12 @@ def test_peers_stand_beside_the_queue_through_the_page_cache() -> None:
 def test_the_generator_is_said_beside_the_queue() -> None:
     view = shown(row_of(200), row_of(100, access="generator"))
     assert said(view, "Generator: 0.50 of the direct queue, each at its best")
+
+
+def test_peers_without_compression_stand_there_once() -> None:
+    rows = []
+    for complib, level in (("none", 0), ("blosc", 3), ("zlib", 3)):
+        of = {"complib": complib, "complevel": level, "driver": "buffered"}
+        rows += [row_of(600, **of), row_of(300, **of, contender="h5py", access="slabs")]
+    titles = [table.title for table in shown(*rows).tables if table.title.startswith("Peers")]
+    assert [title.split(", ")[1] for title in titles] == ["no compression", "blosc 3", "zlib 3"]
