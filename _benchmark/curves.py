@@ -217,7 +217,7 @@ def conclusions(ours: Sequence[Curve], published: Sequence[Curve]) -> Iterator[s
 def _processes(whose: str, curves: Sequence[Curve]) -> Iterator[str]:
     """Where more processes hurt, and where they never do."""
     never: list[str] = []
-    for device, own in _groups(curves, lambda one: one.device):
+    for device, own in _groups(_compared(curves), lambda one: one.device):
         hurt = [fall for curve in own for fall in falls(curve)[:1]]
         if not hurt:
             level = all(is_level(curve) for curve in own)
@@ -282,10 +282,15 @@ def _other_releases(curves: Sequence[Curve]) -> Iterator[str]:
 # ---- what follows, in tables
 
 
+def _compared(curves: Sequence[Curve]) -> list[Curve]:
+    """Those that were measured with several numbers of processes; of one nothing follows."""
+    return [one for one in curves if len(one.rates) > 1]
+
+
 def process_table(curves: Sequence[Curve]) -> Table:
     """What more processes bring each release on each device."""
     rows = []
-    for (device, _), own in _releases(curves):
+    for (device, _), own in _releases(_compared(curves)):
         curve, first = _plain(own), min(_plain(own).rates)
         (many, best), start = curve.best, curve.rates[first].median
         hurt = [fall for one in own for fall in falls(one)[:1]]

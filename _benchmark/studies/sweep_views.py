@@ -316,8 +316,8 @@ def _process_sentences(cells: Cells, lines: Mapping[str, Line], names: Sequence[
     for level, line in lines.items():
         best = _best(cells, line)
         one = cells.summary(line.at("1"))
-        if best is None or one is None:
-            continue
+        if best is None or one is None or len(_points(cells, line)) < 2:
+            continue  # of one number of processes nothing follows
         gain = best[1].median / one.median
         found.append(f"complevel {level}: {best[1].median:.0f} MB/s with {best[0]} ({gain:.1f}x)")
         high, high_at = one.median, "1"

@@ -299,3 +299,8 @@ def test_peers_without_compression_stand_there_once() -> None:
         rows += [row_of(600, **of), row_of(300, **of, contender="h5py", access="slabs")]
     titles = [table.title for table in shown(*rows).tables if table.title.startswith("Peers")]
     assert [title.split(", ")[1] for title in titles] == ["no compression", "blosc 3", "zlib 3"]
+
+
+def test_of_one_number_of_processes_nothing_follows() -> None:
+    assert not said(shown(row_of(100)), "processes")
+    assert not said(shown(row_of(100, n_procs=2)), "processes")
