@@ -13,6 +13,10 @@ HELD: int
 CLOSED: int
 PAGE_BYTES: int
 
+def start_together(
+    path: bytes, calls: list[tuple[list[bytes], int]], environment: list[bytes]
+) -> list[int]: ...
+
 class Lease: ...
 
 class Guard:

@@ -234,7 +234,7 @@ def test_a_poisonous_chunk_is_named(h5: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that ends at once: an error with its status, not a loop of new ones."""
-    monkeypatch.setattr("_multitables.parent.supervisor._executable", lambda: "/bin/false")
+    monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/bin/false")
     stream = multitables.Streamer(numbered).get_queue("/rows", n_procs=2)
     with pytest.raises(multitables.ReaderDiedError, match="exited with status 1") as caught:
         stream.get()
@@ -243,7 +243,7 @@ def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_multitables.parent.supervisor._executable", lambda: "/no/such/python")
+    monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
     for call in ("get_queue", "get_generator"):
         with pytest.raises(OSError, match="/no/such/python"):
             getattr(multitables.Streamer(numbered), call)("/rows", n_procs=2)

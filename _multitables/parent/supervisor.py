@@ -16,23 +16,16 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import _multitables
+from _multitables.parent.process import Process, start
 
 if TYPE_CHECKING:
     from _multitables._core import Board, Ring, Trial
 
-#: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
-READER = (
-    "import sys; sys.path[:] = filter(None, sys.path); "
-    "from _multitables.reader.__main__ import main; main()"
-)
 #: A task, or a start, may cost this many readers before the stream ends.
 DEATHS_ALLOWED = 2
 #: Seconds that a reader gets to come back from a stream before it is replaced by a new one.
@@ -72,19 +65,14 @@ class Readers:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._looking = self._stop_asked = False
-        self._members: list[tuple[subprocess.Popen[bytes], socket.socket]] = []
+        self._members: list[tuple[Process, socket.socket]] = []
         self._work: Ring | Board | None = None
         self._deaths: dict[int | None, int] = {}
         self._progress = 0
         self.replaced = 0
         #: Of a board: the last death in each slot whose task failed for it.
         self.killers: dict[int, Death] = {}
-        try:
-            for _ in range(count):
-                self._members.append(_start())
-        except BaseException:
-            self.stop()
-            raise
+        self._members = start(count)
 
     def __len__(self) -> int:
         return len(self._members)
@@ -150,7 +138,7 @@ class Readers:
                 self.stop()
 
     def _mourn(
-        self, work: Ring | Board, number: int, process: subprocess.Popen[bytes], status: int
+        self, work: Ring | Board, number: int, process: Process, status: int
     ) -> Death | None:
         claimed = work.claimed(number)
         account = work.account(number)
@@ -166,7 +154,7 @@ class Readers:
             if death is not None:
                 return death
         self._members[number][1].close()
-        self._members[number] = _start()
+        self._members[number] = start(1)[0]
         self.replaced += 1
         self._send(number, work)
         return None
@@ -175,7 +163,7 @@ class Readers:
         self,
         work: Ring | Board,
         number: int,
-        process: subprocess.Popen[bytes],
+        process: Process,
         status: int,
         task: int | None,
     ) -> Death | None:
@@ -210,7 +198,6 @@ class Readers:
         if not self.mine:  # a lock may be held by a thread that this process has not
             for process, control in self._members:
                 control.close()
-                process.returncode = 0  # its parent reaps it; `Popen` is not to ask for that
             self._members = []
             return
         with self._lock:
@@ -224,42 +211,3 @@ class Readers:
             process.kill()
         for process, _ in members:
             process.wait()
-
-
-def _start() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    process = None
-    try:
-        root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
-        paths = [root, *(os.path.abspath(path) for path in sys.path if path != root)]
-        # No site (-S): the parent's own path says where everything is, and the start is faster.
-        # A session of its own: Ctrl-C in the terminal is the parent's to handle.
-        command = [_executable(), "-S", "-c", READER, str(theirs.fileno()), str(os.getpid())]
-        # Blocked in the child too, which for a moment is not yet in its session.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-                start_new_session=True,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    except BaseException:
-        ours.close()
-        if process is not None:  # Ctrl-C came when its mask fell
-            process.kill()
-            process.wait()
-        raise
-    finally:
-        theirs.close()
-    return process, ours
-
-
-def _executable() -> str:
-    """Python's program; an embedding program names it with `multiprocessing.set_executable`."""
-    spawn = sys.modules.get("multiprocessing.spawn")  # not imported: nothing was named
-    executable = spawn.get_executable() if spawn else None
-    return os.fsdecode(executable or sys.executable)

@@ -25,6 +25,7 @@ pub mod scatter;
 pub mod serve;
 pub mod share;
 pub mod share_work;
+pub mod start;
 pub mod tape;
 pub mod work;
 
@@ -96,6 +97,28 @@ fn serve_reader(
         serve::serve(socket, parent, &mut library)
     })
     .map_err(PyOSError::new_err)
+}
+
+/// Start a program once for each list of arguments, which goes with the descriptor that stays open.
+#[pyfunction]
+fn start_together(
+    py: Python<'_>,
+    path: Vec<u8>,
+    calls: Vec<(Vec<Vec<u8>>, i32)>,
+    environment: Vec<Vec<u8>>,
+) -> PyResult<Vec<i32>> {
+    let each = calls.into_iter();
+    let programs = each
+        .map(|(arguments, keep)| {
+            start::Program::new(path.clone(), arguments, environment.clone(), keep)
+        })
+        .collect::<std::io::Result<Vec<_>>>()?;
+    py.detach(|| start::start_together(&programs))
+        .map_err(|error| {
+            let reason = std::io::Error::kind(&error).to_string();
+            let program = String::from_utf8_lossy(&path).into_owned();
+            PyOSError::new_err((error.raw_os_error(), reason, program))
+        })
 }
 
 /// A memoryview of some memory.
@@ -221,6 +244,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("PAGE_BYTES", memory::page_bytes())?;
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(start_together, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;
     module.add_function(wrap_pyfunction!(control_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(order_rows, module)?)?;

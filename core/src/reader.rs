@@ -308,7 +308,6 @@ impl<'a> Reader<'a> {
             tape: &self.tapes[task.member as usize],
             lap_row: claimed.lap_row,
             first_chunk: task.first_chunk,
-            leads: self.me == 0,
         };
         if let Fetch::Direct(..) = &source.fetch {
             work.direct(source, chunks, flights)?;

@@ -131,8 +131,6 @@ pub struct Work<'a> {
     pub tape: &'a Mapping,
     pub lap_row: u64,
     pub first_chunk: u64,
-    /// This reader is the first one.
-    pub leads: bool,
 }
 
 impl<'a> Work<'a> {
@@ -231,7 +229,7 @@ impl<'a> Work<'a> {
             }
             file.read(target, run.byte_offset, have)
                 .map_err(|error| TaskError::Fetch(at, error))?;
-        } else if self.leads && self.member.turnstile && control.named() > global {
+        } else if self.member.turnstile && control.named() > global {
             self.name(file, rest, control, global);
         }
         self.record.fetches.store(file.fetches, Relaxed);
@@ -254,16 +252,12 @@ impl<'a> Work<'a> {
         hinted.max(end)
     }
 
-    /// The same on a rotating disk, each task by one reader: the first reader names what comes next,
-    /// in the order of the tape, so that the disk never waits; another one only its own task, if
-    /// nobody did. There are schedulers that serve one process at a time and wait for it: as long as
-    /// one keeps ahead, the disk sees one process.
+    /// The same on a rotating disk, each task by one reader, in the order of the tape and far enough
+    /// ahead for the disk never to wait.
     fn name(&self, file: &DataFile, rest: &[Run], control: &Control, global: u64) {
         let own: u64 = rest.iter().map(|run| run.len).sum();
-        let ahead = match self.leads {
-            true => (AHEAD_BYTES / own.max(1)).clamp(3 * self.plan.n_readers() as u64, AHEAD_TASKS),
-            false => 0,
-        };
+        let ahead = AHEAD_BYTES / own.max(1);
+        let ahead = ahead.clamp(3 * self.plan.n_readers() as u64, AHEAD_TASKS);
         let end = (global + 1).saturating_add(ahead);
         let end = end.min(self.plan.total_tasks());
         let begin = control.name_until(end).max(global);

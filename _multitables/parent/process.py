@@ -1,0 +1,110 @@
+"""Reader processes: how they are started, ended and waited for.
+
+Law
+---
+1. Readers that are started together are one client of the disk to the kernel (core/src/start.rs).
+2. A process is reaped once, and never signalled after that.
+3. Whatever interrupts a start, nothing of it stays.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+
+import _multitables
+from _multitables import _core
+
+#: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
+READER = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from _multitables.reader.__main__ import main; main()"
+)
+
+
+class Process:
+    """A child of this process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._status: int | None = None
+        # Garbage is collected in the middle of a call, and may call again.
+        self._lock = threading.RLock()
+
+    def poll(self) -> int | None:
+        """Its exit status, negative for a signal; None while it runs."""
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """The same, when it has ended."""
+        return self._reap(0)
+
+    def kill(self) -> None:
+        """End it at once, if it runs."""
+        with self._lock:
+            if self.poll() is None:
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _reap(self, options: int) -> int | None:
+        with self._lock:
+            if self._status is not None:
+                return self._status
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:
+                # Somebody else has waited for it, or the user's program ignores SIGCHLD.
+                if self._status is None:
+                    self._status = 0
+            else:
+                if pid:
+                    self._status = os.waitstatus_to_exitcode(status)
+            return self._status
+
+
+def start(count: int) -> list[tuple[Process, socket.socket]]:
+    """Start readers, each with the socket that controls it."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
+    paths = [root, *(os.path.abspath(path) for path in sys.path if path != root)]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+    executable = os.fsencode(_executable())
+    pairs: list[tuple[socket.socket, socket.socket]] = []
+    processes: list[Process] = []
+    try:
+        for _ in range(count):
+            pairs.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        calls = [(_command(executable, theirs), theirs.fileno()) for _, theirs in pairs]
+        # A session of its own: Ctrl-C in the terminal is the parent's to handle. Blocked in the
+        # child too, which for a moment is not yet in its session.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            processes += map(Process, _core.start_together(executable, calls, environment))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    except BaseException:
+        for ours, _ in pairs:
+            ours.close()
+        for process in processes:  # Ctrl-C came when its mask fell
+            process.kill()
+            process.wait()
+        raise
+    finally:
+        for _, theirs in pairs:
+            theirs.close()
+    return [(process, ours) for process, (ours, _) in zip(processes, pairs, strict=True)]
+
+
+def _command(executable: bytes, theirs: socket.socket) -> list[bytes]:
+    # No site (-S): the parent's own path says where everything is, and the start is faster.
+    numbers = [str(theirs.fileno()).encode(), str(os.getpid()).encode()]
+    return [executable, b"-S", b"-c", READER.encode(), *numbers]
+
+
+def _executable() -> str:
+    """Python's program; an embedding program names it with `multiprocessing.set_executable`."""
+    spawn = sys.modules.get("multiprocessing.spawn")  # not imported: nothing was named
+    executable = spawn.get_executable() if spawn else None
+    return os.fsdecode(executable or sys.executable)
