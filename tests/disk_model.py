@@ -11,11 +11,7 @@ Law
 4. A queue is served upwards from the head, then from its lowest address again, as drives with
    native command queuing and the kernel's schedulers do; with a depth of 1 in order of arrival.
    Who waited for too long comes first.
-5. A kernel may wait for one process while others ask, so that each of them reads on: CFQ did so for
-   all disks up to Linux 4.20, and BFQ does. `idle_seconds` says how long, 8 ms for both; 0, the
-   default, is a kernel that does not (mq-deadline). They find out processes that read one file
-   together, and treat them as one; this model does not.
-6. Left out: bad sectors, zones of different speed, and writes.
+5. Left out: bad sectors, zones of different speed, and writes.
 
 Where the figures come from: catalogues of 7200 RPM SATA drives of 1 to 4 TB say 8.5 ms for the
 average seek, about 1 ms from track to track, and 100 to 200 MB/s to and from the surface; the mean
@@ -47,8 +43,6 @@ class Figures:
     buffer_bytes: int = 8 << 20
     ahead_bytes: int = 2 << 20
     queue_depth: int = 32
-    idle_seconds: float = 0.0
-    slice_seconds: float = 0.1
 
     @property
     def turn_seconds(self) -> float:
@@ -70,12 +64,11 @@ class Figures:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: bytes of the disk, since when it waits, and whose it is."""
+    """A request: bytes of the disk, and since when it waits."""
 
     begin: int
     length: int
     since: float = 0.0
-    process: int = 0
 
     @property
     def end(self) -> int:
@@ -95,33 +88,15 @@ class Disk:
         self.kept = 0
         self.busy_seconds = 0.0
         self.moved = 0
-        #: Whose slice it is, when that ends, and until when the disk waits for its next request.
-        self._owner = 0
-        self._slice_end = self._idle_end = 0.0
 
-    def choose(self, queue: Sequence[Asked], now: float) -> int | float:
-        """Which of the requests, in order of arrival, is served next; or a float: wait until then,
-        or until another comes.
-        """
-        seen = range(len(queue))
-        if self.figures.idle_seconds:
-            mine = [i for i in seen if queue[i].process == self._owner]
-            if not mine and now < min(self._idle_end, self._slice_end):
-                return min(self._idle_end, self._slice_end)
-            if not mine or now >= self._slice_end:
-                self._owner = queue[0].process
-                self._slice_end = now + self.figures.slice_seconds
-                mine = [i for i in seen if queue[i].process == self._owner]
-            return self._lift(queue, mine, now)
-        return self._lift(queue, seen, now)
-
-    def _lift(self, queue: Sequence[Asked], seen: Sequence[int], now: float) -> int:
-        """The next one upwards from the head."""
+    def choose(self, queue: Sequence[Asked], now: float) -> int:
+        """Which of the requests, in order of arrival, is served next: upwards from the head."""
         depth = max(1, self.figures.queue_depth)
-        if depth == 1 or now - queue[seen[0]].since > EXPIRED_SECONDS:
-            return seen[0]
+        if depth == 1 or now - queue[0].since > EXPIRED_SECONDS:
+            return 0
+        seen = range(min(depth, len(queue)))
         # What is in the buffer is as good as what comes next under the head.
-        return min(seen[:depth], key=lambda i: (queue[i].begin < self.kept, queue[i].begin))
+        return min(seen, key=lambda i: (queue[i].begin < self.kept, queue[i].begin))
 
     def read(self, asked: Asked, now: float) -> float:
         """Serve a request that is taken up at `now`; returns when it is done."""
@@ -135,7 +110,6 @@ class Disk:
             done = self._from_elsewhere(asked, now)
         self.busy_seconds += done - now
         self.at = done
-        self._idle_end = done + figures.idle_seconds
         return done
 
     def _from_buffer(self, asked: Asked, now: float, reached: int) -> float:

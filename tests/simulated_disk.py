@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import fuse_protocol as fuse
+from block_device import NoDeviceError, scheduled
 from disk_model import Asked, Disk, Figures
 from fuse_protocol import Op
 
@@ -51,7 +52,6 @@ class Spindle:
     def __init__(self, device: int, figures: Figures, pace: float) -> None:
         self._device = device
         self._pace = pace
-        self._figures = figures
         self._disk = Disk(figures)
         self._queue: list[tuple[Asked, int, int, int]] = []
         self._changed = threading.Condition()
@@ -62,13 +62,10 @@ class Spindle:
         self._thread = threading.Thread(target=self._turn, name="spindle")
         self._thread.start()
 
-    def ask(
-        self, unique: int, descriptor: int, begin: int, offset: int, length: int, thread: int
-    ) -> None:
+    def ask(self, unique: int, descriptor: int, begin: int, offset: int, length: int) -> None:
         """Read bytes of an open file, which begins at byte `begin` of the disk."""
-        process = _process_of(thread) if self._figures.idle_seconds else 0
         with self._changed:
-            asked = Asked(begin + offset, length, self._now(), process)
+            asked = Asked(begin + offset, length, self._now())
             self._queue.append((asked, unique, descriptor, offset))
             self._changed.notify()
 
@@ -108,14 +105,7 @@ class Spindle:
                 # Who waits already is taken up when the last one is done, however late this thread
                 # wakes; others when they come.
                 now = self._now() if waited else self._disk.at
-                while isinstance(
-                    index := self._disk.choose([one[0] for one in self._queue], now), float
-                ):
-                    if self._pace:
-                        self._changed.wait(max(0.0, index - self._now()) * self._pace)
-                        now, waited = max(now, min(self._now(), index)), True
-                    else:
-                        now = index
+                index = self._disk.choose([one[0] for one in self._queue], now)
                 asked, unique, descriptor, offset = self._queue.pop(index)
                 done = self._disk.read(asked, max(now, asked.since) if waited else now)
             room = memoryview(self._buffer)[: asked.length]
@@ -128,15 +118,6 @@ class Spindle:
                 self._requests += 1
                 self._bytes += got
             answer(self._device, unique, room[:got])
-
-
-def _process_of(thread: int) -> int:
-    """The process of a thread; the kernel reads for a process in threads of its own, too."""
-    try:
-        status = Path(f"/proc/{thread}/status").read_text()
-    except OSError:
-        return thread
-    return int(status.partition("Tgid:")[2].split(maxsplit=1)[0])
 
 
 def answer(device: int, unique: int, body: bytes | memoryview = b"", error: int = 0) -> None:
@@ -195,20 +176,20 @@ class Folder:
                 if error.errno in (errno.EINTR, errno.EAGAIN, errno.ENOENT):
                     continue
                 return  # ENODEV: it is unmounted
-            _, number, unique, node, _, _, thread, *_ = fuse.IN_HEADER.unpack_from(message)
+            _, number, unique, node, *_ = fuse.IN_HEADER.unpack_from(message)
             body = message[fuse.IN_HEADER.size :]
             if number == Op.READ:
-                self._read(unique, body, thread)
+                self._read(unique, body)
             elif number not in fuse.SILENT:
                 self._answer(number, unique, node, body)
 
-    def _read(self, unique: int, body: bytes, thread: int) -> None:
+    def _read(self, unique: int, body: bytes) -> None:
         """Let the disk answer; direct reads in whole sectors only, as of any file on a disk."""
         handle, offset, length, *_ = fuse.READ_IN.unpack_from(body)
         if handle in self._direct and (offset | length) % SECTOR_BYTES:
             answer(self._device, unique, error=errno.EINVAL)
             return
-        self.spindle.ask(unique, handle, self._begins[handle], offset, length, thread)
+        self.spindle.ask(unique, handle, self._begins[handle], offset, length)
 
     def _answer(self, number: int, unique: int, node: int, body: bytes) -> None:
         found = self._answers.get(number)  # type: ignore[call-overload]
@@ -451,15 +432,21 @@ def _line(stream: IO[str] | None) -> str:
     return stream.readline()
 
 
-def run(command: list[str], figures: Figures, pace: float, directory: str | None) -> int:
+def run(
+    command: list[str], figures: Figures, pace: float, directory: str | None, scheduler: str | None
+) -> int:
     """Run a command with ``{mount}`` replaced by a disk's folder."""
     inside = Path(tempfile.mkdtemp(prefix="simulated-disk-", dir=directory))
     try:
-        with mounted(inside, figures, pace) as disk:
-            filled = [part.replace("{mount}", str(disk.path)) for part in command]
+        with mounted(inside, figures, pace) as disk, contextlib.ExitStack() as stack:
+            folder = disk.path
+            if scheduler is not None:
+                device = scheduled(disk.path / "device", inside / "scheduled", scheduler)
+                folder = stack.enter_context(device)
+            filled = [part.replace("{mount}", str(folder)) for part in command]
             code = subprocess.run(filled, check=False).returncode
             told = disk.told()
-    except NoDiskError as error:
+    except (NoDiskError, NoDeviceError) as error:
         print(f"SKIPPED: {error}", file=sys.stderr)
         return 0
     finally:
@@ -477,6 +464,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--run", nargs="+", metavar="COMMAND", default=[], help="after it: --")
     parser.add_argument("--directory", help="where the files lie (default: the temporary folder)")
+    parser.add_argument(
+        "--scheduler",
+        metavar="NAME",
+        help="of the kernel, as in /sys/block/*/queue/scheduler; root",
+    )
     parser.add_argument("--pace", type=float, default=1.0, help="0 only counts (default: 1)")
     for name, value in vars(Figures()).items():
         flag = "--" + name.replace("_", "-")
@@ -499,7 +491,7 @@ def main() -> int:
         parser.error("say what to run: --run -- COMMAND, with {mount} for the folder")
     names = vars(Figures())
     figures = replace(Figures(), **{name: getattr(given, name) for name in names})
-    return run(command, figures, given.pace, given.directory)
+    return run(command, figures, given.pace, given.directory, given.scheduler)
 
 
 if __name__ == "__main__":

@@ -113,26 +113,6 @@ def test_nobody_waits_for_ever() -> None:
     assert disk.choose(queue, 0.6) == 0
 
 
-def test_a_scheduler_may_wait_for_one_process() -> None:
-    disk = Disk(Figures(idle_seconds=0.008))
-    queue = [Asked(0, MB, 0.0, 1), Asked(MB, MB, 0.0, 2), Asked(2 * MB, MB, 0.0, 1)]
-    assert disk.choose(queue, 0.0) == 0
-    disk.read(queue.pop(0), 0.0)
-    assert disk.choose(queue, disk.at) == 1
-    disk.read(queue.pop(1), disk.at)
-    until = disk.choose(queue, disk.at)
-    assert until == pytest.approx(disk.at + 0.008)
-    assert disk.choose(queue, float(until)) == 0
-
-
-def test_a_slice_ends() -> None:
-    disk = Disk(Figures(idle_seconds=0.008, slice_seconds=0.1))
-    queue = [Asked(0, MB, 0.0, 1), Asked(9 * MB, MB, 0.0, 2), Asked(MB, MB, 0.0, 1)]
-    assert disk.choose(queue, 0.0) == 0
-    assert disk.choose(queue[1:], 0.05) == 1
-    assert disk.choose(queue[1:], 0.15) == 0
-
-
 requests = st.lists(
     st.tuples(st.integers(0, 10**9), st.integers(1, 4 * MB), st.floats(0, 0.1)), max_size=30
 )
