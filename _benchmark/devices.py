@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from _benchmark.disks import Disk, disk_of, read
 from _benchmark.mounts import MEMORY_KINDS, UNKNOWN, Mount, mount_of
@@ -51,6 +51,9 @@ class Device:
         Its kind, and its directory.
     number : str
         ``major:minor`` of the uppermost whole block device; empty without one.
+    schedulers : tuple of str
+        The kernel's I/O schedulers of the block devices, from the top; ``none`` where there is
+        none.
     """
 
     name: str
@@ -61,6 +64,13 @@ class Device:
     filesystem: str
     mount: str
     number: str = ""
+    schedulers: tuple[str, ...] = ()
+
+    @property
+    def scheduler(self) -> str:
+        """The schedulers in use, or ``none``; "unknown" where no block device is seen."""
+        used = [one for one in self.schedulers if one != "none"]
+        return ", ".join(used) or ("none" if self.schedulers else UNKNOWN)
 
     def __str__(self) -> str:
         """One line with the name, the disks and the layers."""
@@ -91,6 +101,7 @@ class _Stack:
     raid: str = ""
     layers: tuple[str, ...] = ()
     loop: str = ""
+    schedulers: tuple[str, ...] = ()
 
     @property
     def rotational(self) -> bool | None:
@@ -120,7 +131,8 @@ def _above(layer: str, level: str, below: list[_Stack]) -> _Stack:
     told = [one for one in levels if one not in ("", UNKNOWN)]
     raid = " over ".join(told) if told else UNKNOWN if UNKNOWN in levels else ""
     loop = next((one.loop for one in below if one.loop), "")
-    return _Stack(disks, raid, (layer, *inner), loop)
+    schedulers = tuple(dict.fromkeys(name for one in below for name in one.schedulers))
+    return _Stack(disks, raid, (layer, *inner), loop, schedulers)
 
 
 class _Machine:
@@ -150,6 +162,7 @@ class _Machine:
             mount.kind,
             mount.directory,
             _number(blocks),
+            stack.schedulers,
         )
 
     def _overlay(self, mount: Mount, loops: tuple[str, ...]) -> Device:
@@ -167,6 +180,7 @@ class _Machine:
             mount.kind,
             mount.directory,
             below.number,
+            below.schedulers,
         )
 
     # ---- from a mount to block devices
@@ -220,9 +234,14 @@ class _Machine:
 
     def _stack(self, block: str, loops: tuple[str, ...]) -> _Stack:
         """A block device with all below it."""
-        name = os.path.basename(block)
         if os.path.exists(f"{block}/partition"):
             return self._stack(os.path.dirname(block), loops)
+        below = self._without_scheduler(block, loops)
+        own = re.findall(r"\[(.+)\]", read(f"{block}/queue/scheduler"))
+        return replace(below, schedulers=tuple(dict.fromkeys([*own, *below.schedulers])))
+
+    def _without_scheduler(self, block: str, loops: tuple[str, ...]) -> _Stack:
+        name = os.path.basename(block)
         if os.path.exists(f"{block}/loop"):
             return self._loop(block, loops)
         below = [self._stack(one, loops) for one in _links(f"{block}/slaves")]
@@ -248,7 +267,7 @@ class _Machine:
             return _Stack((), UNKNOWN, (f"{name} loop",), "a file out of sight")
         below = self.device(backing, (*loops, name))
         layers = (f"{name} loop on {below.filesystem}", *below.layers)
-        return _Stack(below.disks, below.raid, layers, below.name)
+        return _Stack(below.disks, below.raid, layers, below.name, below.schedulers)
 
 
 def _without(

@@ -95,6 +95,7 @@ def facts(filename: str, face: Any = None) -> dict[str, str]:
         "device_kind": device.name,
         "rotational": {True: "yes", False: "no", None: UNKNOWN}[device.rotational],
         "raid": device.raid or "none",
+        "scheduler": device.scheduler,
         "filesystem": device.filesystem,
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

@@ -23,7 +23,7 @@ from typing import Any
 Row = Mapping[str, str]  # as the CSV holds it
 
 #: Facts that belong to a place, of which one run may have several; the others are the machine's.
-PLACE_FACTS = ("device", "device_kind", "rotational", "raid", "filesystem")
+PLACE_FACTS = ("device", "device_kind", "rotational", "raid", "scheduler", "filesystem")
 
 
 class CannotResumeError(OSError):

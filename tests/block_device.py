@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 DEVICE_BYTES = 64 << 30
+#: How often to try before the end is left to the kernel.
+LOOKS = 50
 
 
 class NoDeviceError(RuntimeError):
@@ -47,8 +50,18 @@ def scheduled(file: Path, where: Path, scheduler: str) -> Iterator[Path]:
         where.mkdir()
         stack.callback(where.rmdir)
         _call("mount", device, str(where))
-        stack.callback(_call, "umount", str(where))
+        stack.callback(_unmount, where)
         yield where
+
+
+def _unmount(where: Path) -> None:
+    """At once, or when the last one who still uses it has ended."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(NoDeviceError):
+            _call("umount", str(where))
+            return
+        time.sleep(0.1)
+    _call("umount", "--lazy", str(where))
 
 
 def _call(*command: str) -> str:

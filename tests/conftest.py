@@ -25,7 +25,9 @@ import hdf5plugin
 import numpy as np
 import pytest
 import tables
+from disk_cases import spinning
 from processes import Holdings, children, kill, leaks
+from simulated_disk import Mounted
 
 import multitables
 
@@ -121,3 +123,10 @@ def reader(numbered: Path) -> Iterator[Any]:
     with multitables.Reader(numbered, n_procs=2) as reader:
         yield weakref.proxy(reader)  # pytest keeps what it is given beyond the audit
     assert children() == {}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Mounted]:
+    """A simulated disk that only counts."""
+    with spinning(tmp_path) as found:
+        yield found

@@ -8,15 +8,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import mmap
 import os
-import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +20,12 @@ import h5py
 import hdf5plugin
 import numpy as np
 import pytest
+from disk_cases import forget, spinning, stored
 from disk_model import Figures
-from processes import alive, environment, kill, readers, run_script, wait_until
-from simulated_disk import Mounted, NoDiskError, mounted
+from processes import environment, kill, readers
+from simulated_disk import Mounted
 
 import multitables
-from _multitables import device
-from _multitables.parent.launch import open_members
 from _multitables.parent.supervisor import Readers
 
 ROWS, COLUMNS = 6000, 1024
@@ -47,22 +42,6 @@ KCMP_IO = 5
 CLOSE = 1.05
 
 
-@contextlib.contextmanager
-def spinning(inside: Path, pace: float = 0.0, **figures: Any) -> Iterator[Mounted]:
-    with contextlib.ExitStack() as stack:
-        try:
-            disk = stack.enter_context(mounted(inside, Figures(**figures), pace))
-        except NoDiskError as error:
-            pytest.skip(str(error))
-        yield disk
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Mounted]:
-    with spinning(tmp_path) as found:
-        yield found
-
-
 @pytest.fixture(scope="module")
 def noise() -> np.ndarray:
     return np.random.default_rng(5).standard_normal((ROWS, COLUMNS), "f4")
@@ -76,19 +55,6 @@ def files(noise: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
         with h5py.File(made / name, "w") as file:
             file.create_dataset("x", data=noise, chunks=(64, COLUMNS), **options())
     return made
-
-
-def stored(disk: Mounted, file: Path) -> Path:
-    """A copy of a file on the disk, written behind it; the kernel has seen none of its bytes."""
-    shutil.copy(file, disk.backing)
-    return disk.path / file.name
-
-
-def forget(path: Path) -> None:
-    """Let the page cache forget a file."""
-    descriptor = os.open(path, os.O_RDONLY)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
 
 
 def busy(disk: Mounted, path: Path, read: Callable[[], None]) -> float:
@@ -142,9 +108,12 @@ def test_processes_never_hurt(
 def test_readers_without_turns_hurt(disk: Mounted, noise: np.ndarray, files: Path) -> None:
     """What the turns are for: hints and reads that reach the disk in any order."""
     path = stored(disk, files / "none")
-    turns = busy(disk, path, streamed(path, noise, 3, rotational=True))
-    none = busy(disk, path, streamed(path, noise, 3, rotational=False))
-    assert none > 1.5 * turns
+    for options in DRIVERS.values():
+        turns, none = (
+            sum(busy(disk, path, streamed(path, noise, 6, rotational=r, **options)) for _ in "1234")
+            for r in (True, False)
+        )
+        assert none > 1.05 * turns, options
 
 
 def test_readers_are_one_client_of_the_disk() -> None:
@@ -274,6 +243,29 @@ def test_datasets_of_which_the_library_reads_one(
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("n_procs", [1, 3])
+def test_chunks_that_do_not_decode(
+    disk: Mounted, noise: np.ndarray, files: Path, driver: str, n_procs: int
+) -> None:
+    """What comes before them is delivered, then they are said, and nobody waits for a turn."""
+    path = stored(disk, files / "zlib")
+    with h5py.File(disk.backing / path.name, "r") as file:
+        places = [file["x"].id.get_chunk_info_by_coord((row, 0)) for row in (640, 704, 1280)]
+    with (disk.backing / path.name).open("r+b") as raw:
+        for place in places:
+            raw.seek(place.byte_offset)
+            raw.write(bytes(64))
+    forget(path)
+    streamer = multitables.Streamer(path, rotational=True, **DRIVERS[driver])
+    with streamer.get_queue("x", n_procs=n_procs, block_size=64) as queue:
+        for row in range(0, 512, 64):  # those before the task with the first of them
+            with queue.get() as block:
+                assert np.array_equal(block, noise[row : row + 64])
+        with pytest.raises(multitables.CorruptChunkError, match="Rows 640:704 were not"):
+            list(queue)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_readers_that_die_at_the_disk(
     tmp_path: Path, noise: np.ndarray, files: Path, driver: str
 ) -> None:
@@ -292,263 +284,3 @@ def test_readers_that_die_at_the_disk(
                     for pid in readers():
                         kill(pid)
         assert at == len(noise)
-
-
-# ---- who says that a disk rotates
-
-
-@pytest.mark.parametrize("value", [0, 1, "yes", 7200.0, np.array(True)])
-def test_what_is_no_answer(value: Any) -> None:
-    with pytest.raises(multitables.OptionsError, match="rotational") as caught:
-        multitables.Streamer("x.h5", rotational=value)
-    assert caught.value.option == "rotational"
-
-
-@pytest.mark.parametrize("kernel", [False, True])
-@pytest.mark.parametrize("said", [None, False, True])
-def test_the_user_has_the_last_word(
-    numbered: Path, monkeypatch: pytest.MonkeyPatch, kernel: bool, said: bool | None
-) -> None:
-    monkeypatch.setattr(device, "rotates", lambda filename: kernel)
-    opened = open_members(numbered, {}, "rows", None, said)
-    assert opened.turnstile is (kernel if said is None else said)
-
-
-class Sysfs:
-    """What the kernel says of block devices, as a folder."""
-
-    def __init__(self, root: Path, filename: Path) -> None:
-        self.root = root
-        number = os.stat(filename).st_dev
-        self.node = root / "dev" / "block" / f"{os.major(number)}:{os.minor(number)}"
-        for folder in (self.node.parent, root / "class" / "block"):
-            folder.mkdir(parents=True)
-
-    def add(self, place: str, rotational: int = 1, **level: str) -> Path:
-        """A device in devices/`place`."""
-        made = self.root / "devices" / place
-        (made / "queue").mkdir(parents=True)
-        (made / "queue" / "rotational").write_text(f"{rotational}\n")
-        for name, text in level.items():
-            (made / name).mkdir()
-            (made / name / "level").write_text(text + "\n")
-        self._name(made)
-        return made
-
-    def part(self, disk: Path, number: int) -> Path:
-        made = disk / f"{disk.name}{number}"
-        made.mkdir()
-        (made / "partition").write_text(f"{number}\n")
-        self._name(made)
-        return made
-
-    def _name(self, made: Path) -> None:
-        (self.root / "class" / "block" / made.name).symlink_to(made)
-
-    def over(self, upper: Path, *lower: Path) -> Path:
-        for one in lower:
-            (one / "holders").mkdir(exist_ok=True)
-            (one / "holders" / upper.name).symlink_to(upper)
-        return upper
-
-    def holds(self, made: Path) -> None:
-        """The test's file lies there."""
-        self.node.symlink_to(made)
-
-
-def disks(sysfs: Sysfs, *rotational: int) -> list[Path]:
-    found = [sysfs.add(f"pci0/ata{n}/sd{'abcd'[n]}", one) for n, one in enumerate(rotational)]
-    return [sysfs.part(one, 1) for one in found]
-
-
-def plain(sysfs: Sysfs, rotational: int) -> Path:
-    return disks(sysfs, rotational)[0]
-
-
-def virtual(sysfs: Sysfs) -> Path:
-    return sysfs.add("pci0/virtio2/host0/sda")
-
-
-def paravirtual(sysfs: Sysfs) -> Path:
-    return sysfs.add("pci0/virtio3/block/vda")
-
-
-def lvm_on_crypt(sysfs: Sysfs, rotational: int) -> Path:
-    crypt = sysfs.over(sysfs.add("virtual/dm-0"), *disks(sysfs, rotational))
-    return sysfs.over(sysfs.add("virtual/dm-1"), crypt)
-
-
-def volume_over(sysfs: Sysfs, *rotational: int) -> Path:
-    return sysfs.over(sysfs.add("virtual/dm-0"), *disks(sysfs, *rotational))
-
-
-def raid(sysfs: Sysfs, level: str, *rotational: int) -> Path:
-    return sysfs.over(sysfs.add("virtual/md0", md=level), *disks(sysfs, *rotational))
-
-
-def raid_parts(sysfs: Sysfs) -> Path:
-    return sysfs.part(raid(sysfs, "raid1", 1, 1), 7)
-
-
-STACKS: dict[str, tuple[Callable[[Sysfs], Path], bool]] = {
-    "disk": (lambda sysfs: plain(sysfs, 1), True),
-    "ssd": (lambda sysfs: plain(sysfs, 0), False),
-    "virtual": (virtual, False),
-    "paravirtual": (paravirtual, False),
-    "crypt": (lambda sysfs: lvm_on_crypt(sysfs, 1), True),
-    "crypt on ssd": (lambda sysfs: lvm_on_crypt(sysfs, 0), False),
-    "volume": (lambda sysfs: volume_over(sysfs, 1, 1), True),
-    "cached volume": (lambda sysfs: volume_over(sysfs, 1, 0), False),
-    "raid1": (lambda sysfs: raid(sysfs, "raid1", 1, 1), True),
-    "raid1 of ssds": (lambda sysfs: raid(sysfs, "raid1", 0, 0), False),
-    "raid1 with an ssd": (lambda sysfs: raid(sysfs, "raid1", 0, 1), False),
-    "linear": (lambda sysfs: raid(sysfs, "linear", 1, 1), True),
-    "raid0": (lambda sysfs: raid(sysfs, "raid0", 1, 1), False),
-    "raid5": (lambda sysfs: raid(sysfs, "raid5", 1, 1, 1), False),
-    "part of raid1": (raid_parts, True),
-}
-
-
-@pytest.mark.parametrize("name", STACKS)
-def test_what_the_kernel_says(tmp_path: Path, name: str) -> None:
-    stack, rotating = STACKS[name]
-    file = tmp_path / "file"
-    file.touch()
-    sysfs = Sysfs(tmp_path / "sys", file)
-    sysfs.holds(stack(sysfs))
-    assert device.rotates(str(file), str(sysfs.root)) is rotating
-
-
-def test_of_other_files_the_kernel_says_nothing(tmp_path: Path) -> None:
-    assert device.rotates(str(tmp_path / "none")) is False
-    sysfs = Sysfs(tmp_path / "sys", tmp_path)
-    assert device.rotates(str(tmp_path), str(sysfs.root)) is False
-
-
-# ---- the simulated disk itself
-
-
-def test_a_folder_like_others(disk: Mounted) -> None:
-    data = os.urandom(3_000_001)
-    (disk.path / "a").mkdir()
-    (disk.path / "a" / "b").write_bytes(data)
-    with open(disk.path / "a" / "b", "r+b") as file:
-        file.seek(1_000_000)
-        file.write(b"here")
-        file.truncate(2_000_000)
-    want = data[:1_000_000] + b"here" + data[1_000_004:2_000_000]
-    (disk.path / "a" / "b").rename(disk.path / "c")
-    forget(disk.path / "c")
-    assert (disk.path / "c").read_bytes() == want == (disk.backing / "c").read_bytes()
-    assert disk.told()["bytes"] >= 2_000_000
-    assert sorted(os.listdir(disk.path)) == ["a", "c"]
-    os.utime(disk.path / "c", (5, 6))
-    os.chmod(disk.path / "c", 0o640)
-    status = os.stat(disk.path / "c")
-    assert (status.st_mtime, status.st_mode & 0o777, status.st_size) == (6, 0o640, 2_000_000)
-    (disk.path / "a").rmdir()
-    (disk.path / "c").unlink()
-    assert os.listdir(disk.path) == os.listdir(disk.backing) == []
-    with pytest.raises(FileNotFoundError):
-        (disk.path / "c").read_bytes()
-    with h5py.File(disk.path / "new.h5", "w") as file:
-        file["x"] = np.arange(100_000)
-    with h5py.File(disk.path / "new.h5") as file:
-        assert np.array_equal(file["x"][:], np.arange(100_000))
-
-
-def test_direct_reads_are_of_whole_sectors(disk: Mounted) -> None:
-    data = os.urandom(20_000)
-    (disk.backing / "x").write_bytes(data)
-    descriptor = os.open(disk.path / "x", os.O_RDONLY | os.O_DIRECT)
-    with mmap.mmap(-1, 32_768) as room:
-        assert os.preadv(descriptor, [room], 8192) == len(data) - 8192
-        assert room[: len(data) - 8192] == data[8192:]
-        with pytest.raises(OSError, match="Invalid argument"):
-            os.preadv(descriptor, [room], 4097)
-        with pytest.raises(OSError, match="Invalid argument"), memoryview(room) as view:
-            os.preadv(descriptor, [view[:100]], 0)
-    os.close(descriptor)
-
-
-def test_a_pace_makes_it_wait(tmp_path: Path) -> None:
-    """Not how long, but that it is not sooner than the disk allows."""
-    import time
-
-    with spinning(tmp_path, pace=1.0, bytes_per_second=50e6) as disk:
-        (disk.backing / "x").write_bytes(bytes(10_000_000))
-        begin = time.monotonic()
-        (disk.path / "x").read_bytes()
-        assert time.monotonic() - begin > 0.1
-
-
-ORPHAN = """
-import sys, time
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from simulated_disk import mounted
-with mounted(Path(sys.argv[1])) as disk:
-    print(disk.process.pid, flush=True)
-    time.sleep(60)
-"""
-
-
-def test_it_ends_with_its_parent(tmp_path: Path, disk: Mounted) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    command = [sys.executable, "-c", ORPHAN, str(inside), str(Path(__file__).parent)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert os.path.ismount(inside / "disk")
-        parent.kill()
-    wait_until(lambda: not alive(pid), "the end of the disk")
-    assert not os.path.ismount(inside / "disk")
-
-
-def test_nothing_is_left_when_it_dies_itself(tmp_path: Path) -> None:
-    with spinning(tmp_path) as disk:
-        os.kill(disk.process.pid, signal.SIGKILL)
-    assert not (tmp_path / "disk").exists()
-
-
-@pytest.mark.parametrize("scheduler", [None, "mq-deadline", "no-such"])
-def test_the_program_runs_a_command(tmp_path: Path, disk: Mounted, scheduler: str | None) -> None:
-    program = Path(__file__).parent / "simulated_disk.py"
-    code = "import sys; open(sys.argv[1] + '/x', 'wb').write(bytes(99)); print(sys.argv[1])"
-    given = ["--directory", str(tmp_path), "--pace", "0"]
-    given += [] if scheduler is None else ["--scheduler", scheduler]
-    given += ["--run", "--", sys.executable, "-c", code]
-    done = subprocess.run(
-        [sys.executable, str(program), *given, "{mount}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    if scheduler is not None and "SKIPPED" in done.stderr:
-        assert list(tmp_path.iterdir()) == [disk.path, disk.backing]
-        if scheduler == "no-such":
-            return
-        pytest.skip(done.stderr)
-    assert scheduler != "no-such"
-    assert "the disk was busy for" in done.stderr
-    where = Path(done.stdout.strip())
-    assert not where.exists()
-    assert not where.parent.exists()
-
-
-def test_without_fuse_it_says_so(tmp_path: Path) -> None:
-    done = run_script(
-        "import sys, os\n"
-        "sys.path.insert(0, sys.argv[2])\n"
-        "import fuse_protocol\n"
-        "def refuse(where): raise OSError('no /dev/fuse here')\n"
-        "fuse_protocol.mount = refuse\n"
-        "import simulated_disk\n"
-        "from pathlib import Path\n"
-        "simulated_disk.serve(Path(sys.argv[1]), Path(sys.argv[1]), None, 0.0)\n",
-        tmp_path,
-        Path(__file__).parent,
-    )
-    assert done.returncode == 1
-    assert done.stderr.strip().endswith("no /dev/fuse here")

@@ -92,7 +92,7 @@ def _view(
         passes.setdefault(key_of(row), []).append(row)
     cells = Cells(passes, {key_of(one): one["fault"] for one in faults})
     everything = [*rows, *faults]
-    facts = {name: rows[0][name] for name in PLACE_FACTS} if rows else {}
+    facts = {name: rows[0][name] for name in PLACE_FACTS if name in rows[0]} if rows else {}
     caches = _distinct(f"{row['driver']}: {row['cache']}" for row in rows)
     facts["page cache"] = "; ".join(caches) or "nothing was timed"
     kind = facts.get("device_kind", "device")

@@ -52,7 +52,6 @@ struct Head {
     turn: AtomicU64,
     turn_word: AtomicU32,
     turn_waiting: AtomicU32,
-    named: AtomicU64,
 }
 
 /// What one reader tells about itself; written by that reader only.
@@ -314,17 +313,6 @@ impl Control {
             head.turn_word.fetch_add(1, SeqCst);
             futex::wake_all(&head.turn_word);
         }
-    }
-
-    /// Tasks up to `end` are told to the kernel: those from the one that is returned on are the
-    /// caller's to name.
-    pub fn name_until(&self, end: u64) -> u64 {
-        self.head().named.fetch_max(end, SeqCst)
-    }
-
-    /// Tasks before this one were told to the kernel.
-    pub fn named(&self) -> u64 {
-        self.head().named.load(SeqCst)
     }
 
     pub fn stopped(&self) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! Law:
 //! 1. Chunks that lie near each other in the file are fetched by one call.
-//! 2. `Buffered` asks the page cache first without waiting. Only when it misses does it hint what
-//!    comes next, so that a warm file costs no extra system call.
+//! 2. `Buffered` asks the page cache first without waiting, and hints only what it lacks, so that a
+//!    warm file costs no extra system call.
 //! 3. `Direct` reads with O_DIRECT into aligned buffers of its own, several at a time.
 //! 4. A file is what the parent indexed, or it is an error: device, inode, size and time are
 //!    compared at opening and after each fetch.
@@ -21,8 +21,7 @@ const GAP_BYTES: u64 = 16 << 10;
 /// One fetch is at most this large, unless a single chunk is larger.
 pub const RUN_BYTES: u64 = 1 << 20;
 
-/// The kernel's default of how far it reads ahead: it takes no longer hint of a disk whose driver
-/// says nothing else.
+/// The kernel's default of how far it reads ahead.
 const HINT_BYTES: u64 = 128 << 10;
 
 /// Why stored bytes could not be had.
@@ -91,6 +90,8 @@ pub struct DataFile {
     /// The page cache can be asked without waiting (preadv2 with RWF_NOWAIT).
     probe: bool,
     pub fetches: u64,
+    /// The kernel takes no longer hint; 0: not yet asked for.
+    hint_bytes: u64,
 }
 
 impl DataFile {
@@ -114,6 +115,7 @@ impl DataFile {
             fingerprint: expected,
             probe: !direct,
             fetches: 0,
+            hint_bytes: 0,
         };
         file.check_unchanged()?;
         Ok(file)
@@ -150,6 +152,16 @@ impl DataFile {
 
     /// Fill `out` from the page cache without waiting for the device; the bytes that were there.
     pub fn read_cached(&mut self, out: &mut [u8], byte_offset: u64) -> usize {
+        self.fetches += u64::from(self.probe);
+        self.look(out, byte_offset)
+    }
+
+    /// The page cache has this byte.
+    pub fn has_cached(&mut self, byte_offset: u64) -> bool {
+        self.look(&mut [0], byte_offset) == 1
+    }
+
+    fn look(&mut self, out: &mut [u8], byte_offset: u64) -> usize {
         if !self.probe {
             return 0;
         }
@@ -167,7 +179,6 @@ impl DataFile {
                 libc::RWF_NOWAIT,
             )
         };
-        self.fetches += 1;
         if got >= 0 {
             return got as usize;
         }
@@ -249,26 +260,40 @@ impl DataFile {
         Ok(())
     }
 
-    /// Tell the kernel what will be wanted soon.
-    pub fn hint(&self, byte_offset: u64, len: u64) {
-        // SAFETY: a live descriptor; advice has no other effect.
-        unsafe {
-            libc::posix_fadvise(
-                self.fd.as_raw_fd(),
-                byte_offset as libc::off_t,
-                len as libc::off_t,
-                libc::POSIX_FADV_WILLNEED,
-            );
+    /// Tell the kernel what will be wanted soon, in pieces that it takes whole.
+    pub fn hint(&mut self, byte_offset: u64, len: u64) {
+        if self.hint_bytes == 0 {
+            self.hint_bytes = hint_bytes(self.fingerprint.device);
+        }
+        for at in (0..len).step_by(self.hint_bytes as usize) {
+            // SAFETY: a live descriptor; advice has no other effect.
+            unsafe {
+                libc::posix_fadvise(
+                    self.fd.as_raw_fd(),
+                    (byte_offset + at) as libc::off_t,
+                    self.hint_bytes.min(len - at) as libc::off_t,
+                    libc::POSIX_FADV_WILLNEED,
+                );
+            }
         }
     }
+}
 
-    /// The same in pieces that the kernel takes whole, whatever the device: of a longer one it reads
-    /// the beginning.
-    pub fn hint_all(&self, byte_offset: u64, len: u64) {
-        for at in (0..len).step_by(HINT_BYTES as usize) {
-            self.hint(byte_offset + at, HINT_BYTES.min(len - at));
-        }
-    }
+/// Of a longer hint the kernel takes the beginning: the longest request of the disk, or as far as it
+/// reads ahead. The default where no disk is seen (network file systems, FUSE).
+fn hint_bytes(device: u64) -> u64 {
+    let number = format!("{}:{}", libc::major(device), libc::minor(device));
+    let read = |name: &str| {
+        // A partition lies in the folder of its disk.
+        let folders =
+            ["queue", "../queue"].map(|at| format!("/sys/dev/block/{number}/{at}/{name}"));
+        let text = folders
+            .iter()
+            .find_map(|file| std::fs::read_to_string(file).ok())?;
+        text.trim().parse::<u64>().ok()
+    };
+    let kilobytes = read("max_sectors_kb").max(read("read_ahead_kb"));
+    kilobytes.map_or(HINT_BYTES, |found| (found << 10).max(HINT_BYTES))
 }
 
 /// How a reader gets the stored bytes of one member.

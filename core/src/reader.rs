@@ -7,9 +7,8 @@
 //! 3. Rows are published only after the file was seen unchanged after their last fetch.
 //! 4. On a rotating disk the reader that has the turn hands its requests to the kernel, and passes
 //!    the turn on: they reach the disk in the order of the tape, and the next ones before these are
-//!    done. What goes through the page cache in the order of the file is waited for in the turn, as
-//!    hints may come to nothing; decoding never is. Every task takes its turn, but what a library
-//!    reads does nothing with it.
+//!    done. Every task takes its turn, but what a library reads, or the page cache has, does nothing
+//!    with it.
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
@@ -22,16 +21,16 @@ use crate::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Member, Plan, Task, UNALLOCAT
 use crate::share::{Pick, Share, Windows};
 use crate::share_work::{Kept, ShareWork, fetches};
 use crate::tape::{tape_bytes, tape_rows};
-use crate::work::{Source, Work, add_ns, grow};
+use crate::work::{Source, Turn, Work, add_ns, grow};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Bytes and requests that a direct reader keeps in flight.
+/// Bytes and tasks that a reader keeps in flight while fetches take long.
 const FLIGHT_BYTES: u64 = 8 << 20;
 const FLIGHT_TASKS: usize = 16;
-/// Bytes that all direct readers together keep in flight on a rotating disk: some 0.1 s of its time.
+/// Bytes that all readers together keep in flight on a rotating disk: some 0.1 s of its time.
 /// What waits for longer, the kernel serves in order of arrival, however far the head has to go.
 const ROTATING_FLIGHT_BYTES: u64 = 16 << 20;
 /// How long a reader sleeps at most before it looks again.
@@ -111,9 +110,13 @@ impl<'a> Reader<'a> {
     pub fn run(&mut self, library: &mut LibraryRead<'_>) -> End {
         let mut pending: VecDeque<Pending> = VecDeque::new();
         let mut inherited: VecDeque<u64> = self.control.inherited(self.me).into();
-        let window = window(self.plan);
+        let most = window(self.plan);
+        let direct = self.plan.members.iter().any(|member| member.direct);
         let mut claimed_all = false;
         loop {
+            // Where nothing is waited for, a task that is claimed early comes late.
+            let early = direct || self.sources.iter().flatten().any(|source| source.cold);
+            let window = if early { most } else { 1 };
             while pending.len() < window && !claimed_all {
                 let global = match inherited.pop_front() {
                     Some(global) => global,
@@ -128,7 +131,10 @@ impl<'a> Reader<'a> {
                     },
                 };
                 // An error waits for its turn: tasks before this one can still be delivered.
-                let begun = self.begin(global);
+                let begun = self.begin(global, early);
+                if begun.is_err() {
+                    self.skip_turn(global);
+                }
                 pending.push_back(Pending { global, begun });
             }
             let Some(task) = pending.pop_front() else {
@@ -173,8 +179,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Open what the task needs and, for direct reads, start fetching.
-    fn begin(&mut self, global: u64) -> Result<Begun, TaskError> {
+    /// Open what the task needs. When tasks are claimed early, also start fetching, in the task's
+    /// turn: nobody may wait for a turn with an earlier one in hand.
+    fn begin(&mut self, global: u64, early: bool) -> Result<Begun, TaskError> {
         let plan = self.plan;
         let (task, _) = plan.task(global);
         let mut begun = Begun::default();
@@ -204,25 +211,18 @@ impl<'a> Reader<'a> {
             Some(share) => ShareWork::check(source, member, share)?,
             None => source.check(member, plan.chunks_of(&task), first_chunk)?,
         }
-        if let Fetch::Direct(queue, _) = &mut source.fetch {
-            let mut found = Vec::new();
-            match &mut begun.share {
-                Some(share) => fetches(share, &self.kept, &mut found),
-                None => runs(plan.chunks_of(&task), &mut found),
-            }
-            if member.turnstile {
-                control.wait_turn(global);
-            }
-            for run in found {
-                let ticket = queue
-                    .submit(run.byte_offset, run.len as usize)
-                    .map_err(|error| TaskError::read(first_chunk, error))?;
-                begun.flights.push((run, ticket));
-            }
-            if member.turnstile {
-                control.pass_turn(global);
-            }
+        if !early {
+            return Ok(begun);
         }
+        let mut found = Vec::new();
+        match &mut begun.share {
+            Some(share) => fetches(share, &self.kept, &mut found),
+            None => runs(plan.chunks_of(&task), &mut found),
+        }
+        let turn = Turn::of(member, &self.control, global);
+        begun.flights = source
+            .begin(found, turn)
+            .map_err(|error| TaskError::read(first_chunk, error))?;
         Ok(begun)
     }
 
@@ -314,7 +314,8 @@ impl<'a> Reader<'a> {
         } else {
             let mut found = std::mem::take(&mut self.spare_runs);
             runs(chunks, &mut found);
-            let result = work.buffered(source, chunks, &found, &self.control, claimed.global);
+            let turn = Turn::of(work.member, &self.control, claimed.global);
+            let result = work.buffered(source, chunks, &found, turn);
             self.spare_runs = found;
             result?;
         }
@@ -347,7 +348,7 @@ impl<'a> Reader<'a> {
         let mut work =
             unsafe { ShareWork::new(member, record, &share, &mut self.kept, tape, claimed.rows()) };
         let result = match buffered {
-            true => work.buffered(source, &found, &control, claimed.global),
+            true => work.buffered(source, &found, Turn::of(member, &control, claimed.global)),
             false => work.direct(source, flights),
         };
         self.spare_runs = found;
@@ -446,10 +447,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Tasks that a reader may hold at a time: one, or for direct reads its share of the ring.
+/// Tasks that a reader may hold at a time while fetches take long: its share of the ring.
 pub fn window(plan: &Plan) -> usize {
     let tasks = plan.tasks();
-    if tasks.is_empty() || !plan.members.iter().any(|member| member.direct) {
+    if tasks.is_empty() {
         return 1;
     }
     let rows = (plan.lap_rows() / tasks.len() as u64).max(1);

@@ -8,7 +8,7 @@
 //! 3. What the plan says of the file is checked before it is fetched.
 //! 4. Two neighbours may be decoded at once; where anything is wrong, each is decoded alone.
 
-use crate::control::{Control, Record};
+use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run, runs_within};
 use crate::filters::{FilterError, FilterErrorKind};
@@ -19,7 +19,7 @@ use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
 use crate::scatter::{self, Place};
 use crate::share::{Pick, Share};
 use crate::tape::tape_rows;
-use crate::work::{Source, add_ns, grow};
+use crate::work::{Source, Turn, add_ns, grow};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -109,10 +109,8 @@ impl<'a> ShareWork<'a> {
         &mut self,
         source: &mut Source,
         found: &[Run],
-        control: &Control,
-        global: u64,
+        turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
-        let mut hinted = false;
         for (index, run) in found.iter().enumerate() {
             let start = Instant::now();
             if self.read_in_place(source, run) {
@@ -123,34 +121,10 @@ impl<'a> ShareWork<'a> {
             let mut stored = std::mem::take(&mut source.stored);
             let len = run.len as usize;
             grow(&mut stored, len, number)?;
-            let Fetch::Buffered(file) = &mut source.fetch else {
-                return Err(TaskError::Internal(
-                    "a buffered fetch of a direct file".into(),
-                ));
-            };
-            let have = file.read_cached(&mut stored[..len], run.byte_offset);
-            if have < len {
-                // The page cache missed: name all that this share wants; on a rotating disk when it
-                // is our turn.
-                let rest = if hinted { &[] } else { &found[index..] };
-                hinted = true;
-                if self.member.turnstile {
-                    control.wait_turn(global);
-                    rest.iter()
-                        .for_each(|run| file.hint_all(run.byte_offset, run.len));
-                    // They are on their way; chunks in random order gain nothing by waiting here.
-                    control.pass_turn(global);
-                } else {
-                    rest.iter()
-                        .skip(1)
-                        .for_each(|run| file.hint(run.byte_offset, run.len));
-                }
-            }
-            let read = match have < len {
-                true => file.read(&mut stored[..len], run.byte_offset, have),
-                false => Ok(()),
-            };
-            self.record.fetches.store(file.fetches, Relaxed);
+            let read = source.read(&mut stored[..len], &found[index..], turn);
+            self.record
+                .fetches
+                .store(source.fetch.file().fetches, Relaxed);
             add_ns(&self.record.fetch_ns, start);
             let result = read
                 .map_err(|error| TaskError::Fetch(number, error))

@@ -11,21 +11,18 @@
 
 use crate::control::{Control, Record};
 use crate::failure::TaskError;
-use crate::fetch::{DataFile, Fetch, FetchError, Run, runs};
+use crate::fetch::{DataFile, Fetch, FetchError, Run};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::memory::Mapping;
 use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
 use crate::scatter::{self, Place};
 use crate::tape::tape_rows;
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// Stored chunks longer than twice the decoded size and this are left to the library.
 const PLAUSIBLE_EXTRA_BYTES: u64 = 1 << 16;
-
-/// On a rotating disk so many bytes after the turn's are asked for ahead, but not of more tasks.
-const AHEAD_BYTES: u64 = 4 << 20;
-const AHEAD_TASKS: u64 = 1024;
 
 /// What a reader keeps open for one member.
 pub struct Source {
@@ -34,7 +31,8 @@ pub struct Source {
     pub stored: Vec<u8>,
     pub decoded: Vec<u8>,
     pub offset: Vec<u64>,
-    hinted: u64,
+    /// The page cache missed lately: what is claimed is asked for at once.
+    pub cold: bool,
 }
 
 impl Source {
@@ -51,8 +49,57 @@ impl Source {
             stored: Vec::new(),
             decoded: Vec::new(),
             offset: Vec::new(),
-            hinted: 0,
+            cold: false,
         })
+    }
+
+    /// Set the fetches of a claimed task going, in its turn. Returns direct reads, with their tickets;
+    /// through the page cache the kernel is asked for what it lacks.
+    pub fn begin(
+        &mut self,
+        found: Vec<Run>,
+        turn: Option<Turn<'_>>,
+    ) -> io::Result<Vec<(Run, u64)>> {
+        if let Fetch::Buffered(file) = &mut self.fetch {
+            // Others may have read it, or the kernel, which reads ahead of itself.
+            self.cold = !found.iter().all(|run| file.has_cached(run.byte_offset));
+        }
+        in_turn(turn, || match &mut self.fetch {
+            Fetch::Buffered(file) if self.cold => {
+                hint(file, &found);
+                Ok(Vec::new())
+            }
+            Fetch::Buffered(_) => Ok(Vec::new()),
+            Fetch::Direct(queue, _) => {
+                let submit = |run: Run| {
+                    let ticket = queue.submit(run.byte_offset, run.len as usize)?;
+                    Ok((run, ticket))
+                };
+                found.into_iter().map(submit).collect()
+            }
+        })
+    }
+
+    /// Read the first of the runs that are left of a task.
+    pub fn read(
+        &mut self,
+        target: &mut [u8],
+        rest: &[Run],
+        turn: Option<Turn<'_>>,
+    ) -> Result<(), FetchError> {
+        let Fetch::Buffered(file) = &mut self.fetch else {
+            return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
+        };
+        let begin = rest[0].byte_offset;
+        let have = file.read_cached(target, begin);
+        if have == target.len() {
+            return Ok(());
+        }
+        if !self.cold {
+            self.cold = true;
+            in_turn(turn, || hint(file, rest));
+        }
+        file.read(target, begin, have)
     }
 
     /// Stored chunks lie inside the file and are not absurdly large, or nothing is fetched.
@@ -87,6 +134,36 @@ impl Source {
             }
         }
         Ok(())
+    }
+}
+
+/// A task that takes its turn: on a rotating disk requests are made in the order of the tape.
+#[derive(Clone, Copy)]
+pub struct Turn<'a> {
+    pub control: &'a Control,
+    pub task: u64,
+}
+
+impl<'a> Turn<'a> {
+    pub fn of(member: &Member, control: &'a Control, task: u64) -> Option<Turn<'a>> {
+        member.turnstile.then_some(Turn { control, task })
+    }
+}
+
+/// Make requests when it is their turn, and pass it on before they are done: others may follow.
+fn in_turn<T>(turn: Option<Turn<'_>>, request: impl FnOnce() -> T) -> T {
+    let Some(turn) = turn else {
+        return request();
+    };
+    turn.control.wait_turn(turn.task);
+    let result = request();
+    turn.control.pass_turn(turn.task);
+    result
+}
+
+fn hint(file: &mut DataFile, found: &[Run]) {
+    for run in found {
+        file.hint(run.byte_offset, run.len);
     }
 }
 
@@ -164,8 +241,7 @@ impl<'a> Work<'a> {
         source: &mut Source,
         chunks: &[Chunk],
         found: &[Run],
-        control: &Control,
-        global: u64,
+        turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
         for (index, run) in found.iter().enumerate() {
             let start = Instant::now();
@@ -182,11 +258,13 @@ impl<'a> Work<'a> {
                     &mut stored[..len]
                 }
             };
-            let rest = &found[index..];
-            let result = self.read_run(source, target, rest, control, global);
-            if self.member.turnstile && rest.len() == 1 {
-                control.pass_turn(global);
-            }
+            let result = source.read(target, &found[index..], turn);
+            let result = result.map_err(|error| {
+                TaskError::Fetch(self.first_chunk + run.chunks.start as u64, error)
+            });
+            self.record
+                .fetches
+                .store(source.fetch.file().fetches, Relaxed);
             add_ns(&self.record.fetch_ns, start);
             let result = result.and_then(|()| {
                 self.record.fetched_bytes.fetch_add(run.len, Relaxed);
@@ -201,78 +279,6 @@ impl<'a> Work<'a> {
             result?;
         }
         Ok(())
-    }
-
-    /// Read the first of the runs that are left.
-    fn read_run(
-        &self,
-        source: &mut Source,
-        target: &mut [u8],
-        rest: &[Run],
-        control: &Control,
-        global: u64,
-    ) -> Result<(), TaskError> {
-        let run = &rest[0];
-        let at = self.first_chunk + run.chunks.start as u64;
-        let Fetch::Buffered(file) = &mut source.fetch else {
-            return Err(TaskError::Internal(
-                "a buffered fetch of a direct file".into(),
-            ));
-        };
-        let have = file.read_cached(target, run.byte_offset);
-        if have < target.len() {
-            if self.member.turnstile {
-                control.wait_turn(global);
-                self.name(file, rest, control, global);
-            } else {
-                source.hinted = self.hint_ahead(file, global, source.hinted);
-            }
-            file.read(target, run.byte_offset, have)
-                .map_err(|error| TaskError::Fetch(at, error))?;
-        } else if self.member.turnstile && control.named() > global {
-            self.name(file, rest, control, global);
-        }
-        self.record.fetches.store(file.fetches, Relaxed);
-        Ok(())
-    }
-
-    /// The page cache missed: name what all readers will want next, each range once per reader.
-    fn hint_ahead(&self, file: &DataFile, global: u64, hinted: u64) -> u64 {
-        let end = (global + 1 + 2 * self.plan.n_readers() as u64).min(self.plan.total_tasks());
-        for next in hinted.max(global + 1)..end {
-            let (task, _) = self.plan.task(next);
-            if self.plan.members[task.member as usize].filename == self.member.filename {
-                let mut found = Vec::new();
-                runs(self.plan.chunks_of(&task), &mut found);
-                found
-                    .iter()
-                    .for_each(|run| file.hint(run.byte_offset, run.len));
-            }
-        }
-        hinted.max(end)
-    }
-
-    /// The same on a rotating disk, each task by one reader, in the order of the tape and far enough
-    /// ahead for the disk never to wait.
-    fn name(&self, file: &DataFile, rest: &[Run], control: &Control, global: u64) {
-        let own: u64 = rest.iter().map(|run| run.len).sum();
-        let ahead = AHEAD_BYTES / own.max(1);
-        let ahead = ahead.clamp(3 * self.plan.n_readers() as u64, AHEAD_TASKS);
-        let end = (global + 1).saturating_add(ahead);
-        let end = end.min(self.plan.total_tasks());
-        let begin = control.name_until(end).max(global);
-        let file_bytes = self.member.fingerprint.size_bytes;
-        let mut found = Vec::new();
-        for next in begin..end {
-            let (task, _) = self.plan.task(next);
-            if self.plan.members[task.member as usize].filename == self.member.filename {
-                runs(self.plan.chunks_of(&task), &mut found);
-                let inside = |run: &&Run| run.byte_offset.saturating_add(run.len) <= file_bytes;
-                for run in found.iter().filter(inside) {
-                    file.hint_all(run.byte_offset, run.len);
-                }
-            }
-        }
     }
 
     /// When a run's stored bytes are already the rows, the place where they belong.

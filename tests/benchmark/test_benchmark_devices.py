@@ -355,3 +355,18 @@ def test_the_mount_of_a_file() -> None:
     assert mounts.mount_of("/data x/tmpy", text).kind == "xfs"
     assert mounts.mount_of("/data x", text).option("name") == "a"
     assert mounts.mount_of("/", text).option("name") == ""
+
+
+def test_the_schedulers_in_use(fake: FakeSys, tmp_path: Path) -> None:
+    image = tmp_path / "disk.img"
+    image.touch()
+    fake.on(fake.disk("sda", queue__scheduler="none [mq-deadline] bfq"), str(tmp_path))
+    loop = fake.virtual("loop0", loop__backing_file=str(image), queue__scheduler="none [bfq]")
+    fake.on(fake.partition(loop), "/data")
+    assert fake.describe().schedulers == ("bfq", "mq-deadline")
+    assert fake.describe().scheduler == "bfq, mq-deadline"
+    other = fake.virtual("dm-0", fake.disk("nvme0n1", queue__scheduler="[none] kyber"))
+    fake.on(other, "/fast")
+    assert fake.describe("/fast/x").scheduler == "none"
+    fake.mount("/far", "nfs4", "server:/far", "0:50")
+    assert fake.describe("/far/x").scheduler == "unknown"

@@ -220,7 +220,7 @@ fn discard(queue: &mut Direct, ticket: u64) {
 }
 
 /// Name the chunks from where `ahead` stands to the kernel.
-fn hint(file: &DataFile, lookup: Lookup<'_>, cover: &Cover, ahead: &mut Walk) {
+fn hint(file: &mut DataFile, lookup: Lookup<'_>, cover: &Cover, ahead: &mut Walk) {
     for _ in 0..HINTS {
         if let Some((_, chunk)) = lookup.chunk(ahead.grid_index) {
             file.hint(chunk.byte_offset, chunk.stored_size);
