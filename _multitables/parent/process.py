@@ -2,13 +2,15 @@
 
 Law
 ---
-1. Readers that are started together are one client of the disk to the kernel (core/src/start.rs).
+1. Readers that are started together are one client of the disk to the kernel (core/src/start.rs);
+   one that replaces a dead one is another.
 2. A process is reaped once, and never signalled after that.
 3. Whatever interrupts a start, nothing of it stays.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import socket
@@ -74,8 +76,8 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
     pairs: list[tuple[socket.socket, socket.socket]] = []
     processes: list[Process] = []
     try:
-        for _ in range(count):
-            pairs.append(socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        pair = functools.partial(socket.socketpair, socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pairs.extend(pair() for _ in range(count))
         calls = [(_command(executable, theirs), theirs.fileno()) for _, theirs in pairs]
         # A session of its own: Ctrl-C in the terminal is the parent's to handle. Blocked in the
         # child too, which for a moment is not yet in its session.

@@ -196,7 +196,7 @@ class Readers:
     def stop(self) -> None:
         """End every reader and reap it. May be called again, and from any thread."""
         if not self.mine:  # a lock may be held by a thread that this process has not
-            for process, control in self._members:
+            for _, control in self._members:
                 control.close()
             self._members = []
             return

@@ -52,8 +52,8 @@ impl Program {
 /// Start all of them; returns their process ids.
 pub fn start_together(programs: &[Program]) -> io::Result<Vec<i32>> {
     // The thread's I/O context is made for them, and stays with them when it is gone.
-    let started = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, || {
             make_io_context();
             let mut pids = Vec::with_capacity(programs.len());
             for program in programs {
@@ -66,10 +66,10 @@ pub fn start_together(programs: &[Program]) -> io::Result<Vec<i32>> {
                 }
             }
             Ok(pids)
-        });
-        thread.join()
-    });
-    started.unwrap_or_else(|_| Err(io::Error::other("the thread that starts readers panicked")))
+        })?;
+        let panicked = |_| io::Error::other("the thread that starts readers panicked");
+        thread.join().map_err(panicked)?
+    })
 }
 
 /// A thread has no I/O context before its first request; naming the priority that it has makes one.
@@ -77,8 +77,8 @@ fn make_io_context() {
     // SAFETY: plain numbers, about this thread only. A failure costs the sharing, nothing else.
     unsafe {
         let found = libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
-        let class_of = found >> IOPRIO_CLASS_SHIFT;
-        let priority = if class_of > 0 { found } else { 0 };
+        let class = found >> IOPRIO_CLASS_SHIFT;
+        let priority = if class > 0 { found } else { 0 };
         libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority);
     }
 }
