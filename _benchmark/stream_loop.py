@@ -14,6 +14,7 @@ The child reads one JSON object per line and answers with one: ``{"ok": ...}`` o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import itertools
@@ -161,103 +162,70 @@ def timed_passes(
             drop_pages(cold)
 
     ends = segment_ends(rows)
-    warm_up_rows = -(-AHEAD_BYTES * n_procs // row_bytes)
-    if access == "generator":
-        stream = streamer.get_generator(path, n_procs=n_procs, cyclic=True)
-        return _generator_passes(stream, cycles, warm_up_rows, ends, row_bytes, tick, before)
-    if access == "batches":
-        with shuffled_batches(streamer, path, n_procs, None) as batches:
-            return _batch_passes(iter(batches), cycles, ends, row_bytes, tick, before)
-    queue = streamer.get_queue(path, n_procs=n_procs, cyclic=True)
-    return _queue_passes(queue, cycles, warm_up_rows, ends, row_bytes, tick, before)
 
-
-def _queue_passes(
-    queue: Any,
-    cycles: int,
-    warm_up_rows: int,
-    ends: list[int],
-    row_bytes: int,
-    tick: Tick,
-    before: Callable[[], None],
-) -> list[tuple[float, int]]:
-    passes = []
-    try:
-        seen = 0
-        while seen < warm_up_rows:
-            with queue.get() as block:
-                seen += len(block)
+    def passes(take: Callable[[int], int], ahead_rows: int) -> list[tuple[float, int]]:
+        take(ahead_rows)
+        found = []
         for _ in range(cycles):
             before()
             seen = told = 0
             start = time.perf_counter()
             for end in ends:
-                while seen < end:
-                    with queue.get() as block:
-                        seen += len(block)
+                if seen < end:
+                    seen += take(end - seen)
                 tick((seen - told) * row_bytes)
                 told = seen
-            passes.append((time.perf_counter() - start, seen * row_bytes))
-    finally:
-        queue.close()
-    return passes
+            found.append((time.perf_counter() - start, seen * row_bytes))
+        return found
+
+    ahead_rows = -(-AHEAD_BYTES * n_procs // row_bytes)
+    if access == "generator":
+        stream = streamer.get_generator(path, n_procs=n_procs, cyclic=True)
+        with contextlib.closing(stream):
+            return passes(_rows_of(stream), ahead_rows)
+    if access == "batches":
+        with shuffled_batches(streamer, path, n_procs, None) as batches:
+            # Behind as many as the ring may hold in advance; it is there with the first one.
+            take = _batches_of(iter(batches))
+            first = take(1)
+            ring_rows = batches.statistics()["ring_bytes"] // row_bytes
+            return passes(take, ring_rows - first)
+    queue = streamer.get_queue(path, n_procs=n_procs, cyclic=True)
+    with contextlib.closing(queue):
+        return passes(_blocks_of(queue), ahead_rows)
 
 
-def _generator_passes(
-    stream: Any,
-    cycles: int,
-    warm_up_rows: int,
-    ends: list[int],
-    row_bytes: int,
-    tick: Tick,
-    before: Callable[[], None],
-) -> list[tuple[float, int]]:
-    passes = []
-    try:
-        for _row in itertools.islice(stream, warm_up_rows):
+# Each consumes at least so many rows, and says how many.
+
+
+def _blocks_of(queue: Any) -> Callable[[int], int]:
+    def take(rows: int) -> int:
+        seen = 0
+        while seen < rows:
+            with queue.get() as block:
+                seen += len(block)
+        return seen
+
+    return take
+
+
+def _rows_of(stream: Any) -> Callable[[int], int]:
+    def take(rows: int) -> int:
+        for _row in itertools.islice(stream, rows):
             pass
-        for _ in range(cycles):
-            before()
-            done = 0
-            start = time.perf_counter()
-            for end in ends:
-                for _row in itertools.islice(stream, end - done):
-                    pass
-                tick((end - done) * row_bytes)
-                done = end
-            passes.append((time.perf_counter() - start, done * row_bytes))
-    finally:
-        stream.close()
-    return passes
+        return rows
+
+    return take
 
 
-def _batch_passes(
-    batches: Any,
-    cycles: int,
-    ends: list[int],
-    row_bytes: int,
-    tick: Tick,
-    before: Callable[[], None],
-) -> list[tuple[float, int]]:
-    """Passes of whole epochs, behind as many batches as the ring may hold in advance."""
-    passes = []
-    ahead_rows = None
-    seen = 0
-    while ahead_rows is None or seen < ahead_rows:
-        seen += len(next(batches))
-        if ahead_rows is None:
-            ahead_rows = batches.statistics()["ring_bytes"] // row_bytes
-    for _ in range(cycles):
-        before()
-        seen = told = 0
-        start = time.perf_counter()
-        for end in ends:
-            while seen < end:
-                seen += len(next(batches))
-            tick((seen - told) * row_bytes)
-            told = seen
-        passes.append((time.perf_counter() - start, seen * row_bytes))
-    return passes
+def _batches_of(batches: Iterator[Any]) -> Callable[[int], int]:
+    def take(rows: int) -> int:
+        seen = 0
+        while seen < rows:
+            seen += len(next(batches))
+        return seen
+
+    return take
 
 
 def answer(library: Any, request: dict[str, Any]) -> Any:

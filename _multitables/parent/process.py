@@ -6,6 +6,7 @@ Law
    one that replaces a dead one is another.
 2. A process is reaped once, and never signalled after that.
 3. Whatever interrupts a start, nothing of it stays.
+4. Nobody else starts or signals a process.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Process:
         """The same, when it has ended."""
         return self._reap(0)
 
-    def kill(self) -> None:
+    def end(self) -> None:
         """End it at once, if it runs."""
         with self._lock:
             if self.poll() is None:
@@ -64,6 +65,17 @@ class Process:
                 if pid:
                     self._status = os.waitstatus_to_exitcode(status)
             return self._status
+
+
+def how_it_ended(status: int) -> str:
+    """``was killed by SIGKILL`` or ``exited with status 1``."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was killed by {name}"
 
 
 def start(count: int) -> list[tuple[Process, socket.socket]]:
@@ -90,7 +102,7 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
         for ours, _ in pairs:
             ours.close()
         for process in processes:  # Ctrl-C came when its mask fell
-            process.kill()
+            process.end()
             process.wait()
         raise
     finally:

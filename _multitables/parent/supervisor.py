@@ -1,8 +1,8 @@
-"""Starts, watches, replaces and stops reader processes.
+"""A team of reader processes: assigned to work, watched, replaced and stopped.
 
 Law
 ---
-1. Nobody else starts or signals a process.
+1. Nobody else has reader processes; how one is started or ended is process.py's matter.
 2. A reader that dies is replaced; the new one has its number, and its claimed tasks run again.
    A task that kills twice ends the stream, with its address; of a board only this task fails.
 3. Readers hold nothing of value, so stopping is a kill and a wait: it cannot hang.
@@ -14,14 +14,13 @@ from __future__ import annotations
 import array
 import contextlib
 import os
-import signal
 import socket
 import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from _multitables.parent.process import Process, start
+from _multitables.parent.process import Process, how_it_ended, start
 
 if TYPE_CHECKING:
     from _multitables._core import Board, Ring, Trial
@@ -49,13 +48,7 @@ class Death:
     @property
     def how(self) -> str:
         """``was killed by SIGKILL`` or ``exited with status 1``."""
-        if self.status >= 0:
-            return f"exited with status {self.status}"
-        try:
-            name = signal.Signals(-self.status).name
-        except ValueError:
-            name = f"signal {-self.status}"
-        return f"was killed by {name}"
+        return how_it_ended(self.status)
 
 
 class Readers:
@@ -208,6 +201,6 @@ class Readers:
             members, self._members = self._members, []
         for process, control in members:
             control.close()
-            process.kill()
+            process.end()
         for process, _ in members:
             process.wait()

@@ -35,7 +35,7 @@ def test_the_facts_are_all_there(tmp_path: Path) -> None:
     assert all(facts.values())
     assert list(facts) == [
         *("machine", "cores", "memory", "device", "device_kind", "rotational", "raid"),
-        *("filesystem", "kernel", "python", "versions"),
+        *("scheduler", "filesystem", "kernel", "python", "versions"),
     ]
     assert facts["device"].startswith(facts["device_kind"])
     assert facts["rotational"] in ("yes", "no", "unknown")
