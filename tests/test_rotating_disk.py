@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,7 +25,6 @@ from processes import environment, kill, readers
 from simulated_disk import Mounted
 
 import multitables
-from _multitables.parent.supervisor import Readers
 
 ROWS, COLUMNS = 6000, 1024
 FILTERS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -36,12 +33,6 @@ FILTERS: dict[str, Callable[[], dict[str, Any]]] = {
     "zlib": lambda: {"compression": "gzip", "compression_opts": 1},
 }
 DRIVERS = {"direct": {"DRIVER": "H5FD_DIRECT"}, "buffered": {}}
-#: System calls by machine, and what they take: <linux/kcmp.h>, <linux/ioprio.h>.
-CALLS = {
-    "x86_64": {"kcmp": 312, "ioprio_set": 251, "ioprio_get": 252},
-    "aarch64": {"kcmp": 272, "ioprio_set": 30, "ioprio_get": 31},
-}
-KCMP_IO, WHO_PROCESS = 5, 1
 #: Within so much of the best number of processes.
 CLOSE = 1.05
 
@@ -59,23 +50,6 @@ def files(noise: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
         with h5py.File(made / name, "w") as file:
             file.create_dataset("x", data=noise, chunks=(64, COLUMNS), **options())
     return made
-
-
-@pytest.fixture
-def call() -> Callable[..., int]:
-    """A system call by its name."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    numbers = CALLS.get(os.uname().machine)
-    if numbers is None:
-        pytest.skip(f"unknown numbers of system calls: {os.uname().machine}")
-
-    def call(name: str, *given: int) -> int:
-        result: int = libc.syscall(numbers[name], *given)
-        if result < 0:
-            pytest.skip(f"{name}: {os.strerror(ctypes.get_errno())}")
-        return result
-
-    return call
 
 
 def busy(disk: Mounted, path: Path, read: Callable[[], None]) -> float:
@@ -142,36 +116,6 @@ def test_readers_without_turns_hurt(
             streamed(path, noise, 6, rotational=turns, **DRIVERS[driver])()
             moves[turns] += disk.told()["moved"]
     assert moves[False] > 1.5 * moves[True]
-
-
-def test_readers_are_one_client_of_the_disk(call: Callable[..., int]) -> None:
-    """A scheduler that serves one client at a time (BFQ) has none to wait for while others ask."""
-    team = Readers(3)
-    try:
-        first, *others = team.pids
-        compared = [call("kcmp", first, pid, KCMP_IO, 0, 0) for pid in others]
-        parents = call("kcmp", first, os.getpid(), KCMP_IO, 0, 0)
-    finally:
-        team.stop()
-    assert compared == [0, 0]
-    # What the user's own program reads is another client's matter.
-    assert parents != 0
-
-
-def test_readers_have_the_priority_of_who_starts_them(call: Callable[..., int]) -> None:
-    """``ionice -n 6 python train.py``."""
-    before = call("ioprio_get", WHO_PROCESS, 0)
-    wanted = 2 << 13 | 6  # best effort
-    call("ioprio_set", WHO_PROCESS, 0, wanted)
-    try:
-        team = Readers(2)
-        try:
-            found = [call("ioprio_get", WHO_PROCESS, pid) for pid in team.pids]
-        finally:
-            team.stop()
-    finally:
-        call("ioprio_set", WHO_PROCESS, 0, before)
-    assert found == [wanted, wanted]
 
 
 SHARE = """

@@ -4,8 +4,9 @@
 //! 1. Those that one call starts share their I/O context (CLONE_IO): a scheduler that serves its
 //!    clients one after the other, and waits for each of them (BFQ), takes them for one. Where the
 //!    kernel does not let them share, they are started all the same.
-//! 2. A process begins with /dev/null for its input, its parent's output, and one descriptor of its
-//!    own; with the parent's signal mask, but no signal handled; and in a session of its own.
+//! 2. A process begins with /dev/null for its input, its parent's output (or /dev/null), and one
+//!    descriptor of its own; with the parent's signal mask, but no signal handled; and in a session
+//!    of its own.
 //! 3. Either all are started, or none is left.
 //! 4. Between clone and exec there are system calls only: the memory is still the parent's.
 
@@ -30,7 +31,7 @@ pub struct Program {
 
 impl Program {
     /// A program with its arguments, the name first; `NAME=value` texts; and the descriptor that
-    /// stays open.
+    /// stays open, which is none of the standard three.
     pub fn new(
         path: Vec<u8>,
         arguments: Vec<Vec<u8>>,
@@ -164,14 +165,21 @@ extern "C" fn child(birth: *mut c_void) -> c_int {
     unsafe {
         let birth = &mut *birth.cast::<Birth>();
         libc::setsid();
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if null < 0 || libc::dup2(null, 0) < 0 {
-            birth.error = *libc::__errno_location();
-            libc::_exit(127);
+        // Where the parent has closed one of the standard three, something else may be there.
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for standard in 0..=2 {
+            let inherited = standard > 0 && libc::fcntl(standard, libc::F_GETFD) == 0;
+            if !inherited && libc::dup2(null, standard) < 0 {
+                birth.error = *libc::__errno_location();
+                libc::_exit(127);
+            }
+        }
+        if null > 2 {
+            libc::close(null);
         }
         if birth.open.is_empty() {
             close_range(3, birth.keep - 1);
-            close_range(birth.keep.max(2) + 1, c_int::MAX);
+            close_range(birth.keep + 1, c_int::MAX);
         }
         for &descriptor in &birth.open {
             if descriptor != birth.keep {
@@ -211,9 +219,11 @@ unsafe fn default_signals() {
     }
 }
 
-fn close_range(first: c_int, last: c_int) -> bool {
-    // SAFETY: closes descriptors by number; callers know which.
-    first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
+fn close_range(first: c_int, last: c_int) {
+    if first <= last {
+        // SAFETY: closes descriptors by number; callers know which.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    }
 }
 
 fn has_close_range() -> bool {
