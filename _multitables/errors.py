@@ -77,7 +77,7 @@ class CorruptChunkError(SubprocessException, OSError):
 
 
 class ReaderDiedError(SubprocessException, ChildProcessError):
-    """A reader process died and could not be replaced."""
+    """A reader process died and was not replaced, or cannot be started."""
 
 
 class FileChangedError(SubprocessException, OSError):

@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -245,9 +248,60 @@ def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPat
 def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
     for call in ("get_queue", "get_generator"):
-        with pytest.raises(OSError, match="/no/such/python"):
+        wanted = "2 reader processes of '/no/such/python' cannot be started: No such file"
+        with pytest.raises(OSError, match=wanted) as caught:
             getattr(multitables.Streamer(numbered), call)("/rows", n_procs=2)
+        assert isinstance(caught.value, multitables.ReaderDiedError)
+        assert caught.value.errno == errno.ENOENT
+        assert "set_executable" in str(caught.value)
         assert children() == {}
+
+
+def test_no_descriptors_left_to_start_with(numbered: Path) -> None:
+    streamer = multitables.Streamer(numbered)
+    streamer.get_remainder("/rows", CHUNK)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 2, hard))
+    taken: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        os.close(taken.pop())
+        with pytest.raises(multitables.ReaderDiedError, match=r"Too many open files.*ulimit -n"):
+            streamer.get_queue("/rows", n_procs=2)
+    finally:
+        for number in taken:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert children() == {}
+    with streamer.get_queue("/rows", n_procs=8) as stream, stream.get() as block:
+        check(block)
+
+
+def test_no_processes_left_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> list[int]:
+        raise OSError(errno.EAGAIN, "as clone says it")
+
+    monkeypatch.setattr("_multitables._core.start_together", refuse)
+    with pytest.raises(multitables.ReaderDiedError, match=r"Fewer n_procs.*pids limit") as caught:
+        multitables.Streamer(numbered).get_queue("/rows", n_procs=2)
+    assert os.strerror(errno.EAGAIN) in str(caught.value)
+
+
+def test_a_dead_reader_that_cannot_be_replaced(
+    numbered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with multitables.Streamer(numbered).get_queue("/rows", n_procs=2, cyclic=True) as stream:
+        first_readers(2)
+        monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
+        kill_all()
+        with pytest.raises(multitables.ReaderDiedError, match="was killed by SIGKILL") as caught:
+            forever(stream)
+    assert "1 reader process of '/no/such/python' cannot be started: No such" in str(caught.value)
+    assert "set_executable" in str(caught.value)
+    assert children() == {}
 
 
 @pytest.mark.parametrize("entry", ["queue", "generator"])

@@ -153,6 +153,32 @@ def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch
     assert children() == {}
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_a_dead_reader_that_cannot_be_replaced(
+    numbered: Path, monkeypatch: pytest.MonkeyPatch, watched: bool
+) -> None:
+    """Who waits, or is called back, is told; nobody waits for ever."""
+    with multitables.Reader(numbered, n_procs=2) as reader:
+        dataset = reader.get_dataset("/rows")
+        pids = first_readers(2)
+        for pid in pids:
+            kill(pid, signal.SIGSTOP)
+        request = reader.request(dataset[5:500])
+        told = threading.Event()
+        if watched:
+            request.add_done_callback(lambda _: told.set())
+        monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
+        for pid in pids:
+            kill(pid, signal.SIGKILL)
+        if watched:
+            assert told.wait(30)
+        with pytest.raises(multitables.ReaderDiedError, match="'/no/such/python' cannot be"):
+            request.get()
+        with pytest.raises(multitables.ReaderDiedError):
+            reader.request(dataset[5])
+    assert children() == {}
+
+
 @pytest.mark.hang(120)
 def test_readers_killed_all_the_time_under_many_threads(numbered: Path) -> None:
     """Each request has its rows or the error of a task that killed twice; none is wrong."""

@@ -317,12 +317,18 @@ def request_death_error(death: Death, place: Place | None) -> Exception:
 
 def _death(death: Death, place: Place | None, doing: str, good: str) -> Exception:
     times = {1: "", 2: " twice"}.get(death.deaths, f" {death.deaths} times")
-    when = f"while {doing} {place.where}" if place else "before it read anything"
+    when = f" while {doing} {place.where}" if place else ""
+    if place is None and not death.hindrance:
+        when = " before it read anything"
     advice = "The readers' own messages are on standard error"
     if death.status == -9:
         advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
+    happened = f"reader {death.reader} (pid {death.pid}) {death.how}{times}{when}"
+    if death.hindrance:
+        happened += f", and {death.hindrance}"
+        advice = death.advice
     return ReaderDiedError(
-        f"reader {death.reader} (pid {death.pid}) {death.how}{times} {when}",
+        happened,
         good=good,
         advice=advice,
         reader=death.reader,

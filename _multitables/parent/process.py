@@ -11,7 +11,8 @@ Law
 
 from __future__ import annotations
 
-import functools
+import errno
+import fcntl
 import os
 import signal
 import socket
@@ -20,12 +21,23 @@ import threading
 
 import _multitables
 from _multitables import _core
+from _multitables.errors import ReaderDiedError
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
 READER = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "from _multitables.reader.__main__ import main; main()"
 )
+
+#: What to do where the system starts no process.
+_ADVICE = {
+    errno.EAGAIN: "Fewer n_procs need fewer processes; `ulimit -u`, or a container's pids limit, "
+    "says how many there may be",
+    errno.EMFILE: "Close files that are not needed, or allow more with `ulimit -n`",
+    errno.ENFILE: "Close programs that hold many files open; the whole system has no more",
+    errno.ENOMEM: "Fewer n_procs need less memory",
+}
+_NO_PYTHON = "Name the Python to start with multiprocessing.set_executable()"
 
 
 class Process:
@@ -79,31 +91,35 @@ def how_it_ended(status: int) -> str:
 
 
 def start(count: int) -> list[tuple[Process, socket.socket]]:
-    """Start readers, each with the socket that controls it."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
-    paths = [root, *(os.path.abspath(path) for path in sys.path if path != root)]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    environment = [os.fsencode(f"{name}={value}") for name, value in variables.items()]
-    executable = os.fsencode(_executable())
+    """Start readers, each with the socket that controls it.
+
+    Raises
+    ------
+    ReaderDiedError
+        The system starts no process, or not as many; none is left.
+    """
+    executable = _executable()
     pairs: list[tuple[socket.socket, socket.socket]] = []
     processes: list[Process] = []
     try:
-        pair = functools.partial(socket.socketpair, socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pairs.extend(pair() for _ in range(count))
+        pairs.extend(_pair() for _ in range(count))
         calls = [(_command(executable, theirs), theirs.fileno()) for _, theirs in pairs]
         # A session of its own: Ctrl-C in the terminal is the parent's to handle. Blocked in the
         # child too, which for a moment is not yet in its session.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            processes += map(Process, _core.start_together(executable, calls, environment))
+            pids = _core.start_together(os.fsencode(executable), calls, _environment())
+            processes += map(Process, pids)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    except BaseException:
+    except BaseException as error:
         for ours, _ in pairs:
             ours.close()
         for process in processes:  # Ctrl-C came when its mask fell
             process.end()
             process.wait()
+        if isinstance(error, OSError):
+            raise _cannot_start(count, executable, error) from None
         raise
     finally:
         for _, theirs in pairs:
@@ -111,10 +127,41 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
     return [(process, ours) for process, (ours, _) in zip(processes, pairs, strict=True)]
 
 
-def _command(executable: bytes, theirs: socket.socket) -> list[bytes]:
+def _pair() -> tuple[socket.socket, socket.socket]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if theirs.fileno() > 2:
+        return ours, theirs
+    try:  # the user's program has closed its standard input or output
+        with theirs:
+            above = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)
+    except BaseException:
+        ours.close()
+        raise
+    return ours, socket.socket(fileno=above)
+
+
+def _environment() -> list[bytes]:
+    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
+    paths = [root, *(os.path.abspath(path) for path in sys.path if path != root)]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+
+
+def _cannot_start(count: int, executable: str, error: OSError) -> ReaderDiedError:
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return ReaderDiedError(
+        f"{count} reader process{'es' if count > 1 else ''} of {executable!r} cannot be started: "
+        f"{reason}",
+        advice=_ADVICE.get(error.errno or 0, _NO_PYTHON),
+        errno=error.errno,
+        executable=executable,
+    )
+
+
+def _command(executable: str, theirs: socket.socket) -> list[bytes]:
     # No site (-S): the parent's own path says where everything is, and the start is faster.
     numbers = [str(theirs.fileno()).encode(), str(os.getpid()).encode()]
-    return [executable, b"-S", b"-c", READER.encode(), *numbers]
+    return [os.fsencode(executable), b"-S", b"-c", READER.encode(), *numbers]
 
 
 def _executable() -> str:

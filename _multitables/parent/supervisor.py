@@ -5,6 +5,7 @@ Law
 1. Nobody else has reader processes; how one is started or ended is process.py's matter.
 2. A reader that dies is replaced; the new one has its number, and its claimed tasks run again.
    A task that kills twice ends the stream, with its address; of a board only this task fails.
+   Where no new one can be started, the stream or the board ends.
 3. Readers hold nothing of value, so stopping is a kill and a wait: it cannot hang.
 4. A forked child of the user's process never touches readers.
 """
@@ -20,6 +21,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from _multitables.errors import ReaderDiedError
 from _multitables.parent.process import Process, how_it_ended, start
 
 if TYPE_CHECKING:
@@ -37,13 +39,16 @@ STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
 
 @dataclass(frozen=True)
 class Death:
-    """A reader that died for the last time that is allowed."""
+    """A reader that died for the last time that is allowed, or was not to be replaced."""
 
     reader: int
     pid: int
     status: int
     deaths: int
     task: int | None
+    #: Why no other one could be started in its place, where that was tried, and what to do then.
+    hindrance: str = ""
+    advice: str = ""
 
     @property
     def how(self) -> str:
@@ -147,7 +152,11 @@ class Readers:
             if death is not None:
                 return death
         self._members[number][1].close()
-        self._members[number] = start(1)[0]
+        try:
+            self._members[number] = start(1)[0]
+        except ReaderDiedError as error:
+            task = claimed[0] if claimed else None
+            return Death(number, process.pid, status, 1, task, error.happened, error.advice)
         self.replaced += 1
         self._send(number, work)
         return None

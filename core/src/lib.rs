@@ -114,11 +114,7 @@ fn start_together(
         })
         .collect::<std::io::Result<Vec<_>>>()?;
     py.detach(|| start::start_together(&programs))
-        .map_err(|error| {
-            let reason = std::io::Error::kind(&error).to_string();
-            let program = String::from_utf8_lossy(&path).into_owned();
-            PyOSError::new_err((error.raw_os_error(), reason, program))
-        })
+        .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
 }
 
 /// A memoryview of some memory.
