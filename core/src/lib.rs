@@ -25,6 +25,7 @@ pub mod scatter;
 pub mod serve;
 pub mod share;
 pub mod share_work;
+pub mod source;
 pub mod start;
 pub mod tape;
 pub mod work;

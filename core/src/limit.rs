@@ -13,7 +13,7 @@ use crate::fetch::{Fetch, FetchError, Run, runs};
 use crate::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
 use crate::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task, UNALLOCATED};
 use crate::reader::window;
-use crate::work::Source;
+use crate::source::Source;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::io;

@@ -14,7 +14,7 @@ use crate::fetch::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::memory::Mapping;
 use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
-use crate::work::add_ns;
+use crate::source::add_ns;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -9,7 +9,7 @@
 use super::chunk_cache::{ENTRY_BYTES, Key};
 use super::cover::Walk;
 use super::task::{InHand, Task, count, deliver, grow};
-use crate::work::add_ns;
+use crate::source::add_ns;
 use std::time::Instant;
 
 impl Task<'_> {

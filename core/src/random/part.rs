@@ -10,7 +10,7 @@ use super::gather::{Row, Unit};
 use super::task::{InHand, Scratch, Task, count, deliver, grow};
 use crate::failure::TaskError;
 use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts};
-use crate::work::add_ns;
+use crate::source::add_ns;
 use std::ops::Range;
 use std::time::Instant;
 

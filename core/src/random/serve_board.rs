@@ -11,7 +11,7 @@ use super::board::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
 use crate::control::{Record, STATE_FINISHED, STATE_RUNNING};
 use crate::failure::TaskError;
 use crate::memory::{Mapping, file_len};
-use crate::work::add_ns;
+use crate::source::add_ns;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::control::Record;
 use crate::direct::{Direct, Finished};
 use crate::failure::TaskError;
 use crate::fetch::{DataFile, Fetch, FetchError};
-use crate::work::add_ns;
+use crate::source::add_ns;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;

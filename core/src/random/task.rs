@@ -16,7 +16,7 @@ use super::window::Window;
 use crate::failure::TaskError;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::plan::Chunk;
-use crate::work::add_ns;
+use crate::source::add_ns;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
