@@ -15,7 +15,6 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ import tables
 from disk_cases import spinning
 from processes import Holdings, children, kill, leaks
 from simulated_disk import Mounted
-
-import multitables
 
 HANG_SECONDS = 60.0
 GRACE_SECONDS = 15.0  # for the alarm to end the test, before the run itself is ended
@@ -117,12 +114,21 @@ def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("numbered") / "numbered.h5")
 
 
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with tables, arrays and ragged data; see `reader_file`."""
+    from reader_file import write
+
+    return write(tmp_path_factory.mktemp("sample") / "sample.h5")
+
+
 @pytest.fixture
 def reader(numbered: Path) -> Iterator[Any]:
     """Random access by two readers to the numbered rows."""
-    with multitables.Reader(numbered, n_procs=2) as reader:
-        yield weakref.proxy(reader)  # pytest keeps what it is given beyond the audit
-    assert children() == {}
+    from reader_cases import opened
+
+    with opened(numbered) as reader:
+        yield reader
 
 
 @pytest.fixture

@@ -1,26 +1,37 @@
-"""What the faults of random access share: the requests, a Reader, and whether it works.
+"""What the tests of random access share: the requests, a Reader, and whether it works.
 
 Law
 ---
 1. It asserts only that a Reader gives right rows, and that no reader process is left.
+2. A test is given a Reader that it cannot keep.
 """
 
 from __future__ import annotations
 
+import contextlib
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from oracle import same
 from payload import content
-from processes import (
-    alive,
-    kill,
-    readers,
-    wait_until,
-)
+from processes import alive, children, kill, readers, wait_until
+
+import multitables
 
 DATA = content()
 BATCHES = [slice(0, 70), slice(5000, 5999), [3, 5999, 70, 70, 0], 17, slice(None, None, 97)]
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """A Reader with two reader processes."""
+    with multitables.Reader(path, n_procs=2) as reader:
+        yield weakref.proxy(reader)  # pytest keeps what it is given beyond the audit
+    del reader
+    assert children() == {}
 
 
 def check(reader: Any, rounds: int = 1) -> None:
