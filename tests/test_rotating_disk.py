@@ -254,7 +254,7 @@ def test_chunks_that_do_not_decode(
     forget(path)
     streamer = multitables.Streamer(path, rotational=True, **DRIVERS[driver])
     with streamer.get_queue("x", n_procs=n_procs, block_size=64) as queue:
-        for row in range(0, 512, 64):  # those before the task with the first of them
+        for row in range(0, 640, 64):  # all before the first of them
             with queue.get() as block:
                 assert np.array_equal(block, noise[row : row + 64])
         with pytest.raises(multitables.CorruptChunkError, match="Rows 640:704 were not"):

@@ -45,6 +45,16 @@ pub enum TaskError {
 }
 
 impl TaskError {
+    /// The chunk that it is about, as the plan numbers it. What comes before it is good.
+    pub fn chunk(&self) -> Option<u64> {
+        match self {
+            // It taints all that was fetched.
+            TaskError::Fetch(_, FetchError::Changed { .. }) => None,
+            TaskError::Filter(number, _) | TaskError::Fetch(number, _) => Some(*number),
+            _ => None,
+        }
+    }
+
     /// Fetching the chunk numbered so in the plan failed.
     pub fn read(chunk: u64, error: std::io::Error) -> TaskError {
         TaskError::Fetch(chunk, FetchError::Read(error))
@@ -65,6 +75,8 @@ pub struct Blame {
     chunk: AtomicU64,
     expected: AtomicU64,
     got: AtomicU64,
+    /// The tape's row up to which this task, and those that failed after it, are done.
+    done_row: AtomicU64,
     text: [AtomicU8; TEXT_BYTES],
 }
 
@@ -89,6 +101,11 @@ impl Blame {
                 String::from_utf8_lossy(&text).into_owned(),
             )
         })
+    }
+
+    /// Up to which row of the tape all tasks are done that failed; None: none did.
+    pub fn done_row(&self) -> Option<u64> {
+        (self.kind.load(SeqCst) != 0).then(|| self.done_row.load(SeqCst))
     }
 
     /// Leave the reason why `task` failed.
@@ -160,8 +177,14 @@ impl Record {
         self.error.get()
     }
 
-    /// Leave the reason why `task` cannot be read where the parent finds it.
-    pub fn blame(&self, task: u64, error: &TaskError) {
+    /// Leave the reason why `task` cannot be read, from `done_row` of the tape on, where the parent
+    /// finds it. Of tasks that fail after it, only the rows are told.
+    pub fn blame(&self, task: u64, done_row: u64, error: &TaskError) {
+        if self.error.done_row().is_some() {
+            self.error.done_row.fetch_min(done_row, SeqCst);
+            return;
+        }
+        self.error.done_row.store(done_row, SeqCst);
         self.error.set(task, error);
     }
 }

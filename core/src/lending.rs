@@ -1,7 +1,8 @@
 //! Which blocks are ready, lent and given back: the parent's book of the ring.
 //!
 //! Law:
-//! 1. Blocks are lent in order, each once, when every task below their end is published.
+//! 1. Blocks are lent in order, each once, when every task below their end is published, or has
+//!    done its rows of them before it failed.
 //! 2. The tail moves over blocks given back, in order, whatever the order of giving back.
 //! 3. A forked child has no part in it: it is lent nothing and gives nothing back. Both are asked
 //!    before the lock is taken, which a thread of the parent may have held at the fork.
@@ -115,6 +116,30 @@ impl Lending {
         self.plan.ready_rows(state.frontier)
     }
 
+    /// The oldest task failed: rows that are good nevertheless, and whether more may come.
+    fn before_failure(&self, state: &State) -> (u64, bool) {
+        let (plan, control) = (&self.plan, &self.maps.control);
+        let records = || (0..plan.n_readers()).map(|reader| control.record(reader));
+        let mut task = state.frontier;
+        let mut row = u64::MAX;
+        while task < plan.total_tasks() && plan.ready_rows(task) < row {
+            if control.is_failed(task) {
+                // Told before the task is marked.
+                row = records()
+                    .filter_map(|one| one.error.done_row())
+                    .fold(row, u64::min);
+            } else if !control.is_published(task) {
+                return (plan.ready_rows(task), control.is_coming(plan, task));
+            }
+            task += 1;
+        }
+        (row, false)
+    }
+
+    fn has_failed(&self, state: &State) -> bool {
+        self.maps.control.is_failed(state.frontier) && !self.before_failure(state).1
+    }
+
     /// The next block if it is ready, or the reason why not.
     fn next(&self, state: &mut State) -> Result<u64, i32> {
         if state.closed {
@@ -125,13 +150,18 @@ impl Lending {
         if begin >= self.plan.end_row() {
             return Err(ENDED);
         }
-        if self.advance(state) >= end {
+        let mut ready = self.advance(state);
+        let mut may_come = true;
+        if ready < end && self.maps.control.is_failed(state.frontier) {
+            (ready, may_come) = self.before_failure(state);
+        }
+        if ready >= end {
             state.next_block += 1;
             state.released.push_back(false);
             state.held.insert(block, Instant::now());
             return Ok(block);
         }
-        if self.maps.control.is_failed(state.frontier) {
+        if !may_come {
             return Err(FAILED);
         }
         if self.maps.control.starved(&self.plan, state.frontier) {
@@ -147,7 +177,8 @@ impl Lending {
         let total = self.plan.total_tasks();
         let (mut task, mut missing) = (state.frontier, 0);
         while task < total && self.plan.ready_rows(task) < end {
-            missing += u64::from(!self.maps.control.is_published(task));
+            let control = &self.maps.control;
+            missing += u64::from(!control.is_published(task) && !control.is_failed(task));
             task += 1;
         }
         missing
@@ -191,7 +222,10 @@ impl Lending {
         if state.closed {
             return 0;
         }
-        let rows = self.advance(&mut state);
+        let mut rows = self.advance(&mut state);
+        if self.maps.control.is_failed(state.frontier) {
+            rows = self.before_failure(&state).0;
+        }
         self.blocks_before(rows).saturating_sub(state.next_block)
     }
 
@@ -211,7 +245,7 @@ impl Lending {
                         let half = self.plan.tasks_in(self.plan.capacity_rows() / 2);
                         let plenty = (published + half).min(self.plan.total_tasks()).max(enough);
                         let word = control.arm(enough, plenty);
-                        if control.is_failed(state.frontier) {
+                        if self.has_failed(&state) {
                             continue; // between the look and the arming
                         }
                         (reason, plenty, word)

@@ -3,7 +3,8 @@
 //! Law:
 //! 1. A task is idempotent: it writes only its own rows, so it may be run again after a death.
 //! 2. Tasks end in the order in which they were claimed, failures too: the parent waits for the
-//!    oldest one.
+//!    oldest one. Of a task that fails, the rows before the damage are good, and other members'
+//!    rows beside these are still read.
 //! 3. Rows are published only after the file was seen unchanged after their last fetch.
 //! 4. On a rotating disk the reader that has the turn hands its requests to the kernel, and passes
 //!    the turn on: they reach the disk in the order of the tape, and the next ones before these are
@@ -14,19 +15,21 @@
 
 use crate::control::{Claim, Control, Record};
 use crate::failure::TaskError;
-use crate::fetch::{DataFile, Fetch, Run, runs};
+use crate::fetch::{Fetch, Run, runs};
 use crate::filters::FilterErrorKind;
 use crate::memory::{Entered, Mapping};
-use crate::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Member, Plan, Task, UNALLOCATED};
+use crate::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Plan, Task, UNALLOCATED};
 use crate::share::{Pick, Share, Windows};
 use crate::share_work::{Kept, ShareWork, fetches};
-use crate::source::{Source, Turn, add_ns, grow};
-use crate::tape::{tape_bytes, tape_rows};
+use crate::source::{Source, Turn, add_ns};
+use crate::tape::tape_bytes;
 use crate::work::Work;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+mod by_library;
 
 /// Bytes and tasks that a reader keeps in flight while fetches take long.
 const FLIGHT_BYTES: u64 = 8 << 20;
@@ -53,6 +56,8 @@ pub enum End {
 struct Begun {
     share: Option<Share>,
     flights: Vec<(Run, u64)>,
+    /// Only so many of its chunks can be fetched.
+    sound: Option<(usize, TaskError)>,
 }
 
 /// A task, and where its lap begins on the tape.
@@ -88,6 +93,8 @@ pub struct Reader<'a> {
     entered: Vec<Entered>,
     /// Tasks take turns.
     turns: bool,
+    /// A task has failed: rows of the tape from this one on are of no use.
+    useless_row: Option<u64>,
 }
 
 impl<'a> Reader<'a> {
@@ -104,6 +111,7 @@ impl<'a> Reader<'a> {
             kept: Kept::new(plan),
             entered: plan.members.iter().map(|_| Entered::default()).collect(),
             turns: plan.members.iter().any(|member| member.turnstile),
+            useless_row: None,
         }
     }
 
@@ -121,6 +129,10 @@ impl<'a> Reader<'a> {
             while pending.len() < window && !claimed_all {
                 let global = match inherited.pop_front() {
                     Some(global) => global,
+                    None if self.is_useless(self.control.next_task()) => {
+                        claimed_all = true;
+                        break;
+                    }
                     None => match self.claim(pending.is_empty()) {
                         Claim::Task(global) => global,
                         Claim::Full => break,
@@ -139,16 +151,24 @@ impl<'a> Reader<'a> {
                 pending.push_back(Pending { global, begun });
             }
             let Some(task) = pending.pop_front() else {
-                if claimed_all {
-                    return End::Done;
+                match (claimed_all, self.useless_row) {
+                    (false, _) => continue,
+                    (true, None) => return End::Done,
+                    (true, Some(_)) => return End::Failed,
                 }
-                continue;
             };
             let global = task.global;
+            if self.is_useless(global) {
+                continue;
+            }
             self.record().current.store(global + 1, Relaxed);
             let start = Instant::now();
             if let Err(error) = self.complete(task, library) {
-                return self.fail(global, &error);
+                let done_row = self.done_row(global, &error);
+                self.record().blame(global, done_row, &error);
+                self.end_failed(global);
+                self.useless_row = Some(self.useless_row.map_or(done_row, |row| row.min(done_row)));
+                continue;
             }
             if self.turns {
                 self.control.pass_turn(global);
@@ -208,9 +228,16 @@ impl<'a> Reader<'a> {
             Some(source) => source,
             None => place.insert(Source::open(member, control.record(self.me), first_chunk)?),
         };
+        let mut chunks = plan.chunks_of(&task);
         match &begun.share {
             Some(share) => ShareWork::check(source, member, share)?,
-            None => source.check(member, plan.chunks_of(&task), first_chunk)?,
+            None => {
+                if let Err(error) = source.check(member, chunks, first_chunk) {
+                    let number = error.chunk().unwrap_or(first_chunk);
+                    chunks = &chunks[..(number - first_chunk) as usize];
+                    begun.sound = Some((chunks.len(), error));
+                }
+            }
         }
         if !early {
             return Ok(begun);
@@ -218,7 +245,7 @@ impl<'a> Reader<'a> {
         let mut found = Vec::new();
         match &mut begun.share {
             Some(share) => fetches(share, &self.kept, &mut found),
-            None => runs(plan.chunks_of(&task), &mut found),
+            None => runs(chunks, &mut found),
         }
         let turn = Turn::of(member, &self.control, global);
         begun.flights = source
@@ -272,7 +299,8 @@ impl<'a> Reader<'a> {
         let Some(mut source) = self.sources[task.member as usize].take() else {
             return Err(TaskError::Internal("a task's file is not open".into()));
         };
-        let (result, first_chunk) = match begun.share {
+        let mut begun = begun;
+        let (result, first_chunk) = match begun.share.take() {
             Some(share) => {
                 let first = self.plan.members[task.member as usize].grid_at;
                 (
@@ -281,7 +309,7 @@ impl<'a> Reader<'a> {
                 )
             }
             None => (
-                self.decode_chunks(claimed, begun.flights, &mut source),
+                self.decode_chunks(claimed, begun, &mut source),
                 task.first_chunk,
             ),
         };
@@ -297,11 +325,14 @@ impl<'a> Reader<'a> {
     fn decode_chunks(
         &mut self,
         claimed: Claimed,
-        flights: Vec<(Run, u64)>,
+        begun: Begun,
         source: &mut Source,
     ) -> Result<u64, TaskError> {
         let (plan, task) = (self.plan, &claimed.task);
-        let chunks = plan.chunks_of(task);
+        let mut chunks = plan.chunks_of(task);
+        if let Some((sound, _)) = begun.sound {
+            chunks = &chunks[..sound];
+        }
         let mut work = Work {
             plan,
             member: &plan.members[task.member as usize],
@@ -310,18 +341,23 @@ impl<'a> Reader<'a> {
             lap_row: claimed.lap_row,
             first_chunk: task.first_chunk,
         };
-        if let Fetch::Direct(..) = &source.fetch {
-            work.direct(source, chunks, flights)?;
+        let result = if let Fetch::Direct(..) = &source.fetch {
+            work.direct(source, chunks, begun.flights)
         } else {
             let mut found = std::mem::take(&mut self.spare_runs);
             runs(chunks, &mut found);
             let turn = Turn::of(work.member, &self.control, claimed.global);
             let result = work.buffered(source, chunks, &found, turn);
             self.spare_runs = found;
-            result?;
-        }
+            result
+        };
+        // Before an error there may be some, too.
         work.unallocated(source, chunks)?;
-        Ok(task.n_chunks)
+        result?;
+        match begun.sound {
+            Some((_, error)) => Err(error),
+            None => Ok(task.n_chunks),
+        }
     }
 
     /// Returns the number of chunks.
@@ -366,85 +402,43 @@ impl<'a> Reader<'a> {
         Ok(numbers.len() as u64)
     }
 
-    fn share_by_library(
-        &mut self,
-        claimed: Claimed,
-        share: &Share,
-        library: &mut LibraryRead<'_>,
-    ) -> Result<(), TaskError> {
-        let task = &claimed.task;
-        let member: &Member = &self.plan.members[task.member as usize];
-        let start = Instant::now();
-        let number = member.grid_at;
-        let file = DataFile::open(&member.filename, member.fingerprint, false)
-            .map_err(|error| TaskError::Fetch(number, error))?;
-        let record = self.control.record(self.me);
-        // SAFETY: this reader owns the task.
-        let mut work = unsafe {
-            ShareWork::new(
-                member,
-                record,
-                share,
-                &mut self.kept,
-                &self.tapes[task.member as usize],
-                claimed.rows(),
-            )
-        };
-        let mut result = Ok(());
-        let mut rows = Vec::new();
-        for span in share.spans() {
-            let len = ((span.end - span.begin) as usize).saturating_mul(member.row_bytes);
-            grow(&mut rows, len, number)?;
-            result = library(&member.library, span.begin, span.end, &mut rows[..len]);
-            if result.is_err() {
-                break;
-            }
-            work.copy(span.begin, &share.seats[span.seats], &rows[..len]);
-            record.decoded_bytes.fetch_add(len as u64, Relaxed);
-        }
-        // A file that changed explains any error.
-        file.check_unchanged()
-            .map_err(|error| TaskError::Fetch(number, error))?;
-        result.map_err(TaskError::Library)?;
-        record.library_tasks.fetch_add(1, Relaxed);
-        add_ns(&record.decode_ns, start);
-        Ok(())
+    /// All rows of a task lie behind those that can still be delivered.
+    fn is_useless(&self, global: u64) -> bool {
+        self.useless_row
+            .is_some_and(|row| self.plan.ready_rows(global) >= row)
     }
 
-    fn read_by_library(
-        &self,
-        task: &Task,
-        lap_row: u64,
-        library: &mut LibraryRead<'_>,
-    ) -> Result<(), TaskError> {
-        let member: &Member = &self.plan.members[task.member as usize];
-        let start = Instant::now();
-        let file = DataFile::open(&member.filename, member.fingerprint, false)
-            .map_err(|error| TaskError::Fetch(task.first_chunk, error))?;
-        let rows = task.row_end - task.row_begin;
-        let tape = &self.tapes[task.member as usize];
-        // SAFETY: this reader owns the task, so these rows of the tape are its alone.
-        let out = unsafe { tape_rows(tape, member, lap_row + task.row_begin, rows) };
-        let first = self.plan.first_row();
-        let (begin, end) = (first + task.row_begin, first + task.row_end);
-        let result = library(&member.library, begin, end, out);
-        // A file that changed explains any error.
-        file.check_unchanged()
-            .map_err(|error| TaskError::Fetch(task.first_chunk, error))?;
-        result.map_err(TaskError::Library)?;
-        let record = self.record();
-        record.library_tasks.fetch_add(1, Relaxed);
-        record.decoded_bytes.fetch_add(out.len() as u64, Relaxed);
-        add_ns(&record.decode_ns, start);
-        Ok(())
+    /// Up to which row of the tape a task that failed is done: chunks are decoded in their order.
+    fn done_row(&self, global: u64, error: &TaskError) -> u64 {
+        let (task, lap_row) = self.plan.task(global);
+        let begin = lap_row + task.row_begin;
+        let Some(number) = error.chunk() else {
+            return begin;
+        };
+        let before = number.saturating_sub(task.first_chunk) as usize;
+        let Some(left) = self.plan.chunks_of(&task).get(before..) else {
+            return begin;
+        };
+        let member = &self.plan.members[task.member as usize];
+        let mut offset = Vec::new();
+        let rows = left.iter().map(|chunk| {
+            member.chunk_offset(chunk.grid_index, &mut offset);
+            offset[0].saturating_sub(self.plan.first_row())
+        });
+        let row = rows.min().unwrap_or(0);
+        lap_row + row.clamp(task.row_begin, task.row_end)
     }
 
     /// Leave the reason where the parent finds it.
-    pub fn fail(&self, global: u64, error: &TaskError) -> End {
-        self.record().blame(global, error);
+    pub fn fail(&self, global: u64, error: &TaskError) {
+        let begin = self.plan.ready_rows(global);
+        self.record().blame(global, begin, error);
+        self.end_failed(global);
+    }
+
+    fn end_failed(&self, global: u64) {
         self.control.pass_turn(global);
         self.control.fail(global);
-        End::Failed
     }
 }
 

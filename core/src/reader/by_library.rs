@@ -1,0 +1,94 @@
+//! Tasks that an HDF5 library reads, since the core cannot.
+//!
+//! Law:
+//! 1. The library is given memory to fill: the task's rows of the tape, or a buffer whose rows are
+//!    brought to their places.
+//! 2. A file that changed meanwhile is told as that, whatever the library made of it.
+
+use super::{Claimed, LibraryRead, Reader};
+use crate::failure::TaskError;
+use crate::fetch::DataFile;
+use crate::plan::{Member, Task};
+use crate::share::Share;
+use crate::share_work::ShareWork;
+use crate::source::{add_ns, grow};
+use crate::tape::tape_rows;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+impl Reader<'_> {
+    /// Rows of a share, span by span.
+    pub(super) fn share_by_library(
+        &mut self,
+        claimed: Claimed,
+        share: &Share,
+        library: &mut LibraryRead<'_>,
+    ) -> Result<(), TaskError> {
+        let task = &claimed.task;
+        let member: &Member = &self.plan.members[task.member as usize];
+        let start = Instant::now();
+        let number = member.grid_at;
+        let file = DataFile::open(&member.filename, member.fingerprint, false)
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        let record = self.control.record(self.me);
+        // SAFETY: this reader owns the task.
+        let mut work = unsafe {
+            ShareWork::new(
+                member,
+                record,
+                share,
+                &mut self.kept,
+                &self.tapes[task.member as usize],
+                claimed.rows(),
+            )
+        };
+        let mut result = Ok(());
+        let mut rows = Vec::new();
+        for span in share.spans() {
+            let len = ((span.end - span.begin) as usize).saturating_mul(member.row_bytes);
+            grow(&mut rows, len, number)?;
+            result = library(&member.library, span.begin, span.end, &mut rows[..len]);
+            if result.is_err() {
+                break;
+            }
+            work.copy(span.begin, &share.seats[span.seats], &rows[..len]);
+            record.decoded_bytes.fetch_add(len as u64, Relaxed);
+        }
+        // A file that changed explains any error.
+        file.check_unchanged()
+            .map_err(|error| TaskError::Fetch(number, error))?;
+        result.map_err(TaskError::Library)?;
+        record.library_tasks.fetch_add(1, Relaxed);
+        add_ns(&record.decode_ns, start);
+        Ok(())
+    }
+
+    /// All rows of a task at once.
+    pub(super) fn read_by_library(
+        &self,
+        task: &Task,
+        lap_row: u64,
+        library: &mut LibraryRead<'_>,
+    ) -> Result<(), TaskError> {
+        let member: &Member = &self.plan.members[task.member as usize];
+        let start = Instant::now();
+        let file = DataFile::open(&member.filename, member.fingerprint, false)
+            .map_err(|error| TaskError::Fetch(task.first_chunk, error))?;
+        let rows = task.row_end - task.row_begin;
+        let tape = &self.tapes[task.member as usize];
+        // SAFETY: this reader owns the task, so these rows of the tape are its alone.
+        let out = unsafe { tape_rows(tape, member, lap_row + task.row_begin, rows) };
+        let first = self.plan.first_row();
+        let (begin, end) = (first + task.row_begin, first + task.row_end);
+        let result = library(&member.library, begin, end, out);
+        // A file that changed explains any error.
+        file.check_unchanged()
+            .map_err(|error| TaskError::Fetch(task.first_chunk, error))?;
+        result.map_err(TaskError::Library)?;
+        let record = self.record();
+        record.library_tasks.fetch_add(1, Relaxed);
+        record.decoded_bytes.fetch_add(out.len() as u64, Relaxed);
+        add_ns(&record.decode_ns, start);
+        Ok(())
+    }
+}
