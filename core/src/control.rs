@@ -329,17 +329,18 @@ impl Control {
         self.slot(task).load(SeqCst) == ((task + 1) << 8) | FAILED
     }
 
-    /// Somebody is at a task, or may still claim it, that is neither published nor failed.
+    /// Somebody is at a task, or may still claim it, or has just ended it.
     pub fn is_coming(&self, plan: &Plan, task: u64) -> bool {
         let lives = |reader: usize| {
             let state = self.record(reader).state.load(SeqCst);
             state != STATE_FINISHED && state != STATE_FAILED
         };
         let slot = self.slot(task).load(SeqCst);
-        if slot >> 8 == task + 1 {
-            return lives((slot & 255) as usize - 1);
+        match (slot >> 8 == task + 1, slot & 255) {
+            (true, PUBLISHED | FAILED) => true,
+            (true, number) => lives(number as usize - 1),
+            (false, _) => self.fits(plan, task) && (0..self.n_readers).any(lives),
         }
-        self.fits(plan, task) && (0..self.n_readers).any(lives)
     }
 
     pub fn next_task(&self) -> u64 {

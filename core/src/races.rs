@@ -20,6 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+mod damage;
 mod shares;
 
 const ROW_BYTES: u64 = 8 * ROW_WORDS as u64;
