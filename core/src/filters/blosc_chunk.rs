@@ -1,6 +1,6 @@
 //! The blosc buffer: format of c-blosc (versions 1, 2) and c-blosc2 (3 to 5).
 //!
-//! Owns: header, block starts, streams and byte/bit shuffle of one buffer. Written from the
+//! Owns: header, block starts and byte/bit shuffle of one buffer. Written from the
 //! published chunk format and not bound to C's entry points, because those trust parts of the
 //! header (lazy chunks, plug-in codecs) and copy each stream once more than needed.
 //!
@@ -13,15 +13,16 @@
 //!
 //! It must never know of frames, n-dimensional blocks or HDF5.
 
-use libdeflater::Decompressor;
+mod streams;
+
 use std::ops::Range;
 
 use super::Fault;
 use super::blocks::Fetched;
-use super::blosc_part::{likely_bytes, prefix_pays};
-use super::c_codecs::{self, Zstd};
-use super::deflate::zlib_decode;
+use super::c_codecs;
 use super::shuffle::{interleave, unshuffle_part};
+pub(super) use streams::Codecs;
+use streams::Stream;
 
 const HEADER: usize = 16;
 const EXTENDED_HEADER: usize = 32;
@@ -35,23 +36,6 @@ const MIN_SPLIT: usize = 128;
 const BAD_HEADER: i64 = 1;
 const BAD_OFFSET: i64 = 2;
 const BAD_STREAM: i64 = 3;
-
-/// What the decoders of one thread reuse.
-pub(super) struct Codecs {
-    zstd: Option<Zstd>,
-    zlib: Option<Decompressor>,
-    streams: Vec<u8>,
-}
-
-impl Codecs {
-    pub fn new() -> Codecs {
-        Codecs {
-            zstd: None,
-            zlib: None,
-            streams: Vec::new(),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shuffling {
@@ -418,81 +402,11 @@ impl<'a> BloscChunk<'a> {
         }
     }
 
-    fn next_stream(&self, rest: &mut &'a [u8], stream_size: usize) -> Result<Stream<'a>, Fault> {
-        let bytes = *rest;
-        let short = |wanted: usize| Fault::truncated(wanted, bytes.len());
-        let (word, body) = bytes.split_first_chunk::<4>().ok_or(short(4))?;
-        let size = i32::from_le_bytes(*word);
-        if size <= 0 && self.version < 3 {
-            return Err(Fault::malformed(BAD_STREAM));
-        }
-        if size == 0 {
-            *rest = body;
-            return Ok(Stream::Run(0));
-        }
-        if size < 0 {
-            // A run of one byte value, in c-blosc2 only.
-            let (token, body) = body.split_first().ok_or(short(5))?;
-            *rest = body;
-            return match (token & 1, u8::try_from(-i64::from(size))) {
-                (1, Ok(byte)) => Ok(Stream::Run(byte)),
-                _ => Err(Fault::malformed(BAD_STREAM)),
-            };
-        }
-        let size = size as usize;
-        let (data, behind) = body.split_at_checked(size).ok_or(short(4 + size))?;
-        *rest = behind;
-        match size == stream_size {
-            true => Ok(Stream::Raw(data)),
-            false => Ok(Stream::Packed(data)),
-        }
-    }
-
-    /// Unpacks at least `needed` bytes of a stream into `out`, which is as long as the stream. How
-    /// many it was; None: of what was asked for, it was too little.
-    fn unpack(
-        &self,
-        zstd: &mut Option<Zstd>,
-        zlib: &mut Option<Decompressor>,
-        (data, fetched): (&[u8], Fetched),
-        needed: usize,
-        out: &mut [u8],
-    ) -> Result<Option<usize>, Fault> {
-        let (stored, mut expected) = (data.len(), out.len());
-        let made = match self.codec {
-            0 => c_codecs::blosclz(data, out),
-            1 if prefix_pays(stored, needed, expected) => {
-                let there = match fetched {
-                    Fetched::All => stored,
-                    Fetched::Asked => likely_bytes(stored, needed, expected),
-                };
-                expected = needed;
-                match c_codecs::lz4_prefix(&data[..there], &mut out[..needed]) {
-                    made if made != Some(needed) && there < stored => return Ok(None),
-                    made => made,
-                }
-            }
-            1 => c_codecs::lz4(data, out),
-            3 => zlib_decode(zlib.get_or_insert_with(Decompressor::new), data, out).ok(),
-            _ => zstd.get_or_insert_with(Zstd::new).decode(data, out).ok(),
-        };
-        match made {
-            Some(n) if n == expected => Ok(Some(n)),
-            _ => Err(Fault::malformed(BAD_STREAM)),
-        }
-    }
-
     pub(super) fn word(&self, at: usize) -> Result<i32, Fault> {
         let word = self.bytes.get(at..at + 4);
         let word = word.ok_or(Fault::truncated(at + 4, self.bytes.len()))?;
         Ok(i32::from_le_bytes(word.try_into().expect("four bytes")))
     }
-}
-
-enum Stream<'a> {
-    Raw(&'a [u8]),
-    Run(u8),
-    Packed(&'a [u8]),
 }
 
 /// The shuffling that c-blosc2's filter slots ask for.
