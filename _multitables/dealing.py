@@ -5,7 +5,8 @@ Law
 1. Pure. A list of ranges ``[begin, end)`` of positions, in the order of delivery, is all there is;
    what stands at a position is the order's matter (core/src/order.rs).
 2. Each rank has a run of whole batches; only the last batch of all is short (with `even`, each
-   rank's last). So a chunk, or window, is rarely wanted by two ranks.
+   rank's last). So a chunk, or window, is rarely wanted by two ranks. Processes that share out a
+   rank's work have runs of its batches: how many there are does not change what the rank has.
 3. What some rank has delivered, and nothing else, is missing from what is left: positions are
    neither lost nor repeated by going on with other ranks or batches.
 """
@@ -13,7 +14,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Ranges of positions.
 Ranges = Sequence[tuple[int, int]]
@@ -29,6 +30,8 @@ class Deal:
     drop_last: bool = False
     #: All ranks have equally many rows: some are repeated, or dropped.
     even: bool = False
+    #: So many of the ranks counted here are processes that share out one rank's work.
+    parts: int = 1
 
 
 def length(ranges: Ranges) -> int:
@@ -49,6 +52,11 @@ def between(ranges: Ranges, start: int, stop: int) -> list[tuple[int, int]]:
 
 def dealt(ranges: Ranges, deal: Deal) -> list[tuple[int, int]]:
     """Return what `deal.rank` delivers of `ranges`."""
+    if deal.even and deal.parts > 1:
+        rank, part = divmod(deal.rank, deal.parts)
+        ranks = deal.world_size // deal.parts
+        share = dealt(ranges, replace(deal, rank=rank, world_size=ranks, parts=1))
+        return dealt(share, Deal(deal.batch_size, part, deal.parts))
     rows, size, ranks = length(ranges), deal.batch_size, deal.world_size
     if not deal.even:
         batches = rows // size if deal.drop_last else -(-rows // size)

@@ -143,11 +143,13 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]
             _whole(state["world_size"], 1),
             _flag(state["drop_last"]),
             _flag(state["even"]),
+            _whole(state["parts"], 1),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(repr(error)) from None
     edges = [0, *(edge for one in standing.ranges for edge in one), identity["rows"]]
-    if edges != sorted(edges) or not deal.rank < deal.world_size <= MOST_RANKS:
+    in_range = deal.rank < deal.world_size <= MOST_RANKS and deal.world_size % deal.parts == 0
+    if edges != sorted(edges) or not in_range:
         raise _damaged("its ranges or its rank are out of range")
     return standing, deal
 

@@ -111,6 +111,25 @@ def test_delivered(
 
 
 @many
+@given(some_ranges(), a_size, st.integers(1, 5), st.integers(1, 5), st.booleans(), st.booleans())
+def test_processes_share_out_what_their_rank_has(
+    ranges: Spans, size: int, ranks: int, parts: int, drop_last: bool, even: bool
+) -> None:
+    """In its order, and in as many batches."""
+    alone = of_all(ranges, size, ranks, drop_last, even)
+    for rank, want in enumerate(alone):
+        deals = [
+            Deal(size, rank * parts + part, ranks * parts, drop_last, even, parts)
+            for part in range(parts)
+        ]
+        shares = [positions(dealt(ranges, deal)) for deal in deals]
+        assert [at for share in shares for at in share] == want
+        batches = [-(-len(share) // size) for share in shares]
+        assert sum(batches) == -(-len(want) // size)
+        assert max(batches) - min(batches) <= 1
+
+
+@many
 @given(some_ranges(), st.integers(0, 130), st.integers(0, 130))
 def test_between(ranges: Spans, start: int, stop: int) -> None:
     found = between(ranges, start, stop)

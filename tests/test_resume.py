@@ -283,6 +283,7 @@ def test_states_that_are_not_of_all_ranks(states: list[Any]) -> None:
         {"batch_size": 3},
         {"drop_last": True},
         {"even": True},
+        {"parts": 2},
         {"ranges": [[0, 20]]},
         {"ranges": [[0, 41]]},
     ],
@@ -306,7 +307,7 @@ def test_a_rank_that_has_ended_the_epoch() -> None:
     assert found == Standing(2, 5, ((4, 16),))
 
 
-NUMBERS = ["epoch", "stop", "batches", "batch_size", "rank", "world_size"]
+NUMBERS = ["epoch", "stop", "batches", "batch_size", "rank", "world_size", "parts"]
 NO_NUMBERS = [-1, 1.5, float("inf"), float("nan"), "2", [], {}, 2**63]
 
 

@@ -201,9 +201,6 @@ class TorchDataset(IterableDataset[Any]):
     def _batches(self) -> Batches:
         """Return this process' stream, of its share of the rows."""
         rank, world_size = self._given or distributed() or (0, 1)
-        part = split()
-        if part is not None:
-            rank, world_size = rank * part[1] + part[0], world_size * part[1]
         whose = os.getpid(), rank, world_size
         if self._mine is None or self._mine[0] != whose:
             batches = self._shared_out(rank, world_size)
@@ -214,10 +211,14 @@ class TorchDataset(IterableDataset[Any]):
         return self._mine[1]
 
     def _shared_out(self, rank: int, world_size: int) -> Batches:
-        options = {"n_procs": None if split() is None else 1, **self._options}
-        return Streamer(self.filename, **self._open_options).get_batches(
+        part = split()
+        options = {"n_procs": None if part is None else 1, **self._options}
+        batches = Streamer(self.filename, **self._open_options).get_batches(
             self.path, self.batch_size, rank=rank, world_size=world_size, **options
         )
+        if part is not None:
+            batches._share_out(*part)
+        return batches
 
     def _pinned(self) -> Pinned | None:
         if not self._pin_memory:

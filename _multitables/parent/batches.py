@@ -133,6 +133,16 @@ class Batches:
             self._epoch = epoch
             self._resumed = self._progress = None
 
+    def _share_out(self, part: int, parts: int) -> None:
+        """Let this be one of `parts` processes that share out the rank's batches."""
+        deal, wanted = self._deal, self._wanted
+        self._deal = replace(
+            deal,
+            rank=wanted.rank * parts + part,
+            world_size=wanted.world_size * parts,
+            parts=parts,
+        )
+
     def __len__(self) -> int:
         """Count the batches of the next iteration, of this rank."""
         legs = self._legs(self._start())

@@ -67,6 +67,26 @@ def test_the_length_is_that_of_all_processes(numbered: Path, drops: bool) -> Non
     assert sum(sizes) == (payload.ROWS // 128 * 128 if drops else payload.ROWS)
 
 
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("processes", [1, 3])
+def test_even_ranks_have_as_many_batches_through_any_loader(
+    numbered: Path, processes: int, drops: bool
+) -> None:
+    """Ranks step together, so their numbers of batches must not depend on their processes."""
+    taken = []
+    for rank in range(4):
+        data = multitables.TorchDataset(
+            numbered, "/rows", 77, rank=rank, world_size=4, even=True, drop_last=drops, shuffle=True
+        )
+        batches = loader(data, processes)
+        sizes = [len(batch) for batch in batches]
+        assert len(sizes) == len(batches) == len(data)
+        taken.append((len(sizes), sum(sizes)))
+        del batches
+    each = payload.ROWS // 77 // 4 * 77 if drops else payload.ROWS // 4
+    assert taken == [(-(-each // 77), each)] * 4
+
+
 def test_a_loader_beside_a_stream_that_runs(numbered: Path) -> None:
     """The children of a fork make streams of their own, and leave their parent's alone."""
     data = dataset(numbered, n_procs=1)
