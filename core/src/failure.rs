@@ -103,9 +103,19 @@ impl Blame {
         })
     }
 
+    /// The task that failed.
+    pub fn task(&self) -> Option<u64> {
+        (self.kind.load(SeqCst) != 0).then(|| self.task.load(Relaxed))
+    }
+
     /// Up to which row of the tape all tasks are done that failed; None: none did.
     pub fn done_row(&self) -> Option<u64> {
         (self.kind.load(SeqCst) != 0).then(|| self.done_row.load(SeqCst))
+    }
+
+    /// Another task failed, which is done up to `row`. Its reason is not told: it comes later.
+    pub fn lower(&self, row: u64) {
+        self.done_row.fetch_min(row, SeqCst);
     }
 
     /// Leave the reason why `task` failed.
@@ -178,12 +188,8 @@ impl Record {
     }
 
     /// Leave the reason why `task` cannot be read, from `done_row` of the tape on, where the parent
-    /// finds it. Of tasks that fail after it, only the rows are told.
+    /// finds it.
     pub fn blame(&self, task: u64, done_row: u64, error: &TaskError) {
-        if self.error.done_row().is_some() {
-            self.error.done_row.fetch_min(done_row, SeqCst);
-            return;
-        }
         self.error.done_row.store(done_row, SeqCst);
         self.error.set(task, error);
     }
