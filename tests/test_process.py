@@ -80,6 +80,7 @@ for number in map(int, sys.argv[2]):
     os.close(number)
 with multitables.Streamer(sys.argv[1]).get_queue("/raw", n_procs=2, remainder=True) as stream:
     rows, targets = 0, set()
+    assert all(ours.fileno() > 2 for _, ours in stream._readers._members)
     for guard in stream:
         for pid in () if rows else stream._readers.pids:
             targets |= {os.readlink(f"/proc/{pid}/fd/{number}") for number in sys.argv[2]}

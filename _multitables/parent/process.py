@@ -129,15 +129,21 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
 
 def _pair() -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if theirs.fileno() > 2:
-        return ours, theirs
-    try:  # the user's program has closed its standard input or output
-        with theirs:
-            above = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)
+    try:
+        ours = _above_standard(ours)
+        return ours, _above_standard(theirs)
     except BaseException:
         ours.close()
+        theirs.close()
         raise
-    return ours, socket.socket(fileno=above)
+
+
+def _above_standard(one: socket.socket) -> socket.socket:
+    """Let no socket be the standard input or output that the user's program has closed."""
+    if one.fileno() > 2:
+        return one
+    with one:
+        return socket.socket(fileno=fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 def _environment() -> list[bytes]:
