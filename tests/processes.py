@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SETTLE_SECONDS = 3.0
+#: A script is hung up on by default, also where the tests run under ``nohup``.
+HANG_UP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
 
 
 def children(pid: int | None = None) -> dict[int, str]:
@@ -185,7 +187,7 @@ def script(
     source: str, *arguments: object, environ: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
     """A running `python -c source arguments...` in a session of its own, killed at the end."""
-    command = [sys.executable, "-W", "error", "-c", source, *map(str, arguments)]
+    command = [sys.executable, "-W", "error", "-c", HANG_UP + source, *map(str, arguments)]
     with subprocess.Popen(
         command,
         env={**environment(), **(environ or {})},
