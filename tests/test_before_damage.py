@@ -48,8 +48,8 @@ class Layout:
             return ROWS
         return self.bad_row // self.chunk_rows * self.chunk_rows
 
-    def write(self, path: Path, file: h5py.File, number: int) -> None:
-        options = {"gzip": {"compression": "gzip"}, "fletcher32": {"fletcher32": True}, "none": {}}
+    def write(self, file: h5py.File, number: int) -> None:
+        options = {"gzip": {"compression": "gzip"}, "fletcher32": {"fletcher32": True}}
         dataset = file.create_dataset(
             f"x{number}",
             (ROWS, 12),
@@ -82,7 +82,7 @@ layouts = st.builds(
 def write(path: Path, members: list[Layout]) -> None:
     with h5py.File(path, "w") as file:
         for number, layout in enumerate(members):
-            layout.write(path, file, number)
+            layout.write(file, number)
     with h5py.File(path, "r") as file:
         places = [at for number, one in enumerate(members) for at in one.damage(file, number)]
     with path.open("r+b") as raw:

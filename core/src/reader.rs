@@ -293,12 +293,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Fetch and decode a task's chunks.
-    fn decode(&mut self, claimed: Claimed, begun: Begun) -> Result<(), TaskError> {
+    fn decode(&mut self, claimed: Claimed, mut begun: Begun) -> Result<(), TaskError> {
         let task = &claimed.task;
         let Some(mut source) = self.sources[task.member as usize].take() else {
             return Err(TaskError::Internal("a task's file is not open".into()));
         };
-        let mut begun = begun;
         let (result, first_chunk) = match begun.share.take() {
             Some(share) => {
                 let first = self.plan.members[task.member as usize].grid_at;
