@@ -37,7 +37,7 @@ def children(pid: int | None = None) -> dict[int, str]:
 
 def _children(parent: int) -> Iterator[int]:
     try:
-        for task in os.listdir(f"/proc/{parent}/task"):
+        for task in _tasks(parent):
             yield from map(int, Path(f"/proc/{parent}/task/{task}/children").read_text().split())
     except FileNotFoundError:  # a thread that ended, or a kernel that does not list children
         for entry in os.listdir("/proc"):
@@ -114,9 +114,20 @@ def _descriptors() -> Iterator[str]:
 
 
 def _threads() -> Iterator[str]:
-    for tid in os.listdir("/proc/self/task"):
+    for tid in _tasks(os.getpid()):
         with contextlib.suppress(OSError):
             yield f"{tid} {Path(f'/proc/self/task/{tid}/comm').read_text().strip()}"
+
+
+def _tasks(pid: int) -> set[str]:
+    """The threads of a process; read until two lists agree.
+
+    The kernel ends a list early when the thread that it stands at ends meanwhile.
+    """
+    tasks: set[str] = set()
+    while tasks != (again := set(os.listdir(f"/proc/{pid}/task"))):
+        tasks = again
+    return tasks
 
 
 def _mappings() -> Iterator[str]:
