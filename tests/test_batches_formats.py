@@ -107,6 +107,20 @@ def test_chunks_that_were_never_stored(h5: Path, shuffle: str) -> None:
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("chunks", [None, (7, 2500), (1, 2500), (7, 1000), (90, 2500)])
+def test_long_rows_without_filters(h5: Path, shuffle: str, chunks: tuple[int, ...] | None) -> None:
+    """The kernel puts such rows where they belong, whole chunks at once where it can."""
+    data = values(np.dtype("<i2"), (N, 2500))
+    with h5py.File(h5, "w", userblock_size=512) as file:
+        file.create_dataset("x", data=data, chunks=chunks)
+        file.create_dataset("y", data=np.full(N, b"ab\0cd" + 5000 * b"e"), chunks=chunks and (7,))
+    for dataset in ("x", "y"):
+        wanted = h5py_read(h5, dataset)
+        check(h5, dataset, wanted, shuffle=shuffle)
+        check(h5, dataset, wanted, shuffle=shuffle, rows=slice(3, None))
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_chunks_that_skip_filters(h5: Path, shuffle: str) -> None:
     data = smooth((N, 8), "<i8")
     with h5py.File(h5, "w") as file:

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// The kernel is slower than we are at places that are shorter than this on the average.
-const PLACED_BYTES: u64 = 16 << 10;
+const PLACED_BYTES: u64 = 4 << 10;
 
 /// Decoded chunks that a reader keeps, by their number in the plan.
 pub struct Kept {
