@@ -13,6 +13,7 @@ Law
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -48,6 +49,11 @@ def pytest_sessionstart() -> None:
     with h5py.File("warm-up", "w", driver="core", backing_store=False) as file:
         for name, options in (("a", hdf5plugin.Blosc()), ("b", hdf5plugin.Blosc2())):
             file.create_dataset(name, data=np.arange(1000), chunks=(100,), **options)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what the libraries keep for ever need not be looked through after each test
 
 
 @pytest.hookimpl(wrapper=True)

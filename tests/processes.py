@@ -131,9 +131,10 @@ def _tasks(pid: int) -> set[str]:
 
 
 def _mappings() -> Iterator[str]:
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        if "memfd:" in line or "/dev/shm/" in line:
-            yield line.split()[0] + " " + line.split(maxsplit=5)[-1]
+    for line in Path("/proc/self/maps").read_bytes().splitlines():
+        if b"memfd:" in line or b"/dev/shm/" in line:
+            place, *_, name = line.decode().split(maxsplit=5)
+            yield f"{place} {name}"
 
 
 def leaks(before: Holdings, seconds: float = SETTLE_SECONDS) -> dict[str, list[str]]:
@@ -143,8 +144,8 @@ def leaks(before: Holdings, seconds: float = SETTLE_SECONDS) -> dict[str, list[s
         new = Holdings.now().since(before)
         if not new or time.monotonic() > deadline:
             return new
-        gc.collect()
-        time.sleep(0.02)
+        if not gc.collect():
+            time.sleep(0.005)
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
