@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import queue
 import threading
@@ -304,6 +305,47 @@ def test_many_threads_get_each_block_once(numbered: Path) -> None:
     assert sorted(row for mine in seen for row in mine) == list(range(0, ROWS // 7 * 7, 7))
     for mine in seen:
         assert mine == sorted(mine)
+
+
+def test_many_threads_share_one_iterator(numbered: Path) -> None:
+    stream = open_queue(numbered, block_size=7, read_ahead=3)
+    guards, seen, errors = iter(stream), set[int](), list[BaseException]()
+
+    def consume() -> None:
+        try:
+            for guard in guards:
+                with guard as block:
+                    seen.add(check(block) - len(block))
+                del block, guard
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=consume) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert not errors
+    assert sorted(seen) == list(range(0, ROWS // 7 * 7, 7))
+    assert next(guards, None) is None
+
+
+def test_iterators_of_a_closed_queue(numbered: Path) -> None:
+    stream = open_queue(numbered, cyclic=True)
+    guards = iter(stream)
+    with next(guards) as block:
+        check(block, 0)
+    stream.close()
+    assert list(guards) == list(stream) == []
+
+
+def test_an_iterator_that_its_queue_keeps_is_garbage(numbered: Path) -> None:
+    stream = open_queue(numbered, cyclic=True)
+    stream.guards = iter(stream)
+    assert readers()
+    del stream
+    gc.collect()
+    assert children() == {}
 
 
 def test_many_threads_with_every_kind_of_get(numbered: Path) -> None:

@@ -177,12 +177,7 @@ class StreamQueue:
 
     def iter(self) -> Iterator[Any]:
         """Yield guards until the stream is over."""
-        while True:
-            guard = self.get()
-            if guard is QueueClosed:
-                return
-            yield guard
-            del guard  # a guard kept here would keep its block lent while we wait
+        return self._ring.guards(self.get)
 
     def __iter__(self) -> Iterator[Any]:
         return self.iter()

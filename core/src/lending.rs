@@ -12,7 +12,7 @@
 use crate::memory::ForkMark;
 use crate::plan::{ENDLESS, Plan};
 use crate::serve::RingMaps;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,9 +30,8 @@ pub struct State {
     pub frontier: u64,
     pub next_block: u64,
     tail_block: u64,
-    /// Blocks from `tail_block` on: given back?
-    released: VecDeque<bool>,
-    pub held: BTreeMap<u64, Instant>,
+    /// Blocks from `tail_block` on: lent since when, or given back.
+    lent: VecDeque<Option<Instant>>,
     pub closed: bool,
 }
 
@@ -157,8 +156,7 @@ impl Lending {
         }
         if ready >= end {
             state.next_block += 1;
-            state.released.push_back(false);
-            state.held.insert(block, Instant::now());
+            state.lent.push_back(Some(Instant::now()));
             return Ok(block);
         }
         if !may_come {
@@ -189,20 +187,30 @@ impl Lending {
             return;
         }
         let mut state = self.state();
-        state.held.remove(&block);
         let at = (block - state.tail_block) as usize;
-        if let Some(released) = state.released.get_mut(at) {
-            *released = true;
+        if let Some(lent) = state.lent.get_mut(at) {
+            *lent = None;
         }
         let before = state.tail_block;
-        while state.released.front() == Some(&true) {
-            state.released.pop_front();
+        while state.lent.front() == Some(&None) {
+            state.lent.pop_front();
             state.tail_block += 1;
         }
         if state.tail_block != before {
             let (tail, _) = self.block_rows(state.tail_block);
             self.maps.control.move_tail(tail.min(self.plan.end_row()));
         }
+    }
+
+    /// Blocks that the user holds: (first row, end row, since when), oldest first.
+    pub fn held(&self) -> Vec<(u64, u64, Instant)> {
+        let state = self.state();
+        let lent = (state.tail_block..).zip(&state.lent);
+        let told = |(block, since): (u64, &Option<Instant>)| {
+            let (begin, end) = self.block_rows(block);
+            since.map(|since| (begin, end, since))
+        };
+        lent.filter_map(told).collect()
     }
 
     /// Let nothing more be lent, and stop the readers. What is lent stays so.

@@ -211,6 +211,7 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ring::Ring>()?;
     module.add_class::<ring::Guard>()?;
+    module.add_class::<ring::Guards>()?;
     module.add_class::<ring::Lease>()?;
     module.add_class::<limit::Trial>()?;
     module.add_class::<random::face::Arena>()?;

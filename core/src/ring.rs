@@ -16,14 +16,18 @@ use crate::serve::{RingMaps, map_ring};
 use crate::tape::tape_rows;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// NumPy has no more dimensions.
+const MAX_DIMS: usize = 64;
 
 enum Container {
     Single,
@@ -33,7 +37,9 @@ enum Container {
 
 struct View {
     dtype: Py<PyArrayDescr>,
-    row_shape: Vec<npy_intp>,
+    n_dims: usize,
+    /// Of a block, but for the first.
+    dims: [npy_intp; MAX_DIMS],
 }
 
 struct Inner {
@@ -59,19 +65,17 @@ impl Lease {
     fn arrays<'py>(lease: &Bound<'py, Lease>) -> PyResult<Bound<'py, PyAny>> {
         let py = lease.py();
         let inner = &lease.get().inner;
-        let mut arrays = Vec::with_capacity(inner.views.len());
-        for member in 0..inner.views.len() {
-            arrays.push(Lease::array(lease, member)?);
-        }
+        let members = 0..inner.views.len();
         match &inner.container {
-            Container::Single => arrays
-                .pop()
-                .ok_or_else(|| PyRuntimeError::new_err("no member")),
-            Container::Tuple => Ok(PyTuple::new(py, arrays)?.into_any()),
+            Container::Single => Lease::array(lease, 0),
+            Container::Tuple => {
+                let arrays = members.map(|member| Lease::array(lease, member));
+                Ok(PyTuple::new(py, arrays.collect::<PyResult<Vec<_>>>()?)?.into_any())
+            }
             Container::Dict(keys) => {
                 let dict = PyDict::new(py);
-                for (key, array) in keys.iter().zip(arrays) {
-                    dict.set_item(key.bind(py), array)?;
+                for (key, member) in keys.iter().zip(members) {
+                    dict.set_item(key.bind(py), Lease::array(lease, member)?)?;
                 }
                 Ok(dict.into_any())
             }
@@ -87,9 +91,8 @@ impl Lease {
         let tape = &inner.book.maps.tapes[member];
         // SAFETY: the lease holds these rows: they are published and not given back.
         let rows = unsafe { tape_rows(tape, &inner.book.plan.members[member], begin, end - begin) };
-        let mut dims = Vec::with_capacity(1 + view.row_shape.len());
-        dims.push((end - begin) as npy_intp);
-        dims.extend_from_slice(&view.row_shape);
+        let mut dims = view.dims;
+        dims[0] = (end - begin) as npy_intp;
         // SAFETY: NumPy's C API with the GIL held. `rows` has the size that dtype and dims give
         // (checked when the ring was made) and stays mapped and lent as long as the base lives,
         // which is this lease. Both calls steal the reference that they are given.
@@ -98,7 +101,7 @@ impl Lease {
                 py,
                 get_type_object(py, NpyTypes::PyArray_Type),
                 view.dtype.bind(py).clone().into_dtype_ptr(),
-                dims.len() as i32,
+                view.n_dims as i32,
                 dims.as_mut_ptr(),
                 std::ptr::null_mut(),
                 rows.as_mut_ptr().cast(),
@@ -152,6 +155,39 @@ impl Guard {
     }
 }
 
+fn guard(py: Python<'_>, inner: &Arc<Inner>, block: u64) -> PyResult<Py<PyAny>> {
+    let inner = inner.clone();
+    let lease = Some(Py::new(py, Lease { inner, block })?);
+    Ok(Py::new(py, Guard { lease })?.into_any())
+}
+
+/// The guards of a stream, one after the other. One that is ready costs no Python code.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Guards {
+    inner: Arc<Inner>,
+    /// Waits for a guard, and returns anything else when the stream is over.
+    get: Py<PyAny>,
+}
+
+#[pymethods]
+impl Guards {
+    fn __iter__(this: PyRef<'_, Guards>) -> PyRef<'_, Guards> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if let Ok(block) = self.inner.book.try_next() {
+            return guard(py, &self.inner, block).map(Some);
+        }
+        let got = self.get.call0(py)?;
+        Ok(got.bind(py).is_instance_of::<Guard>().then_some(got))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.get)
+    }
+}
+
 fn closed_error(py: Python<'_>) -> PyErr {
     let happened = "the guard was used after its with block: its rows went back to the ring";
     let advice = "Copy what you keep inside the with block, or get the next guard";
@@ -200,9 +236,16 @@ impl Ring {
                     "a view's row has another size than the plan's",
                 ));
             }
+            let n_dims = 1 + row_shape.len();
+            let mut dims = [0; MAX_DIMS];
+            let Some(inner) = dims.get_mut(1..n_dims) else {
+                return Err(PyValueError::new_err("a view has too many dimensions"));
+            };
+            inner.copy_from_slice(&row_shape);
             kept.push(View {
                 dtype: dtype.unbind(),
-                row_shape,
+                n_dims,
+                dims,
             });
         }
         let container = match keys {
@@ -249,18 +292,15 @@ impl Ring {
             ready => ready,
         };
         match ready {
-            Ok(block) => {
-                let lease = Py::new(
-                    py,
-                    Lease {
-                        inner: inner.clone(),
-                        block,
-                    },
-                )?;
-                Ok(Py::new(py, Guard { lease: Some(lease) })?.into_any())
-            }
+            Ok(block) => guard(py, inner, block),
             Err(reason) => Ok(reason.into_pyobject(py)?.into_any().unbind()),
         }
+    }
+
+    /// Iterate over the guards; where none is ready, `get` waits for the next one.
+    fn guards(&self, get: Py<PyAny>) -> Guards {
+        let inner = self.inner.clone();
+        Guards { inner, get }
     }
 
     /// Blocks that can be received without waiting.
@@ -279,12 +319,9 @@ impl Ring {
 
     /// Blocks that the user holds: (first row, end row, seconds since it was lent), oldest first.
     fn held(&self) -> Vec<(u64, u64, f64)> {
-        let state = self.inner.book.state();
-        let age = |(&block, since): (&u64, &Instant)| {
-            let (begin, end) = self.inner.book.block_rows(block);
-            (begin, end, since.elapsed().as_secs_f64())
-        };
-        state.held.iter().map(age).collect()
+        let held = self.inner.book.held().into_iter();
+        held.map(|(begin, end, since)| (begin, end, since.elapsed().as_secs_f64()))
+            .collect()
     }
 
     /// Address and bytes of each mapping in which blocks lie.

@@ -12,11 +12,12 @@ use std::ops::Range;
 /// Where some rows of the tape lie in its mapping.
 pub fn tape_bytes(member: &Member, rows: Range<u64>) -> Range<usize> {
     let len = ((rows.end - rows.start) as usize).saturating_mul(member.row_bytes);
-    let at = if member.tape_bytes == 0 {
-        0
-    } else {
-        (u128::from(rows.start) * member.row_bytes as u128 % member.tape_bytes as u128) as usize
-    };
+    let (row, row_bytes) = (rows.start, member.row_bytes as u64);
+    let tape_bytes = member.tape_bytes.max(1) as u64;
+    let at = match row.checked_mul(row_bytes) {
+        Some(at) => at % tape_bytes,
+        None => (u128::from(row) * u128::from(row_bytes) % u128::from(tape_bytes)) as u64,
+    } as usize;
     at..at.saturating_add(len)
 }
 
