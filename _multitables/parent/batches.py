@@ -28,7 +28,7 @@ import numpy.typing as npt
 from _multitables import _core, options
 from _multitables.batch_plan import FILE_ORDER, FULL, order_of, plan_batches, read_amplification
 from _multitables.dealing import Deal, Ranges, between, dealt, length
-from _multitables.errors import ClosedError, QueueClosed
+from _multitables.errors import ClosedError
 from _multitables.options import BatchOptions, check_epoch
 from _multitables.parent.launch import Opened, Paths, launch, open_members
 from _multitables.parent.queue import StreamQueue
@@ -60,9 +60,14 @@ class Parked:
 
 @dataclass
 class Progress:
-    """Where an iteration stands: what was delivered so far."""
+    """Where an iteration stands: so many batches behind a standing, both told at once."""
 
-    standing: Standing
+    at: tuple[Standing, int]
+
+    @property
+    def standing(self) -> Standing:
+        start, batches = self.at
+        return replace(start, batches=start.batches + batches)
 
 
 class Batches:
@@ -228,7 +233,7 @@ class Batches:
                 advice="Make new ones with get_batches",
             )
         start = self._start()
-        self._progress = Progress(start)
+        self._progress = Progress((start, 0))
         iterator = BatchIterator(self, self._legs(start), self._progress)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
@@ -340,6 +345,7 @@ class BatchIterator:
         self._legs = legs
         self._leg: Leg | None = None
         self._stream: StreamQueue | None = None
+        self._guards: Iterator[Any] = iter(())
         self._progress = progress
         self._taken = self._per_epoch = 0
         #: Batches of the leg that are still to come; infinite for a leg without end.
@@ -350,15 +356,14 @@ class BatchIterator:
         return self
 
     def __next__(self) -> Any:
-        if self._progress is self._batches._progress:
-            self._batches._resumed = None  # it goes on here
         while self._left == 0:
+            if self._progress is self._batches._progress:
+                self._batches._resumed = None  # it goes on here
             self._end_leg()
             if not self._next_leg():
                 raise StopIteration
-        assert self._stream is not None
-        guard = self._stream.get()
-        if guard is QueueClosed:  # closed by another thread
+        guard = next(self._guards, None)
+        if guard is None:  # closed by another thread
             self._legs, self._left = [], 0
             raise StopIteration
         with guard as batch:
@@ -369,7 +374,7 @@ class BatchIterator:
         return batch if transform is None else transform(batch)
 
     def _end_leg(self) -> None:
-        stream, self._stream = self._stream, None
+        stream = self._leave()
         if stream is None or self._leg is None:
             return
         self._told = self._batches._told = _told_of(stream)
@@ -385,20 +390,21 @@ class BatchIterator:
         self._leg = self._legs.pop(0)
         self._per_epoch = -(-length(self._leg.ranges) // self._batches.batch_size)
         self._taken = 0
-        self._progress.standing = self._leg.standing
+        self._progress.at = self._leg.standing, 0
         if self._per_epoch == 0:  # this rank has nothing in these epochs
             self._end_epochs(self._leg.epochs)
             return self._next_leg()
         self._stream = self._batches._stream(self._leg)
+        self._guards = self._stream.iter()
         self._left = self._per_epoch * (math.inf if self._leg.epochs is None else self._leg.epochs)
         return True
 
     def _count(self) -> None:
         self._taken += 1
         self._left -= 1
-        standing = self._progress.standing
         if self._taken % self._per_epoch:
-            self._progress.standing = replace(standing, batches=standing.batches + 1)
+            start, batches = self._progress.at
+            self._progress.at = start, batches + 1
         else:
             self._end_epochs(1)
 
@@ -406,7 +412,7 @@ class BatchIterator:
         """Stand at the beginning of an epoch."""
         standing, batches = self._progress.standing, self._batches
         epoch = standing.epoch + (epochs or 0)
-        self._progress.standing = Standing(epoch, standing.stop, batches._all())
+        self._progress.at = Standing(epoch, standing.stop, batches._all()), 0
         if epoch == standing.stop:
             batches._epoch = epoch
 
@@ -437,9 +443,14 @@ class BatchIterator:
     def close(self) -> None:
         """End this iteration. Batches that are held stay valid. May be called again."""
         self._legs, self._left = [], 0
-        stream, self._stream = self._stream, None
+        stream = self._leave()
         if stream is not None:
             stream.close()
+
+    def _leave(self) -> StreamQueue | None:
+        stream, self._stream = self._stream, None
+        self._guards = iter(())  # the stream's own would keep it
+        return stream
 
 
 def _told_of(stream: StreamQueue) -> dict[str, Any]:
