@@ -146,9 +146,13 @@ def plan_batches(
     windows = _windows(ranges, order.window_rows)
     tasks = _tasks(members, windows, order, n_readers)
     tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
-    capacity = 2 * int(windows[:, 1].max(initial=1)) + 2 * batch_size
+    window = int(windows[:, 1].max(initial=1))
+    least = window + 2 * batch_size
+    capacity = least + window
+    if direct and order.shuffle != FULL:  # whose memory is what the user allowed
+        in_flight = options.DIRECT_READER_BYTES * n_readers // max(1, row_bytes)
+        capacity = max(capacity, least + in_flight)
     if read_ahead is not None:
-        least = int(windows[:, 1].max(initial=1)) + 2 * batch_size
         capacity = max(least, read_ahead * batch_size)
     capacity = max(min(capacity, tape_rows), batch_size, 1)
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "window or batch_size")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -249,6 +250,33 @@ def test_the_order_is_not_the_plans(case: Case) -> None:
         spans = [windows_of(each.tasks[each.tasks["member"] == 0]) for each in (plan, other)]
         if plan.order is not None:
             assert spans[0] == spans[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "buffered", "direct"),
+    [
+        ({}, 2 * 65536, 65536 + 262144),
+        ({"shuffle": "chunks"}, 2 * 65536, 65536 + 262144),
+        ({"window_rows": 1 << 20}, 2 << 20, 2 << 20),
+        ({"shuffle": "full", "memory_limit_bytes": 1 << 24}, 1 << 17, 1 << 17),
+    ],
+)
+def test_direct_rings_have_room_for_requests(
+    changes: dict[str, Any], buffered: int, direct: int
+) -> None:
+    """As much as streams in file order have, beside the window that is delivered."""
+    n_rows = 4_000_000
+    index = plain_index(n_rows, 4096, 32)  # 128 bytes a row
+    order = order_of([index], subset_of(None, n_rows), asked(**changes))
+    for given_, want in (
+        ({"direct": False}, buffered + 20),
+        ({"direct": True}, direct + 20),
+        ({"direct": True, "read_ahead": 1 << 18}, 10 << 18),
+    ):
+        plan = plan_batches(
+            [index], order=order, ranges=[(0, n_rows)], batch_size=10, n_readers=2, **given_
+        )
+        assert plan.capacity_rows == want
 
 
 def test_what_does_not_fit_into_memory() -> None:
