@@ -151,7 +151,7 @@ def plan_batches(
     capacity = least + window
     if direct and order.shuffle != FULL:  # whose memory is what the user allowed
         in_flight = options.DIRECT_READER_BYTES * n_readers // max(1, row_bytes)
-        capacity = max(capacity, least + in_flight)
+        capacity = max(capacity, least + min(in_flight, rows))  # no more than an epoch ahead
     if read_ahead is not None:
         capacity = max(least, read_ahead * batch_size)
     capacity = max(min(capacity, tape_rows), batch_size, 1)

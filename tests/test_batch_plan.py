@@ -279,6 +279,14 @@ def test_direct_rings_have_room_for_requests(
         assert plan.capacity_rows == want
 
 
+def test_direct_readers_of_little_data_do_not_run_epochs_ahead() -> None:
+    index = plain_index(100, 10, 8)
+    order = order_of([index], subset_of(None, 100), asked())
+    given_ = {"order": order, "ranges": [(0, 100)], "batch_size": 10, "epochs": None}
+    plans = [plan_batches([index], n_readers=4, direct=way, **given_) for way in (False, True)]
+    assert [plan.capacity_rows for plan in plans] == [220, 220]
+
+
 def test_what_does_not_fit_into_memory() -> None:
     index = plain_index()
     order = order_of([index], subset_of(None, 100), asked())
