@@ -309,13 +309,13 @@ def test_many_threads_get_each_block_once(numbered: Path) -> None:
 
 def test_many_threads_share_one_iterator(numbered: Path) -> None:
     stream = open_queue(numbered, block_size=7, read_ahead=3)
-    guards, seen, errors = iter(stream), set[int](), list[BaseException]()
+    guards, seen, errors = iter(stream), list[int](), list[BaseException]()
 
     def consume() -> None:
         try:
             for guard in guards:
                 with guard as block:
-                    seen.add(check(block) - len(block))
+                    seen.append(check(block) - len(block))
                 del block, guard
         except BaseException as error:
             errors.append(error)
