@@ -244,7 +244,7 @@ def _shares(
     chunks = _chunks_touched(rows, order, outer)
     # A chunk of which little is wanted is decoded whole all the same.
     task_bytes = options.DIRECT_TASK_BYTES if member.direct else options.TASK_BYTES
-    per_task = max(task_bytes // chunk_bytes, 2 if chunk_bytes <= options.PAIR_BYTES else 1)
+    per_task = max(task_bytes // chunk_bytes, 2 if chunk_bytes <= options.ABREAST_BYTES else 1)
     fair = np.maximum(1, chunks // (4 * n_readers))
     shares = np.ceil(chunks / np.minimum(per_task, fair))
     return np.clip(shares, 1, 1 << 16).astype(np.int64)

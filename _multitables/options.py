@@ -34,9 +34,9 @@ DIRECT_READER_BYTES = 16 << 20
 TASK_BYTES = 256 << 10
 #: The same for direct reads, where one task is one request to the device.
 DIRECT_TASK_BYTES = 1 << 20
-#: Deflated chunks up to this size are decoded in pairs, so a task has at least two of them. It is
-#: `PAIR_BYTES` of core/src/filters/pipeline.rs.
-PAIR_BYTES = 512 << 10
+#: Deflated chunks up to this size are decoded side by side, so a task has at least two of them. It
+#: is `ABREAST_BYTES` of core/src/filters/pipeline.rs.
+ABREAST_BYTES = 512 << 10
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
 #: What may be shuffled, by its number in core/src/order.rs.

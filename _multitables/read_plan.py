@@ -26,7 +26,7 @@ from _multitables.errors import OptionsError
 #: Rows on the tape of a stream without end, and the byte offset of a chunk never stored.
 ENDLESS = 2**64 - 1
 UNALLOCATED = 2**64 - 1
-#: HDF5's id of the filter whose chunks are decoded in pairs.
+#: HDF5's id of the filter whose chunks are decoded side by side.
 DEFLATE = 1
 #: `kind` of a task.
 KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, 1, 2
@@ -332,8 +332,8 @@ def _chunks_per_task(member: Member, n_chunks: int, n_readers: int) -> int:
     """Small chunks share a task, but there stay tasks enough for every reader."""
     chunk_bytes = max(1, math.prod(member.chunk_dims) * member.index.element_bytes)
     task_bytes = options.DIRECT_TASK_BYTES if member.direct else options.TASK_BYTES
-    in_pairs = any(spec.id == DEFLATE for spec in member.index.pipeline)
-    least = 2 if in_pairs and chunk_bytes <= options.PAIR_BYTES else 1
+    abreast = any(spec.id == DEFLATE for spec in member.index.pipeline)
+    least = 2 if abreast and chunk_bytes <= options.ABREAST_BYTES else 1
     fair = max(1, n_chunks // (4 * n_readers))
     return min(max(task_bytes // chunk_bytes, least), fair)
 

@@ -193,7 +193,7 @@ def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
         (1, 512, 15, 1),
     ],
 )
-def test_deflated_chunks_come_in_pairs(
+def test_deflated_chunks_come_in_company(
     filter_id: int, chunk_kib: int, n_chunks: int, expected: int
 ) -> None:
     ids = np.arange(n_chunks, dtype=np.uint64)

@@ -10,6 +10,7 @@
 use crate::control::{Control, Record, now_ns};
 use crate::failure::{Failure, TaskError};
 use crate::fetch::{Fetch, FetchError, Run, runs};
+use crate::filters::{Pipeline, abreast};
 use crate::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
 use crate::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task, UNALLOCATED};
 use crate::reader::window;
@@ -203,7 +204,7 @@ impl Share<'_> {
     }
 }
 
-/// Decode a fetched run's chunks, one after the other or two at once, into the same place.
+/// Decode a fetched run's chunks, one after the other or some side by side, into the same place.
 fn decode(
     source: &mut Source,
     decoded: &mut Vec<u8>,
@@ -222,15 +223,16 @@ fn decode(
     let mut index = 0;
     while let Some(chunk) = chunks.get(index) {
         let filter_mask = chunk.filter_mask;
-        let next = chunks.get(index + 1);
-        if let Some(next) = next.filter(|next| next.filter_mask == filter_mask) {
-            if pipeline.wants_pair(filter_mask) {
-                let (a, b) = room(decoded, 2 * size).split_at_mut(size);
-                if pipeline.decode_pair(filter_mask, [stored(chunk), stored(next)], [a, b]) {
-                    index += 2;
-                    continue;
-                }
-            }
+        let next = &chunks[index..];
+        let next = &next[..abreast(next.len())];
+        let done = match next.len() {
+            3 => decode_abreast::<3>(pipeline, room(decoded, 3 * size), next, stored),
+            2 => decode_abreast::<2>(pipeline, room(decoded, 2 * size), next, stored),
+            _ => false,
+        };
+        if done {
+            index += next.len();
+            continue;
         }
         // Bytes that no filter changes are there already.
         if !pipeline.is_identity(filter_mask) {
@@ -242,6 +244,25 @@ fn decode(
         index += 1;
     }
     Ok(())
+}
+
+/// False: none is done.
+fn decode_abreast<'s, const N: usize>(
+    pipeline: &mut Pipeline,
+    decoded: &mut [u8],
+    chunks: &[Chunk],
+    stored: impl Fn(&Chunk) -> &'s [u8],
+) -> bool {
+    let Some(chunks) = chunks.first_chunk::<N>().map(<[Chunk; N]>::each_ref) else {
+        return false;
+    };
+    let mask = chunks[0].filter_mask;
+    if chunks.iter().any(|chunk| chunk.filter_mask != mask) || !pipeline.wants_abreast(mask) {
+        return false;
+    }
+    let mut outs = decoded.chunks_exact_mut(decoded.len() / N);
+    let outs = chunks.map(|_| outs.next().expect("as many outs as chunks"));
+    pipeline.decode_abreast(mask, chunks.map(stored), outs)
 }
 
 /// The first `len` bytes of a buffer that grows to its largest use and is kept.

@@ -11,7 +11,7 @@
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run, runs_within};
-use crate::filters::{FilterError, FilterErrorKind};
+use crate::filters::{FilterError, FilterErrorKind, abreast};
 use crate::memory::Mapping;
 use crate::order::Seat;
 use crate::places::copy;
@@ -260,8 +260,14 @@ impl<'a> ShareWork<'a> {
         };
         let mut index = run.chunks.start;
         while index < run.chunks.end {
-            if index + 1 < run.chunks.end && self.decode_pair(source, index, &stored) {
-                index += 2;
+            let count = abreast(run.chunks.end - index);
+            let done = match count {
+                3 => self.decode_abreast::<3>(source, index, stored),
+                2 => self.decode_abreast::<2>(source, index, stored),
+                _ => false,
+            };
+            if done {
+                index += count;
                 continue;
             }
             let chunk = &share.chunks[index];
@@ -314,36 +320,42 @@ impl<'a> ShareWork<'a> {
         result.map_err(wrong)
     }
 
-    /// Decode a chunk and the next at once, where that is quicker. False: neither is done.
-    fn decode_pair<'b>(
+    /// Decode some chunks side by side, where that is quicker. False: none is done.
+    fn decode_abreast<'b, const N: usize>(
         &mut self,
         source: &mut Source,
         index: usize,
-        stored: &impl Fn(&Chunk) -> &'b [u8],
+        stored: impl Fn(&Chunk) -> &'b [u8],
     ) -> bool {
         let share = self.share;
-        let picks = [&share.picks[index], &share.picks[index + 1]];
-        let chunks = [&share.chunks[index], &share.chunks[index + 1]];
+        let picks: [&Pick; N] = std::array::from_fn(|i| &share.picks[index + i]);
+        let chunks: [&Chunk; N] = std::array::from_fn(|i| &share.chunks[index + i]);
         let mask = chunks[0].filter_mask;
-        if chunks[1].filter_mask != mask || !source.pipeline.wants_pair(mask) {
+        let is_alike = chunks.iter().all(|chunk| chunk.filter_mask == mask);
+        if !is_alike || !source.pipeline.wants_abreast(mask) {
             return false;
         }
-        let sizes = picks.map(|pick| pick.size);
-        let size = sizes[0] + sizes[1];
+        let size = picks.iter().map(|pick| pick.size).sum();
         if grow(&mut source.decoded, size, 0).is_err() {
             return false;
         }
         let mut decoded = std::mem::take(&mut source.decoded);
-        let (a, b) = decoded[..size].split_at_mut(sizes[0]);
-        let outs = [&mut *a, &mut *b];
-        let done = source.pipeline.decode_pair(mask, chunks.map(stored), outs);
+        let mut rest = decoded.as_mut_slice();
+        let mut outs = picks.map(|pick| {
+            let (out, others) = std::mem::take(&mut rest).split_at_mut(pick.size);
+            rest = others;
+            out
+        });
+        let places = outs.each_mut().map(|out| &mut **out);
+        let stored = chunks.map(stored);
+        let done = source.pipeline.decode_abreast(mask, stored, places);
         if done {
-            for (i, decoded) in [a, b].into_iter().enumerate() {
-                self.offset(source, chunks[i], picks[i]);
+            for ((chunk, pick), decoded) in chunks.into_iter().zip(picks).zip(outs) {
+                self.offset(source, chunk, pick);
                 self.record
                     .decoded_bytes
-                    .fetch_add(sizes[i] as u64, Relaxed);
-                self.deliver(source, picks[i], decoded);
+                    .fetch_add(pick.size as u64, Relaxed);
+                self.deliver(source, pick, decoded);
             }
         }
         source.decoded = decoded;

@@ -11,7 +11,7 @@
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run};
-use crate::filters::{FilterError, FilterErrorKind};
+use crate::filters::{FilterError, FilterErrorKind, abreast};
 use crate::memory::Mapping;
 use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
 use crate::scatter::{self, Place};
@@ -211,12 +211,16 @@ impl<'a> Work<'a> {
         };
         let mut index = 0;
         while let Some(chunk) = chunks.get(index) {
-            if let Some(next) = chunks.get(index + 1) {
-                let pair = [chunk, next];
-                if self.decode_pair(source, pair, pair.map(stored)) {
-                    index += 2;
-                    continue;
-                }
+            let next = &chunks[index..];
+            let next = &next[..abreast(next.len())];
+            let done = match next.len() {
+                3 => self.decode_abreast::<3>(source, next, stored),
+                2 => self.decode_abreast::<2>(source, next, stored),
+                _ => false,
+            };
+            if done {
+                index += next.len();
+                continue;
             }
             let at = self.first_chunk + (run.chunks.start + index) as u64;
             self.decode_chunk(source, chunk, stored(chunk), at)?;
@@ -256,38 +260,54 @@ impl<'a> Work<'a> {
         scatter::fix_strings(self.member, at, dst);
     }
 
-    /// Decode two chunks at once, where that is quicker. False: neither is done.
-    fn decode_pair(
+    /// Decode some chunks side by side, where that is quicker. False: none is done.
+    fn decode_abreast<'s, const N: usize>(
         &mut self,
         source: &mut Source,
-        chunks: [&Chunk; 2],
-        stored: [&[u8]; 2],
+        chunks: &[Chunk],
+        stored: impl Fn(&Chunk) -> &'s [u8],
     ) -> bool {
+        let Some(chunks) = chunks.first_chunk::<N>().map(<[Chunk; N]>::each_ref) else {
+            return false;
+        };
         let filter_mask = chunks[0].filter_mask;
-        if chunks[1].filter_mask != filter_mask || !source.pipeline.wants_pair(filter_mask) {
+        let is_alike = chunks.iter().all(|chunk| chunk.filter_mask == filter_mask);
+        if !is_alike || !source.pipeline.wants_abreast(filter_mask) {
             return false;
         }
-        let [a, b] = chunks.map(|chunk| self.spot(source, chunk));
-        let apart = a.hi <= b.lo || b.hi <= a.lo;
-        if a.in_place && b.in_place && !apart {
-            return false;
+        let spots = chunks.map(|chunk| self.spot(source, chunk));
+        let in_place = || spots.iter().filter(|spot| spot.in_place);
+        for (i, a) in in_place().enumerate() {
+            if in_place().skip(i + 1).any(|b| a.lo < b.hi && b.lo < a.hi) {
+                return false;
+            }
         }
-        let size_a = a.buffer_size();
-        let size = size_a + b.buffer_size();
+        let size = spots.iter().map(Spot::buffer_size).sum();
         if grow(&mut source.decoded, size, 0).is_err() {
             return false;
         }
         let mut decoded = std::mem::take(&mut source.decoded);
-        let (decoded_a, decoded_b) = decoded[..size].split_at_mut(size_a);
-        let outs = [self.out(&a, &mut *decoded_a), self.out(&b, &mut *decoded_b)];
-        let done = source.pipeline.decode_pair(filter_mask, stored, outs);
+        let mut rest = decoded.as_mut_slice();
+        let mut buffers = spots.each_ref().map(|spot| {
+            let (buffer, others) = std::mem::take(&mut rest).split_at_mut(spot.buffer_size());
+            rest = others;
+            buffer
+        });
+        let mut spot = spots.iter();
+        let outs = buffers.each_mut().map(|buffer| {
+            let spot = spot.next().expect("as many spots as buffers");
+            self.out(spot, buffer)
+        });
+        let done = source
+            .pipeline
+            .decode_abreast(filter_mask, chunks.map(stored), outs);
         if done {
-            for (chunk, decoded) in chunks.into_iter().zip([decoded_a, decoded_b]) {
+            for (chunk, buffer) in chunks.into_iter().zip(buffers) {
                 let spot = self.spot(source, chunk);
                 self.record
                     .decoded_bytes
                     .fetch_add(spot.size as u64, Relaxed);
-                self.deliver(source, &spot, (!spot.in_place).then_some(&*decoded));
+                self.deliver(source, &spot, (!spot.in_place).then_some(&*buffer));
             }
         }
         source.decoded = decoded;

@@ -2,27 +2,27 @@
 //!
 //! 1. Adler-32, which every zlib stream ends in, is verified.
 //! 2. Bytes after the stream are ignored, as zlib and so HDF5 ignore them.
-//! 3. Two chunks are inflated side by side where that is quicker. The chunks of a dataset are much
-//!    alike, so the last pair tells it of the next; after a slow one, pairs are left out for a
+//! 3. Two or three chunks are inflated side by side where that is quicker. The chunks of a dataset
+//!    are much alike, so the last ones tell it of the next; after slow ones this is left out for a
 //!    while. Chunks, errors and their wording are the same either way.
 //!
 //! It must never know what the data is.
 
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::inflate_pair::{Tables, inflate_pair};
+use super::inflate_abreast::{MOST, Tables, inflate_abreast};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
 /// With fewer literals decoded side by side to all bytes there is little to win.
 const BYTES_TO_LITERALS: usize = 16;
 
-/// So many pairs are left out after a slow one: twice as many each time.
+/// So often this is left out after a slow time: twice as often each time.
 const LEFT_OUT: std::ops::RangeInclusive<u32> = 16..=1024;
 
 struct Deflate {
     alone: Decompressor,
     tables: Option<Box<Tables>>,
-    /// How many pairs to leave out yet, and how many after the next slow one.
+    /// How often to leave it out yet, and how often after the next slow time.
     left_out: u32,
     next_left_out: u32,
 }
@@ -45,16 +45,20 @@ impl Decoder for Deflate {
         zlib_decode(&mut self.alone, stored, out)
     }
 
-    fn wants_pair(&mut self) -> bool {
+    fn wants_abreast(&mut self) -> bool {
         let wanted = self.left_out == 0;
         self.left_out = self.left_out.saturating_sub(1);
         wanted
     }
 
-    fn decode_pair(&mut self, stored: [&[u8]; 2], outs: [&mut [u8]; 2]) -> bool {
-        let bytes = outs[0].len() + outs[1].len();
+    fn decode_abreast(&mut self, stored: &[&[u8]], outs: &mut [&mut [u8]]) -> bool {
+        let bytes: usize = outs.iter().map(|out| out.len()).sum();
         let tables = self.tables.get_or_insert_with(|| Box::new(Tables::new()));
-        let literals = inflate_pair(tables, stored, outs);
+        let literals = match stored.len() {
+            2 => inflate::<2>(tables, stored, outs),
+            MOST => inflate::<MOST>(tables, stored, outs),
+            _ => None,
+        };
         if literals.is_some_and(|literals| literals * BYTES_TO_LITERALS >= bytes) {
             self.next_left_out = *LEFT_OUT.start();
         } else {
@@ -63,6 +67,16 @@ impl Decoder for Deflate {
         }
         literals.is_some()
     }
+}
+
+fn inflate<const N: usize>(
+    tables: &mut Tables,
+    stored: &[&[u8]],
+    outs: &mut [&mut [u8]],
+) -> Option<usize> {
+    let outs: &mut [&mut [u8]; N] = outs.try_into().ok()?;
+    let outs = outs.each_mut().map(|out| &mut **out);
+    inflate_abreast(tables, stored.try_into().ok()?, outs)
 }
 
 /// Decodes one zlib stream; blosc's zlib streams come through here too.

@@ -24,7 +24,7 @@ mod blosc_part;
 mod c_codecs;
 mod deflate;
 mod fletcher32;
-mod inflate_pair;
+mod inflate_abreast;
 mod lz4;
 mod lzf;
 mod pipeline;
@@ -35,7 +35,7 @@ mod zstd;
 pub(crate) mod tests;
 
 pub use blocks::{Blocks, Fetched, Fetches, Parts};
-pub use pipeline::Pipeline;
+pub use pipeline::{Pipeline, abreast};
 
 use std::fmt;
 
@@ -184,14 +184,15 @@ pub(crate) trait Decoder: Send {
         None
     }
 
-    /// Whether `decode_pair` is likely to be quicker than `decode` twice; asked before each pair.
-    fn wants_pair(&mut self) -> bool {
+    /// Whether `decode_abreast` is likely to be quicker than `decode` of each chunk; asked before
+    /// each call.
+    fn wants_abreast(&mut self) -> bool {
         false
     }
 
-    /// Decodes two chunks, each to exactly the size of its out. False: at least one may be bad,
-    /// or this is not done here, and `decode` has to be called for each.
-    fn decode_pair(&mut self, _stored: [&[u8]; 2], _outs: [&mut [u8]; 2]) -> bool {
+    /// Decodes two or three chunks, each to exactly the size of its out. False: at least one may be
+    /// bad, or this is not done here, and `decode` has to be called for each.
+    fn decode_abreast(&mut self, _stored: &[&[u8]], _outs: &mut [&mut [u8]]) -> bool {
         false
     }
 }

@@ -15,10 +15,20 @@
 use super::blocks::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 
-/// Larger chunks are decoded one at a time. Up to here pairs were measured to pay, while what is
-/// in use at once, two chunks before and after each stage, grows with it. Tasks are planned with
-/// the same number (`PAIR_BYTES` of options.py).
-const PAIR_BYTES: usize = 1 << 19;
+/// Larger chunks are decoded one at a time. Up to here two were measured to pay, while what is in
+/// use at once, the chunks before and after each stage, grows with it. Tasks are planned with the
+/// same number (`ABREAST_BYTES` of options.py).
+const ABREAST_BYTES: usize = 1 << 19;
+
+/// How many of this many chunks to decode side by side, where that is wanted: three, but never so
+/// that one is left over.
+pub fn abreast(chunks: usize) -> usize {
+    match chunks {
+        0 | 1 => 1,
+        2 | 4 => 2,
+        _ => 3,
+    }
+}
 
 struct Stage {
     id: u32,
@@ -34,8 +44,8 @@ pub struct Pipeline {
     decoded_size: usize,
     /// Where stages between the first and the last write, in turns.
     scratch: [Vec<u8>; 2],
-    /// What the first stage made of two chunks, when others follow.
-    pair: [Vec<u8>; 2],
+    /// What the first stage made of chunks side by side, when others follow.
+    abreast: [Vec<u8>; 3],
 }
 
 impl Stage {
@@ -64,7 +74,7 @@ impl Pipeline {
             stages,
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
-            pair: [Vec::new(), Vec::new()],
+            abreast: [const { Vec::new() }; 3],
         })
     }
 
@@ -107,19 +117,19 @@ impl Pipeline {
         result
     }
 
-    /// Whether `decode_pair` is worth a try for the next two chunks.
-    pub fn wants_pair(&mut self, filter_mask: u32) -> bool {
+    /// Whether `decode_abreast` is worth a try for the next chunks.
+    pub fn wants_abreast(&mut self, filter_mask: u32) -> bool {
         let mut active = (self.stages.iter_mut()).filter(|s| s.is_active(filter_mask));
-        self.decoded_size <= PAIR_BYTES && active.any(|s| s.decoder.wants_pair())
+        self.decoded_size <= ABREAST_BYTES && active.any(|s| s.decoder.wants_abreast())
     }
 
-    /// Decodes two chunks with the same filter mask, each as `decode` would. False: it was not
-    /// done, the outs may hold anything, and each chunk has to be decoded alone.
-    pub fn decode_pair(
+    /// Decodes two or three chunks with the same filter mask, each as `decode` would. False: it was
+    /// not done, the outs may hold anything, and each chunk has to be decoded alone.
+    pub fn decode_abreast<const N: usize>(
         &mut self,
         filter_mask: u32,
-        mut stored: [&[u8]; 2],
-        outs: [&mut [u8]; 2],
+        mut stored: [&[u8]; N],
+        mut outs: [&mut [u8]; N],
     ) -> bool {
         let active = |s: &Stage| s.is_active(filter_mask);
         for i in 0..self.stages.len() {
@@ -127,33 +137,39 @@ impl Pipeline {
             if !active(stage) {
                 continue;
             }
-            match stored.map(|bytes| stage.decoder.unwrap(bytes)) {
-                [Some(Ok(a)), Some(Ok(b))] => {
-                    stored = [a, b];
-                    continue;
+            let mut unwrapped = 0;
+            for bytes in &mut stored {
+                match stage.decoder.unwrap(bytes) {
+                    Some(Ok(inner)) => (*bytes, unwrapped) = (inner, unwrapped + 1),
+                    Some(Err(_)) => return false,
+                    None => {}
                 }
-                [None, None] => {}
-                _ => return false,
+            }
+            if unwrapped == N {
+                continue;
+            }
+            if unwrapped > 0 {
+                return false;
             }
             if !rest.iter().any(active) {
-                return stage.decoder.decode_pair(stored, outs);
+                return stage.decoder.decode_abreast(&stored, &mut outs);
             }
-            let [made_a, made_b] = &mut self.pair;
             let limit = scratch_limit(self.decoded_size);
-            let needed = |out: &[u8]| stored_size(rest, filter_mask, out.len());
-            let (Some(a), Some(b)) = (needed(outs[0]), needed(outs[1])) else {
+            let Some(made) = self.abreast.first_chunk_mut::<N>() else {
                 return false;
             };
-            if a.max(b) > limit {
-                return false;
+            for (made, out) in made.iter_mut().zip(&outs) {
+                match stored_size(rest, filter_mask, out.len()) {
+                    Some(size) if size <= limit => made.resize(size, 0),
+                    _ => return false,
+                }
             }
-            made_a.resize(a, 0);
-            made_b.resize(b, 0);
-            if !stage.decoder.decode_pair(stored, [made_a, made_b]) {
+            let mut made = made.each_mut().map(Vec::as_mut_slice);
+            if !stage.decoder.decode_abreast(&stored, &mut made) {
                 return false;
             }
             let [from, into] = &mut self.scratch;
-            return [made_a, made_b].into_iter().zip(outs).all(|(made, out)| {
+            return made.into_iter().zip(outs).all(|(made, out)| {
                 decode_stages(rest, filter_mask, made, out, [from, into], limit).is_ok()
             });
         }
@@ -342,73 +358,103 @@ mod tests {
         pipeline.decode(0, stored, &mut out).map(|()| out)
     }
 
-    fn pair(pipeline: &mut Pipeline, stored: [&[u8]; 2]) -> Option<[Vec<u8>; 2]> {
-        let mut outs = [vec![0; SIZE], vec![0; SIZE]];
+    fn abreast<const N: usize>(
+        pipeline: &mut Pipeline,
+        stored: [&[u8]; N],
+    ) -> Option<[Vec<u8>; N]> {
+        let mut outs = stored.map(|_| vec![0; SIZE]);
         let slices = outs.each_mut().map(Vec::as_mut_slice);
-        pipeline.decode_pair(0, stored, slices).then_some(outs)
+        pipeline.decode_abreast(0, stored, slices).then_some(outs)
     }
 
     #[test]
-    fn a_pair_is_what_its_chunks_are_alone() {
+    fn no_chunk_is_left_over_where_two_are_there() {
+        for chunks in 2..100 {
+            let (mut left, mut last) = (chunks, 0);
+            while left > 0 {
+                last = super::abreast(left);
+                left -= last;
+            }
+            assert!(last >= 2, "{chunks}");
+        }
+        assert_eq!([0, 1].map(super::abreast), [1, 1]);
+    }
+
+    #[test]
+    fn chunks_abreast_are_what_they_are_alone() {
         for (specs, encode) in pipelines() {
             let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
             for seed in 1..5 {
-                let [a, b] = [encode(&noise(seed)), encode(&noise(seed + 100))];
-                let expected = [&a, &b].map(|stored| alone(&specs, stored).unwrap());
-                assert!(pipeline.wants_pair(0), "it paid");
-                assert_eq!(pair(&mut pipeline, [&a, &b]), Some(expected));
+                let [a, b, c] = [0, 100, 200].map(|more| encode(&noise(seed + more)));
+                let expected = [&a, &b, &c].map(|stored| alone(&specs, stored).unwrap());
+                assert!(pipeline.wants_abreast(0), "it paid");
+                assert_eq!(
+                    abreast(&mut pipeline, [&a, &b, &c]).as_ref(),
+                    Some(&expected)
+                );
+                assert!(pipeline.wants_abreast(0), "it paid");
+                let [a, b] = abreast(&mut pipeline, [&a, &b]).unwrap();
+                assert_eq!([a, b], expected[..2]);
             }
         }
     }
 
     #[test]
-    fn a_pair_with_a_bad_chunk_is_refused_and_the_chunks_alone_tell() {
+    fn chunks_abreast_with_a_bad_one_are_refused_and_the_chunks_alone_tell() {
         for (specs, encode) in pipelines() {
             let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
             let [good, mut bad] = [encode(&noise(1)), encode(&noise(2))];
             bad[1000] ^= 1;
             assert!(alone(&specs, &bad).is_err());
             for stored in [[&good[..], &bad], [&bad, &good], [&bad, &bad], [&good, &[]]] {
-                assert_eq!(pair(&mut pipeline, stored), None);
+                assert_eq!(abreast(&mut pipeline, stored), None);
                 let mut out = vec![0; SIZE];
                 for stored in stored {
                     let got = pipeline.decode(0, stored, &mut out).map(|()| out.clone());
                     assert_eq!(got, alone(&specs, stored));
                 }
             }
-            assert!(pair(&mut pipeline, [&good, &good]).is_some());
+            for stored in [
+                [&good[..], &good, &bad],
+                [&good, &bad, &good],
+                [&bad, &good, &good],
+            ] {
+                assert_eq!(abreast(&mut pipeline, stored), None);
+            }
+            assert!(abreast(&mut pipeline, [&good, &good]).is_some());
+            assert!(abreast(&mut pipeline, [&good, &good, &good]).is_some());
         }
     }
 
     #[test]
-    fn a_pair_that_does_not_pay_is_followed_by_chunks_alone() {
+    fn chunks_abreast_that_do_not_pay_are_followed_by_chunks_alone() {
         let mut pipeline = Pipeline::new(&[spec(1, &[4])], SIZE).expect("known filters");
         let zeros = deflate(&[0; SIZE]);
         let mut tries = 0;
         for _ in 0..10_000 {
-            if pipeline.wants_pair(0) {
+            if pipeline.wants_abreast(0) {
                 tries += 1;
-                assert!(pair(&mut pipeline, [&zeros, &zeros]).is_some());
+                assert!(abreast(&mut pipeline, [&zeros, &zeros]).is_some());
             }
         }
         assert!((5..50).contains(&tries), "{tries}");
         // The data may change.
-        while !pipeline.wants_pair(0) {}
+        while !pipeline.wants_abreast(0) {}
         let noise = deflate(&noise(1));
         for _ in 0..20 {
-            assert!(pair(&mut pipeline, [&noise, &noise]).is_some());
-            assert!(pipeline.wants_pair(0));
+            assert!(abreast(&mut pipeline, [&noise, &noise]).is_some());
+            assert!(pipeline.wants_abreast(0));
         }
     }
 
     #[test]
-    fn pairs_are_for_small_chunks_and_active_stages() {
+    fn company_is_for_small_chunks_and_active_stages() {
         let specs = [spec(2, &[8]), spec(1, &[4])];
-        let wants = |size, mask| Pipeline::new(&specs, size).unwrap().wants_pair(mask);
-        assert!(wants(SIZE, 0) && wants(SIZE, 0b01) && wants(PAIR_BYTES, 0));
-        assert!(!wants(SIZE, 0b10) && !wants(PAIR_BYTES + 1, 0));
+        let wants = |size, mask| Pipeline::new(&specs, size).unwrap().wants_abreast(mask);
+        assert!(wants(SIZE, 0) && wants(SIZE, 0b01) && wants(ABREAST_BYTES, 0));
+        assert!(!wants(SIZE, 0b10) && !wants(ABREAST_BYTES + 1, 0));
         let mut lzf = Pipeline::new(&[spec(32000, &[])], SIZE).expect("a known filter");
-        assert!(!lzf.wants_pair(0));
-        assert_eq!(pair(&mut lzf, [&[1, 2], &[3, 4]]), None);
+        assert!(!lzf.wants_abreast(0));
+        assert_eq!(abreast(&mut lzf, [&[1, 2], &[3, 4]]), None);
     }
 }

@@ -65,7 +65,7 @@ impl Task<'_> {
             [Some(a), Some(b)] if a.dst + size <= b.dst => {
                 let (front, back) = self.out.split_at_mut(b.dst);
                 let outs = [&mut front[a.dst..a.dst + size], &mut back[..size]];
-                if !self.pipeline.decode_pair(mask, stored, outs) {
+                if !self.pipeline.decode_abreast(mask, stored, outs) {
                     return false;
                 }
                 for row in [a, b] {
@@ -77,7 +77,7 @@ impl Task<'_> {
                 let Some([mut a, mut b]) = self.cache.rooms(size) else {
                     return false;
                 };
-                if !self.pipeline.decode_pair(mask, stored, [&mut a, &mut b]) {
+                if !self.pipeline.decode_abreast(mask, stored, [&mut a, &mut b]) {
                     return false;
                 }
                 for (of, bytes, walk) in [(here.key, a, here.walk), (key, b, behind)] {

@@ -203,7 +203,7 @@ impl Task<'_> {
             let at = here.chunk.byte_offset;
             self.stored
                 .read(here.walk, here.number, at, &mut stored[..len])?;
-            if self.pipeline.wants_pair(here.chunk.filter_mask) {
+            if self.pipeline.wants_abreast(here.chunk.filter_mask) {
                 let mut behind = std::mem::take(&mut self.scratch.behind);
                 behind.clone_from(here.walk);
                 let paired = self.pair(&here, &stored[..len], &mut behind);

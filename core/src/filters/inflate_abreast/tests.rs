@@ -1,6 +1,6 @@
-//! The pair against libdeflate: equal bytes or a refusal, whatever the streams are.
+//! Streams side by side against libdeflate: equal bytes or a refusal, whatever they are.
 //!
-//! Law: knows the pair's functions and libdeflate only; no pipeline, no file.
+//! Law: knows this module's functions and libdeflate only; no pipeline, no file.
 
 use super::*;
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
@@ -80,51 +80,113 @@ fn alone(stored: &[u8], size: usize) -> Option<Vec<u8>> {
     made.is_ok_and(|made| made == size).then_some(out)
 }
 
-/// What a pair gives, between bytes that have to stay. It is the same with and without `bextr`.
-fn pair(tables: &mut Tables, stored: [&[u8]; 2], sizes: [usize; 2]) -> Option<[Vec<u8>; 2]> {
-    const GUARD: usize = 300;
-    let mut way = |bextr| {
-        tables.bextr = bextr;
-        let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
-        let outs = memory.each_mut().map(|memory| {
-            let end = memory.len() - GUARD;
-            &mut memory[GUARD..end]
-        });
-        let done = inflate_pair(tables, stored, outs).is_some();
-        let made = memory.map(|mut memory| {
-            let back = memory.split_off(memory.len() - GUARD);
-            let made = memory.split_off(GUARD);
-            assert!(memory.iter().chain(&back).all(|&byte| byte == 0xA5));
-            made
-        });
-        done.then_some(made)
-    };
-    let made = way(None);
-    if let Some(bextr) = Bextr::detect() {
-        assert!(way(Some(bextr)) == made);
+/// Memory that ends where none is: whoever reads on is ended by the kernel.
+struct Wall {
+    base: *mut u8,
+    len: usize,
+}
+
+impl Wall {
+    fn new(size: usize) -> Wall {
+        let (len, page) = (size.next_multiple_of(1 << 16), 1 << 16);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, of which the last page is nobody's.
+        unsafe {
+            let base = libc::mmap(std::ptr::null_mut(), len + page, access, kind, -1, 0);
+            assert!(base != libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(base.add(len), page, libc::PROT_NONE), 0);
+            let base = base.cast();
+            Wall { base, len }
+        }
     }
-    made
+
+    /// The bytes, moved to where they end at the wall.
+    fn put(&mut self, bytes: &[u8]) -> &[u8] {
+        assert!(bytes.len() <= self.len);
+        // SAFETY: the mapping is this one's own, and as large.
+        unsafe {
+            let at = self.base.add(self.len - bytes.len());
+            at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            std::slice::from_raw_parts(at, bytes.len())
+        }
+    }
 }
 
-/// Accepts and refuses as libdeflate does.
-fn check(tables: &mut Tables, stored: [&[u8]; 2], sizes: [usize; 2]) {
-    let expected = match [alone(stored[0], sizes[0]), alone(stored[1], sizes[1])] {
-        [Some(a), Some(b)] => Some([a, b]),
-        _ => None,
-    };
-    assert!(pair(tables, stored, sizes) == expected, "{sizes:?}");
+impl Drop for Wall {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows it any more.
+        unsafe { libc::munmap(self.base.cast(), self.len + (1 << 16)) };
+    }
 }
 
-/// Also with a good stream beside it, on either side.
-fn check_beside(tables: &mut Tables, stored: &[u8], size: usize, other: &[u8], its: usize) {
-    check(tables, [stored, other], [size, its]);
-    check(tables, [other, stored], [its, size]);
+struct Trial {
+    tables: Tables,
+    walls: [Wall; MOST],
+}
+
+impl Trial {
+    fn new() -> Trial {
+        Trial {
+            tables: Tables::new(),
+            walls: std::array::from_fn(|_| Wall::new(200_000)),
+        }
+    }
+
+    /// What streams give, each before a wall, between bytes that have to stay. It is the same with
+    /// and without `bextr`.
+    fn together<const N: usize>(
+        &mut self,
+        stored: [&[u8]; N],
+        sizes: [usize; N],
+    ) -> Option<[Vec<u8>; N]> {
+        const GUARD: usize = 300;
+        let Trial { tables, walls } = self;
+        let mut walls = walls.iter_mut();
+        let stored = stored.map(|stored| walls.next().unwrap().put(stored));
+        let mut way = |bextr| {
+            tables.bextr = bextr;
+            let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
+            let outs = memory.each_mut().map(|memory| {
+                let end = memory.len() - GUARD;
+                &mut memory[GUARD..end]
+            });
+            let done = inflate_abreast(tables, stored, outs).is_some();
+            let made = memory.map(|mut memory| {
+                let back = memory.split_off(memory.len() - GUARD);
+                let made = memory.split_off(GUARD);
+                assert!(memory.iter().chain(&back).all(|&byte| byte == 0xA5));
+                made
+            });
+            done.then_some(made)
+        };
+        let made = way(None);
+        if let Some(bextr) = Bextr::detect() {
+            assert!(way(Some(bextr)) == made);
+        }
+        made
+    }
+
+    /// Accepts and refuses as libdeflate does.
+    fn check<const N: usize>(&mut self, stored: [&[u8]; N], sizes: [usize; N]) {
+        let alone = std::array::from_fn::<_, N, _>(|i| alone(stored[i], sizes[i]));
+        let expected = alone.iter().all(Option::is_some);
+        let expected = expected.then(|| alone.map(Option::unwrap));
+        assert!(self.together(stored, sizes) == expected, "{sizes:?}");
+    }
+
+    /// Also with good streams beside it, on either side and on both.
+    fn check_beside(&mut self, stored: &[u8], size: usize, other: &[u8], its: usize) {
+        self.check([stored, other], [size, its]);
+        self.check([other, stored], [its, size]);
+        self.check([other, stored, other], [its, size, its]);
+    }
 }
 
 #[test]
 fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
-    let (mut random, mut tables) = (Random(1), Tables::new());
-    let mut last = (compress(&[], 6), 0);
+    let (mut random, mut trial) = (Random(1), Trial::new());
+    let mut last = [(compress(&[], 6), 0), (compress(&[], 0), 0)];
     for size in [
         0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 64, 100, 255, 258, 259, 1000, 4095, 8192, 8193,
         20_000, 65_535, 65_536, 70_000,
@@ -133,11 +195,15 @@ fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
             let data = data(&mut random, kind, size);
             for level in 0..=9 {
                 let stored = compress(&data, level);
-                let got = pair(&mut tables, [&stored, &last.0], [size, last.1]);
+                let [(one, its), (two, twos)] = &last;
+                let got = trial.together([&stored, one, two], [size, *its, *twos]);
                 let got = got.unwrap_or_else(|| panic!("kind {kind}, level {level}, {size}"));
                 assert!(got[0] == data, "kind {kind}, level {level}, {size} bytes");
-                assert_eq!(Some(&got[1]), alone(&last.0, last.1).as_ref());
-                last = (stored, size);
+                assert_eq!(Some(&got[1]), alone(one, *its).as_ref());
+                assert_eq!(Some(&got[2]), alone(two, *twos).as_ref());
+                let got = trial.together([&stored, one], [size, *its]).unwrap();
+                assert!(got[0] == data, "kind {kind}, level {level}, {size} bytes");
+                last = [(stored, size), last[0].clone()];
             }
         }
     }
@@ -145,20 +211,22 @@ fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
 
 #[test]
 fn streams_end_anywhere_beside_each_other() {
-    let (mut random, mut tables) = (Random(6), Tables::new());
+    let (mut random, mut trial) = (Random(6), Trial::new());
     let streams: Vec<_> = (0..48)
         .map(|size| compress(&data(&mut random, 2, size), 6))
         .collect();
     for (size, stored) in streams.iter().enumerate() {
         for (its, other) in streams.iter().enumerate() {
-            check(&mut tables, [stored, other], [size, its]);
+            trial.check([stored, other], [size, its]);
+            let third = (size + 7 * its) % 48;
+            trial.check([stored, other, &streams[third]], [size, its, third]);
         }
     }
 }
 
 #[test]
 fn streams_of_all_blocks_beside_each_other_good_and_bad() {
-    let (mut random, mut tables) = (Random(7), Tables::new());
+    let (mut random, mut trial) = (Random(7), Trial::new());
     let stream = |random: &mut Random| {
         let most = 1 << (4 + random.below(14));
         let size = random.below(most);
@@ -169,36 +237,51 @@ fn streams_of_all_blocks_beside_each_other_good_and_bad() {
     for _ in 0..400 {
         let (mut stored, size) = stream(&mut random);
         let (other, its) = stream(&mut random);
-        check_beside(&mut tables, &stored, size, &other, its);
+        trial.check_beside(&stored, size, &other, its);
         let end = random.below(stored.len());
-        check_beside(&mut tables, &stored[..end], size, &other, its);
+        trial.check_beside(&stored[..end], size, &other, its);
         stored[end] ^= 1 << random.below(8);
-        check_beside(&mut tables, &stored, size, &other, its);
+        trial.check_beside(&stored, size, &other, its);
     }
 }
 
 #[test]
 fn blocks_of_literals_are_decoded_side_by_side_and_others_are_not() {
-    let (mut random, mut tables) = (Random(8), Tables::new());
-    let mut literals = |kinds: [usize; 2]| {
+    let (mut random, mut trial) = (Random(8), Trial::new());
+    let mut literals = |kinds: &[usize]| {
         let size = 36_000;
-        let stored = kinds.map(|kind| compress(&data(&mut random, kind, size), 6));
-        let mut outs = [vec![0; size], vec![0; size]];
-        let outs = outs.each_mut().map(Vec::as_mut_slice);
-        inflate_pair(&mut tables, stored.each_ref().map(Vec::as_slice), outs).unwrap()
+        let stored = kinds.iter().map(|&kind| data(&mut random, kind, size));
+        let stored: Vec<_> = stored.map(|data| compress(&data, 6)).collect();
+        let mut outs = vec![vec![0; size]; kinds.len()];
+        let mut outs = outs.iter_mut().map(Vec::as_mut_slice);
+        let mut out = || outs.next().unwrap();
+        let tables = &mut trial.tables;
+        match &stored[..] {
+            [a, b] => inflate_abreast(tables, [a, b], [out(), out()]),
+            [a, b, c] => inflate_abreast(tables, [a, b, c], [out(), out(), out()]),
+            _ => panic!("two or three"),
+        }
+        .unwrap()
     };
-    assert!(literals([2, 2]) > 70_000);
-    assert_eq!(literals([2, 7]), 0);
-    assert_eq!(literals([7, 7]), 0);
-    // A third of the one, wherever in the other.
-    let third = 2 * 10_000..2 * 16_000;
-    assert!(third.contains(&literals([9, 2])) && third.contains(&literals([2, 9])));
-    assert!(third.contains(&literals([9, 9])));
+    assert!(literals(&[2, 2]) > 70_000);
+    assert!(literals(&[2, 2, 2]) > 105_000);
+    for kinds in [&[2, 7][..], &[7, 7], &[2, 7, 2], &[7, 2, 2]] {
+        assert_eq!(literals(kinds), 0, "{kinds:?}");
+    }
+    // A third of the one, wherever in the others.
+    let third = 10_000..16_000;
+    for kinds in [&[9, 2][..], &[2, 9], &[9, 9], &[9, 2, 2], &[9, 9, 9]] {
+        let literals = literals(kinds);
+        assert!(
+            third.contains(&(literals / kinds.len())),
+            "{kinds:?} {literals}"
+        );
+    }
 }
 
 #[test]
 fn every_truncation_is_judged_as_by_libdeflate() {
-    let (mut random, mut tables) = (Random(2), Tables::new());
+    let (mut random, mut trial) = (Random(2), Trial::new());
     let other = compress(&data(&mut random, 1, 700), 6);
     for (kind, size, level) in [
         (0, 300, 0),
@@ -209,28 +292,28 @@ fn every_truncation_is_judged_as_by_libdeflate() {
     ] {
         let stored = compress(&data(&mut random, kind, size), level);
         for end in 0..stored.len() {
-            check_beside(&mut tables, &stored[..end], size, &other, 700);
+            trial.check_beside(&stored[..end], size, &other, 700);
         }
         let longer = [&stored[..], &[0x5A; 9]].concat();
-        check_beside(&mut tables, &longer, size, &other, 700);
+        trial.check_beside(&longer, size, &other, 700);
     }
 }
 
 #[test]
 fn another_size_than_asked_for_is_refused() {
-    let (mut random, mut tables) = (Random(3), Tables::new());
+    let (mut random, mut trial) = (Random(3), Trial::new());
     let other = compress(&data(&mut random, 4, 700), 6);
     for kind in 0..KINDS {
         let stored = compress(&data(&mut random, kind, 1000), 6);
         for size in (0..40).chain(960..1040).chain([65_536]) {
-            check_beside(&mut tables, &stored, size, &other, 700);
+            trial.check_beside(&stored, size, &other, 700);
         }
     }
 }
 
 #[test]
 fn every_flipped_bit_is_judged_as_by_libdeflate() {
-    let (mut random, mut tables) = (Random(4), Tables::new());
+    let (mut random, mut trial) = (Random(4), Trial::new());
     let other = compress(&data(&mut random, 1, 300), 6);
     for (kind, size, level) in [
         (1, 300, 4),
@@ -242,7 +325,8 @@ fn every_flipped_bit_is_judged_as_by_libdeflate() {
         let mut stored = compress(&data(&mut random, kind, size), level);
         for bit in 0..8 * stored.len() {
             stored[bit / 8] ^= 1 << (bit % 8);
-            check(&mut tables, [&stored, &other], [size, 300]);
+            trial.check([&stored, &other], [size, 300]);
+            trial.check([&other, &other, &stored], [300, 300, size]);
             stored[bit / 8] ^= 1 << (bit % 8);
         }
     }
@@ -252,7 +336,7 @@ fn every_flipped_bit_is_judged_as_by_libdeflate() {
 /// make the same bytes.
 #[test]
 fn streams_with_flipped_bits_and_a_fitting_checksum_are_equal_or_refused() {
-    let (mut random, mut tables) = (Random(5), Tables::new());
+    let (mut random, mut trial) = (Random(5), Trial::new());
     let (mut equal, mut odd) = (0, 0);
     for round in 0..3000 {
         let size = 1 + random.below(if round % 50 == 0 { 9000 } else { 600 });
@@ -265,7 +349,7 @@ fn streams_with_flipped_bits_and_a_fitting_checksum_are_equal_or_refused() {
         let mut out = vec![0; 2 * size];
         let made = Decompressor::new().deflate_decompress(&stored[2..], &mut out);
         let Ok(made) = made else {
-            check(&mut tables, [&stored, &stored], [size, size]);
+            trial.check([&stored, &stored, &stored], [size; 3]);
             continue;
         };
         // Nothing tells where the stream ended: wherever the checksum makes it a good one.
@@ -275,7 +359,7 @@ fn streams_with_flipped_bits_and_a_fitting_checksum_are_equal_or_refused() {
         let stream = streams
             .find(|stream| alone(stream, made).is_some())
             .unwrap();
-        match pair(&mut tables, [&stream, &stream], [made, made]) {
+        match trial.together([&stream, &stream, &stream], [made; 3]) {
             Some(got) => {
                 assert!(got.iter().all(|got| got[..] == out[..made]));
                 equal += 1;
