@@ -71,7 +71,7 @@ pub(super) fn checksum(data: &[u8]) -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn checksum_avx2(data: &[u8]) -> u32 {
+unsafe fn checksum_avx2(data: &[u8]) -> u32 {
     checksum_portable(data)
 }
 

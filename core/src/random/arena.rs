@@ -103,9 +103,9 @@ impl Book {
 
     fn give(&mut self, mut at: usize, mut len: usize) {
         self.used_bytes -= len;
-        if let Some((&before, &free)) = self.free.range(..at).next_back()
-            && before + free == at
-        {
+        let before = self.free.range(..at).next_back();
+        let touching = before.filter(|&(before, free)| before + free == at);
+        if let Some((&before, &free)) = touching {
             self.free.remove(&before);
             (at, len) = (before, free + len);
         }

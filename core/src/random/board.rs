@@ -260,9 +260,10 @@ impl Board {
         }
         let others = (1..self.n_readers).map(|step| (me + step) % self.n_readers);
         for other in others {
-            if self.is_behind(other)
-                && let Some(task) = self.claim(other, me)
-            {
+            if !self.is_behind(other) {
+                continue;
+            }
+            if let Some(task) = self.claim(other, me) {
                 return Next::Task(task);
             }
         }

@@ -282,11 +282,9 @@ impl Dispatch {
         let mut state = lock(&self.state);
         state.pending -= slots.len();
         state.free.extend(slots);
-        if let Some(ask) = ask
-            && ask.len() <= SPARE_ASK_BYTES
-            && state.spare_asks.len() < SPARE_ASKS
-        {
-            state.spare_asks.push(ask);
+        if state.spare_asks.len() < SPARE_ASKS {
+            let spare = ask.filter(|ask| ask.len() <= SPARE_ASK_BYTES);
+            state.spare_asks.extend(spare);
         }
     }
 

@@ -417,9 +417,8 @@ impl Board {
                 .collect()
         };
         let mut found = look();
-        if found.is_empty()
-            && let Some(deadline) = deadline_in(timeout_seconds)
-        {
+        let deadline = deadline_in(timeout_seconds);
+        if let Some(deadline) = deadline.filter(|_| found.is_empty()) {
             py.detach(|| {
                 let left = deadline.saturating_duration_since(Instant::now());
                 self.0.board.wait_for_answers(seen, left);

@@ -141,10 +141,8 @@ impl Flight {
         }
         let board = &self.dispatch.board;
         // One task is taken back for certain or not at all; of several, one may have begun.
-        if let [slot] = state.slots[..]
-            && board.cancel(slot)
-        {
-            state.cancelled = true;
+        if let [slot] = state.slots[..] {
+            state.cancelled |= board.cancel(slot);
         }
         let cancelled = state.cancelled;
         drop(state);

@@ -63,9 +63,10 @@ impl State {
     fn evict(&mut self, bytes: usize) -> Vec<Region> {
         let (mut found, mut sum) = (Vec::new(), 0);
         for regions in self.free.values_mut().rev() {
-            while sum < bytes
-                && let Some(region) = regions.pop()
-            {
+            while sum < bytes {
+                let Some(region) = regions.pop() else {
+                    break;
+                };
                 sum += region.len();
                 found.push(region);
             }
