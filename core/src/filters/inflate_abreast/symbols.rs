@@ -16,12 +16,11 @@ use super::cursor::Cursor;
 use super::steps::{Bextr, ShiftAndMask, Step};
 use super::{At, Stream};
 
-/// How many literals of each stream are decoded between two looks at its input. With the 15 bits
-/// at most that a code has, that takes 60 bits, and of those that a table decides without a
-/// subtable 40, and another 10 are looked at.
+/// How many literals of each stream are decoded between two looks at its input. Each drops 10 bits
+/// at most, so that 40 of the 57 that a look gives are dropped, and another 10 looked at.
 const GROUP: usize = 4;
 
-/// How much input a group uses up at most.
+/// More bytes of input than a group uses up, or a match: four codes of 15 bits, or 48 bits.
 const GROUP_INPUT: usize = 8;
 
 /// Decodes blocks of several streams until one of them ends, or its stream's input or output all
@@ -79,8 +78,8 @@ fn alone_with_any_cpu(stream: &mut Stream, codes: &Codes) -> Option<()> {
     alone_with(ShiftAndMask, stream, codes)
 }
 
-/// Bytes of output that whole groups can make of what is there, and their input lies at least
-/// eight bytes before its end.
+/// Bytes of output that whole groups can make, and look at eight bytes of input each, before one
+/// of the two ends.
 #[inline(always)]
 pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     let input = (input.len() - cursor.bit / 8).saturating_sub(2 * GROUP_INPUT);
@@ -131,7 +130,7 @@ fn together_with<S: Step, const N: usize>(
                     has_ended = true;
                 }
             }
-            // At least a group: of the input, it uses up as much as one at most.
+            // A group at least: it may have used up as much of the input.
             let made = (cursors[i].made - before).max(1).next_multiple_of(GROUP);
             room_left = room_left.saturating_sub(made);
         }
@@ -172,8 +171,7 @@ unsafe fn groups<S: Step, const N: usize>(
     let mut made = 0;
     let sums = loop {
         let mut bits: [u64; N] = std::array::from_fn(|i| {
-            // SAFETY: there is room: eight bytes at least for each group that was and is to come,
-            // and another eight.
+            // SAFETY: there is room: `GROUP_INPUT` for each group that was, and twice as much.
             let eight = unsafe { inputs[i].add(bit[i] / 8).cast::<[u8; 8]>().read() };
             u64::from_le_bytes(eight) >> (bit[i] % 8)
         });
