@@ -11,7 +11,7 @@
 //! 2. No stored byte can make it panic, read or write outside the slices, or run for long: every
 //!    step takes a bit from the input or gives up. What is unsafe is to ask for an instruction that
 //!    not every CPU has, where it has it, and one loop that counts its room before it runs, and not
-//!    at every byte (a tenth of the time).
+//!    at every byte (a tenth of the time, and more).
 //! 3. It allocates nothing.
 //! 4. Blocks are decoded side by side where their codes say that they are mostly literals, and
 //!    else alone. How many literals were is returned, so that the caller can tell whether this paid.

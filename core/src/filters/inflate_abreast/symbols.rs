@@ -181,7 +181,9 @@ unsafe fn groups<S: Step, const N: usize>(
             for i in 0..N {
                 sums[i] = sums[i].wrapping_add(symbols[i]);
                 bytes[i] |= literal(symbols[i]) << (8 * part);
-                symbols[i] = codes[i].symbol_at(step.drop(&mut bits[i], symbols[i]));
+                let index = step.drop(&mut bits[i], symbols[i]);
+                // SAFETY: of a step from one of this stream's symbols.
+                symbols[i] = unsafe { codes[i].symbol_at(index) };
             }
         }
         let mut all = PLAIN;
@@ -224,7 +226,9 @@ fn alone_with<S: Step>(step: S, stream: &mut Stream, codes: &Codes) -> Option<()
                 *byte = literal(next) as u8;
                 cursor.made += 1;
                 cursor.bit += (next & 63) as usize;
-                next = codes.symbol_at(step.drop(&mut bits, next));
+                let index = step.drop(&mut bits, next);
+                // SAFETY: of a step from one of this stream's symbols.
+                next = unsafe { codes.symbol_at(index) };
             }
         } else if next & PLAIN != 0 {
             cursor.literal(next, input, out)?;
