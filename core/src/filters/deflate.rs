@@ -13,8 +13,8 @@ use libdeflater::{DecompressionError, Decompressor};
 use super::inflate_abreast::{MOST, Tables, inflate_abreast};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
-/// With fewer literals decoded side by side to all bytes there is little to win.
-const BYTES_TO_LITERALS: usize = 16;
+/// With fewer literals and turns decoded side by side to all bytes there is little to win.
+const BYTES_TO_DECODED: usize = 16;
 
 /// So often this is left out after a slow time: twice as often each time.
 const LEFT_OUT: std::ops::RangeInclusive<u32> = 16..=1024;
@@ -54,18 +54,18 @@ impl Decoder for Deflate {
     fn decode_abreast(&mut self, stored: &[&[u8]], outs: &mut [&mut [u8]]) -> bool {
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
         let tables = self.tables.get_or_insert_with(|| Box::new(Tables::new()));
-        let literals = match stored.len() {
+        let decoded = match stored.len() {
             2 => inflate::<2>(tables, stored, outs),
             MOST => inflate::<MOST>(tables, stored, outs),
             _ => None,
         };
-        if literals.is_some_and(|literals| literals * BYTES_TO_LITERALS >= bytes) {
+        if decoded.is_some_and(|decoded| decoded * BYTES_TO_DECODED >= bytes) {
             self.next_left_out = *LEFT_OUT.start();
         } else {
             self.left_out = self.next_left_out;
             self.next_left_out = (2 * self.next_left_out).min(*LEFT_OUT.end());
         }
-        literals.is_some()
+        decoded.is_some()
     }
 }
 

@@ -2,39 +2,43 @@
 //!
 //! A stream of literals is decoded at the pace of one chain: shift, mask, look up, and again. A
 //! core has room for more such chains beside the first, so three streams of literals take little
-//! longer than one. Copies (matches) are not like that: each is a branch that no core foresees,
-//! and it holds up all streams.
+//! longer than one. Copies (matches) among them are branches that no core foresees, and each holds
+//! up all streams. Where there are many, streams are decoded in turns that have no such branches,
+//! and are chains again.
 //!
 //! 1. What is given back as decoded is what libdeflate makes of the same bytes. Whatever is odd
 //!    (an incomplete code, a wrong checksum, a size other than asked for) is refused, and the
 //!    caller asks libdeflate, whose verdict counts.
 //! 2. No stored byte can make it panic, read or write outside the slices, or run for long: every
 //!    step takes a bit from the input or gives up. What is unsafe is to ask for an instruction that
-//!    not every CPU has, where it has it, and one loop that counts its room before it runs, and not
-//!    at every byte (a tenth of the time, and more).
+//!    not every CPU has, where it has it, and two loops that count their room before they run, and
+//!    not at every byte (a tenth of the time, and more).
 //! 3. It allocates nothing.
-//! 4. Blocks are decoded side by side where their codes say that they are mostly literals, and
-//!    else alone. How many literals were is returned, so that the caller can tell whether this paid.
+//! 4. Blocks are decoded side by side where their codes say that this pays, and else alone. How
+//!    much was is returned, so that the caller can tell whether it did.
 //!
 //! It must never know of filters, pipelines or chunks.
 
 mod codes;
 mod cursor;
+mod entries;
+mod kind;
+mod literals;
 mod steps;
 mod symbols;
+mod table;
+mod turns;
 
-use codes::{Codes, LengthCode, bits_to_drop, value};
+use codes::{Codes, LengthCode};
 use cursor::Cursor;
+use entries::{LITERAL_BITS, MIXED_BITS, bits_to_drop, value};
+use kind::Kind;
 use libdeflater::adler32;
 use steps::Bextr;
-use symbols::{alone, room, together};
+use symbols::{alone, literals_abreast, turns_abreast};
 
 /// The most streams that go side by side. With four there are too few registers.
 pub(super) const MOST: usize = 3;
-
-/// With fewer literals to anything else, blocks are decoded alone. (With 4 or 20 here, chunks of
-/// noise of 512 KiB took the same within 3 %.)
-const LITERALS_TO_OTHERS: usize = 6;
 
 /// The memory that the decoding of streams needs, for reuse.
 pub(super) struct Tables {
@@ -52,8 +56,8 @@ impl Tables {
 }
 
 /// Decodes some zlib streams, at most `MOST`, each of which makes exactly as many bytes as its
-/// `out` has. Returns how many literals were decoded side by side. None: one of the streams may be
-/// bad; what the outs hold then means nothing.
+/// `out` has. Returns how many literals or turns were decoded side by side. None: one of the streams
+/// may be bad; what the outs hold then means nothing.
 pub(super) fn inflate_abreast<const N: usize>(
     tables: &mut Tables,
     stored: [&[u8]; N],
@@ -65,19 +69,23 @@ pub(super) fn inflate_abreast<const N: usize>(
     for (stream, stored) in streams.iter_mut().zip(stored) {
         stream.begin(stored)?;
     }
-    let mut literals = 0;
+    let mut decoded = 0;
     loop {
         let place = |at: At| streams.iter().position(|stream| stream.at == at);
         if let Some(i) = place(At::Header) {
             streams[i].header(&mut codes[i])?;
         } else if streams.iter().all(Stream::wants_company) {
-            literals += together(*bextr, &mut streams, codes)?;
+            decoded += if streams.iter().all(|stream| stream.kind == Kind::Literals) {
+                literals_abreast(*bextr, &mut streams, codes)?
+            } else {
+                turns_abreast(*bextr, &mut streams, codes)?
+            };
         } else if let Some(first) = place(At::Block) {
             let by_itself = |stream: &Stream| stream.at == At::Block && !stream.wants_company();
             let i = streams.iter().position(by_itself).unwrap_or(first);
             alone(*bextr, &mut streams[i], &codes[i])?;
         } else {
-            return Some(literals);
+            return Some(decoded);
         }
     }
 }
@@ -97,8 +105,8 @@ struct Stream<'a> {
     at: At,
     /// No block comes after this one.
     is_last: bool,
-    /// The block is mostly literals, as its codes say.
-    is_of_literals: bool,
+    /// What the block is, as its codes say.
+    kind: Kind,
 }
 
 impl<'a> Stream<'a> {
@@ -109,7 +117,7 @@ impl<'a> Stream<'a> {
             cursor: Cursor { bit: 0, made: 0 },
             at: At::End,
             is_last: false,
-            is_of_literals: false,
+            kind: Kind::Other,
         }
     }
 
@@ -130,10 +138,13 @@ impl<'a> Stream<'a> {
         Some(())
     }
 
-    /// Inside a block of literals, with room for a group in the input and in the output.
+    /// Inside a block that is decoded side by side, with room for it in the input and in the output.
     fn wants_company(&self) -> bool {
-        let has_room = || room(self.input, self.out, self.cursor) > 0;
-        self.at == At::Block && self.is_of_literals && has_room()
+        let has_room = || {
+            literals::room(self.input, self.out, self.cursor) > 0
+                && turns::room(self.input, self.out, self.cursor) > 0
+        };
+        self.at == At::Block && self.kind != Kind::Other && has_room()
     }
 
     /// Reads a block's header, or all of a stored block, or the checksum.
@@ -149,8 +160,8 @@ impl<'a> Stream<'a> {
                 let mut lengths = [8; 288];
                 lengths[144..256].fill(9);
                 lengths[256..280].fill(7);
-                codes.fill(&lengths, &[5; 32])?;
-                self.is_of_literals = false;
+                codes.fill(LITERAL_BITS, &lengths, &[5; 32])?;
+                self.kind = Kind::Other;
             }
             2 => self.read_codes(codes)?,
             _ => return None,
@@ -241,14 +252,15 @@ impl<'a> Stream<'a> {
             return None;
         }
         self.cursor = cursor;
-        // A code of n bits stands for about every 2^n-th symbol.
-        let shares = lengths[256..symbols].iter().filter(|&&length| length > 0);
-        let others: usize = shares.map(|&length| 1 << (15 - length)).sum();
-        self.is_of_literals = others * (LITERALS_TO_OTHERS + 1) <= 1 << 15;
+        self.kind = Kind::of(&lengths[..symbols]);
         let mut offsets = [0; 32];
         offsets[..all - symbols].copy_from_slice(&lengths[symbols..all]);
         lengths[symbols..].fill(0);
-        codes.fill(lengths.first_chunk()?, &offsets)
+        let symbol_bits = match self.kind {
+            Kind::Literals => LITERAL_BITS,
+            _ => MIXED_BITS,
+        };
+        codes.fill(symbol_bits, lengths.first_chunk()?, &offsets)
     }
 }
 

@@ -4,7 +4,8 @@
 //!
 //! It must never know blocks, or that there are other streams.
 
-use super::codes::{Codes, Other, SYMBOL_BITS, bits_to_drop, literal, value_with_extra};
+use super::codes::{Codes, Meaning};
+use super::entries::{MIXED_BITS, bits_to_drop, value_with_extra};
 
 /// The least number of bits that `peek` gives where the input has as many.
 const PEEKED: u32 = 57;
@@ -47,19 +48,10 @@ impl Cursor {
         codes.symbol(self.peek(input))
     }
 
-    /// Decodes one literal.
+    /// Decodes what is next. Returns the symbol behind it, or None inside where that was the
+    /// block's end.
     #[inline(always)]
-    pub(super) fn literal(&mut self, symbol: u32, input: &[u8], out: &mut [u8]) -> Option<()> {
-        self.skip(bits_to_drop(symbol), input)?;
-        *out.get_mut(self.made)? = literal(symbol) as u8;
-        self.made += 1;
-        Some(())
-    }
-
-    /// Decodes what is next, a symbol that is not plain. Returns the symbol behind it, or None
-    /// inside where that was the block's end.
-    #[inline(always)]
-    pub(super) fn other(
+    pub(super) fn one(
         &mut self,
         symbol: u32,
         codes: &Codes,
@@ -67,26 +59,27 @@ impl Cursor {
         out: &mut [u8],
     ) -> Option<Option<u32>> {
         let bits = self.peek(input);
-        let entry = match codes.other(symbol, bits)? {
-            Other::Match(entry) => entry,
-            Other::Literal(entry) => {
-                self.literal(entry, input, out)?;
+        let (length, drop) = match codes.meaning(symbol, bits)? {
+            Meaning::Match(length, drop) => (length, drop),
+            Meaning::Literal(byte, drop) => {
+                self.skip(drop, input)?;
+                *out.get_mut(self.made)? = byte;
+                self.made += 1;
                 return Some(Some(self.look(codes, input)));
             }
-            Other::End(entry) => {
-                self.skip(bits_to_drop(entry), input)?;
+            Meaning::End(drop) => {
+                self.skip(drop, input)?;
                 return Some(None);
             }
         };
-        let length = value_with_extra(entry, bits);
-        let bits = bits >> bits_to_drop(entry);
+        let bits = bits >> drop;
         let offset_entry = codes.offset(bits)?;
         let offset = value_with_extra(offset_entry, bits);
         // 48 at most, so that what was peeked is enough up to here,
-        let dropped = bits_to_drop(entry) + bits_to_drop(offset_entry);
+        let dropped = drop + bits_to_drop(offset_entry);
         self.skip(dropped, input)?;
         // and mostly for the next look-up as well.
-        let next = if dropped + SYMBOL_BITS as u32 <= PEEKED {
+        let next = if dropped + MIXED_BITS as u32 <= PEEKED {
             codes.symbol(bits >> bits_to_drop(offset_entry))
         } else {
             self.look(codes, input)
@@ -128,9 +121,12 @@ fn copy(out: &mut [u8], from: usize, to: usize, length: usize) -> Option<()> {
 /// Copies `length` bytes from the beginning of `out` to `offset`, the first ones first.
 #[inline(never)]
 fn copy_any(out: &mut [u8], offset: usize, length: usize) -> Option<()> {
-    if offset >= 8 && offset + length + 8 <= out.len() {
-        for at in (0..length).step_by(8) {
+    if offset > 1 && offset + length + 8 <= out.len() {
+        // Each eight bytes begin with `offset` that are right, or are so all.
+        let mut at = 0;
+        while at < length {
             out.copy_within(at..at + 8, offset + at);
+            at += offset.min(8);
         }
         return Some(());
     }

@@ -4,11 +4,14 @@
 //!
 //! It must never know streams.
 
-use super::codes::{SYMBOL_BITS, bits_to_drop};
+use super::entries::bits_to_drop;
 
 pub(super) trait Step: Copy {
-    /// The index has `SYMBOL_BITS` bits.
-    fn drop(self, bits: &mut u64, literal: u32) -> usize;
+    /// The index has as many bits as a look-up decides, which the literal's entry says as well.
+    fn drop(self, bits: &mut u64, literal: u32, bits_to_look_up: usize) -> usize;
+
+    /// As many of the lowest bits as an entry says are to be dropped.
+    fn low(self, bits: u64, entry: u32) -> u64;
 }
 
 #[derive(Clone, Copy)]
@@ -16,9 +19,14 @@ pub(super) struct ShiftAndMask;
 
 impl Step for ShiftAndMask {
     #[inline(always)]
-    fn drop(self, bits: &mut u64, literal: u32) -> usize {
+    fn drop(self, bits: &mut u64, literal: u32, bits_to_look_up: usize) -> usize {
         *bits >>= bits_to_drop(literal);
-        *bits as usize & ((1 << SYMBOL_BITS) - 1)
+        *bits as usize & ((1 << bits_to_look_up) - 1)
+    }
+
+    #[inline(always)]
+    fn low(self, bits: u64, entry: u32) -> u64 {
+        bits & !(u64::MAX << bits_to_drop(entry))
     }
 }
 
@@ -41,10 +49,16 @@ impl Bextr {
 #[cfg(target_arch = "x86_64")]
 impl Step for Bextr {
     #[inline(always)]
-    fn drop(self, bits: &mut u64, literal: u32) -> usize {
+    fn drop(self, bits: &mut u64, literal: u32, _: usize) -> usize {
         // SAFETY: the CPU has BMI1, or there were no `Bextr`.
         let index = unsafe { std::arch::x86_64::_bextr2_u64(*bits, u64::from(literal)) };
         *bits >>= bits_to_drop(literal);
         index as usize
+    }
+
+    #[inline(always)]
+    fn low(self, bits: u64, entry: u32) -> u64 {
+        // SAFETY: the CPU has BMI2.
+        unsafe { std::arch::x86_64::_bzhi_u64(bits, entry) }
     }
 }

@@ -1,247 +1,50 @@
-//! The loops over a block's symbols: of several streams at once, and of one.
+//! Which loop decodes a block's symbols: each is compiled for CPUs with `bextr`, and for any.
 //!
-//! 1. Both make the same bytes of a stream.
-//! 2. A loop ends with its block, or before the input or the output has no room for a group.
-//! 3. The fast loop checks nothing: how many groups there is room for is counted before it.
+//! 1. All loops make the same bytes of a stream.
 //!
 //! It must never know what blocks begin with.
-//!
-//! What the fast loop is made for: the chain from a literal to the next is six cycles, so that it
-//! takes three streams to fill a core, and then every instruction counts. Whatever is not a literal
-//! drops no bits, and is found when the group is done: one branch for twelve literals, not twelve.
-//! The symbol behind a group is looked up before the group's bits are, which takes longer.
 
-use super::codes::{Codes, PLAIN, literal};
-use super::cursor::Cursor;
-use super::steps::{Bextr, ShiftAndMask, Step};
-use super::{At, Stream};
+use super::codes::Codes;
+use super::steps::{Bextr, ShiftAndMask};
+use super::{Stream, literals, turns};
 
-/// How many literals of each stream are decoded between two looks at its input. Each drops 10 bits
-/// at most, so that 40 of the 57 that a look gives are dropped, and another 10 looked at.
-const GROUP: usize = 4;
+macro_rules! loops {
+    ($($(#[$doc:meta])* $name:ident$(<$n:ident>)? = $of:path:
+       ($($arg:ident: $type:ty),*) -> $made:ty;)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $name$(<const $n: usize>)?(bextr: Option<Bextr>, $($arg: $type),*) -> $made {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "bmi1,bmi2")]
+            unsafe fn with_bextr$(<const $n: usize>)?(bextr: Bextr, $($arg: $type),*) -> $made {
+                $of(bextr, $($arg),*)
+            }
 
-/// More bytes of input than a group uses up, or a match: four codes of 15 bits, or 48 bits.
-const GROUP_INPUT: usize = 8;
+            // Apart from its caller it is a tenth quicker.
+            #[inline(never)]
+            fn with_any_cpu$(<const $n: usize>)?($($arg: $type),*) -> $made {
+                $of(ShiftAndMask, $($arg),*)
+            }
 
-/// Decodes blocks of several streams until one of them ends, or its stream's input or output all
-/// but does. Returns how many literals that were.
-pub(super) fn together<const N: usize>(
-    bextr: Option<Bextr>,
-    streams: &mut [Stream; N],
-    codes: &[Codes; N],
-) -> Option<usize> {
-    match bextr {
-        // SAFETY: where there is a `Bextr`, the CPU has what this is compiled for.
-        #[cfg(target_arch = "x86_64")]
-        Some(bextr) => unsafe { together_with_bextr(bextr, streams, codes) },
-        _ => together_with_any_cpu(streams, codes),
-    }
-}
-
-/// Decodes one block to its end.
-pub(super) fn alone(bextr: Option<Bextr>, stream: &mut Stream, codes: &Codes) -> Option<()> {
-    match bextr {
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        Some(bextr) => unsafe { alone_with_bextr(bextr, stream, codes) },
-        _ => alone_with_any_cpu(stream, codes),
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2")]
-unsafe fn together_with_bextr<const N: usize>(
-    bextr: Bextr,
-    streams: &mut [Stream; N],
-    codes: &[Codes; N],
-) -> Option<usize> {
-    together_with(bextr, streams, codes)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2")]
-unsafe fn alone_with_bextr(bextr: Bextr, stream: &mut Stream, codes: &Codes) -> Option<()> {
-    alone_with(bextr, stream, codes)
-}
-
-// Apart from their callers, these two are a tenth quicker.
-#[inline(never)]
-fn together_with_any_cpu<const N: usize>(
-    streams: &mut [Stream; N],
-    codes: &[Codes; N],
-) -> Option<usize> {
-    together_with(ShiftAndMask, streams, codes)
-}
-
-#[inline(never)]
-fn alone_with_any_cpu(stream: &mut Stream, codes: &Codes) -> Option<()> {
-    alone_with(ShiftAndMask, stream, codes)
-}
-
-/// Bytes of output that whole groups can make, and look at eight bytes of input each, before one
-/// of the two ends.
-#[inline(always)]
-pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
-    let input = (input.len() - cursor.bit / 8).saturating_sub(2 * GROUP_INPUT);
-    let groups = (input / GROUP_INPUT).min((out.len() - cursor.made) / GROUP);
-    groups * GROUP
-}
-
-#[inline(always)]
-fn together_with<S: Step, const N: usize>(
-    step: S,
-    streams: &mut [Stream; N],
-    codes: &[Codes; N],
-) -> Option<usize> {
-    let mut cursors: [Cursor; N] = std::array::from_fn(|i| streams[i].cursor);
-    let mut next = std::array::from_fn(|i| cursors[i].look(&codes[i], streams[i].input));
-    let mut literals = 0;
-    let mut room_left = 0;
-    let mut has_ended = false;
-    while !has_ended {
-        if room_left == 0 {
-            let rooms = streams.iter().zip(&cursors);
-            let rooms = rooms.map(|(stream, cursor)| room(stream.input, stream.out, *cursor));
-            room_left = rooms.min().unwrap_or(0);
-            if room_left == 0 {
-                break;
+            match bextr {
+                // SAFETY: where there is a `Bextr`, the CPU has what this is compiled for.
+                #[cfg(target_arch = "x86_64")]
+                Some(bextr) => unsafe { with_bextr(bextr, $($arg),*) },
+                _ => with_any_cpu($($arg),*),
             }
         }
-        // SAFETY: no stream has less room.
-        let (made, sums) =
-            unsafe { groups(step, streams, codes, &mut cursors, &mut next, room_left) };
-        room_left -= made;
-        let mut others = 0u32;
-        for i in 0..N {
-            let made = made - GROUP + plain(sums[i]);
-            cursors[i].made += made;
-            literals += made;
-            others |= u32::from(next[i] & PLAIN == 0) << i;
-        }
-        while others != 0 {
-            let i = others.trailing_zeros() as usize;
-            others &= others - 1;
-            let Stream { input, out, at, .. } = &mut streams[i];
-            let before = cursors[i].made;
-            match cursors[i].other(next[i], &codes[i], input, out)? {
-                Some(symbol) => next[i] = symbol,
-                None => {
-                    *at = At::Header;
-                    has_ended = true;
-                }
-            }
-            // A group at least: it may have used up as much of the input.
-            let made = (cursors[i].made - before).max(1).next_multiple_of(GROUP);
-            room_left = room_left.saturating_sub(made);
-        }
-    }
-    for (stream, cursor) in streams.iter_mut().zip(cursors) {
-        stream.cursor = cursor;
-    }
-    Some(literals)
+    )*};
 }
 
-/// How many plain symbols the sum of a group's is of.
-fn plain(sum: u32) -> usize {
-    (sum >> 16 & 7) as usize
-}
+loops! {
+    /// Decodes blocks of literals of several streams until one of them ends, or its stream's input
+    /// or output all but does. Returns how many literals that were.
+    literals_abreast<N> = literals::abreast:
+        (streams: &mut [Stream; N], codes: &[Codes; N]) -> Option<usize>;
 
-/// Decodes whole groups of literals of each stream: until there is anything else among them, or
-/// `room` bytes are made. Returns how many, and the sums of the last group's symbols, some of which
-/// may not have been literals.
-///
-/// The cursors' bits are moved, but not what they made.
-///
-/// # Safety
-/// Each stream has room for `room` bytes, which is not 0, and `next` are its next symbols.
-#[inline(always)]
-unsafe fn groups<S: Step, const N: usize>(
-    step: S,
-    streams: &mut [Stream; N],
-    codes: &[Codes; N],
-    cursors: &mut [Cursor; N],
-    next: &mut [u32; N],
-    room: usize,
-) -> (usize, [u32; N]) {
-    let inputs: [_; N] = std::array::from_fn(|i| streams[i].input.as_ptr());
-    let outs: [_; N] = std::array::from_fn(|i| streams[i].out[cursors[i].made..].as_mut_ptr());
-    // Copies of its own, which stay in registers.
-    let mut bit: [usize; N] = std::array::from_fn(|i| cursors[i].bit);
-    let mut symbols = *next;
-    let mut made = 0;
-    let sums = loop {
-        let mut bits: [u64; N] = std::array::from_fn(|i| {
-            // SAFETY: there is room: `GROUP_INPUT` for each group that was, and twice as much.
-            let eight = unsafe { inputs[i].add(bit[i] / 8).cast::<[u8; 8]>().read() };
-            u64::from_le_bytes(eight) >> (bit[i] % 8)
-        });
-        let mut bytes = [0u32; N];
-        let mut sums = [0u32; N];
-        for part in 0..GROUP {
-            for i in 0..N {
-                sums[i] = sums[i].wrapping_add(symbols[i]);
-                bytes[i] |= literal(symbols[i]) << (8 * part);
-                let index = step.drop(&mut bits[i], symbols[i]);
-                // SAFETY: of a step from one of this stream's symbols.
-                symbols[i] = unsafe { codes[i].symbol_at(index) };
-            }
-        }
-        let mut all = PLAIN;
-        for i in 0..N {
-            // Bytes that are no literals are overwritten by what comes instead.
-            // SAFETY: there is room for `room` bytes, a multiple of a group.
-            unsafe {
-                outs[i]
-                    .add(made)
-                    .cast::<[u8; GROUP]>()
-                    .write(bytes[i].to_le_bytes())
-            };
-            bit[i] += usize::from(sums[i] as u8);
-            all &= symbols[i];
-        }
-        made += GROUP;
-        if all == 0 || made >= room {
-            break sums;
-        }
-    };
-    for (cursor, bit) in cursors.iter_mut().zip(bit) {
-        cursor.bit = bit;
-    }
-    *next = symbols;
-    (made, sums)
-}
+    /// The same of blocks of any sort. Returns how many turns that were.
+    turns_abreast<N> = turns::abreast:
+        (streams: &mut [Stream; N], codes: &[Codes; N]) -> Option<usize>;
 
-#[inline(always)]
-fn alone_with<S: Step>(step: S, stream: &mut Stream, codes: &Codes) -> Option<()> {
-    let Stream { input, out, .. } = stream;
-    let mut cursor = stream.cursor;
-    let mut next = cursor.look(codes, input);
-    loop {
-        if cursor.bit / 8 + 8 <= input.len() && cursor.made + GROUP <= out.len() {
-            let mut bits = cursor.peek(input);
-            for byte in &mut out[cursor.made..][..GROUP] {
-                if next & PLAIN == 0 {
-                    break;
-                }
-                *byte = literal(next) as u8;
-                cursor.made += 1;
-                cursor.bit += (next & 63) as usize;
-                let index = step.drop(&mut bits, next);
-                // SAFETY: of a step from one of this stream's symbols.
-                next = unsafe { codes.symbol_at(index) };
-            }
-        } else if next & PLAIN != 0 {
-            cursor.literal(next, input, out)?;
-            next = cursor.look(codes, input);
-        }
-        if next & PLAIN == 0 {
-            match cursor.other(next, codes, input, out)? {
-                Some(symbol) => next = symbol,
-                None => break,
-            }
-        }
-    }
-    stream.at = At::Header;
-    stream.cursor = cursor;
-    Some(())
+    /// Decodes one block to its end.
+    alone = literals::alone: (stream: &mut Stream, codes: &Codes) -> Option<()>;
 }

@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-const KINDS: usize = 11;
+const KINDS: usize = 13;
 
 /// Data that make blocks of every sort, codes and offsets of every length.
 fn data(random: &mut Random, kind: usize, size: usize) -> Vec<u8> {
@@ -49,12 +49,25 @@ fn data(random: &mut Random, kind: usize, size: usize) -> Vec<u8> {
                 });
                 out.extend(&any.to_le_bytes()[..random.below(4)]);
             }
-            // Literals, matches and noise, long enough for blocks of their own,
+            // Literals, matches and noise, long enough for blocks of their own.
             9 => {
                 let kind = [2, 7, 0][out.len() / 12_000 % 3];
                 out.extend(data(random, kind, 12_000));
             }
-            // or noise and zeros.
+            // Small whole numbers, as int64: literals and short matches take turns,
+            11 => out.extend((any % 1000).to_le_bytes()),
+            // and here such as copy themselves, and a few longer ones.
+            12 => {
+                let far = if any % 8 == 0 { 300 } else { 30 };
+                let from = out.len().saturating_sub(1 + random.below(far));
+                let length = 3 + random.below(if any % 64 == 0 { 60 } else { 14 });
+                (from..from + length).for_each(|i| match out.get(i) {
+                    Some(&byte) => out.push(byte),
+                    None => out.push(any as u8),
+                });
+                (0..random.below(4)).for_each(|i| out.push((any >> (8 * i)) as u8 % 50));
+            }
+            // Noise and zeros.
             _ => {
                 let noise = out.len() / 9000 % 2 == 0;
                 out.push(if noise { any as u8 } else { 0 });
@@ -246,9 +259,9 @@ fn streams_of_all_blocks_beside_each_other_good_and_bad() {
 }
 
 #[test]
-fn blocks_of_literals_are_decoded_side_by_side_and_others_are_not() {
+fn blocks_are_decoded_side_by_side_where_their_codes_say_so() {
     let (mut random, mut trial) = (Random(8), Trial::new());
-    let mut literals = |kinds: &[usize]| {
+    let mut decoded = |kinds: &[usize]| {
         let size = 36_000;
         let stored = kinds.iter().map(|&kind| data(&mut random, kind, size));
         let stored: Vec<_> = stored.map(|data| compress(&data, 6)).collect();
@@ -263,19 +276,25 @@ fn blocks_of_literals_are_decoded_side_by_side_and_others_are_not() {
         }
         .unwrap()
     };
-    assert!(literals(&[2, 2]) > 70_000);
-    assert!(literals(&[2, 2, 2]) > 105_000);
-    for kinds in [&[2, 7][..], &[7, 7], &[2, 7, 2], &[7, 2, 2]] {
-        assert_eq!(literals(kinds), 0, "{kinds:?}");
+    assert!(decoded(&[2, 2]) > 70_000);
+    assert!(decoded(&[2, 2, 2]) > 105_000);
+    for kinds in [&[2, 7][..], &[7, 7], &[2, 7, 2], &[7, 2, 2], &[11, 7]] {
+        assert_eq!(decoded(kinds), 0, "{kinds:?}");
     }
     // A third of the one, wherever in the others.
     let third = 10_000..16_000;
     for kinds in [&[9, 2][..], &[2, 9], &[9, 9], &[9, 2, 2], &[9, 9, 9]] {
-        let literals = literals(kinds);
+        let literals = decoded(kinds);
         assert!(
             third.contains(&(literals / kinds.len())),
             "{kinds:?} {literals}"
         );
+    }
+    // Turns make five bytes or so each.
+    let some = 3000..9000;
+    for kinds in [&[11, 11][..], &[11, 12], &[12, 12, 12], &[12, 11, 2]] {
+        let turns = decoded(kinds);
+        assert!(some.contains(&(turns / kinds.len())), "{kinds:?} {turns}");
     }
 }
 
@@ -289,6 +308,8 @@ fn every_truncation_is_judged_as_by_libdeflate() {
         (2, 900, 1),
         (7, 900, 9),
         (8, 9, 6),
+        (11, 2500, 6),
+        (12, 1500, 6),
     ] {
         let stored = compress(&data(&mut random, kind, size), level);
         for end in 0..stored.len() {
@@ -321,6 +342,8 @@ fn every_flipped_bit_is_judged_as_by_libdeflate() {
         (7, 500, 9),
         (8, 2000, 6),
         (10, 30, 0),
+        (11, 2500, 6),
+        (12, 1500, 6),
     ] {
         let mut stored = compress(&data(&mut random, kind, size), level);
         for bit in 0..8 * stored.len() {

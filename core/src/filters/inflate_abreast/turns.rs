@@ -1,0 +1,158 @@
+//! The loop for blocks that are literals and short matches, of several streams at once.
+//!
+//! 1. It makes the same bytes of a stream as the loops for literals do.
+//! 2. It ends with a block, or before the input or the output has no room for a turn.
+//! 3. A turn checks what a match says, and nothing else: how many turns there is room for is counted
+//!    before them.
+//!
+//! It must never know what blocks begin with.
+//!
+//! A turn is a literal, if there is one, and then a match, if there is one. Which of them there are
+//! is what no CPU foresees, and each wrong guess would stop all streams: so a turn has no branch for
+//! it. What is missing is made with all the rest, and takes no bits and makes no bytes. That is a
+//! chain of three look-ups, so that two streams side by side take little longer than one.
+
+use super::codes::Codes;
+use super::cursor::Cursor;
+use super::entries::{
+    PLAIN, SHORT, bits_of_match, bits_to_drop, is_known, is_told, literal, offset_with_extra,
+};
+use super::steps::Step;
+use super::{At, Stream};
+
+/// The most bytes that a turn makes.
+const TURN: usize = 1 + SHORT;
+
+/// More bytes of input than a turn uses up, or a match: 43 bits, or 48.
+const INPUT: usize = 6;
+
+/// How many turns there is room for. Each looks at 8 bytes of input, writes `SHORT` bytes behind
+/// the literal, and reads as many `SHORT` bytes further on.
+pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
+    let input = (input.len() - cursor.bit / 8).saturating_sub(8);
+    let left = (out.len() - cursor.made).saturating_sub(3 * SHORT);
+    // Turns count what they make with 32 bits and a sign.
+    let is_countable = i32::try_from(out.len()).is_ok();
+    (input / INPUT).min(left / TURN) * usize::from(is_countable)
+}
+
+#[inline(always)]
+pub(super) fn abreast<S: Step, const N: usize>(
+    step: S,
+    streams: &mut [Stream; N],
+    codes: &[Codes; N],
+) -> Option<usize> {
+    const { assert!(N <= 3) };
+    let mut cursors: [Cursor; N] = std::array::from_fn(|i| streams[i].cursor);
+    let mut next: [u32; N] = std::array::from_fn(|i| cursors[i].look(&codes[i], streams[i].input));
+    let mut count = 0;
+    'all: loop {
+        let rooms = streams.iter().zip(&cursors);
+        let rooms = rooms.map(|(stream, cursor)| room(stream.input, stream.out, *cursor));
+        let mut left = rooms.min().unwrap_or(0);
+        if left == 0 {
+            break;
+        }
+        while left > 0 {
+            left -= 1;
+            count += N;
+            // Not a loop, which the compiler would leave as one, and the cursors in memory.
+            macro_rules! turn_of {
+                ($i:literal) => {
+                    if N > $i {
+                        let (i, stream) = ($i % N, &mut streams[$i % N]);
+                        let (input, out) = (stream.input.as_ptr(), stream.out.as_mut_ptr());
+                        let (cursor, next) = (&mut cursors[i], &mut next[i]);
+                        // SAFETY: no stream has less room than was counted.
+                        if !unsafe { turn(step, &codes[i], input, out, cursor, next) } {
+                            let before = cursor.made;
+                            let (after, symbol) = one(stream, &codes[i], *cursor, *next)?;
+                            *cursor = after;
+                            let Some(symbol) = symbol else { break 'all };
+                            *next = symbol;
+                            // At least one turn: it may have used up as much of the input.
+                            left = left.saturating_sub((after.made - before).div_ceil(TURN));
+                        }
+                    }
+                };
+            }
+            turn_of!(0);
+            turn_of!(1);
+            turn_of!(2);
+        }
+    }
+    for (stream, cursor) in streams.iter_mut().zip(cursors) {
+        stream.cursor = cursor;
+    }
+    Some(count)
+}
+
+/// Takes a stream's turn, if it is one: false is returned before a symbol that is neither a literal
+/// nor a short match, before a match that copies what it makes itself, and before one that cannot
+/// be. The literal of the turn is then made, and `next` what comes behind it.
+///
+/// # Safety
+/// There is `room` for it, and `next` is the symbol at the cursor.
+#[inline(always)]
+unsafe fn turn<S: Step>(
+    step: S,
+    codes: &Codes,
+    input: *const u8,
+    out: *mut u8,
+    cursor: &mut Cursor,
+    next: &mut u32,
+) -> bool {
+    // SAFETY: there is room.
+    let eight = unsafe { input.add(cursor.bit / 8).cast::<[u8; 8]>().read() };
+    let mut bits = u64::from_le_bytes(eight) >> (cursor.bit % 8);
+
+    // A byte that is no literal is overwritten by what comes instead.
+    // SAFETY: there is room.
+    unsafe { *out.add(cursor.made) = literal(*next) as u8 };
+    cursor.made += usize::from(*next & PLAIN != 0);
+    cursor.bit += bits_to_drop(*next) as usize;
+    let index = step.drop(&mut bits, *next, codes.symbol_bits());
+    // SAFETY: of a step from one of this stream's symbols.
+    let symbol = unsafe { codes.symbol_at(index) };
+    *next = symbol;
+
+    let dropped = bits_of_match(symbol);
+    let is_match = dropped != 0;
+    let length = if is_match { literal(symbol) } else { 0 };
+    bits >>= dropped;
+    let entry = codes.offset_or_none(bits, is_match);
+    let offset = offset_with_extra(entry, step.low(bits, entry));
+    let from = (cursor.made as u32).wrapping_sub(offset);
+    let is_before = from as i32 >= 0;
+    if !is_told(symbol) || !is_known(entry) || length > offset || !is_before {
+        return false;
+    }
+    // SAFETY: there is room, and `from` is not before the output. What is read there is made
+    // before, but for what `NO_OFFSET` is for, of which nothing is kept.
+    unsafe {
+        let bytes = out.add(from as usize).cast::<[u8; SHORT]>().read();
+        out.add(cursor.made).cast::<[u8; SHORT]>().write(bytes);
+    }
+    cursor.made += length as usize;
+    cursor.bit += (dropped + bits_to_drop(entry)) as usize;
+    *next = codes.symbol(bits >> bits_to_drop(entry));
+    true
+}
+
+/// Decodes whatever is next. Returns the symbol behind it, or None inside where that was the
+/// block's end.
+#[cold]
+#[inline(never)]
+fn one(
+    stream: &mut Stream,
+    codes: &Codes,
+    mut cursor: Cursor,
+    next: u32,
+) -> Option<(Cursor, Option<u32>)> {
+    let Stream { input, out, at, .. } = stream;
+    let next = cursor.one(next, codes, input, out)?;
+    if next.is_none() {
+        *at = At::Header;
+    }
+    Some((cursor, next))
+}
