@@ -14,12 +14,8 @@
 use super::codes::Codes;
 use super::cursor::Cursor;
 use super::entries::{LITERAL_BITS, PLAIN, literal};
-use super::steps::Step;
+use super::steps::{GROUP, Step};
 use super::{At, Stream};
-
-/// How many literals of each stream are decoded between two looks at its input. Each drops 10 bits
-/// at most, so that 40 of the 57 that a look gives are dropped, and another 10 looked at.
-const GROUP: usize = 4;
 
 /// More bytes of input than a group uses up, or a match: four codes of 15 bits, or 48 bits. As many
 /// are looked at.
@@ -122,12 +118,12 @@ unsafe fn groups<S: Step, const N: usize>(
             let eight = unsafe { inputs[i].add(bit[i] / 8).cast::<[u8; 8]>().read() };
             u64::from_le_bytes(eight) >> (bit[i] % 8)
         });
-        let mut bytes = [0u32; N];
+        let mut group = [step.empty(); N];
         let mut sums = [0u32; N];
         for part in 0..GROUP {
             for i in 0..N {
                 sums[i] = sums[i].wrapping_add(symbols[i]);
-                bytes[i] |= literal(symbols[i]) << (8 * part);
+                group[i] = step.with(group[i], symbols[i], part);
                 let index = step.drop(&mut bits[i], symbols[i], LITERAL_BITS);
                 // SAFETY: of a step from one of this stream's symbols.
                 symbols[i] = unsafe { codes[i].symbol_at(index) };
@@ -141,7 +137,7 @@ unsafe fn groups<S: Step, const N: usize>(
                 outs[i]
                     .add(made)
                     .cast::<[u8; GROUP]>()
-                    .write(bytes[i].to_le_bytes())
+                    .write(step.literals(group[i]))
             };
             bit[i] += usize::from(sums[i] as u8);
             all &= symbols[i];
