@@ -13,7 +13,7 @@ use libdeflater::{DecompressionError, Decompressor};
 use super::inflate_abreast::{MOST, Tables, inflate_abreast};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
-/// With fewer literals and turns decoded side by side to all bytes there is little to win.
+/// With fewer literals and sequences decoded side by side to all bytes there is little to win.
 const BYTES_TO_DECODED: usize = 16;
 
 /// So often this is left out after a slow time: twice as often each time.

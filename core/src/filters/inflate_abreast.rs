@@ -3,8 +3,8 @@
 //! A stream of literals is decoded at the pace of one chain: shift, mask, look up, and again. A
 //! core has room for more such chains beside the first, so three streams of literals take little
 //! longer than one. Copies (matches) among them are branches that no core foresees, and each holds
-//! up all streams. Where there are many, streams are decoded in turns that have no such branches,
-//! and are chains again.
+//! up all streams. Where there are many, streams are decoded by sequences of a literal and a match,
+//! which have no such branches, and are chains again.
 //!
 //! 1. What is given back as decoded is what libdeflate makes of the same bytes. Whatever is odd
 //!    (an incomplete code, a wrong checksum, a size other than asked for) is refused, and the
@@ -24,10 +24,10 @@ mod cursor;
 mod entries;
 mod kind;
 mod literals;
+mod sequences;
 mod steps;
 mod symbols;
 mod table;
-mod turns;
 
 use codes::{Codes, LengthCode};
 use cursor::Cursor;
@@ -35,7 +35,7 @@ use entries::{LITERAL_BITS, MIXED_BITS, bits_to_drop, value};
 use kind::Kind;
 use libdeflater::adler32;
 use steps::Bextr;
-use symbols::{alone, literals_abreast, turns_abreast};
+use symbols::{alone, literals_abreast, sequences_abreast};
 
 /// The most streams that go side by side. With four there are too few registers.
 pub(super) const MOST: usize = 3;
@@ -56,8 +56,8 @@ impl Tables {
 }
 
 /// Decodes some zlib streams, at most `MOST`, each of which makes exactly as many bytes as its
-/// `out` has. Returns how many literals or turns were decoded side by side. None: one of the streams
-/// may be bad; what the outs hold then means nothing.
+/// `out` has. Returns how many literals or sequences were decoded side by side. None: one of the
+/// streams may be bad; what the outs hold then means nothing.
 pub(super) fn inflate_abreast<const N: usize>(
     tables: &mut Tables,
     stored: [&[u8]; N],
@@ -78,7 +78,7 @@ pub(super) fn inflate_abreast<const N: usize>(
             decoded += if streams.iter().all(|stream| stream.kind == Kind::Literals) {
                 literals_abreast(*bextr, &mut streams, codes)?
             } else {
-                turns_abreast(*bextr, &mut streams, codes)?
+                sequences_abreast(*bextr, &mut streams, codes)?
             };
         } else if let Some(first) = place(At::Block) {
             let by_itself = |stream: &Stream| stream.at == At::Block && !stream.wants_company();
@@ -142,7 +142,7 @@ impl<'a> Stream<'a> {
     fn wants_company(&self) -> bool {
         let has_room = || {
             literals::room(self.input, self.out, self.cursor) > 0
-                && turns::room(self.input, self.out, self.cursor) > 0
+                && sequences::room(self.input, self.out, self.cursor) > 0
         };
         self.at == At::Block && self.kind != Kind::Other && has_room()
     }

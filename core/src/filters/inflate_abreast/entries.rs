@@ -44,7 +44,8 @@ pub(super) const INVALID: u32 = 1 << 13;
 pub(super) const LINK: u32 = 1 << 14;
 pub(super) const END: u32 = 1 << 15;
 /// What stands for the offset of a symbol that is no match: no bits to drop, and a place behind
-/// what is made that no turn before has written to, so that no load waits for a store.
+/// what is made that no sequence before has written to, so that no load waits for a store (as it
+/// would just before what is made: literals then take twice as long).
 pub(super) const NO_OFFSET: u32 = (-(SHORT as i32) << 16) as u32;
 /// Adds a code's length to all that tells it.
 pub(super) const CODE: u32 = 1 << 8 | 1;

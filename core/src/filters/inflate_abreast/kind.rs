@@ -22,12 +22,12 @@ pub(super) enum Kind {
 /// took the same within 3 %.)
 const IN_LITERALS: usize = 14;
 
-/// The same in mixed blocks. In those with less there are runs of literals, which turns take one at
-/// a time; with more, all are matches, which a core foresees. (In turns 1.0 to 1.2 and 1.0 to 1.1 of
-/// libdeflate's time, and 0.7 to 0.9 in between.)
+/// The same in mixed blocks. In those with less there are runs of literals, of which a sequence takes
+/// one; with more, all are matches, which a core foresees. (By sequences, these take 1.0 to 1.2 and
+/// 1.0 to 1.1 of libdeflate's time, and 0.7 to 0.9 in between.)
 const IN_MIXED: RangeInclusive<usize> = 30..=90;
 
-/// Percent of symbols that are matches too long for a turn, at most.
+/// Percent of symbols that are matches too long for a sequence, at most.
 const LONG_IN_MIXED: usize = 4;
 
 impl Kind {

@@ -6,7 +6,7 @@
 
 use super::codes::Codes;
 use super::steps::{Bextr, ShiftAndMask};
-use super::{Stream, literals, turns};
+use super::{Stream, literals, sequences};
 
 macro_rules! loops {
     ($($(#[$doc:meta])* $name:ident$(<$n:ident>)? = $of:path:
@@ -41,8 +41,8 @@ loops! {
     literals_abreast<N> = literals::abreast:
         (streams: &mut [Stream; N], codes: &[Codes; N]) -> Option<usize>;
 
-    /// The same of blocks of any sort. Returns how many turns that were.
-    turns_abreast<N> = turns::abreast:
+    /// The same of blocks of any sort. Returns how many sequences that were.
+    sequences_abreast<N> = sequences::abreast:
         (streams: &mut [Stream; N], codes: &[Codes; N]) -> Option<usize>;
 
     /// Decodes one block to its end.

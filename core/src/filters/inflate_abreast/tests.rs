@@ -54,7 +54,7 @@ fn data(random: &mut Random, kind: usize, size: usize) -> Vec<u8> {
                 let kind = [2, 7, 0][out.len() / 12_000 % 3];
                 out.extend(data(random, kind, 12_000));
             }
-            // Small whole numbers, as int64: literals and short matches take turns,
+            // Small whole numbers, as int64: literals between short matches,
             11 => out.extend((any % 1000).to_le_bytes()),
             // and here such as copy themselves, and a few longer ones.
             12 => {
@@ -290,11 +290,14 @@ fn blocks_are_decoded_side_by_side_where_their_codes_say_so() {
             "{kinds:?} {literals}"
         );
     }
-    // Turns make five bytes or so each.
+    // Sequences make five bytes or so each.
     let some = 3000..9000;
     for kinds in [&[11, 11][..], &[11, 12], &[12, 12, 12], &[12, 11, 2]] {
-        let turns = decoded(kinds);
-        assert!(some.contains(&(turns / kinds.len())), "{kinds:?} {turns}");
+        let sequences = decoded(kinds);
+        assert!(
+            some.contains(&(sequences / kinds.len())),
+            "{kinds:?} {sequences}"
+        );
     }
 }
 

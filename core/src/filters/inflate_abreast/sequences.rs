@@ -1,16 +1,16 @@
 //! The loop for blocks that are literals and short matches, of several streams at once.
 //!
 //! 1. It makes the same bytes of a stream as the loops for literals do.
-//! 2. It ends with a block, or before the input or the output has no room for a turn.
-//! 3. A turn checks what a match says, and nothing else: how many turns there is room for is counted
+//! 2. It ends with a block, or before the input or the output has no room for a sequence.
+//! 3. A sequence checks what a match says, and nothing else: how many there is room for is counted
 //!    before them.
 //!
 //! It must never know what blocks begin with.
 //!
-//! A turn is a literal, if there is one, and then a match, if there is one. Which of them there are
-//! is what no CPU foresees, and each wrong guess would stop all streams: so a turn has no branch for
-//! it. What is missing is made with all the rest, and takes no bits and makes no bytes. That is a
-//! chain of three look-ups, so that two streams side by side take little longer than one.
+//! A sequence is a literal, if there is one, and then a match, if there is one. Which of them there
+//! are is what no CPU foresees, and each wrong guess would stop all streams: so a sequence has no
+//! branch for it. What is missing is made with all the rest, and takes no bits and makes no bytes.
+//! That is a chain of three look-ups, so that two streams side by side take little longer than one.
 
 use super::codes::Codes;
 use super::cursor::Cursor;
@@ -20,20 +20,20 @@ use super::entries::{
 use super::steps::Step;
 use super::{At, Stream};
 
-/// The most bytes that a turn makes.
-const TURN: usize = 1 + SHORT;
+/// The most bytes that a sequence makes.
+const MOST_BYTES: usize = 1 + SHORT;
 
-/// More bytes of input than a turn uses up, or a match: 43 bits, or 48.
+/// More bytes of input than a sequence uses up, or a match: 43 bits, or 48.
 const INPUT: usize = 6;
 
-/// How many turns there is room for. Each looks at 8 bytes of input, writes `SHORT` bytes behind
-/// the literal, and reads as many `SHORT` bytes further on.
+/// How many sequences there is room for. Each looks at 8 bytes of input, writes `SHORT` bytes behind
+/// the literal, and may read as many `SHORT` bytes further on.
 pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     let input = (input.len() - cursor.bit / 8).saturating_sub(8);
     let left = (out.len() - cursor.made).saturating_sub(3 * SHORT);
-    // Turns count what they make with 32 bits and a sign.
+    // What is made is counted with 32 bits and a sign.
     let is_countable = i32::try_from(out.len()).is_ok();
-    (input / INPUT).min(left / TURN) * usize::from(is_countable)
+    (input / INPUT).min(left / MOST_BYTES) * usize::from(is_countable)
 }
 
 #[inline(always)]
@@ -57,28 +57,28 @@ pub(super) fn abreast<S: Step, const N: usize>(
             left -= 1;
             count += N;
             // Not a loop, which the compiler would leave as one, and the cursors in memory.
-            macro_rules! turn_of {
+            macro_rules! sequence_of {
                 ($i:literal) => {
                     if N > $i {
                         let (i, stream) = ($i % N, &mut streams[$i % N]);
                         let (input, out) = (stream.input.as_ptr(), stream.out.as_mut_ptr());
                         let (cursor, next) = (&mut cursors[i], &mut next[i]);
                         // SAFETY: no stream has less room than was counted.
-                        if !unsafe { turn(step, &codes[i], input, out, cursor, next) } {
+                        if !unsafe { sequence(step, &codes[i], input, out, cursor, next) } {
                             let before = cursor.made;
                             let (after, symbol) = one(stream, &codes[i], *cursor, *next)?;
                             *cursor = after;
                             let Some(symbol) = symbol else { break 'all };
                             *next = symbol;
-                            // At least one turn: it may have used up as much of the input.
-                            left = left.saturating_sub((after.made - before).div_ceil(TURN));
+                            // At least one sequence: it may have used up as much of the input.
+                            left = left.saturating_sub((after.made - before).div_ceil(MOST_BYTES));
                         }
                     }
                 };
             }
-            turn_of!(0);
-            turn_of!(1);
-            turn_of!(2);
+            sequence_of!(0);
+            sequence_of!(1);
+            sequence_of!(2);
         }
     }
     for (stream, cursor) in streams.iter_mut().zip(cursors) {
@@ -87,14 +87,14 @@ pub(super) fn abreast<S: Step, const N: usize>(
     Some(count)
 }
 
-/// Takes a stream's turn, if it is one: false is returned before a symbol that is neither a literal
-/// nor a short match, before a match that copies what it makes itself, and before one that cannot
-/// be. The literal of the turn is then made, and `next` what comes behind it.
+/// Decodes a sequence. Returns false before a symbol that is neither a literal nor a short match,
+/// before a match that copies what it makes itself, and before one that cannot be: the literal of
+/// the sequence is then made, and `next` is the symbol behind it.
 ///
 /// # Safety
 /// There is `room` for it, and `next` is the symbol at the cursor.
 #[inline(always)]
-unsafe fn turn<S: Step>(
+unsafe fn sequence<S: Step>(
     step: S,
     codes: &Codes,
     input: *const u8,
