@@ -23,8 +23,8 @@ pub(super) enum Kind {
 const IN_LITERALS: usize = 14;
 
 /// The same in mixed blocks. In those with less there are runs of literals, of which a sequence takes
-/// one; with more, all are matches, which a core foresees. (By sequences, these take 1.0 to 1.2 and
-/// 1.0 to 1.1 of libdeflate's time, and 0.7 to 0.9 in between.)
+/// one; with more, all are matches, which a core foresees. (By sequences, these take 0.9 to 1.4 and
+/// 0.9 to 1.2 of libdeflate's time, and 0.7 to 0.9 in between.)
 const IN_MIXED: RangeInclusive<usize> = 30..=90;
 
 /// Percent of symbols that are matches too long for a sequence, at most.
