@@ -226,6 +226,7 @@ fn decode(
         let next = &chunks[index..];
         let next = &next[..abreast(next.len())];
         let done = match next.len() {
+            4 => decode_abreast::<4>(pipeline, room(decoded, 4 * size), next, stored),
             3 => decode_abreast::<3>(pipeline, room(decoded, 3 * size), next, stored),
             2 => decode_abreast::<2>(pipeline, room(decoded, 2 * size), next, stored),
             _ => false,

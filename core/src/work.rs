@@ -214,6 +214,7 @@ impl<'a> Work<'a> {
             let next = &chunks[index..];
             let next = &next[..abreast(next.len())];
             let done = match next.len() {
+                4 => self.decode_abreast::<4>(source, next, stored),
                 3 => self.decode_abreast::<3>(source, next, stored),
                 2 => self.decode_abreast::<2>(source, next, stored),
                 _ => false,

@@ -2,7 +2,7 @@
 //!
 //! 1. Adler-32, which every zlib stream ends in, is verified.
 //! 2. Bytes after the stream are ignored, as zlib and so HDF5 ignore them.
-//! 3. Two or three chunks are inflated side by side where that is quicker. The chunks of a dataset
+//! 3. Two to four chunks are inflated side by side where that is quicker. The chunks of a dataset
 //!    are much alike, so the last ones tell it of the next; after slow ones this is left out for a
 //!    while. Chunks, errors and their wording are the same either way.
 //!
@@ -56,6 +56,7 @@ impl Decoder for Deflate {
         let tables = self.tables.get_or_insert_with(|| Box::new(Tables::new()));
         let decoded = match stored.len() {
             2 => inflate::<2>(tables, stored, outs),
+            3 => inflate::<3>(tables, stored, outs),
             MOST => inflate::<MOST>(tables, stored, outs),
             _ => None,
         };

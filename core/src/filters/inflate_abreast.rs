@@ -1,8 +1,8 @@
-//! Inflates two or three zlib streams (RFC 1950 and 1951) side by side in one thread.
+//! Inflates two to four zlib streams (RFC 1950 and 1951) side by side in one thread.
 //!
 //! A stream of literals is decoded at the pace of one chain: shift, mask, look up, and again. A
-//! core has room for more such chains beside the first, so three streams of literals take little
-//! longer than one. Copies (matches) among them are branches that no core foresees, and each holds
+//! core has room for more such chains beside the first, so four streams of literals take little more
+//! than two. Copies (matches) among them are branches that no core foresees, and each holds
 //! up all streams. Where there are many, streams are decoded by sequences of a literal and a match,
 //! which have no such branches, and are chains again.
 //!
@@ -19,6 +19,7 @@
 //!
 //! It must never know of filters, pipelines or chunks.
 
+mod bits;
 mod codes;
 mod cursor;
 mod entries;
@@ -36,13 +37,15 @@ use kind::Kind;
 use libdeflater::adler32;
 use steps::Bextr;
 use symbols::{alone, literals_abreast, sequences_abreast};
+use table::TableMaker;
 
-/// The most streams that go side by side. With four there are too few registers.
-pub(super) const MOST: usize = 3;
+/// The most streams that go side by side: for more there are no registers.
+pub(super) const MOST: usize = 4;
 
 /// The memory that the decoding of streams needs, for reuse.
 pub(super) struct Tables {
     codes: [Codes; MOST],
+    maker: TableMaker,
     bextr: Option<Bextr>,
 }
 
@@ -50,6 +53,7 @@ impl Tables {
     pub(super) fn new() -> Tables {
         Tables {
             codes: [const { Codes::NONE }; MOST],
+            maker: TableMaker::NEW,
             bextr: Bextr::detect(),
         }
     }
@@ -63,7 +67,11 @@ pub(super) fn inflate_abreast<const N: usize>(
     stored: [&[u8]; N],
     outs: [&mut [u8]; N],
 ) -> Option<usize> {
-    let Tables { codes, bextr } = tables;
+    let Tables {
+        codes,
+        maker,
+        bextr,
+    } = tables;
     let codes: &mut [Codes; N] = codes.first_chunk_mut()?;
     let mut streams = outs.map(Stream::new);
     for (stream, stored) in streams.iter_mut().zip(stored) {
@@ -73,7 +81,7 @@ pub(super) fn inflate_abreast<const N: usize>(
     loop {
         let place = |at: At| streams.iter().position(|stream| stream.at == at);
         if let Some(i) = place(At::Header) {
-            streams[i].header(&mut codes[i])?;
+            streams[i].header(&mut codes[i], maker)?;
         } else if streams.iter().all(Stream::wants_company) {
             decoded += if streams.iter().all(|stream| stream.kind == Kind::Literals) {
                 literals_abreast(*bextr, &mut streams, codes)?
@@ -149,7 +157,7 @@ impl<'a> Stream<'a> {
 
     /// Reads a block's header, or all of a stored block, or the checksum.
     #[inline(never)]
-    fn header(&mut self, codes: &mut Codes) -> Option<()> {
+    fn header(&mut self, codes: &mut Codes, maker: &mut TableMaker) -> Option<()> {
         if self.is_last {
             return self.checksum();
         }
@@ -160,10 +168,10 @@ impl<'a> Stream<'a> {
                 let mut lengths = [8; 288];
                 lengths[144..256].fill(9);
                 lengths[256..280].fill(7);
-                codes.fill(LITERAL_BITS, &lengths, &[5; 32])?;
+                codes.fill(maker, LITERAL_BITS, &lengths, &[5; 32])?;
                 self.kind = Kind::Other;
             }
-            2 => self.read_codes(codes)?,
+            2 => self.read_codes(codes, maker)?,
             _ => return None,
         }
         self.at = At::Block;
@@ -203,7 +211,7 @@ impl<'a> Stream<'a> {
         Some(())
     }
 
-    fn read_codes(&mut self, codes: &mut Codes) -> Option<()> {
+    fn read_codes(&mut self, codes: &mut Codes, maker: &mut TableMaker) -> Option<()> {
         const ORDER: [usize; 19] = [
             16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
         ];
@@ -215,7 +223,7 @@ impl<'a> Stream<'a> {
         for &at in &ORDER[..count] {
             lengths[at] = cursor.take(3, input)? as u8;
         }
-        let code = LengthCode::new(&lengths)?;
+        let code = LengthCode::new(maker, &lengths)?;
 
         let mut lengths = [0; 320];
         let mut done = 0;
@@ -260,7 +268,7 @@ impl<'a> Stream<'a> {
             Kind::Literals => LITERAL_BITS,
             _ => MIXED_BITS,
         };
-        codes.fill(symbol_bits, lengths.first_chunk()?, &offsets)
+        codes.fill(maker, symbol_bits, lengths.first_chunk()?, &offsets)
     }
 }
 

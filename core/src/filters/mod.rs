@@ -190,7 +190,7 @@ pub(crate) trait Decoder: Send {
         false
     }
 
-    /// Decodes two or three chunks, each to exactly the size of its out. False: at least one may be
+    /// Decodes two to four chunks, each to exactly the size of its out. False: at least one may be
     /// bad, or this is not done here, and `decode` has to be called for each.
     fn decode_abreast(&mut self, _stored: &[&[u8]], _outs: &mut [&mut [u8]]) -> bool {
         false

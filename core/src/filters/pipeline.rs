@@ -7,26 +7,28 @@
 //! 2. Every size between two stages is either derived or bounded: no stored byte can make the
 //!    scratch grow beyond `scratch_limit`.
 //! 3. The last stage that changes bytes writes straight into the caller's memory.
-//! 4. Two chunks decoded at once are the same bytes as one after the other. Where anything is
-//!    wrong with one of them, nothing is said of either: each is decoded alone, which tells.
+//! 4. Chunks decoded side by side are the same bytes as one after the other. Where anything is
+//!    wrong with one of them, nothing is said of any: each is decoded alone, which tells.
 //!
 //! It must never know what a filter's bytes look like.
 
 use super::blocks::Parts;
+use super::inflate_abreast::MOST;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 
-/// Larger chunks are decoded one at a time. Up to here two were measured to pay, while what is in
+/// Larger chunks are decoded one at a time. Up to here two at a time were measured to pay, while what is in
 /// use at once, the chunks before and after each stage, grows with it. Tasks are planned with the
 /// same number (`ABREAST_BYTES` of options.py).
 const ABREAST_BYTES: usize = 1 << 19;
 
-/// How many of this many chunks to decode side by side, where that is wanted: three, but never so
-/// that one is left over.
+/// How many of this many chunks to decode side by side, where that is wanted: the more the better,
+/// and never so that one is left over.
 pub fn abreast(chunks: usize) -> usize {
     match chunks {
-        0 | 1 => 1,
-        2 | 4 => 2,
-        _ => 3,
+        0 => 1,
+        1..=MOST => chunks,
+        5 | 6 => 3,
+        _ => MOST,
     }
 }
 
@@ -45,7 +47,7 @@ pub struct Pipeline {
     /// Where stages between the first and the last write, in turns.
     scratch: [Vec<u8>; 2],
     /// What the first stage made of chunks side by side, when others follow.
-    abreast: [Vec<u8>; 3],
+    abreast: [Vec<u8>; MOST],
 }
 
 impl Stage {
@@ -74,7 +76,7 @@ impl Pipeline {
             stages,
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
-            abreast: [const { Vec::new() }; 3],
+            abreast: [const { Vec::new() }; MOST],
         })
     }
 
@@ -123,7 +125,7 @@ impl Pipeline {
         self.decoded_size <= ABREAST_BYTES && active.any(|s| s.decoder.wants_abreast())
     }
 
-    /// Decodes two or three chunks with the same filter mask, each as `decode` would. False: it was
+    /// Decodes two to `MOST` chunks with the same filter mask, each as `decode` would. False: it was
     /// not done, the outs may hold anything, and each chunk has to be decoded alone.
     pub fn decode_abreast<const N: usize>(
         &mut self,
@@ -378,6 +380,7 @@ mod tests {
             assert!(last >= 2, "{chunks}");
         }
         assert_eq!([0, 1].map(super::abreast), [1, 1]);
+        assert!((0..100).all(|chunks| super::abreast(chunks) <= MOST));
     }
 
     #[test]
@@ -385,16 +388,18 @@ mod tests {
         for (specs, encode) in pipelines() {
             let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
             for seed in 1..5 {
-                let [a, b, c] = [0, 100, 200].map(|more| encode(&noise(seed + more)));
-                let expected = [&a, &b, &c].map(|stored| alone(&specs, stored).unwrap());
+                let all = [0, 100, 200, 300].map(|more| encode(&noise(seed + more)));
+                let expected = all.each_ref().map(|stored| alone(&specs, stored).unwrap());
+                let [a, b, c, d] = all.each_ref().map(Vec::as_slice);
+                let check = |made: Option<Vec<Vec<u8>>>, count| {
+                    assert_eq!(made.as_deref(), Some(&expected[..count]));
+                };
+                check(abreast(&mut pipeline, [a, b, c, d]).map(Vec::from), 4);
                 assert!(pipeline.wants_abreast(0), "it paid");
-                assert_eq!(
-                    abreast(&mut pipeline, [&a, &b, &c]).as_ref(),
-                    Some(&expected)
-                );
+                check(abreast(&mut pipeline, [a, b, c]).map(Vec::from), 3);
                 assert!(pipeline.wants_abreast(0), "it paid");
-                let [a, b] = abreast(&mut pipeline, [&a, &b]).unwrap();
-                assert_eq!([a, b], expected[..2]);
+                check(abreast(&mut pipeline, [a, b]).map(Vec::from), 2);
+                assert!(pipeline.wants_abreast(0), "it paid");
             }
         }
     }

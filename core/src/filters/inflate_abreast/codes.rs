@@ -9,7 +9,7 @@ use super::entries::{
     OFFSETS, OTHERS, OTHERS_COUNT, PLAIN, SHORT_WITH_EXTRA, SYMBOLS, bits_of_match, bits_to_drop,
     linked, literal, more_bits, value_with_extra,
 };
-use super::table::fill_table;
+use super::table::TableMaker;
 
 /// The most entries that complete codes of at most 15 bits need: 288 symbols from 11 bits on (1334
 /// from 10 bits on), and 32 from 8 bits on (computed by zlib's `enough`).
@@ -65,6 +65,7 @@ impl Codes {
     /// `symbol_bits` bits.
     pub(super) fn fill(
         &mut self,
+        maker: &mut TableMaker,
         symbol_bits: usize,
         symbols: &[u8; 288],
         offsets: &[u8; 32],
@@ -82,7 +83,7 @@ impl Codes {
             *place = link;
             Some((index as u32) << 24)
         };
-        fill_table(
+        maker.fill(
             &mut self.symbols,
             symbol_bits,
             look_up,
@@ -92,7 +93,7 @@ impl Codes {
         )?;
         self.tell_lengths_with_extra();
         let offset_table = &mut self.offsets[..OFFSET_ENTRIES];
-        fill_table(offset_table, OFFSET_BITS, 0, offsets, &OFFSETS, &mut Some)
+        maker.fill(offset_table, OFFSET_BITS, 0, offsets, &OFFSETS, &mut Some)
     }
 
     /// Tells short matches that have extra bits, where these are among those of a look-up.
@@ -186,9 +187,9 @@ impl Codes {
 pub(super) struct LengthCode([u32; 1 << LENGTH_BITS]);
 
 impl LengthCode {
-    pub(super) fn new(lengths: &[u8; 20]) -> Option<LengthCode> {
+    pub(super) fn new(maker: &mut TableMaker, lengths: &[u8; 20]) -> Option<LengthCode> {
         let mut table = [0; 1 << LENGTH_BITS];
-        fill_table(&mut table, LENGTH_BITS, 0, lengths, &LENGTHS, &mut Some)?;
+        maker.fill(&mut table, LENGTH_BITS, 0, lengths, &LENGTHS, &mut Some)?;
         Some(LengthCode(table))
     }
 

@@ -5,7 +5,7 @@
 //! It must never know tables, or codes.
 
 /// The bits of one look-up in the tables of blocks that are mostly literals; longer codes go on in a
-/// subtable. With 10, the tables of three streams leave room for their data in a core's first cache.
+/// subtable. With 10, the tables of four streams leave room for their data in a core's first cache.
 pub(super) const LITERAL_BITS: usize = 10;
 /// The same of other blocks, in which long codes are dearer: with 11, whole numbers take 0.9 of the
 /// time.

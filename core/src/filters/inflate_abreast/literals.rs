@@ -7,13 +7,14 @@
 //! It must never know what blocks begin with.
 //!
 //! What the fast loop is made for: the chain from a literal to the next is six cycles, so that it
-//! takes three streams to fill a core, and then every instruction counts. Whatever is not a literal
-//! drops no bits, and is found when the group is done: one branch for twelve literals, not twelve.
+//! takes three or four streams to fill a core, and then every instruction counts. Whatever is not a
+//! literal drops no bits, and is found when the group is done: one branch for sixteen literals.
 //! The symbol behind a group is looked up before the group's bits are, which takes longer.
 
+use super::bits::Bits;
 use super::codes::Codes;
 use super::cursor::Cursor;
-use super::entries::{LITERAL_BITS, PLAIN, literal};
+use super::entries::{PLAIN, literal};
 use super::steps::{GROUP, Step};
 use super::{At, Stream};
 
@@ -36,9 +37,13 @@ pub(super) fn abreast<S: Step, const N: usize>(
     streams: &mut [Stream; N],
     codes: &[Codes; N],
 ) -> Option<usize> {
+    let mut starts = [0; N];
+    for (start, stream) in starts.iter_mut().zip(streams.iter()) {
+        *start = (stream.input.as_ptr().addr() as u64).checked_mul(8)?;
+    }
     let mut cursors: [Cursor; N] = std::array::from_fn(|i| streams[i].cursor);
     let mut next = std::array::from_fn(|i| cursors[i].look(&codes[i], streams[i].input));
-    let mut literals = 0;
+    let mut made_by_others = 0;
     let mut room_left = 0;
     let mut has_ended = false;
     while !has_ended {
@@ -51,20 +56,28 @@ pub(super) fn abreast<S: Step, const N: usize>(
             }
         }
         // SAFETY: no stream has less room.
-        let (made, sums) =
-            unsafe { groups(step, streams, codes, &mut cursors, &mut next, room_left) };
+        let (made, last) = unsafe {
+            groups(
+                step,
+                streams,
+                &starts,
+                codes,
+                &mut cursors,
+                &mut next,
+                room_left,
+            )
+        };
         room_left -= made;
         let mut others = 0u32;
-        for i in 0..N {
-            let made = made - GROUP + plain(sums[i]);
-            cursors[i].made += made;
-            literals += made;
-            others |= u32::from(next[i] & PLAIN == 0) << i;
+        for (i, symbol) in next.iter().enumerate() {
+            others |= u32::from(symbol & PLAIN == 0) << i;
         }
         while others != 0 {
             let i = others.trailing_zeros() as usize;
             others &= others - 1;
             let Stream { input, out, at, .. } = &mut streams[i];
+            // Not all of its last group were literals.
+            cursors[i].made -= GROUP - step.plain(last[i]);
             let before = cursors[i].made;
             match cursors[i].one(next[i], &codes[i], input, out)? {
                 Some(symbol) => next[i] = symbol,
@@ -73,58 +86,57 @@ pub(super) fn abreast<S: Step, const N: usize>(
                     has_ended = true;
                 }
             }
+            let made = cursors[i].made - before;
+            made_by_others += made;
             // A group at least: it may have used up as much of the input.
-            let made = (cursors[i].made - before).max(1).next_multiple_of(GROUP);
-            room_left = room_left.saturating_sub(made);
+            room_left = room_left.saturating_sub(made.max(1).next_multiple_of(GROUP));
         }
     }
+    let mut made = 0;
     for (stream, cursor) in streams.iter_mut().zip(cursors) {
+        made += cursor.made - stream.cursor.made;
         stream.cursor = cursor;
     }
-    Some(literals)
-}
-
-/// How many plain symbols the sum of a group's is of.
-fn plain(sum: u32) -> usize {
-    (sum >> 16 & 7) as usize
+    Some(made - made_by_others)
 }
 
 /// Decodes whole groups of literals of each stream: until there is anything else among them, or
-/// `room` bytes are made. Returns how many, and the sums of the last group's symbols, some of which
-/// may not have been literals.
+/// `room` bytes are made. Returns how many, and the last groups, in which there may be less.
 ///
-/// The cursors' bits are moved, but not what they made.
+/// The cursors are moved as if all were literals.
 ///
 /// # Safety
-/// Each stream has room for `room` bytes, which is not 0, and `next` are its next symbols.
+/// Each stream has room for `room` bytes, which is not 0, `next` are its next symbols, and `starts`
+/// where its inputs begin, counted in bits.
 #[inline(always)]
 unsafe fn groups<S: Step, const N: usize>(
     step: S,
     streams: &mut [Stream; N],
+    starts: &[u64; N],
     codes: &[Codes; N],
     cursors: &mut [Cursor; N],
     next: &mut [u32; N],
     room: usize,
-) -> (usize, [u32; N]) {
+) -> (usize, [S::Group; N]) {
     let inputs: [_; N] = std::array::from_fn(|i| streams[i].input.as_ptr());
     let outs: [_; N] = std::array::from_fn(|i| streams[i].out[cursors[i].made..].as_mut_ptr());
     // Copies of its own, which stay in registers.
-    let mut bit: [usize; N] = std::array::from_fn(|i| cursors[i].bit);
+    // SAFETY: there is room.
+    let mut bits: [Bits; N] = std::array::from_fn(|i| unsafe {
+        Bits::new::<N>(inputs[i], starts[i] + cursors[i].bit as u64)
+    });
     let mut symbols = *next;
     let mut made = 0;
-    let sums = loop {
-        let mut bits: [u64; N] = std::array::from_fn(|i| {
+    let last = loop {
+        for bits in &mut bits {
             // SAFETY: there is room: `LOOK` for each group that was, and twice as much.
-            let eight = unsafe { inputs[i].add(bit[i] / 8).cast::<[u8; 8]>().read() };
-            u64::from_le_bytes(eight) >> (bit[i] % 8)
-        });
+            unsafe { bits.begin_group::<N>() };
+        }
         let mut group = [step.empty(); N];
-        let mut sums = [0u32; N];
         for part in 0..GROUP {
             for i in 0..N {
-                sums[i] = sums[i].wrapping_add(symbols[i]);
                 group[i] = step.with(group[i], symbols[i], part);
-                let index = step.drop(&mut bits[i], symbols[i], LITERAL_BITS);
+                let index = bits[i].drop::<S, N>(step, symbols[i]);
                 // SAFETY: of a step from one of this stream's symbols.
                 symbols[i] = unsafe { codes[i].symbol_at(index) };
             }
@@ -139,19 +151,21 @@ unsafe fn groups<S: Step, const N: usize>(
                     .cast::<[u8; GROUP]>()
                     .write(step.literals(group[i]))
             };
-            bit[i] += usize::from(sums[i] as u8);
+            // SAFETY: there is room: `LOOK` for each group that was, and twice as much.
+            unsafe { bits[i].end_group::<N>() };
             all &= symbols[i];
         }
         made += GROUP;
         if all == 0 || made >= room {
-            break sums;
+            break group;
         }
     };
-    for (cursor, bit) in cursors.iter_mut().zip(bit) {
-        cursor.bit = bit;
+    for i in 0..N {
+        cursors[i].bit = (bits[i].at() - starts[i]) as usize;
+        cursors[i].made += made;
     }
     *next = symbols;
-    (made, sums)
+    (made, last)
 }
 
 #[inline(always)]

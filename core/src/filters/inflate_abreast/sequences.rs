@@ -42,7 +42,7 @@ pub(super) fn abreast<S: Step, const N: usize>(
     streams: &mut [Stream; N],
     codes: &[Codes; N],
 ) -> Option<usize> {
-    const { assert!(N <= 3) };
+    const { assert!(N <= 4) };
     let mut cursors: [Cursor; N] = std::array::from_fn(|i| streams[i].cursor);
     let mut next: [u32; N] = std::array::from_fn(|i| cursors[i].look(&codes[i], streams[i].input));
     let mut count = 0;
@@ -79,6 +79,7 @@ pub(super) fn abreast<S: Step, const N: usize>(
             sequence_of!(0);
             sequence_of!(1);
             sequence_of!(2);
+            sequence_of!(3);
         }
     }
     for (stream, cursor) in streams.iter_mut().zip(cursors) {

@@ -9,7 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::entries::{bits_to_drop, literal};
+use super::entries::{PLAIN, bits_to_drop, literal};
 
 /// How many literals of each stream are decoded between two looks at its input. Each drops 10 bits
 /// at most, so that 40 of the 57 that a look gives are dropped, and another 10 looked at.
@@ -31,13 +31,16 @@ pub(super) trait Step: Copy {
     fn with(self, group: Self::Group, symbol: u32, place: usize) -> Self::Group;
 
     fn literals(self, group: Self::Group) -> [u8; GROUP];
+
+    /// How many symbols of a group are literals: the first ones.
+    fn plain(self, group: Self::Group) -> usize;
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct ShiftAndMask;
 
 impl Step for ShiftAndMask {
-    type Group = u32;
+    type Group = [u32; GROUP];
 
     #[inline(always)]
     fn drop(self, bits: &mut u64, literal: u32, bits_to_look_up: usize) -> usize {
@@ -51,18 +54,24 @@ impl Step for ShiftAndMask {
     }
 
     #[inline(always)]
-    fn empty(self) -> u32 {
-        0
+    fn empty(self) -> [u32; GROUP] {
+        [0; GROUP]
     }
 
     #[inline(always)]
-    fn with(self, group: u32, symbol: u32, place: usize) -> u32 {
-        group | literal(symbol) << (8 * place)
+    fn with(self, mut group: [u32; GROUP], symbol: u32, place: usize) -> [u32; GROUP] {
+        group[place] = symbol;
+        group
     }
 
     #[inline(always)]
-    fn literals(self, group: u32) -> [u8; GROUP] {
-        group.to_le_bytes()
+    fn literals(self, group: [u32; GROUP]) -> [u8; GROUP] {
+        group.map(|symbol| literal(symbol) as u8)
+    }
+
+    #[inline(always)]
+    fn plain(self, group: [u32; GROUP]) -> usize {
+        group.iter().filter(|&&symbol| symbol & PLAIN != 0).count()
     }
 }
 
@@ -78,6 +87,8 @@ impl Bextr {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("bmi1")
             && std::is_x86_feature_detected!("bmi2")
+            && std::is_x86_feature_detected!("lzcnt")
+            && std::is_x86_feature_detected!("popcnt")
             && std::is_x86_feature_detected!("sse4.1")
         {
             return Some(Bextr(()));
@@ -134,5 +145,13 @@ impl Step for Bextr {
             _mm_cvtsi128_si32(_mm_shuffle_epi8(group, places))
         };
         bytes.to_le_bytes()
+    }
+
+    #[inline(always)]
+    fn plain(self, group: __m128i) -> usize {
+        const { assert!(PLAIN == 1 << 16) };
+        // SAFETY: as above.
+        let signs = unsafe { _mm_movemask_ps(_mm_castsi128_ps(_mm_slli_epi32::<15>(group))) };
+        signs.count_ones() as usize
     }
 }

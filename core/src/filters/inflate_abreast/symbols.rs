@@ -14,7 +14,7 @@ macro_rules! loops {
         $(#[$doc])*
         pub(super) fn $name$(<const $n: usize>)?(bextr: Option<Bextr>, $($arg: $type),*) -> $made {
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "bmi1,bmi2,sse4.1")]
+            #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt,sse4.1")]
             unsafe fn with_bextr$(<const $n: usize>)?(bextr: Bextr, $($arg: $type),*) -> $made {
                 $of(bextr, $($arg),*)
             }

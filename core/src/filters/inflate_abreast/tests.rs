@@ -193,13 +193,14 @@ impl Trial {
         self.check([stored, other], [size, its]);
         self.check([other, stored], [its, size]);
         self.check([other, stored, other], [its, size, its]);
+        self.check([other, other, stored, other], [its, its, size, its]);
     }
 }
 
 #[test]
 fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
     let (mut random, mut trial) = (Random(1), Trial::new());
-    let mut last = [(compress(&[], 6), 0), (compress(&[], 0), 0)];
+    let mut last = [6, 0, 1].map(|level| (compress(&[], level), 0));
     for size in [
         0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 31, 64, 100, 255, 258, 259, 1000, 4095, 8192, 8193,
         20_000, 65_535, 65_536, 70_000,
@@ -208,7 +209,13 @@ fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
             let data = data(&mut random, kind, size);
             for level in 0..=9 {
                 let stored = compress(&data, level);
-                let [(one, its), (two, twos)] = &last;
+                let [(one, its), (two, twos), (three, threes)] = &last;
+                let got = trial.together([one, two, &stored, three], [*its, *twos, size, *threes]);
+                let got = got.unwrap_or_else(|| panic!("kind {kind}, level {level}, {size}"));
+                assert!(got[2] == data, "kind {kind}, level {level}, {size} bytes");
+                for (place, (stored, size)) in [0, 1, 3].into_iter().zip(&last) {
+                    assert_eq!(Some(&got[place]), alone(stored, *size).as_ref());
+                }
                 let got = trial.together([&stored, one, two], [size, *its, *twos]);
                 let got = got.unwrap_or_else(|| panic!("kind {kind}, level {level}, {size}"));
                 assert!(got[0] == data, "kind {kind}, level {level}, {size} bytes");
@@ -216,7 +223,8 @@ fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
                 assert_eq!(Some(&got[2]), alone(two, *twos).as_ref());
                 let got = trial.together([&stored, one], [size, *its]).unwrap();
                 assert!(got[0] == data, "kind {kind}, level {level}, {size} bytes");
-                last = [(stored, size), last[0].clone()];
+                let [one, two, _] = last;
+                last = [(stored, size), one, two];
             }
         }
     }
@@ -233,6 +241,8 @@ fn streams_end_anywhere_beside_each_other() {
             trial.check([stored, other], [size, its]);
             let third = (size + 7 * its) % 48;
             trial.check([stored, other, &streams[third]], [size, its, third]);
+            let (a, b) = (&streams[third], &streams[47 - size]);
+            trial.check([stored, a, other, b], [size, third, its, 47 - size]);
         }
     }
 }
@@ -272,18 +282,20 @@ fn blocks_are_decoded_side_by_side_where_their_codes_say_so() {
         match &stored[..] {
             [a, b] => inflate_abreast(tables, [a, b], [out(), out()]),
             [a, b, c] => inflate_abreast(tables, [a, b, c], [out(), out(), out()]),
-            _ => panic!("two or three"),
+            [a, b, c, d] => inflate_abreast(tables, [a, b, c, d], [out(), out(), out(), out()]),
+            _ => panic!("two to four"),
         }
         .unwrap()
     };
     assert!(decoded(&[2, 2]) > 70_000);
     assert!(decoded(&[2, 2, 2]) > 105_000);
-    for kinds in [&[2, 7][..], &[7, 7], &[2, 7, 2], &[7, 2, 2], &[11, 7]] {
+    assert!(decoded(&[2, 2, 2, 2]) > 140_000);
+    for kinds in [&[2, 7][..], &[7, 7], &[2, 7, 2], &[7, 2, 2, 2], &[11, 7]] {
         assert_eq!(decoded(kinds), 0, "{kinds:?}");
     }
     // A third of the one, wherever in the others.
     let third = 10_000..16_000;
-    for kinds in [&[9, 2][..], &[2, 9], &[9, 9], &[9, 2, 2], &[9, 9, 9]] {
+    for kinds in [&[9, 2][..], &[2, 9], &[9, 9], &[9, 2, 2], &[9, 9, 9, 9]] {
         let literals = decoded(kinds);
         assert!(
             third.contains(&(literals / kinds.len())),
@@ -292,7 +304,7 @@ fn blocks_are_decoded_side_by_side_where_their_codes_say_so() {
     }
     // Sequences make five bytes or so each.
     let some = 3000..9000;
-    for kinds in [&[11, 11][..], &[11, 12], &[12, 12, 12], &[12, 11, 2]] {
+    for kinds in [&[11, 11][..], &[11, 12], &[12, 12, 12], &[12, 11, 2, 11]] {
         let sequences = decoded(kinds);
         assert!(
             some.contains(&(sequences / kinds.len())),
@@ -353,6 +365,7 @@ fn every_flipped_bit_is_judged_as_by_libdeflate() {
             stored[bit / 8] ^= 1 << (bit % 8);
             trial.check([&stored, &other], [size, 300]);
             trial.check([&other, &other, &stored], [300, 300, size]);
+            trial.check([&stored, &other, &other, &other], [size, 300, 300, 300]);
             stored[bit / 8] ^= 1 << (bit % 8);
         }
     }
@@ -375,7 +388,7 @@ fn streams_with_flipped_bits_and_a_fitting_checksum_are_equal_or_refused() {
         let mut out = vec![0; 2 * size];
         let made = Decompressor::new().deflate_decompress(&stored[2..], &mut out);
         let Ok(made) = made else {
-            trial.check([&stored, &stored, &stored], [size; 3]);
+            trial.check([&stored; MOST], [size; MOST]);
             continue;
         };
         // Nothing tells where the stream ended: wherever the checksum makes it a good one.
@@ -385,7 +398,7 @@ fn streams_with_flipped_bits_and_a_fitting_checksum_are_equal_or_refused() {
         let stream = streams
             .find(|stream| alone(stream, made).is_some())
             .unwrap();
-        match trial.together([&stream, &stream, &stream], [made; 3]) {
+        match trial.together([&stream; MOST], [made; MOST]) {
             Some(got) => {
                 assert!(got.iter().all(|got| got[..] == out[..made]));
                 equal += 1;
