@@ -26,7 +26,7 @@ use crate::tape::tape_bytes;
 use crate::work::Work;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 mod by_library;
@@ -175,8 +175,8 @@ impl<'a> Reader<'a> {
             let next = start.elapsed() / self.plan.n_readers() as u32;
             // Counted first: whoever has the rows finds them in the statistics.
             self.record().tasks.fetch_add(1, Relaxed);
-            self.control.publish(global, next);
-            self.record().current.store(0, Relaxed);
+            self.control.publish(self.me, global, next);
+            self.record().current.store(0, SeqCst);
         }
     }
 

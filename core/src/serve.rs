@@ -121,6 +121,7 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
         STATE_FINISHED
     };
     record.state.store(state, SeqCst);
+    ring.control.tell_rest();
 }
 
 /// End this process when `parent` ends. A pidfd sees every kind of death, and is not fooled by
