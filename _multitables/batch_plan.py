@@ -261,7 +261,7 @@ def _chunks_touched(
     # Chunks of the lead are whole; of another member, each touches as many as it is long.
     lead_chunks = np.ceil(rows / order.chunk_rows)
     each = max(1.0, order.chunk_rows * max(1, order.step) / outer)
-    return np.ceil(np.minimum(lead_chunks * each, n_chunks))
+    return np.ceil(np.minimum(np.minimum(lead_chunks * each, n_chunks), rows))
 
 
 def read_amplification(plan: ReadPlan) -> float:

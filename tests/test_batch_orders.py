@@ -151,6 +151,16 @@ def test_read_amplification(
     assert read_amplification(plan) == pytest.approx(counted, rel=0.08)
 
 
+def test_a_row_is_of_one_chunk() -> None:
+    """Also where the rows that are wanted of a chunk's length are of two chunks."""
+    index = plain_index(rows=3, chunk=2)
+    order = order_of([index], subset_of(slice(None, None, 2), 3), asked(shuffle=None))
+    plan = plan_batches(
+        [index], order=order, ranges=[(0, 1)], batch_size=1, n_readers=1, native_filters=NATIVE
+    )
+    assert read_amplification(plan) == 1.0
+
+
 @many
 @given(a_case())
 def test_read_amplification_is_sane(case: Case) -> None:
