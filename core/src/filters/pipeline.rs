@@ -16,9 +16,9 @@ use super::blocks::Parts;
 use super::inflate_abreast::MOST;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 
-/// Larger chunks are decoded one at a time. Up to here two at a time were measured to pay, while what is in
-/// use at once, the chunks before and after each stage, grows with it. Tasks are planned with the
-/// same number (`ABREAST_BYTES` of options.py).
+/// Larger chunks are decoded one at a time. Up to here two at a time were measured to pay, while what
+/// is in use at once, the chunks before and after each stage, grows with it. Tasks are planned with
+/// the same number (`ABREAST_BYTES` of options.py).
 const ABREAST_BYTES: usize = 1 << 19;
 
 /// How many of this many chunks to decode side by side, where that is wanted: the more the better,
