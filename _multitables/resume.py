@@ -6,6 +6,8 @@ Law
 2. A state names all that an order depends on; one of other data or another order is refused.
 3. With the same ranks a state goes on exactly where it was; with others, what any rank has
    delivered is taken from what is left, and the rest is dealt anew.
+4. A rank that gets nothing of any epoch, as there are more ranks than batches, passes through its
+   epochs at once. Where it stands says nothing of the others.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from _multitables.dealing import Deal, delivered, joined, without
+from _multitables.dealing import Deal, dealt, delivered, joined, without
 from _multitables.errors import OptionsError
 
 #: Of states; another number is a state of another version of the library.
@@ -55,8 +57,8 @@ def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Stand
     ----------
     state : dict, or sequence of dict
         One rank's state, or those of all ranks. One suffices when the ranks had delivered equally
-        many batches of the same epoch, or when there are as many of them now and each goes on with
-        its own.
+        many batches of the same epoch (but not that of a rank that gets none), or when there are
+        as many of them now and each goes on with its own.
     identity : mapping
         All that the order of an epoch depends on; ``rows`` is the number of positions.
 
@@ -71,6 +73,12 @@ def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Stand
     parsed = [_parsed(one, identity) for one in states]
     first, first_deal = parsed[0]
     if len(parsed) == 1:
+        if _is_idle(first, first_deal, identity) and first_deal != deal:
+            raise _refused(
+                f"this is the state of rank {first_deal.rank} of {first_deal.world_size}, which "
+                "gets no batch of an epoch: it does not tell where the others stand",
+                "Give the states of all ranks",
+            )
         # The others are taken to stand where this one does.
         ranks = range(first_deal.world_size)
         parsed = [(first, replace(first_deal, rank=rank)) for rank in ranks]
@@ -79,7 +87,15 @@ def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Stand
     for standing, theirs in parsed:
         if theirs == deal:
             return standing
-    return _together(parsed)
+    return _together(parsed, identity)
+
+
+def _is_idle(standing: Standing, deal: Deal, identity: Mapping[str, Any]) -> bool:
+    """Whether this rank stands between epochs of which it gets nothing, while others do."""
+    everything = ((0, identity["rows"]),)
+    if standing.batches or standing.ranges != everything or dealt(everything, deal):
+        return False
+    return bool(dealt(everything, replace(deal, rank=deal.world_size - 1)))  # if any, then the last
 
 
 def _check_one_run(parsed: Sequence[tuple[Standing, Deal]]) -> None:
@@ -94,12 +110,17 @@ def _check_one_run(parsed: Sequence[tuple[Standing, Deal]]) -> None:
         raise _refused("states are of different runs", "Give the states of one run")
 
 
-def _together(parsed: Sequence[tuple[Standing, Deal]]) -> Standing:
+def _together(parsed: Sequence[tuple[Standing, Deal]], identity: Mapping[str, Any]) -> Standing:
     """Return what is left to all, as the beginning of an epoch."""
-    epoch = min(standing.epoch for standing, _ in parsed)
-    taken: list[tuple[int, int]] = []
-    ranges = next(standing.ranges for standing, _ in parsed if standing.epoch == epoch)
-    for standing, deal in parsed:
+    idle: list[tuple[Standing, Deal]] = []
+    others: list[tuple[Standing, Deal]] = []
+    for one in parsed:
+        (idle if _is_idle(*one, identity) else others).append(one)
+    epoch = min(standing.epoch for standing, _ in others)
+    ranges = next(standing.ranges for standing, _ in others if standing.epoch == epoch)
+    # What earlier ranks had left, those that are idle since have had their share of.
+    taken = [one for _, deal in idle for one in delivered(ranges, deal, 1 << 62)]
+    for standing, deal in others:
         if standing.epoch == epoch:
             if standing.ranges != ranges:
                 raise _refused("states are of different runs", "Give the states of one run")

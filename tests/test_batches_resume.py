@@ -99,6 +99,28 @@ def test_other_ranks_neither_repeat_nor_lose_rows(
     np.testing.assert_array_equal(np.sort(rows), np.arange(N))
 
 
+@pytest.mark.parametrize("epochs", [4, None])
+def test_ranks_without_a_batch_do_not_hold_the_others_up(
+    numbered: Path, epochs: int | None
+) -> None:
+    """Five batches for eight ranks, which stop after two epochs; three had nothing to do."""
+    states, before = [], []
+    options = {"shuffle": True, "epochs": epochs}
+    for rank in range(8):
+        with batches_of(numbered, N // 5, rank=rank, world_size=8, **options) as batches:
+            found = taken(batches, 2)
+            before.append(len(found))
+            states.append(saved(batches))
+    assert before == [0, 2, 0, 2, 2, 0, 2, 2]
+    with batches_of(numbered, N // 5, **options) as batches:
+        batches.load_state_dict(states)
+        assert batches.epoch == 2
+        rows = np.concatenate(taken(batches, 10))
+        assert np.array_equal(rows, np.concatenate([batches.order(2), batches.order(3)]))
+        with pytest.raises(multitables.OptionsError, match="rank 0 of 8, which gets no batch"):
+            batches.load_state_dict(states[0])
+
+
 def test_a_state_that_was_loaded_waits_for_the_first_batch(numbered: Path) -> None:
     with batches_of(numbered, 64, shuffle=True) as batches:
         first = taken(batches, 5)

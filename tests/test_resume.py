@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _multitables.dealing import Deal, between, dealt, length
+from _multitables.dealing import Deal, Ranges, between, dealt, length, without
 from _multitables.errors import OptionsError
 from _multitables.resume import MOST_RANKS, Standing, standing_of, state_of
 
@@ -43,15 +43,29 @@ class Rank:
         standing, size = self.standing, self.deal.batch_size
         found = between(self.share(), standing.batches * size, standing.batches * size + size)
         after = standing.batches + 1
+        whole = ((0, self.rows),)
         if after * size < length(self.share()):
             self.standing = replace(standing, batches=after)
+        elif standing.stop and is_idle(self.deal, whole):  # it passes through all of them
+            self.standing = Standing(standing.stop, standing.stop, whole)
         else:
-            self.standing = Standing(standing.epoch + 1, standing.stop, ((0, self.rows),))
+            self.standing = Standing(standing.epoch + 1, standing.stop, whole)
         return [at for begin, end in found for at in range(begin, end)]
+
+    def has_ended(self, epoch: int) -> bool:
+        """Whether it has nothing more in this epoch; if it has nothing in any, wherever it is."""
+        whole = ((0, self.rows),)
+        idle = is_idle(self.deal, whole) and self.standing.ranges == whole
+        return idle or self.standing.epoch != epoch
 
     def state(self) -> Any:
         identity = {**IDENTITY, "rows": self.rows}
         return json.loads(json.dumps(state_of(self.standing, self.deal, identity)))
+
+
+def is_idle(deal: Deal, ranges: Ranges) -> bool:
+    """Whether a rank gets nothing of these, and another does."""
+    return not dealt(ranges, deal) and any(dealt(ranges, one) for one in of_all(deal))
 
 
 @dataclass
@@ -95,10 +109,13 @@ class Run:
         return True
 
     def end(self, epoch: int) -> None:
-        for rank in range(len(self.ranks)):
-            while self.deliver(rank, epoch):
+        for number in range(len(self.ranks)):
+            while self.deliver(number, epoch):
                 pass
-        assert all(r.standing == Standing(epoch + 1, 5, ((0, self.rows),)) for r in self.ranks)
+        whole = ((0, self.rows),)
+        for rank in self.ranks:
+            ends = {epoch + 1, 5} if is_idle(rank.deal, whole) else {epoch + 1}
+            assert rank.standing in {Standing(end, 5, whole) for end in ends}
         missing = set(range(self.rows)) - set(self.counts)
         assert set(self.counts) <= set(range(self.rows))
         assert len(missing) <= self.dropped
@@ -138,7 +155,7 @@ def test_out_of_step_with_the_states_of_all(rows: int, data: st.DataObject) -> N
             for rank in range(len(run.ranks)):
                 for _ in range(data.draw(st.integers(0, 4))):
                     run.deliver(rank, epoch)
-            if all(rank.standing.epoch != epoch for rank in run.ranks):
+            if all(rank.has_ended(epoch) for rank in run.ranks):
                 break
             go_on_otherwise(run, a_one, data)
         run.end(epoch)
@@ -167,7 +184,8 @@ def test_in_step_with_the_state_of_any(rows: int, data: st.DataObject) -> None:
             if any(rank.standing.epoch != epoch for rank in run.ranks):
                 break
             again = run.ranks[0].deal
-            state = data.draw(st.sampled_from(run.ranks)).state()
+            telling = [rank for rank in run.ranks if rank.share()]
+            state = data.draw(st.sampled_from(telling or run.ranks)).state()
             run.go_on(
                 data.draw(st.just(again) | a_one), data.draw(st.sampled_from([state, [state]]))
             )
@@ -305,6 +323,26 @@ def test_a_rank_that_has_ended_the_epoch() -> None:
     states = [saved(0), saved(1, epoch=3, batches=0, ranges=[[0, 41]])]
     found = standing_of(states, Deal(5, 0, 3), IDENTITY)
     assert found == Standing(2, 5, ((4, 16),))
+
+
+@pytest.mark.parametrize("stop", [9, None])
+def test_ranks_that_get_nothing_of_any_epoch(stop: int | None) -> None:
+    """Five batches for eight ranks: 0, 2 and 5 get none, and have passed through their epochs."""
+    deals, whole = of_all(Deal(10, world_size=8)), ((0, 41),)
+    assert [deal.rank for deal in deals if not dealt(whole, deal)] == [0, 2, 5]
+    states = []
+    for deal in deals:
+        if dealt(whole, deal):
+            standing = Standing(6 + (deal.rank == 3), stop, whole)
+        else:
+            standing = Standing(0 if stop is None else stop, stop, whole)
+        states.append(state_of(standing, deal, IDENTITY))
+    found = standing_of(states, Deal(10), IDENTITY)
+    assert found == Standing(6, stop, tuple(without(whole, dealt(whole, deals[3]))))
+    # alone they tell only themselves where to go on
+    assert standing_of(states[0], deals[0], IDENTITY).epoch == states[0]["epoch"]
+    for deal in (deals[1], Deal(10)):
+        refused(states[0], "rank 0 of 8, which gets no batch of an epoch", deal)
 
 
 NUMBERS = ["epoch", "stop", "batches", "batch_size", "rank", "world_size", "parts"]
