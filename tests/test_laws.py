@@ -40,6 +40,14 @@ TOUCH_HDF5 = {
     "_multitables.parent.build_info",
 }
 START_PROCESSES = {"_multitables.parent.process"}
+#: What a file may import that is started by others' processes: who it is, and what it shares.
+KNOW_PROCESSES = {
+    "_multitables.adapters.passes": {
+        "multiprocessing.context.get_spawning_popen",
+        "multiprocessing.parent_process",
+        "multiprocessing.reduction.DupFd",
+    }
+}
 #: Pure: values in, values out.
 PURE = {
     "_multitables.read_plan": {
@@ -183,8 +191,11 @@ def test_only_one_file_starts_or_signals_processes(module: str) -> None:
     path = NAMES[module]
     if module in START_PROCESSES:
         return
-    found = {name.split(".")[0] for name, _ in imports(path)}
-    assert not found & {"subprocess", "multiprocessing", "signal"}
+    found = {name for name, _ in imports(path)} - KNOW_PROCESSES.get(module, set())
+    modules = {"multiprocessing", "multiprocessing.context", "multiprocessing.reduction"}
+    if module in KNOW_PROCESSES:  # the modules themselves are named with what is taken from them
+        found -= modules
+    assert not {name.split(".")[0] for name in found} & {"subprocess", "multiprocessing", "signal"}
     attributes = {
         node.attr
         for node in ast.walk(ast.parse(path.read_text()))

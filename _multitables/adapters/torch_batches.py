@@ -20,8 +20,9 @@ import torch
 from torch.utils.data import IterableDataset
 
 from _multitables.adapters.members import each
+from _multitables.adapters.passes import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
-from _multitables.adapters.torch_tensors import crossing, distributed, split, tensor
+from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
 from _multitables.options import check_epoch
 from _multitables.parent.launch import Paths
@@ -78,9 +79,9 @@ class TorchDataset(IterableDataset[Any]):
     of its rank's rows, ``n_procs`` readers of its own (default: one), and copies its batches to
     send them; the `DataLoader` takes from them in turn, which mixes the runs.
 
-    In one process each pass that is read to its end is followed by the next epoch. Processes of a
-    `DataLoader` begin each pass with the epoch of `set_epoch`: call it before each, as for
-    `torch.utils.data.distributed.DistributedSampler`.
+    Each pass is followed by the next epoch; `set_epoch` says which one, where it matters. A pass
+    that is left early is begun again in one process, while with processes of a `DataLoader`, which
+    are ahead of the loop, the next epoch follows.
 
     Examples
     --------
@@ -114,27 +115,46 @@ class TorchDataset(IterableDataset[Any]):
         self._options = options
         self._where = f"{path!r} in {os.fspath(filename)!r}"
         self._streams: tuple[Any, ...] = ()
-        #: What `load_state_dict` gave, and its epoch, for the process that will iterate.
-        self._state: tuple[Any, int] | None = None
+        #: What `load_state_dict` gave, its epoch, and, if it was not given to a process of a
+        #: DataLoader itself, the number of the pass that it is for.
+        self._state: tuple[Any, int, int | None] | None = None
         #: The state of a pass that was over before it was taken up again.
         self._over: dict[str, Any] | None = None
         self._shared_out(*(self._given or (0, 1)))  # its options are checked now
-        #: In shared memory, so that `set_epoch` reaches processes of a DataLoader that stay.
-        self._epoch = torch.tensor(options.get("start_epoch", 0)).share_memory_()
+        self._passes = Passes(options.get("start_epoch", 0))
         self._memory: Pinned | None = None
         #: Whose the stream is (process, rank, world size), and the stream.
         self._mine: tuple[tuple[int, int, int], Batches] | None = None
 
     def __iter__(self) -> Iterator[Any]:
+        pinned = self._pinned()
+        part = split()
+        if part is None:
+            batches = self._batches()
+            self._state = None
+        else:
+            batches = self._in_loader(*part)
+            if self._over is not None:
+                return iter(())
+        return _Pass(batches, pinned, self._transform, self._where)
+
+    def _in_loader(self, part: int, parts: int) -> Batches:
+        """Come to the next pass of a `DataLoader`, as one of its processes."""
+        epochs = self._options.get("epochs", 1) or 0
+        turn = self._passes.begin(loader_number(), part, parts, epochs)
+        if self._state is not None and self._state[2] not in (None, turn.number):
+            self._state = None  # another pass went on from there
         batches = self._batches()
         loaded, self._state, self._over = self._state, None, None
-        if split() is not None:
-            if loaded is None:
-                batches.set_epoch(int(self._epoch))
-            elif _is_over(loaded[0]):  # this process was through with its run, others were not
-                self._over = loaded[0]
-                return iter(())
-        return _Pass(batches, self._pinned(), self._transform, self._where)
+        if loaded is None:
+            batches.set_epoch(turn.epoch)
+            return batches
+        stop = batches.state_dict()["stop"]
+        if _is_over(loaded[0]):  # this process was through with its run, others were not
+            self._over, stop = loaded[0], None
+        if turn.is_first:
+            self._passes.ends_before(batches.epoch if stop is None else stop)
+        return batches
 
     def __len__(self) -> int:
         """Batches of the next pass of this rank, through all processes of its `DataLoader`.
@@ -153,7 +173,7 @@ class TorchDataset(IterableDataset[Any]):
             self._batches().set_epoch(epoch)
         if self._state is not None and self._state[1] != epoch:
             self._state = None
-        self._epoch.fill_(epoch)
+        self._passes.tell(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Describe what this process was given so far, for `load_state_dict`.
@@ -172,7 +192,7 @@ class TorchDataset(IterableDataset[Any]):
         """
         batches = self._batches()
         batches.load_state_dict(state)
-        self._state = state, batches.epoch
+        self._state = state, batches.epoch, self._passes.begun if split() is None else None
 
     def copy_on(self, *streams: Any) -> None:
         """Name the CUDA streams on which the program copies pinned tensors, from the next pass on.
@@ -192,7 +212,7 @@ class TorchDataset(IterableDataset[Any]):
         """End the readers of this process. Iterating starts new ones, with the same epoch."""
         if self._mine is not None:
             batches = self._batches()
-            self._epoch.fill_(batches.epoch)
+            self._passes.tell(batches.epoch)
             batches.close()
             self._mine = self._memory = None
 
@@ -204,7 +224,7 @@ class TorchDataset(IterableDataset[Any]):
         whose = os.getpid(), rank, world_size
         if self._mine is None or self._mine[0] != whose:
             batches = self._shared_out(rank, world_size)
-            batches.set_epoch(int(self._epoch))
+            batches.set_epoch(self._passes.next)
             if self._state is not None:
                 batches.load_state_dict(self._state[0])
             self._mine = whose, batches
@@ -237,10 +257,6 @@ class TorchDataset(IterableDataset[Any]):
             self._memory = Pinned(cuda)
         self._memory.streams = self._streams
         return self._memory
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._epoch.share_memory_()
 
     def __getstate__(self) -> dict[str, Any]:
         state = {**self.__dict__, "_mine": None, "_memory": None, "_streams": ()}

@@ -53,6 +53,12 @@ def split() -> tuple[int, int] | None:
     return None if info is None else (info.id, info.num_workers)
 
 
+def loader_number() -> int:
+    """Return, in one of a `DataLoader`'s processes, a number that all of them have."""
+    info = torch.utils.data.get_worker_info()
+    return 0 if info is None else info.seed - info.id
+
+
 def distributed() -> tuple[int, int] | None:
     """Return rank and world size of `torch.distributed`; None where it is not initialised."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):

@@ -130,7 +130,6 @@ def test_a_copy_is_a_stream_of_its_own(numbered: Path, way: Any) -> None:
     iterator = iter(data)
     next(iterator)
     other = way(data)
-    assert other._epoch.is_shared()
     want = rows_of(dataset(numbered, shuffle=True, start_epoch=3))
     assert np.array_equal(rows_of(other), want)
     assert np.array_equal(rows_of(iterator), want[BATCH:])

@@ -48,12 +48,65 @@ def test_every_row_comes_once(numbered: Path, processes: int, stays: bool) -> No
     gc.collect()
 
 
+@pytest.mark.parametrize("stays", [False, True], ids=["new processes", "they stay"])
+def test_each_pass_is_the_next_epoch(numbered: Path, stays: bool) -> None:
+    """Also after one that was left early: processes are ahead of the loop."""
+    data = dataset(numbered, start_epoch=2)
+    batches = loader(data, 2, persistent_workers=stays)
+    assert np.array_equal(rows_of(batches), rows_in_turn(numbered, 2, epoch=2))
+    assert np.array_equal(rows_of(batches), rows_in_turn(numbered, 2, epoch=3))
+    next(iter(batches))
+    assert np.array_equal(rows_of(batches), rows_in_turn(numbered, 2, epoch=5))
+    data.set_epoch(3)
+    assert np.array_equal(rows_of(batches), rows_in_turn(numbered, 2, epoch=3))
+    assert np.array_equal(rows_of(batches), rows_in_turn(numbered, 2, epoch=4))
+    del batches
+    gc.collect()
+
+
+def test_passes_of_several_epochs(numbered: Path) -> None:
+    data = dataset(numbered, epochs=2)
+    batches = loader(data, 1)
+    for first in (0, 2):
+        want = [rows_in_turn(numbered, 1, epoch=epoch) for epoch in (first, first + 1)]
+        assert np.array_equal(rows_of(batches), np.concatenate(want))
+
+
+def test_loaders_at_once(numbered: Path) -> None:
+    """Whoever comes first: all processes of a loader agree on the epoch."""
+    data = dataset(numbered)
+    pairs = list(zip(loader(data, 2), loader(data, 2), strict=True))
+    found = [rows_of(batches) for batches in zip(*pairs, strict=True)]
+    wanted = [rows_in_turn(numbered, 2, epoch=epoch) for epoch in range(2)]
+    assert sorted(map(list, found)) == sorted(map(list, wanted))
+
+
+def test_a_state_is_for_one_pass(numbered: Path) -> None:
+    """One that was given to the dataset, not to a loader, and has to reach its processes."""
+    data = dataset(numbered, n_procs=1)
+    iterator = iter(data)
+    head = rows_of(next(iterator) for _ in range(25))
+    state = data.state_dict()
+    del iterator
+    data = dataset(numbered)
+    data.load_state_dict(state)
+    batches = loader(data, 1)
+    rest = rows_of(batches)
+    assert np.array_equal(np.concatenate([head, rest]), rows_in_turn(numbered, 1, epoch=0))
+    for epoch in (1, 2):
+        assert np.array_equal(rows_of(batches), rows_in_turn(numbered, 1, epoch=epoch))
+
+
+def rows_in_turn(path: Path, processes: int, epoch: int) -> np.ndarray:
+    """The order of an epoch through a loader, which takes a batch of each process in turn."""
+    batches = multitables.Streamer(path).get_batches("/rows", BATCH, shuffle=True)
+    order = batches.order(epoch).reshape(processes, -1, BATCH)
+    return order.transpose(1, 0, 2).reshape(-1)
+
+
 def test_each_process_has_a_run_of_the_order(numbered: Path) -> None:
     data = dataset(numbered)
-    taken = rows_of(loader(data, 2)).reshape(-1, 2, BATCH)
-    streamer = multitables.Streamer(numbered)
-    order = streamer.get_batches("/rows", BATCH, shuffle=True).order()
-    assert np.array_equal(taken.transpose(1, 0, 2).reshape(-1), order)
+    assert np.array_equal(rows_of(loader(data, 2)), rows_in_turn(numbered, 2, epoch=0))
 
 
 @pytest.mark.parametrize("drops", [False, True])
@@ -160,10 +213,11 @@ def test_a_stateful_loader_goes_on_exactly(
     batches.load_state_dict(state)
     data.set_epoch(4)  # as a loop over epochs does
     assert np.array_equal(np.concatenate([head, rows_of(batches)]), whole)
-    data.set_epoch(5)
     following = rows_of(batches)
     assert each_once(following)
     assert not np.array_equal(following, whole)
+    data.set_epoch(5)
+    assert np.array_equal(rows_of(batches), following)
     del batches
     gc.collect()
 
@@ -196,11 +250,13 @@ if __name__ == "__main__":
         persistent_workers=True,
     )
     orders = []
-    for epoch in range(2):
-        data.set_epoch(epoch)
+    for epoch in (0, None, 0, 1):
+        if epoch is not None:
+            data.set_epoch(epoch)
         orders.append(np.concatenate([batch[:, 0].numpy() // 64 for batch in loader]))
         assert np.array_equal(np.sort(orders[-1]), np.arange(6000))
-    assert not np.array_equal(*orders)
+    assert not np.array_equal(*orders[:2])
+    assert np.array_equal(orders[:2], orders[2:])
     print("good")
 """
 
@@ -221,11 +277,15 @@ def run(rank, data, store, queue):
     data.set_epoch(0)
     assert len(data) == 30
     forked = rows_of(DataLoader(data, None, num_workers=1, multiprocessing_context="fork"))
+    # the next epochs: each rank counts its own
+    later = DataLoader(data, None, num_workers=2, multiprocessing_context="fork")
+    later = [rows_of(later) for _ in range(2)]
+    data.set_epoch(0)
     sent = pickle.dumps(data)
     dist.destroy_process_group()
     # as in a new interpreter, which does not know of ranks
     assert rows_of(pickle.loads(sent)) == own == forked
-    queue.put(own)
+    queue.put([own, *later])
 
 if __name__ == "__main__":
     # made before there are ranks: it asks for them where it iterates
@@ -238,7 +298,9 @@ if __name__ == "__main__":
     rows = [queue.get() for _ in ranks]
     for one in ranks:
         one.join()
-    assert np.array_equal(np.sort(np.concatenate(rows)), np.arange(6000))
+    for epoch in zip(*rows):
+        assert np.array_equal(np.sort(np.concatenate(epoch)), np.arange(6000))
+    assert not np.array_equal(*[sum(epoch, []) for epoch in zip(*rows)][1:])
     print("good")
 """
 
