@@ -2,9 +2,8 @@
 //!
 //! 1. Adler-32, which every zlib stream ends in, is verified.
 //! 2. Bytes after the stream are ignored, as zlib and so HDF5 ignore them.
-//! 3. Two to four chunks are inflated side by side where that is quicker. The chunks of a dataset
-//!    are much alike, so the last ones tell it of the next; after slow ones this is left out for a
-//!    while. Chunks, errors and their wording are the same either way.
+//! 3. Two to four chunks can be inflated side by side. Chunks, errors and their wording are the same
+//!    either way.
 //!
 //! It must never know what the data is.
 
@@ -13,26 +12,15 @@ use libdeflater::{DecompressionError, Decompressor};
 use super::inflate_abreast::{MOST, Tables, inflate_abreast};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
-/// With fewer literals and sequences decoded side by side to all bytes there is little to win.
-const BYTES_TO_DECODED: usize = 16;
-
-/// So often this is left out after a slow time: twice as often each time.
-const LEFT_OUT: std::ops::RangeInclusive<u32> = 16..=1024;
-
 struct Deflate {
     alone: Decompressor,
     tables: Option<Box<Tables>>,
-    /// How often to leave it out yet, and how often after the next slow time.
-    left_out: u32,
-    next_left_out: u32,
 }
 
 pub(super) fn make(_spec: &FilterSpec) -> Option<Box<dyn Decoder>> {
     Some(Box::new(Deflate {
         alone: Decompressor::new(),
         tables: None,
-        left_out: 0,
-        next_left_out: *LEFT_OUT.start(),
     }))
 }
 
@@ -45,28 +33,19 @@ impl Decoder for Deflate {
         zlib_decode(&mut self.alone, stored, out)
     }
 
-    fn wants_abreast(&mut self) -> bool {
-        let wanted = self.left_out == 0;
-        self.left_out = self.left_out.saturating_sub(1);
-        wanted
+    fn goes_abreast(&self) -> bool {
+        true
     }
 
     fn decode_abreast(&mut self, stored: &[&[u8]], outs: &mut [&mut [u8]]) -> bool {
-        let bytes: usize = outs.iter().map(|out| out.len()).sum();
         let tables = self.tables.get_or_insert_with(|| Box::new(Tables::new()));
-        let decoded = match stored.len() {
+        let done = match stored.len() {
             2 => inflate::<2>(tables, stored, outs),
             3 => inflate::<3>(tables, stored, outs),
             MOST => inflate::<MOST>(tables, stored, outs),
             _ => None,
         };
-        if decoded.is_some_and(|decoded| decoded * BYTES_TO_DECODED >= bytes) {
-            self.next_left_out = *LEFT_OUT.start();
-        } else {
-            self.left_out = self.next_left_out;
-            self.next_left_out = (2 * self.next_left_out).min(*LEFT_OUT.end());
-        }
-        decoded.is_some()
+        done.is_some()
     }
 }
 

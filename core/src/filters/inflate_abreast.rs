@@ -15,7 +15,7 @@
 //!    not at every byte (a tenth of the time, and more).
 //! 3. It allocates nothing.
 //! 4. Blocks are decoded side by side where their codes say that this pays, and else alone. How
-//!    much was is returned, so that the caller can tell whether it did.
+//!    much was is returned, so that it can be told.
 //!
 //! It must never know of filters, pipelines or chunks.
 

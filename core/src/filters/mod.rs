@@ -22,6 +22,7 @@ mod blosc2;
 mod blosc_chunk;
 mod blosc_part;
 mod c_codecs;
+mod contest;
 mod deflate;
 mod fletcher32;
 mod inflate_abreast;
@@ -184,9 +185,8 @@ pub(crate) trait Decoder: Send {
         None
     }
 
-    /// Whether `decode_abreast` is likely to be quicker than `decode` of each chunk; asked before
-    /// each call.
-    fn wants_abreast(&mut self) -> bool {
+    /// Whether there is a `decode_abreast`, which may be quicker than `decode` of each chunk.
+    fn goes_abreast(&self) -> bool {
         false
     }
 
