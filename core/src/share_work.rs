@@ -6,9 +6,11 @@
 //! 2. Decoded chunks of which others want the rest are kept while there is room. What is kept stays:
 //!    windows come round to all chunks in turn, so nothing is wanted later than what was kept first.
 //! 3. What the plan says of the file is checked before it is fetched.
-//! 4. Two neighbours may be decoded at once; where anything is wrong, each is decoded alone.
+//! 4. Chunks may be decoded side by side, wherever they lie in the file; where anything is wrong, each
+//!    is decoded alone.
 
 use crate::control::Record;
+use crate::direct::Finished;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run, runs_within};
 use crate::filters::{FilterError, FilterErrorKind, abreast};
@@ -27,6 +29,9 @@ use std::time::Instant;
 
 /// The kernel is slower than we are at places that are shorter than this on the average.
 const PLACED_BYTES: u64 = 4 << 10;
+
+/// So many stored bytes are fetched, or two chunks, before those that can go side by side are decoded.
+const TOGETHER_BYTES: u64 = 256 << 10;
 
 /// Decoded chunks that a reader keeps, by their number in the plan.
 pub struct Kept {
@@ -49,6 +54,20 @@ impl Kept {
             self.chunks.insert(number, decoded.into());
         }
     }
+}
+
+/// How many of these runs to fetch before their chunks are decoded.
+fn together(source: &Source, runs: &[Run]) -> usize {
+    if !source.pipeline.goes_abreast() {
+        return 1;
+    }
+    let (mut chunks, mut bytes) = (0, 0);
+    let is_enough = |run: &Run| {
+        let enough = chunks > 1 && bytes + run.len > TOGETHER_BYTES;
+        (chunks, bytes) = (chunks + run.chunks.len(), bytes + run.len);
+        enough
+    };
+    runs.iter().position(is_enough).unwrap_or(runs.len()).max(1)
 }
 
 /// The fetches of a share: its chunks that are not kept.
@@ -111,29 +130,56 @@ impl<'a> ShareWork<'a> {
         found: &[Run],
         turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
-        for (index, run) in found.iter().enumerate() {
+        let mut next = found;
+        while let Some(run) = next.first() {
             let start = Instant::now();
             if self.read_in_place(source, run) {
                 add_ns(&self.record.fetch_ns, start);
+                next = &next[1..];
                 continue;
             }
-            let number = self.share.picks[run.chunks.start].number;
+            let count = together(source, next);
             let mut stored = std::mem::take(&mut source.stored);
-            let len = run.len as usize;
-            grow(&mut stored, len, number)?;
-            let read = source.read(&mut stored[..len], &found[index..], turn);
-            self.record
-                .fetches
-                .store(source.fetch.file().fetches, Relaxed);
+            let read = self.read(source, next, count, &mut stored, turn);
             add_ns(&self.record.fetch_ns, start);
-            let result = read
-                .map_err(|error| TaskError::Fetch(number, error))
-                .and_then(|()| {
-                    self.record.fetched_bytes.fetch_add(run.len, Relaxed);
-                    self.decode_run(source, run, &stored[..len])
+            let (runs, rest) = next.split_at(count);
+            let result = read.and_then(|()| {
+                let mut bytes = stored.as_slice();
+                let parts = runs.iter().map(|run| {
+                    let (part, others) = bytes.split_at(run.len as usize);
+                    bytes = others;
+                    (run, part)
                 });
+                self.decode_runs(source, parts)
+            });
             source.stored = stored;
             result?;
+            next = rest;
+        }
+        Ok(())
+    }
+
+    /// Fetch the first `count` runs, one behind the other, into `stored`.
+    fn read(
+        &self,
+        source: &mut Source,
+        runs: &[Run],
+        count: usize,
+        stored: &mut Vec<u8>,
+        turn: Option<Turn<'_>>,
+    ) -> Result<(), TaskError> {
+        let number = |run: &Run| self.share.picks[run.chunks.start].number;
+        let len = runs[..count].iter().map(|run| run.len as usize).sum();
+        grow(stored, len, number(&runs[0]))?;
+        let mut from = 0;
+        for (index, run) in runs[..count].iter().enumerate() {
+            let to = from + run.len as usize;
+            let read = source.read(&mut stored[from..to], &runs[index..], turn);
+            let file = source.fetch.file();
+            self.record.fetches.store(file.fetches, Relaxed);
+            read.map_err(|error| TaskError::Fetch(number(run), error))?;
+            self.record.fetched_bytes.fetch_add(run.len, Relaxed);
+            from = to;
         }
         Ok(())
     }
@@ -197,32 +243,46 @@ impl<'a> ShareWork<'a> {
         source: &mut Source,
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
-        for (run, ticket) in flights {
-            let number = self.share.picks[run.chunks.start].number;
-            let start = Instant::now();
-            let Fetch::Direct(queue, _) = &mut source.fetch else {
-                return Err(TaskError::Internal(
-                    "a direct fetch of a buffered file".into(),
-                ));
-            };
-            let finished = queue.finish(ticket);
-            add_ns(&self.record.fetch_ns, start);
-            let finished = finished.map_err(|error| TaskError::read(number, error))?;
-            self.record.fetched_bytes.fetch_add(run.len, Relaxed);
-            self.record.fetches.fetch_add(1, Relaxed);
-            let (expected, got) = (run.len, finished.bytes().len() as u64);
-            if got < expected {
-                return Err(TaskError::Fetch(
-                    number,
-                    FetchError::Short { expected, got },
-                ));
+        let (runs, tickets): (Vec<Run>, Vec<u64>) = flights.into_iter().unzip();
+        let (mut next, mut tickets) = (runs.as_slice(), tickets.as_slice());
+        while !next.is_empty() {
+            let (runs, rest) = next.split_at(together(source, next));
+            let (theirs, others) = tickets.split_at(runs.len());
+            let mut landed = Vec::with_capacity(runs.len());
+            for (run, &ticket) in runs.iter().zip(theirs) {
+                landed.push(self.land(source, run, ticket)?);
             }
-            self.decode_run(source, &run, finished.bytes())?;
+            let parts = runs.iter().zip(landed.iter().map(Finished::bytes));
+            self.decode_runs(source, parts)?;
             if let Fetch::Direct(queue, _) = &mut source.fetch {
-                queue.recycle(finished);
+                landed.into_iter().for_each(|one| queue.recycle(one));
             }
+            (next, tickets) = (rest, others);
         }
         Ok(())
+    }
+
+    fn land(&self, source: &mut Source, run: &Run, ticket: u64) -> Result<Finished, TaskError> {
+        let number = self.share.picks[run.chunks.start].number;
+        let start = Instant::now();
+        let Fetch::Direct(queue, _) = &mut source.fetch else {
+            return Err(TaskError::Internal(
+                "a direct fetch of a buffered file".into(),
+            ));
+        };
+        let finished = queue.finish(ticket);
+        add_ns(&self.record.fetch_ns, start);
+        let finished = finished.map_err(|error| TaskError::read(number, error))?;
+        self.record.fetched_bytes.fetch_add(run.len, Relaxed);
+        self.record.fetches.fetch_add(1, Relaxed);
+        let (expected, got) = (run.len, finished.bytes().len() as u64);
+        if got < expected {
+            return Err(TaskError::Fetch(
+                number,
+                FetchError::Short { expected, got },
+            ));
+        }
+        Ok(finished)
     }
 
     /// What is not fetched: chunks that were never stored, and those that are kept.
@@ -246,33 +306,35 @@ impl<'a> ShareWork<'a> {
         }
     }
 
-    fn decode_run(
+    /// Decode the chunks of some runs, which were fetched.
+    fn decode_runs<'b>(
         &mut self,
         source: &mut Source,
-        run: &Run,
-        bytes: &[u8],
+        runs: impl Iterator<Item = (&'b Run, &'b [u8])>,
     ) -> Result<(), TaskError> {
         let start = Instant::now();
         let share = self.share;
-        let stored = |chunk: &Chunk| {
-            let from = (chunk.byte_offset - run.byte_offset) as usize;
-            &bytes[from..from + chunk.stored_size as usize]
-        };
-        let mut index = run.chunks.start;
-        while index < run.chunks.end {
-            let count = abreast(run.chunks.end - index);
+        let stored = runs.flat_map(|(run, bytes)| {
+            run.chunks.clone().map(|index| {
+                let chunk = &share.chunks[index];
+                let from = (chunk.byte_offset - run.byte_offset) as usize;
+                (index, &bytes[from..from + chunk.stored_size as usize])
+            })
+        });
+        let stored: Vec<(usize, &[u8])> = stored.collect();
+        let mut left = stored.as_slice();
+        while let Some(&(index, bytes)) = left.first() {
+            let count = abreast(left.len());
             let done = match count {
-                3 => self.decode_abreast::<3>(source, index, stored),
-                2 => self.decode_abreast::<2>(source, index, stored),
+                4 => self.decode_abreast::<4>(source, left),
+                3 => self.decode_abreast::<3>(source, left),
+                2 => self.decode_abreast::<2>(source, left),
                 _ => false,
             };
-            if done {
-                index += count;
-                continue;
+            if !done {
+                self.decode_chunk(source, &share.picks[index], &share.chunks[index], bytes)?;
             }
-            let chunk = &share.chunks[index];
-            self.decode_chunk(source, &share.picks[index], chunk, stored(chunk))?;
-            index += 1;
+            left = &left[if done { count } else { 1 }..];
         }
         add_ns(&self.record.decode_ns, start);
         Ok(())
@@ -321,15 +383,17 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Decode some chunks side by side, where that is quicker. False: none is done.
-    fn decode_abreast<'b, const N: usize>(
+    fn decode_abreast<const N: usize>(
         &mut self,
         source: &mut Source,
-        index: usize,
-        stored: impl Fn(&Chunk) -> &'b [u8],
+        stored: &[(usize, &[u8])],
     ) -> bool {
+        let Some(stored) = stored.first_chunk::<N>() else {
+            return false;
+        };
         let share = self.share;
-        let picks: [&Pick; N] = std::array::from_fn(|i| &share.picks[index + i]);
-        let chunks: [&Chunk; N] = std::array::from_fn(|i| &share.chunks[index + i]);
+        let picks = stored.map(|(index, _)| &share.picks[index]);
+        let chunks = stored.map(|(index, _)| &share.chunks[index]);
         let mask = chunks[0].filter_mask;
         let is_alike = chunks.iter().all(|chunk| chunk.filter_mask == mask);
         if !is_alike || !source.pipeline.wants_abreast(mask) {
@@ -347,7 +411,7 @@ impl<'a> ShareWork<'a> {
             out
         });
         let places = outs.each_mut().map(|out| &mut **out);
-        let stored = chunks.map(stored);
+        let stored = stored.map(|(_, bytes)| bytes);
         let done = source.pipeline.decode_abreast(mask, stored, places);
         if done {
             for ((chunk, pick), decoded) in chunks.into_iter().zip(picks).zip(outs) {

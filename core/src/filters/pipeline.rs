@@ -119,10 +119,15 @@ impl Pipeline {
         result
     }
 
+    /// Whether chunks may be decoded side by side, and so should be at hand together.
+    pub fn goes_abreast(&self) -> bool {
+        self.decoded_size <= ABREAST_BYTES && self.stages.iter().any(|s| s.decoder.goes_abreast())
+    }
+
     /// Whether `decode_abreast` is the way to go with the next chunks; asked before each call.
     pub fn wants_abreast(&mut self, filter_mask: u32) -> bool {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
-        self.decoded_size <= ABREAST_BYTES
+        self.goes_abreast()
             && active.any(|s| s.decoder.goes_abreast())
             && self.contest.way() == Way::Abreast
     }
