@@ -1,6 +1,7 @@
 """Processes of loaders agree on the epoch of each pass, in whatever order they come.
 
-1. What is recorded is told apart by process, so processes are forked here, and report by pipes.
+1. What is recorded is told apart by process. Scripts fork, and not the tests' own process, whose
+   libraries end threads at a fork and start them again in whatever test comes later.
 2. Passes that are known from what was asked are the oracle; nothing is waited for.
 """
 
@@ -10,12 +11,12 @@ import copy
 import os
 import pickle
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import run_script
 
 from _multitables.adapters import passes
 from _multitables.adapters.passes import Pass, Passes
@@ -29,22 +30,6 @@ def begin(record: Passes, loader: int, part: int = 0, parts: int = 1, epochs: in
 def in_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process be the loader's, and its program at once."""
     monkeypatch.setattr(passes, "_program_of_loader", os.getpid)
-
-
-def forked(what: Callable[[], Any]) -> Any:
-    """What a child finds."""
-    receives, sends = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.write(sends, pickle.dumps(what()))
-        finally:
-            os._exit(0)
-    os.close(sends)
-    with open(receives, "rb") as pipe:
-        found = pickle.load(pipe)
-    os.waitpid(child, 0)
-    return found
 
 
 def test_one_process_after_the_other() -> None:
@@ -90,51 +75,6 @@ def test_all_processes_of_a_loader_agree(data: st.DataObject) -> None:
     assert sorted(epochs) == list(range(record.next))
 
 
-def test_processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forked ones hurry through many passes; each sees the epochs that the others see."""
-    monkeypatch.undo()
-    record, parts, children = Passes(5), 4, []
-    wanted = list(range(5, 5 + passes.MOST_OPEN))
-    receives, sends = os.pipe()
-    for part in range(parts):
-        children.append(os.fork())
-        if not children[-1]:
-            try:
-                found = [begin(record, 9, part, parts).epoch for _ in wanted]
-                os.write(sends, bytes([found == wanted]))
-            finally:
-                os._exit(0)
-    os.close(sends)
-    with open(receives, "rb") as pipe:
-        assert pipe.read() == b"\1" * parts
-    for child in children:
-        os.waitpid(child, 0)
-    assert record.next == wanted[-1] + 1
-
-
-def test_programs_count_for_themselves() -> None:
-    """What a fork inherits is where it begins; from then on neither sees the other."""
-    record = Passes(0)
-    record.tell(4)
-    begin(record, 1, 0, 2)
-
-    def program() -> list[int]:
-        record.tell(record.next + 10)
-        return [begin(record, 1, part, 2).epoch for part in (0, 0, 1)]
-
-    assert forked(program) == [14, 15, 14]
-    assert begin(record, 1, 1, 2) == Pass(4, 0, False)
-    assert record.next == 5
-
-
-def test_programs_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "MOST_PROGRAMS", 2)
-    record = Passes(0)
-    for _ in range(4):
-        assert forked(lambda: begin(record, 1).epoch) == 0
-    assert len(os.pread(record._record, 1 << 16, 0)) < 200
-
-
 def test_passes_to_which_nobody_came_are_forgotten() -> None:
     record = Passes(0)
     for loader in range(3 * passes.MOST_OPEN):
@@ -153,10 +93,76 @@ def test_copies_count_on_by_themselves(way: Any) -> None:
     assert begin(record, 1).epoch == 3
 
 
-def test_a_program_that_was_forked_counts_on() -> None:
-    """From what it was told before, if it was asked or told."""
-    record = Passes(0)
-    begin(record, 1)
-    record.tell(9)
-    assert record.begun == 1
-    assert forked(lambda: begin(record, 1)) == Pass(9, 1, True)
+FORKED = """
+import os, pickle
+from _multitables.adapters import passes
+from _multitables.adapters.passes import Pass, Passes
+
+passes._program_of_loader = os.getpid  # unless a test says otherwise
+
+def forked(*programs):
+    found = []
+    for program in programs:
+        receives, sends = os.pipe()
+        if not os.fork():
+            os.write(sends, pickle.dumps(program()))
+            os._exit(0)
+        os.close(sends)
+        found.append(receives)
+    answers = [pickle.load(open(receives, "rb")) for receives in found]
+    while found:
+        os.wait()
+        found.pop()
+    return answers
+"""
+
+AT_ONCE = """
+passes._program_of_loader = os.getppid
+record, wanted = Passes(5), list(range(5, 5 + passes.MOST_OPEN))
+
+def hurrying(part):
+    return lambda: [record.begin(9, part, 4, 1).epoch for _ in wanted]
+
+assert forked(*map(hurrying, range(4))) == [wanted] * 4
+assert record.next == wanted[-1] + 1
+"""
+
+FOR_THEMSELVES = """
+record = Passes(0)
+record.tell(4)
+record.begin(1, 0, 2, 1)
+
+def program():
+    record.tell(record.next + 10)
+    return [record.begin(1, part, 2, 1).epoch for part in (0, 0, 1)]
+
+assert forked(program, program) == [[14, 15, 14]] * 2
+assert record.begin(1, 1, 2, 1) == Pass(4, 0, False)
+assert record.next == 5
+"""
+
+COUNTS_ON = """
+record = Passes(0)
+record.begin(1, 0, 1, 1)
+record.tell(9)
+assert record.begun == 1
+assert forked(lambda: record.begin(1, 0, 1, 1)) == [Pass(9, 1, True)]
+"""
+
+FORGOTTEN = """
+passes.MOST_PROGRAMS = 2
+record = Passes(0)
+for _ in range(4):
+    assert forked(lambda: record.begin(1, 0, 1, 1).epoch) == [0]
+assert len(os.pread(record._record, 1 << 16, 0)) < 200
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [AT_ONCE, FOR_THEMSELVES, COUNTS_ON, FORGOTTEN],
+    ids=["at once", "each for itself", "a fork counts on", "who is gone is forgotten"],
+)
+def test_programs_and_processes(program: str) -> None:
+    done = run_script(FORKED + program + "print('good')")
+    assert done.stdout == "good\n", done.stderr
