@@ -12,6 +12,7 @@ pub mod failure;
 pub mod fetch;
 pub mod filters;
 pub mod futex;
+pub mod kept;
 pub mod lending;
 pub mod limit;
 pub mod memory;

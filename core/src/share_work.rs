@@ -3,10 +3,8 @@
 //! Law:
 //! 1. Each chunk is fetched and decoded once, and its wanted rows are copied to their places on the
 //!    tape; a chunk that is wanted whole and in order is decoded there.
-//! 2. Decoded chunks of which others want the rest are kept while there is room. What is kept stays:
-//!    windows come round to all chunks in turn, so nothing is wanted later than what was kept first.
-//! 3. What the plan says of the file is checked before it is fetched.
-//! 4. Chunks may be decoded side by side, wherever they lie in the file; where anything is wrong, each
+//! 2. What the plan says of the file is checked before it is fetched.
+//! 3. Chunks may be decoded side by side, wherever they lie in the file; where anything is wrong, each
 //!    is decoded alone.
 
 use crate::control::Record;
@@ -14,15 +12,15 @@ use crate::direct::Finished;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run, runs_within};
 use crate::filters::{FilterError, FilterErrorKind, abreast};
+use crate::kept::Kept;
 use crate::memory::Mapping;
 use crate::order::Seat;
 use crate::places::copy;
-use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
+use crate::plan::{Chunk, Member, UNALLOCATED};
 use crate::scatter::{self, Place};
 use crate::share::{Pick, Share};
 use crate::source::{Source, Turn, add_ns, grow};
 use crate::tape::tape_rows;
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -32,29 +30,6 @@ const PLACED_BYTES: u64 = 4 << 10;
 
 /// So many stored bytes are fetched, or two chunks, before those that can go side by side are decoded.
 const TOGETHER_BYTES: u64 = 256 << 10;
-
-/// Decoded chunks that a reader keeps, by their number in the plan.
-pub struct Kept {
-    chunks: HashMap<u64, Box<[u8]>>,
-    room: u64,
-}
-
-impl Kept {
-    pub fn new(plan: &Plan) -> Kept {
-        Kept {
-            chunks: HashMap::new(),
-            room: plan.keep_bytes(),
-        }
-    }
-
-    fn keep(&mut self, number: u64, decoded: &[u8]) {
-        let len = decoded.len() as u64;
-        if len <= self.room && !self.chunks.contains_key(&number) {
-            self.room -= len;
-            self.chunks.insert(number, decoded.into());
-        }
-    }
-}
 
 /// How many of these runs to fetch before their chunks are decoded.
 fn together(source: &Source, runs: &[Run]) -> usize {
@@ -72,10 +47,10 @@ fn together(source: &Source, runs: &[Run]) -> usize {
 
 /// The fetches of a share: its chunks that are not kept.
 pub fn fetches(share: &mut Share, kept: &Kept, into: &mut Vec<Run>) {
-    if !kept.chunks.is_empty() {
+    if !kept.is_empty() {
         // A chunk that is kept is as if it were nowhere in the file.
         for (pick, chunk) in share.picks.iter().zip(&mut share.chunks) {
-            if kept.chunks.contains_key(&pick.number) {
+            if kept.holds(pick.number) {
                 chunk.byte_offset = UNALLOCATED;
             }
         }
@@ -293,9 +268,9 @@ impl<'a> ShareWork<'a> {
                 continue;
             }
             self.offset(source, chunk, pick);
-            if let Some(decoded) = self.kept.chunks.remove(&pick.number) {
+            if let Some(decoded) = self.kept.take(pick.number) {
                 self.seat(source, pick, &decoded);
-                self.kept.chunks.insert(pick.number, decoded);
+                self.kept.put_back(pick.number, decoded);
                 continue;
             }
             for seat in &share.seats[pick.seats.clone()] {
