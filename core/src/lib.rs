@@ -23,6 +23,7 @@ pub mod random;
 pub mod reader;
 pub mod ring;
 pub mod scatter;
+pub mod seats;
 pub mod serve;
 pub mod share;
 pub mod share_work;

@@ -14,6 +14,8 @@
 //! memory. Numbers come from SplitMix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number
 //! Generators, 2014).
 
+use crate::seats::Seats;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What is shuffled. The numbers are those of `_multitables/batch_plan.py`.
@@ -41,7 +43,7 @@ impl Shuffle {
     }
 }
 
-/// Positions of which `listed` asks at a time: seats take more memory than rows.
+/// Positions of which `listed` asks at a time: seats may take more memory than rows.
 const LISTED_AT_ONCE: u64 = 1 << 24;
 
 /// The rows that take part, ascending.
@@ -62,13 +64,11 @@ impl Rows {
             Rows::Listed(rows) => rows[index as usize],
         }
     }
-}
 
-/// A row, and its place in the window that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
-    pub row: u64,
-    pub place: u32,
+    /// All rows follow each other.
+    fn follow(&self) -> bool {
+        matches!(self, Rows::Step { step: 1, .. })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -137,14 +137,13 @@ impl Order {
         let end = end.min(self.n_rows);
         let epoch = self.epoch(epoch);
         let mut rows = vec![0; end.saturating_sub(begin) as usize];
-        let (mut at, mut seats) = (begin, Vec::new());
+        let (mut at, mut seats) = (begin, Seats::default());
         while at < end {
             let window_end = (at / self.window_rows + 1) * self.window_rows;
             let stop = window_end.min(end).min(at + LISTED_AT_ONCE);
             epoch.seats(at, stop, &mut seats);
-            for seat in &seats {
-                rows[(at - begin) as usize + seat.place as usize] = seat.row;
-            }
+            let part = &mut rows[(at - begin) as usize..];
+            seats.each(0..seats.count(), |row, place| part[place as usize] = row);
             at = stop;
         }
         rows
@@ -229,29 +228,37 @@ pub struct Epoch<'a> {
 }
 
 impl Epoch<'_> {
-    /// The rows at positions `[begin, end)`, ascending, with their places counted from `begin`.
+    /// The rows at positions `[begin, end)`, with their places counted from `begin`.
     /// The positions must lie in one window, unless nothing but chunks is shuffled or all is.
-    pub fn seats(&self, begin: u64, end: u64, into: &mut Vec<Seat>) {
+    pub fn seats(&self, begin: u64, end: u64, into: &mut Seats) {
         into.clear();
         let order = self.order;
         let end = end.min(order.n_rows);
         match (order.shuffle, &self.scatter) {
-            (Shuffle::Full, Some(scatter)) => {
-                into.extend((begin..end).map(|position| Seat {
-                    row: order.rows.row(scatter.at(position)),
-                    place: (position - begin) as u32,
-                }));
-                into.sort_unstable_by_key(|seat| seat.row);
-            }
-            (Shuffle::Chunks | Shuffle::Window, _) => self.window(begin, end, into),
-            _ => into.extend((begin..end).map(|position| Seat {
-                row: order.rows.row(position),
-                place: (position - begin) as u32,
+            (Shuffle::Full, Some(scatter)) => into.sort((begin..end).map(|position| {
+                let row = order.rows.row(scatter.at(position));
+                (row, (position - begin) as u32)
             })),
+            (Shuffle::Chunks | Shuffle::Window, _) => self.window(begin, end, into),
+            _ => self.follow(begin, 0..end.saturating_sub(begin), into),
         }
     }
 
-    fn window(&self, begin: u64, end: u64, into: &mut Vec<Seat>) {
+    /// Rows from index `from` of the rows that take part, in places that follow each other.
+    fn follow(&self, from: u64, places: Range<u64>, into: &mut Seats) {
+        let rows = &self.order.rows;
+        if places.is_empty() {
+        } else if rows.follow() {
+            let count = places.end - places.start;
+            into.push(rows.row(from), places.start as u32, count);
+        } else {
+            for (index, place) in (from..).zip(places) {
+                into.push(rows.row(index), place as u32, 1);
+            }
+        }
+    }
+
+    fn window(&self, begin: u64, end: u64, into: &mut Seats) {
         let order = self.order;
         let number = begin / order.window_rows;
         let Some(&(first_slot, skip)) = self.cuts.get(number as usize) else {
@@ -259,12 +266,6 @@ impl Epoch<'_> {
         };
         let window_begin = number * order.window_rows;
         let len = order.window_rows.min(order.n_rows - window_begin);
-        let mut places: Vec<u32> = Vec::new();
-        if order.shuffle == Shuffle::Window {
-            places.extend(0..len as u32);
-            let stream = STREAM_WINDOWS + number;
-            shuffled(&mut Dice::new(order.seed, self.epoch, stream), &mut places);
-        }
         // Chunks in the order of their rows: (index into `rows`, index into the window, length).
         let mut runs = Vec::new();
         let (mut at, mut skip) = (0, skip);
@@ -278,19 +279,31 @@ impl Epoch<'_> {
             (at, skip) = (at + count, 0);
         }
         runs.sort_unstable();
-        let low = begin - window_begin;
-        let wanted = low..end - window_begin;
+        let wanted = begin - window_begin..end - window_begin;
+        if order.shuffle == Shuffle::Chunks {
+            for (from, at, count) in runs {
+                let places = at.max(wanted.start)..(at + count).min(wanted.end);
+                let from = from + places.start.saturating_sub(at);
+                let places =
+                    places.start - wanted.start..places.end.max(wanted.start) - wanted.start;
+                self.follow(from, places, into);
+            }
+            return;
+        }
+        let stream = STREAM_WINDOWS + number;
+        let mut places: Vec<u32> = (0..len as u32).collect();
+        shuffled(&mut Dice::new(order.seed, self.epoch, stream), &mut places);
+        let whole = order.rows.follow() && wanted == (0..len);
         for (from, at, count) in runs {
-            for i in 0..count {
-                let place = match places.get((at + i) as usize) {
-                    Some(&place) => u64::from(place),
-                    None => at + i,
-                };
-                if wanted.contains(&place) {
-                    into.push(Seat {
-                        row: order.rows.row(from + i),
-                        place: (place - low) as u32,
-                    });
+            let places = &places[at as usize..(at + count) as usize];
+            if whole {
+                into.push_mixed(order.rows.row(from), places);
+                continue;
+            }
+            for (index, &place) in (from..).zip(places) {
+                if wanted.contains(&u64::from(place)) {
+                    let place = place - wanted.start as u32;
+                    into.push_mixed(order.rows.row(index), &[place]);
                 }
             }
         }

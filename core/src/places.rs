@@ -6,7 +6,8 @@
 //!    rows to come are asked for before they are written. Where the window is too large for a cache
 //!    to keep, they are written past it.
 
-use crate::order::Seat;
+use crate::seats::Seats;
+use std::ops::Range;
 
 /// How many rows ahead a place is asked for, and how much of it.
 const AHEAD: usize = 3;
@@ -18,51 +19,48 @@ const AHEAD_BYTES: usize = 1024;
 const FAR_WINDOW: usize = 32 << 20;
 const FAR_ROW: usize = 256;
 
+/// Rows of a window: all of them, and the indices of those that are meant.
+pub type Part<'a> = (&'a Seats, Range<usize>);
+
 /// Copy rows of `size` bytes, of which the first is row `first`, to their places.
-pub fn copy(seats: &[Seat], first: u64, rows: &[u8], window: &mut [u8], size: usize) {
+pub fn copy(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8], size: usize) {
     match size {
-        1 => copy_rows::<1>(seats, first, rows, window),
-        2 => copy_rows::<2>(seats, first, rows, window),
-        4 => copy_rows::<4>(seats, first, rows, window),
-        8 => copy_rows::<8>(seats, first, rows, window),
-        16 => copy_rows::<16>(seats, first, rows, window),
-        size => copy_runs(seats, first, rows, window, size),
+        size if !part.0.is_mixed() => copy_runs(part, first, rows, window, size),
+        1 => copy_rows::<1>(part, first, rows, window),
+        2 => copy_rows::<2>(part, first, rows, window),
+        4 => copy_rows::<4>(part, first, rows, window),
+        8 => copy_rows::<8>(part, first, rows, window),
+        16 => copy_rows::<16>(part, first, rows, window),
+        size => copy_runs(part, first, rows, window, size),
     }
 }
 
-fn copy_rows<const N: usize>(seats: &[Seat], first: u64, rows: &[u8], window: &mut [u8]) {
-    for seat in seats {
-        let (from, to) = ((seat.row - first) as usize * N, seat.place as usize * N);
+fn copy_rows<const N: usize>(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8]) {
+    let (seats, range) = part;
+    seats.each(range, |row, place| {
+        let (from, to) = ((row - first) as usize * N, place as usize * N);
         window[to..to + N].copy_from_slice(&rows[from..from + N]);
-    }
+    });
 }
 
 /// Rows that lie side by side on both sides are copied at once.
-fn copy_runs(seats: &[Seat], first: u64, rows: &[u8], window: &mut [u8], size: usize) {
+fn copy_runs(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8], size: usize) {
+    let (seats, range) = part;
     let is_far = is_far(window.len(), size);
-    let mut at = 0;
-    while at < seats.len() {
-        if let Some(ahead) = seats.get(at + AHEAD).filter(|_| !is_far) {
-            let to = ahead.place as usize * size;
+    let mut runs = seats.runs(range);
+    while let Some(run) = runs.next() {
+        if let Some(place) = runs.ahead(AHEAD).filter(|_| !is_far) {
+            let to = place as usize * size;
             prefetch(&mut window[to..to + size.min(AHEAD_BYTES)]);
         }
-        let (row, place) = (seats[at].row, seats[at].place);
-        let mut len = 1;
-        while let Some(next) = seats.get(at + len) {
-            if next.row != row + len as u64 || next.place != place + len as u32 {
-                break;
-            }
-            len += 1;
-        }
-        let (from, to) = ((row - first) as usize * size, place as usize * size);
-        let rows = &rows[from..from + len * size];
-        let places = &mut window[to..to + len * size];
+        let (from, to) = ((run.row - first) as usize * size, run.place as usize * size);
+        let rows = &rows[from..from + run.rows * size];
+        let places = &mut window[to..to + run.rows * size];
         if is_far {
             copy_past_caches(rows, places);
         } else {
             places.copy_from_slice(rows);
         }
-        at += len;
     }
     if is_far {
         end_copies_past_caches();
@@ -135,21 +133,15 @@ mod tests {
         for size in [FAR_ROW, 300, 1000, 1024] {
             let count = FAR_WINDOW / size + 1;
             let rows: Vec<u8> = (0..64 * size).map(|at| (at * 7 % 251) as u8).collect();
-            let seats: Vec<Seat> = (0..64)
-                .map(|row| Seat {
-                    row: 1000 + u64::from(row),
-                    place: (row * 7919) % count as u32,
-                })
-                .collect();
+            let pairs = (0..64).map(|row| (1000 + u64::from(row), row * 7919 % count as u32));
+            let mut seats = Seats::default();
+            (pairs.clone()).for_each(|(row, place)| seats.push_mixed(row, &[place]));
             let mut window = vec![0xA5; count * size];
             assert!(is_far(window.len(), size) == cfg!(target_arch = "x86_64"));
-            copy(&seats, 1000, &rows, &mut window, size);
+            copy((&seats, 0..64), 1000, &rows, &mut window, size);
             let mut expected = vec![0xA5; count * size];
-            for seat in &seats {
-                let (from, to) = (
-                    (seat.row - 1000) as usize * size,
-                    seat.place as usize * size,
-                );
+            for (row, place) in pairs {
+                let (from, to) = ((row - 1000) as usize * size, place as usize * size);
                 expected[to..to + size].copy_from_slice(&rows[from..from + size]);
             }
             assert!(window == expected, "{size} bytes");
@@ -178,22 +170,28 @@ mod tests {
         for size in [1, 2, 3, 4, 8, 16, 20, 100, 3000] {
             let rows: Vec<u8> = (0..51 * size).map(|at| (at * 7 % 251) as u8).collect();
             // Runs of three, the last first; some rows are not wanted.
-            let seats: Vec<Seat> = (0..51)
+            let pairs: Vec<(u64, u32)> = (0..51)
                 .filter(|row| row % 7 != 2)
-                .map(|row| Seat {
-                    row: 1000 + u64::from(row),
-                    place: (16 - row / 3) * 3 + row % 3,
-                })
+                .map(|row| (1000 + u64::from(row), (16 - row / 3) * 3 + row % 3))
                 .collect();
-            let mut window = vec![0; 51 * size];
-            copy(&seats, 1000, &rows, &mut window, size);
-            for place in 0..51 {
-                let seat = seats.iter().find(|seat| seat.place as usize == place);
-                let wanted = seat.map_or(vec![0; size], |seat| {
-                    let from = (seat.row - 1000) as usize * size;
-                    rows[from..from + size].to_vec()
-                });
-                assert_eq!(window[place * size..(place + 1) * size], wanted, "{size}");
+            let (mut runs, mut mixed) = (Seats::default(), Seats::default());
+            for &(row, place) in &pairs {
+                runs.push(row, place, 1);
+                mixed.push_mixed(row, &[place]);
+            }
+            for seats in [runs, mixed] {
+                let mut window = vec![0; 51 * size];
+                for range in [0..20, 20..pairs.len()] {
+                    copy((&seats, range), 1000, &rows, &mut window, size);
+                }
+                for place in 0..51 {
+                    let pair = pairs.iter().find(|pair| pair.1 as usize == place);
+                    let wanted = pair.map_or(vec![0; size], |pair| {
+                        let from = (pair.0 - 1000) as usize * size;
+                        rows[from..from + size].to_vec()
+                    });
+                    assert_eq!(window[place * size..(place + 1) * size], wanted, "{size}");
+                }
             }
         }
     }

@@ -9,14 +9,16 @@
 //! 4. Pure but for that memory: no files, no tapes.
 
 use crate::fetch::RUN_BYTES;
-use crate::order::{Epoch, Order, Seat};
+use crate::order::{Epoch, Order};
 use crate::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
+use crate::seats::Seats;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Windows that are remembered: a reader has tasks of two at most, and of more when it reads ahead.
-const REMEMBERED: usize = 4;
+/// Windows that are remembered. Tasks are claimed in order, and those in hand have theirs already;
+/// only a task that is run again may want one before the last.
+const REMEMBERED: usize = 2;
 /// Rows that are stored as they are, are fetched in pieces that lie in a core's cache until they
 /// are copied, ...
 const PIECE_BYTES: u64 = 128 << 10;
@@ -38,7 +40,7 @@ pub struct Pick {
 /// What one task does.
 pub struct Share {
     /// Of the whole window.
-    pub seats: Rc<Vec<Seat>>,
+    pub seats: Rc<Seats>,
     range: Range<usize>,
     outer: u64,
     pub picks: Vec<Pick>,
@@ -59,7 +61,7 @@ pub struct Windows<'a> {
     order: Option<(&'a Order, u64)>,
     epoch: Option<(u64, Epoch<'a>)>,
     /// `(lap, position, seats)`
-    recent: VecDeque<(u64, u64, Rc<Vec<Seat>>)>,
+    recent: VecDeque<(u64, u64, Rc<Seats>)>,
 }
 
 impl<'a> Windows<'a> {
@@ -71,11 +73,11 @@ impl<'a> Windows<'a> {
         }
     }
 
-    fn seats(&mut self, lap: u64, task: &Task) -> Rc<Vec<Seat>> {
+    fn seats(&mut self, lap: u64, task: &Task) -> Rc<Seats> {
         let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
         // A window that lies has another length than one that begins with it.
-        let known = |(a, b, seats): &&(u64, u64, Rc<Vec<Seat>>)| {
-            (*a, *b, seats.len() as u64) == (lap, begin, rows)
+        let known = |(a, b, seats): &&(u64, u64, Rc<Seats>)| {
+            (*a, *b, seats.count() as u64) == (lap, begin, rows)
         };
         if let Some((_, _, seats)) = self.recent.iter().find(known) {
             return seats.clone();
@@ -87,7 +89,7 @@ impl<'a> Windows<'a> {
             Some((known, epoch)) if *known == lap => epoch,
             place => &mut place.insert((lap, order.epoch(first.wrapping_add(lap)))).1,
         };
-        let mut seats = Vec::new();
+        let mut seats = Seats::default();
         while self.recent.len() >= REMEMBERED {
             if let Some((_, _, old)) = self.recent.pop_front() {
                 seats = Rc::try_unwrap(old).unwrap_or_default();
@@ -130,13 +132,17 @@ impl<'a> Windows<'a> {
 }
 
 /// Where a share begins: at the first seat of a chunk.
-fn cut(seats: &[Seat], outer: u64, share: u32, shares: u32) -> usize {
-    let at = (seats.len() as u64 * u64::from(share) / u64::from(shares)) as usize;
+fn cut(seats: &Seats, outer: u64, share: u32, shares: u32) -> usize {
+    let at = (seats.count() as u64 * u64::from(share) / u64::from(shares)) as usize;
     let Some(before) = at.checked_sub(1) else {
         return 0;
     };
-    let chunk = seats[before].row / outer;
-    at + seats[at..].partition_point(|seat| seat.row / outer == chunk)
+    seats.first_from(next_chunk(seats.row(before), outer))
+}
+
+/// The first row behind the chunk that has this one.
+fn next_chunk(row: u64, outer: u64) -> u64 {
+    (row / outer + 1).saturating_mul(outer)
 }
 
 impl Share {
@@ -145,16 +151,17 @@ impl Share {
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         let mut at = self.range.start;
         std::iter::from_fn(move || {
-            let seats = &self.seats[at..self.range.end];
-            let begin = seats.first()?.row;
-            let len = seats.partition_point(|seat| seat.row / self.outer == begin / self.outer);
-            let span = Span {
+            if at >= self.range.end {
+                return None;
+            }
+            let begin = self.seats.row(at);
+            let seats = at..self.seats.first_from(next_chunk(begin, self.outer));
+            at = seats.end;
+            Some(Span {
                 begin,
-                end: seats[len - 1].row + 1,
-                seats: at..at + len,
-            };
-            at += len;
-            Some(span)
+                end: self.seats.row(at - 1) + 1,
+                seats,
+            })
         })
     }
 
@@ -202,28 +209,32 @@ impl Share {
         let all = self.seats.clone();
         let mut at = seats.start;
         while at < seats.end {
-            let begin = first + (all[at].row - first) / step * step;
+            let begin = first + (all.row(at) - first) / step * step;
             let end = (begin + step).min(first + chunk.stored_size / row_bytes);
-            let len = all[at..seats.end].partition_point(|seat| seat.row < end);
-            let part = at..at + len;
-            if len as u64 * SPARSE >= end - begin {
+            let part = at..all.first_from(end).min(seats.end);
+            at = part.end;
+            if part.len() as u64 * SPARSE >= end - begin {
                 self.part(chunk, row_bytes, number, first, begin..end, part);
-            } else {
-                let mut from = at;
-                for run in all[part].chunk_by(|a, b| b.row <= a.row + 1) {
-                    let rows = run[0].row..run[run.len() - 1].row + 1;
-                    self.part(
-                        chunk,
-                        row_bytes,
-                        number,
-                        first,
-                        rows,
-                        from..from + run.len(),
-                    );
-                    from += run.len();
+                continue;
+            }
+            let mut wanted: Option<(Range<u64>, Range<usize>)> = None;
+            for run in all.runs(part) {
+                let seats = run.index..run.index + run.rows;
+                match &mut wanted {
+                    Some((rows, before)) if run.row <= rows.end => {
+                        (rows.end, before.end) = (run.end_row(), seats.end);
+                    }
+                    _ => {
+                        let rows = run.row..run.end_row();
+                        if let Some((rows, seats)) = wanted.replace((rows, seats)) {
+                            self.part(chunk, row_bytes, number, first, rows, seats);
+                        }
+                    }
                 }
             }
-            at += len;
+            if let Some((rows, seats)) = wanted {
+                self.part(chunk, row_bytes, number, first, rows, seats);
+            }
         }
     }
 

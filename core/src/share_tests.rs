@@ -7,8 +7,8 @@
 //! 3. What a share is does not depend on the shares that were asked for before.
 
 use crate::memory::sealed_memfd;
-use crate::order::Seat;
 use crate::plan::{Member, Plan, UNALLOCATED};
+use crate::seats::Seats;
 use crate::share::{Share, Windows};
 use crate::testing::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
 use std::collections::BTreeMap;
@@ -117,9 +117,10 @@ fn every_seat_has_one_place_in_each_member() {
                 let share = windows.share(plan, task, lap);
                 let wanted = &rows[task.row_begin as usize..task.row_end as usize];
                 let mut placed = vec![u64::MAX; wanted.len()];
-                for seat in share.seats.iter() {
-                    placed[seat.place as usize] = seat.row;
-                }
+                let all = 0..share.seats.count();
+                share
+                    .seats
+                    .each(all, |row, place| placed[place as usize] = row);
                 assert_eq!(placed, wanted);
                 let (counts, chunks) = found
                     .entry((task.member, task.row_begin))
@@ -127,16 +128,14 @@ fn every_seat_has_one_place_in_each_member() {
                 check_share(plan, task.member, &share);
                 for pick in &share.picks {
                     chunks.push(pick.number);
-                    share.seats[pick.seats.clone()]
-                        .iter()
-                        .for_each(|seat| counts[seat.place as usize] += 1);
+                    let count = |_, place| counts[place as usize] += 1;
+                    share.seats.each(pick.seats.clone(), count);
                 }
                 if plan.members[task.member as usize].by_library {
                     for span in share.spans() {
                         chunks.push(span.begin / 25);
-                        share.seats[span.seats]
-                            .iter()
-                            .for_each(|seat| counts[seat.place as usize] += 1);
+                        let count = |_, place| counts[place as usize] += 1;
+                        share.seats.each(span.seats, count);
                     }
                 }
             }
@@ -163,12 +162,13 @@ fn is_plain(member: &Member) -> bool {
 fn check_share(plan: &Plan, number: u32, share: &Share) {
     let member = &plan.members[number as usize];
     let outer = member.chunk_dims[0];
-    assert!(share.seats.is_sorted_by_key(|seat| seat.row));
+    let rows = rows_of(&share.seats);
+    assert!(rows.is_sorted());
     assert_eq!(share.picks.len(), share.chunks.len());
     for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
         let record = &plan.chunks()[pick.number as usize];
-        let seats = &share.seats[pick.seats.clone()];
-        let (first, last) = (seats[0].row, seats[seats.len() - 1].row);
+        let rows = &rows[pick.seats.clone()];
+        let (first, last) = (rows[0], rows[rows.len() - 1]);
         assert_eq!(first / outer, last / outer);
         assert_eq!(chunk.grid_index, record.grid_index);
         let mut offset = Vec::new();
@@ -185,14 +185,20 @@ fn check_share(plan: &Plan, number: u32, share: &Share) {
         assert_eq!(chunk.byte_offset, first * ROW_BYTES);
         assert_eq!(pick.size as u64, chunk.stored_size);
         assert_eq!(chunk.stored_size, (last + 1 - first) * ROW_BYTES);
-        assert!(seats.windows(2).all(|two| two[1].row - two[0].row <= 1));
+        assert!(rows.windows(2).all(|two| two[1] - two[0] <= 1));
     }
     for span in share.spans() {
-        let seats = &share.seats[span.seats];
-        let last: &Seat = seats.last().unwrap();
-        assert_eq!((span.begin, span.end), (seats[0].row, last.row + 1));
-        assert_eq!(span.begin / outer, last.row / outer);
+        let rows = &rows[span.seats];
+        let last = rows[rows.len() - 1];
+        assert_eq!((span.begin, span.end), (rows[0], last + 1));
+        assert_eq!(span.begin / outer, last / outer);
     }
+}
+
+fn rows_of(seats: &Seats) -> Vec<u64> {
+    let mut rows = Vec::new();
+    seats.each(0..seats.count(), |row, _| rows.push(row));
+    rows
 }
 
 #[test]
@@ -203,14 +209,15 @@ fn few_rows_of_contiguous_data_are_fetched_alone() {
             let share = windows.share(plan, task, 0);
             for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
                 let piece = pick.row / 64;
-                let of_piece = share.seats.iter().filter(|seat| seat.row / 64 == piece);
+                let rows = rows_of(&share.seats);
+                let of_piece = rows.iter().filter(|row| **row / 64 == piece);
                 let piece_rows = 64.min(N_ROWS - piece * 64);
                 let sparse = (of_piece.count() as u64) * 4 < piece_rows && piece != 1;
                 let piece_bytes = piece_rows * ROW_BYTES;
                 if !sparse && piece != 1 {
                     assert_eq!((pick.row % 64, chunk.stored_size), (0, piece_bytes));
                 } else if sparse {
-                    let distinct = share.seats[pick.seats.clone()].chunk_by(|a, b| a.row == b.row);
+                    let distinct = rows[pick.seats.clone()].chunk_by(|a, b| a == b);
                     assert_eq!(chunk.stored_size, distinct.count() as u64 * ROW_BYTES);
                 }
             }
@@ -226,9 +233,10 @@ fn shares_are_about_equal() {
             let share = windows.share(plan, task, 0);
             let outer = plan.members[task.member as usize].chunk_dims[0];
             let seats: usize = share.spans().map(|span| span.seats.len()).sum();
-            let chunk = share.seats.chunk_by(|a, b| a.row / outer == b.row / outer);
-            let largest = chunk.map(<[Seat]>::len).max().unwrap_or(0);
-            let fair = share.seats.len() / shares[task.member as usize] as usize;
+            let rows = rows_of(&share.seats);
+            let chunk = rows.chunk_by(|a, b| a / outer == b / outer);
+            let largest = chunk.map(<[u64]>::len).max().unwrap_or(0);
+            let fair = share.seats.count() / shares[task.member as usize] as usize;
             assert!(seats <= fair + 1 + largest, "{seats} of {fair}");
         }
     });
@@ -237,11 +245,11 @@ fn shares_are_about_equal() {
 /// Readers have any tasks of any laps, in any order, and windows that are remembered or not.
 #[test]
 fn shares_are_the_same_whatever_was_asked_before() {
-    type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, Vec<Seat>);
+    type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, Seats);
     let told = |share: &Share| -> Told {
         let picks = share.picks.iter();
         let picks = picks.map(|pick| (pick.number, pick.row, pick.seats.clone()));
-        (picks.collect(), share.seats.to_vec())
+        (picks.collect(), (*share.seats).clone())
     };
     all("shares-again", |_, plan, _| {
         let mut windows = Windows::new(plan);

@@ -14,10 +14,10 @@ use crate::fetch::{Fetch, FetchError, Run, runs_within};
 use crate::filters::{FilterError, FilterErrorKind, abreast};
 use crate::kept::Kept;
 use crate::memory::Mapping;
-use crate::order::Seat;
 use crate::places::copy;
 use crate::plan::{Chunk, Member, UNALLOCATED};
 use crate::scatter::{self, Place};
+use crate::seats::Run as SeatRun;
 use crate::share::{Pick, Share};
 use crate::source::{Source, Turn, add_ns, grow};
 use crate::tape::tape_rows;
@@ -174,29 +174,24 @@ impl<'a> ShareWork<'a> {
             }
             total += wanted;
         }
-        let seats =
-            share.picks[run.chunks.start].seats.start..share.picks[run.chunks.end - 1].seats.end;
-        let seats = &share.seats[seats];
-        // Gaps between chunks are not rows, and a row that is wanted twice is stored once.
-        let follow = seats.windows(2).all(|pair| pair[1].row == pair[0].row + 1);
-        if !plain || total != run.len || !follow {
+        // Gaps between chunks are not rows.
+        if !plain || total != run.len {
             return false;
         }
+        let seats =
+            share.picks[run.chunks.start].seats.start..share.picks[run.chunks.end - 1].seats.end;
         let mut places: Vec<libc::iovec> = Vec::new();
-        for seat in seats {
-            let at = seat.place as usize * row_bytes;
-            let row = &mut self.window[at..at + row_bytes];
-            let base = row.as_mut_ptr().cast::<libc::c_void>();
-            match places.last_mut() {
-                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == base => {
-                    last.iov_len += row_bytes;
-                }
-                _ => places.push(libc::iovec {
-                    iov_base: base,
-                    iov_len: row_bytes,
-                }),
-            }
-            if places.len() as u64 * PLACED_BYTES > total.max(PLACED_BYTES) {
+        let mut next = None;
+        for run in share.seats.runs(seats) {
+            let len = run.rows * row_bytes;
+            let at = run.place as usize * row_bytes;
+            places.push(libc::iovec {
+                iov_base: self.window[at..at + len].as_mut_ptr().cast(),
+                iov_len: len,
+            });
+            // A row that is wanted twice is stored once.
+            let follows = next.replace(run.end_row()).is_none_or(|row| row == run.row);
+            if !follows || places.len() as u64 * PLACED_BYTES > total.max(PLACED_BYTES) {
                 return false;
             }
         }
@@ -273,8 +268,8 @@ impl<'a> ShareWork<'a> {
                 self.kept.put_back(pick.number, decoded);
                 continue;
             }
-            for seat in &share.seats[pick.seats.clone()] {
-                let (at, dst) = self.place(source, seat);
+            for run in share.seats.runs(pick.seats.clone()) {
+                let (at, dst) = self.place(source, run);
                 scatter::fill(member, at, dst);
                 scatter::fix_strings(member, at, dst);
             }
@@ -418,17 +413,13 @@ impl<'a> ShareWork<'a> {
 
     /// When a chunk is its rows, all wanted and in order: their bytes in the window.
     fn in_place(&self, pick: &Pick, size: usize) -> Option<Range<usize>> {
-        let seats = &self.share.seats[pick.seats.clone()];
         let row_bytes = self.member.row_bytes;
-        if !self.member.whole_rows() || self.member.kept || seats.len() * row_bytes != size {
+        if !self.member.whole_rows() || self.member.kept {
             return None;
         }
-        // A row that is wanted twice has two seats.
-        let next =
-            |pair: &[Seat]| (pair[1].row, pair[1].place) == (pair[0].row + 1, pair[0].place + 1);
-        let starts = seats[0].row == pick.row;
-        let at = seats[0].place as usize * row_bytes;
-        (starts && seats.windows(2).all(next)).then(|| at..at + size)
+        let run = self.share.seats.runs(pick.seats.clone()).next()?;
+        let at = run.place as usize * row_bytes;
+        (run.row == pick.row && run.rows * row_bytes == size).then(|| at..at + size)
     }
 
     fn end_strings(&mut self, source: &Source, pick: &Pick) {
@@ -436,41 +427,41 @@ impl<'a> ShareWork<'a> {
         if member.fixes.is_empty() {
             return;
         }
-        for seat in &share.seats[pick.seats.clone()] {
-            let (at, dst) = self.place(source, seat);
+        for run in share.seats.runs(pick.seats.clone()) {
+            let (at, dst) = self.place(source, run);
             scatter::fix_strings(member, at, dst);
         }
     }
 
-    /// Where one row goes.
-    fn place<'b>(&'b mut self, source: &'b Source, seat: &Seat) -> (Place<'b>, &'b mut [u8]) {
+    /// Where some rows go.
+    fn place<'b>(&'b mut self, source: &'b Source, run: SeatRun) -> (Place<'b>, &'b mut [u8]) {
         let row_bytes = self.member.row_bytes;
         let at = Place {
             offset: &source.offset,
-            lo: seat.row,
-            hi: seat.row + 1,
+            lo: run.row,
+            hi: run.end_row(),
         };
-        let from = seat.place as usize * row_bytes;
-        (at, &mut self.window[from..from + row_bytes])
+        let from = run.place as usize * row_bytes;
+        (at, &mut self.window[from..from + run.rows * row_bytes])
     }
 
     /// Copy the wanted rows of a decoded chunk to their places.
     fn seat(&mut self, source: &Source, pick: &Pick, decoded: &[u8]) {
         let (share, member) = (self.share, self.member);
-        let seats = &share.seats[pick.seats.clone()];
-        if !member.whole_rows() {
-            for seat in seats {
-                let (at, dst) = self.place(source, seat);
+        if member.whole_rows() {
+            self.copy(pick.row, pick.seats.clone(), decoded);
+        } else {
+            for run in share.seats.runs(pick.seats.clone()) {
+                let (at, dst) = self.place(source, run);
                 scatter::place(member, at, decoded, dst);
             }
-        } else {
-            self.copy(pick.row, seats, decoded);
         }
         self.end_strings(source, pick);
     }
 
     /// Copy whole rows, of which the first is row `first`, to their places.
-    pub fn copy(&mut self, first: u64, seats: &[Seat], rows: &[u8]) {
-        copy(seats, first, rows, self.window, self.member.row_bytes);
+    pub fn copy(&mut self, first: u64, seats: Range<usize>, rows: &[u8]) {
+        let of = (&*self.share.seats, seats);
+        copy(of, first, rows, self.window, self.member.row_bytes);
     }
 }

@@ -5,19 +5,21 @@ use super::*;
 fn all(order: &Order, epoch: u64, step: u64) -> Vec<u64> {
     let epoch = order.epoch(epoch);
     let mut rows = vec![u64::MAX; order.n_rows as usize];
-    let mut seats = Vec::new();
+    let mut seats = Seats::default();
     let mut begin = 0;
     while begin < order.n_rows {
         let window_end = (begin / order.window_rows + 1) * order.window_rows;
         let end = (begin + step).min(window_end).min(order.n_rows);
         epoch.seats(begin, end, &mut seats);
-        assert_eq!(seats.len() as u64, end - begin);
-        assert!(seats.is_sorted_by_key(|seat| seat.row));
-        for seat in &seats {
-            let at = (begin + u64::from(seat.place)) as usize;
+        assert_eq!(seats.count() as u64, end - begin);
+        let mut before = 0;
+        seats.each(0..seats.count(), |row, place| {
+            let at = (begin + u64::from(place)) as usize;
             assert_eq!(rows[at], u64::MAX, "a place twice");
-            rows[at] = seat.row;
-        }
+            rows[at] = row;
+            assert!(before <= row, "rows descend");
+            before = row;
+        });
         begin = end;
     }
     rows

@@ -51,7 +51,7 @@ impl Reader<'_> {
             if result.is_err() {
                 break;
             }
-            work.copy(span.begin, &share.seats[span.seats], &rows[..len]);
+            work.copy(span.begin, span.seats, &rows[..len]);
             record.decoded_bytes.fetch_add(len as u64, Relaxed);
         }
         // A file that changed explains any error.
