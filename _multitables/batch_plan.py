@@ -67,12 +67,19 @@ def order_of(
     row_bytes = max(1, sum(index.row_bytes for index in indexes))
     if kind == FULL:
         # Only where windows are cut: what stands at a position does not depend on it.
-        window = max(1, wanted.memory_limit_bytes // 2 // row_bytes, wanted.batch_size)
+        counted = max(row_bytes, options.PLACE_BYTES)
+        window = max(1, wanted.memory_limit_bytes // 2 // counted, wanted.batch_size)
         window = min(window, max(1, subset.n_rows), MOST_WINDOW_ROWS)
     else:
-        rows = wanted.window_rows or max(
-            options.WINDOW_BYTES // row_bytes, options.WINDOW_CHUNKS * outer
-        )
+        size, chunks = options.WINDOW_BYTES, options.WINDOW_CHUNKS
+        if kind == CHUNKS:
+            # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
+            # short; but where it is not, two are as a stream's ring, which stays in the caches.
+            plain = not any(index.pipeline for index in indexes)
+            alike = all(chunk_rows(index) == outer for index in indexes)
+            size = options.RING_BYTES // 2 if plain or alike else size
+            chunks = 1 if plain else chunks
+        rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
         window = -(-min(rows, MOST_WINDOW_ROWS) // outer) * outer
     return OrderWords(
         shuffle=kind,
@@ -144,11 +151,21 @@ def plan_batches(
     members = [member_of(index, direct, native_filters) for index in indexes]
     members, chunks = _grids(members, lead, order)
     windows = _windows(ranges, order.window_rows)
-    tasks = _tasks(members, windows, order, n_readers)
-    tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
     window = int(windows[:, 1].max(initial=1))
+    alone = (
+        order.shuffle == WINDOW
+        and row_bytes <= options.SMALL_ROW_BYTES
+        and window * row_bytes <= 2 * options.WINDOW_BYTES  # as each reader has one in the ring
+        and len(windows) >= n_readers
+        and read_ahead is None
+    )
+    tasks = _tasks(members, windows, order, n_readers, alone)
+    tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
     least = window + 2 * batch_size
-    capacity = least + window
+    # Behind the window that is delivered there is one in the making, or there is work for all.
+    capacity = least + window * (n_readers if alone else 1)
+    if order.shuffle == CHUNKS:
+        capacity = max(capacity, least + min(n_readers * order.chunk_rows, rows))
     if direct and order.shuffle != FULL:  # whose memory is what the user allowed
         in_flight = options.DIRECT_READER_BYTES * n_readers // max(1, row_bytes)
         capacity = max(capacity, least + min(in_flight, rows))  # no more than an epoch ahead
@@ -208,14 +225,17 @@ def _tasks(
     windows: np.ndarray[tuple[int, int], np.dtype[np.uint64]],
     order: OrderWords,
     n_readers: int,
+    alone: bool,
 ) -> Records:
-    """Cut each window into shares, for each member."""
+    """Cut each window into shares, for each member; one each where readers make windows alone."""
     ends = np.cumsum(windows[:, 1])
     tables = []
     for number, member in enumerate(members):
         if member.index.row_bytes == 0:
             continue
-        shares = _shares(member, windows[:, 1].astype(np.float64), order, n_readers)
+        shares = np.ones(len(windows), np.int64)
+        if not alone:
+            shares = _shares(member, windows[:, 1].astype(np.float64), order, n_readers)
         of = np.repeat(np.arange(len(windows)), shares)
         tasks = np.zeros(len(of), TASK)
         tasks["member"], tasks["kind"] = number, KIND_SHARE

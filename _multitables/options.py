@@ -46,6 +46,11 @@ SEED_BITS = 63
 #: Rows are mixed over a window of about this size by default, and of at least so many chunks.
 WINDOW_BYTES = 8 << 20
 WINDOW_CHUNKS = 16
+#: To find the places of rows up to this size takes longer than to read them, so that each window is
+#: one reader's.
+SMALL_ROW_BYTES = 64
+#: What each reader holds for a row of a full shuffle, beside the ring: shorter rows count as this.
+PLACE_BYTES = 32
 #: Memory of a stream in which all rows are shuffled, by default.
 SHUFFLE_BYTES = 512 << 20
 #: Decoded chunks of smaller datasets beside a shuffled one, that each reader keeps, in bytes.

@@ -93,6 +93,20 @@ def test_default_windows() -> None:
     large = plain_index(rows=10**6, chunk=10**5)
     assert order_of([large], subset, asked()).window_rows == 16 * 10**5
     assert order_of([index], subset, asked(window_rows=101)).window_rows == 110
+    # Shorter where only chunks are shuffled, but not where these would often be decoded twice.
+    chunks = asked(shuffle="chunks")
+    raw, large_raw = (replace(one, pipeline=()) for one in (index, large))
+    for indexes, rows in [
+        ([index], (2 << 20) // 32),
+        ([large], 16 * 10**5),
+        ([index, index], (2 << 20) // 64),
+        ([index, large], (8 << 20) // 64),
+        ([raw], (2 << 20) // 32),
+        ([large_raw], 10**5),
+        ([raw, large_raw], (2 << 20) // 64),
+    ]:
+        assert order_of(indexes, subset, chunks).window_rows == -(-rows // 10) * 10
+    assert order_of([index], subset, asked(shuffle="chunks", window_rows=101)).window_rows == 110
     full = asked(shuffle="full", memory_limit_bytes=64_000)
     assert order_of([index], subset, full).window_rows == 1000
     assert order_of([index], subset, asked(shuffle="full")).window_rows == 10**6

@@ -297,3 +297,34 @@ def test_what_does_not_fit_into_memory() -> None:
     with pytest.raises(OptionsError, match="the ring does not fit") as caught:
         plan_batches([index], batch_size=32, memory_limit_bytes=1024, **given_)
     assert caught.value.option == "window or batch_size"
+
+
+def test_windows_of_small_rows_are_one_readers() -> None:
+    """Where their order takes longer than their bytes, and the ring has one for each reader."""
+
+    def made(n_rows: int, element: int, n_readers: int = 3, **changes: Any) -> tuple[bool, int]:
+        index = plain_index(n_rows, 4096, element)
+        ahead = changes.pop("read_ahead", None)
+        order = order_of([index], subset_of(None, n_rows), asked(**changes))
+        plan = plan_batches(
+            [index],
+            order=order,
+            ranges=[(0, n_rows)],
+            batch_size=10,
+            n_readers=n_readers,
+            epochs=None,
+            read_ahead=ahead,
+        )
+        alone = int((plan.tasks["n_chunks"] >> np.uint64(32)).max()) == 1
+        return alone, plan.capacity_rows - 20
+
+    window = 1 << 19  # rows of 16 bytes
+    assert made(3 * window, 4) == (True, 4 * window)
+    # With fewer windows than readers, some would have nothing to do.
+    assert made(3 * window, 4, 4) == (False, 2 * window)
+    assert made(3 * window, 4, read_ahead=1) == (False, window)
+    # Nor may the ring become large.
+    assert made(12 * window, 4, window_rows=3 * window) == (False, 6 * window)
+    assert made(3 * window, 4, shuffle="chunks")[0] is False
+    # Rows of 128 bytes.
+    assert made(3 * window, 32)[0] is False

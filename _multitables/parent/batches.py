@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, options
-from _multitables.batch_plan import FILE_ORDER, FULL, order_of, plan_batches, read_amplification
+from _multitables.batch_plan import CHUNKS, WINDOW, order_of, plan_batches, read_amplification
 from _multitables.dealing import Deal, Ranges, between, dealt, length
 from _multitables.errors import ClosedError
 from _multitables.options import BatchOptions, check_epoch
@@ -220,8 +220,10 @@ class Batches:
         }
         if order.listed is not None:
             identity["listed"] = zlib.crc32(order.listed.astype("<u8").tobytes())
-        if order.shuffle not in (FILE_ORDER, FULL):
-            identity.update(chunk_rows=order.chunk_rows, window_rows=order.window_rows)
+        if order.shuffle in (CHUNKS, WINDOW):
+            identity["chunk_rows"] = order.chunk_rows
+        if order.shuffle == WINDOW:
+            identity["window_rows"] = order.window_rows
         return identity
 
     # ---- iterating

@@ -19,6 +19,7 @@ pub mod memory;
 pub mod order;
 pub mod places;
 pub mod plan;
+pub mod prefetch;
 pub mod random;
 pub mod reader;
 pub mod ring;

@@ -14,6 +14,7 @@
 //! memory. Numbers come from SplitMix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number
 //! Generators, 2014).
 
+use crate::prefetch::prefetch;
 use crate::seats::Seats;
 use std::ops::Range;
 use std::sync::Arc;
@@ -350,8 +351,28 @@ fn reduced(value: u64, n: u64) -> u64 {
     ((u128::from(value) * u128::from(n)) >> 64) as u64
 }
 
+/// So many items lie in a near cache.
+const NEAR_ITEMS: usize = 64 << 10;
+/// Exchanges farther than that are asked for so many before they are made.
+const AHEAD: usize = 64;
+
 fn shuffled(dice: &mut Dice, items: &mut [u32]) {
-    for last in (1..items.len()).rev() {
+    let near = items.len().min(NEAR_ITEMS);
+    let far = items.len() - near;
+    if far > 0 {
+        let mut chosen = [0; AHEAD];
+        for step in 0..far + AHEAD {
+            let chosen = &mut chosen[step % AHEAD];
+            if let Some(made) = step.checked_sub(AHEAD) {
+                items.swap(*chosen, items.len() - 1 - made);
+            }
+            if step < far {
+                *chosen = dice.below((items.len() - step) as u64) as usize;
+                prefetch(&mut items[*chosen]);
+            }
+        }
+    }
+    for last in (1..near).rev() {
         let chosen = dice.below(last as u64 + 1) as usize;
         items.swap(chosen, last);
     }

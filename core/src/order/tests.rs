@@ -147,3 +147,20 @@ fn large_shuffles_are_even() {
     let free = (cells * cells - 1) as f64;
     assert!((chi - free).abs() < 6.0 * (2.0 * free).sqrt(), "{chi}");
 }
+
+/// What is asked for ahead changes nothing.
+#[test]
+fn many_items_are_shuffled_like_few() {
+    let few = [0, 1, 2, 3, 1000, NEAR_ITEMS - 1, NEAR_ITEMS];
+    let many = [1, 2, AHEAD - 1, AHEAD, AHEAD + 1, 5 * AHEAD, 3 * NEAR_ITEMS];
+    for count in few.into_iter().chain(many.map(|more| NEAR_ITEMS + more)) {
+        let mut items: Vec<u32> = (0..count as u32).collect();
+        let mut expected = items.clone();
+        shuffled(&mut Dice::new(1, 2, 3), &mut items);
+        let mut dice = Dice::new(1, 2, 3);
+        for last in (1..count).rev() {
+            expected.swap(dice.below(last as u64 + 1) as usize, last);
+        }
+        assert!(items == expected, "{count}");
+    }
+}
