@@ -236,10 +236,10 @@ impl Epoch<'_> {
         let order = self.order;
         let end = end.min(order.n_rows);
         match (order.shuffle, &self.scatter) {
-            (Shuffle::Full, Some(scatter)) => into.sort((begin..end).map(|position| {
-                let row = order.rows.row(scatter.at(position));
-                (row, (position - begin) as u32)
-            })),
+            (Shuffle::Full, Some(scatter)) => {
+                let rows = scatter.range(begin..end).map(|index| order.rows.row(index));
+                into.sort(rows.zip(0..));
+            }
             (Shuffle::Chunks | Shuffle::Window, _) => self.window(begin, end, into),
             _ => self.follow(begin, 0..end.saturating_sub(begin), into),
         }
@@ -378,6 +378,9 @@ fn shuffled(dice: &mut Dice, items: &mut [u32]) {
     }
 }
 
+/// Positions that are computed side by side: each is a chain of steps that wait for one another.
+const LANES: usize = 8;
+
 /// A permutation of `[0, n)` that is computed, not stored.
 struct Scatter {
     n: u64,
@@ -409,23 +412,36 @@ impl Scatter {
         }
     }
 
-    fn at(&self, position: u64) -> u64 {
-        let mut value = position;
-        loop {
-            value = self.once(value);
-            if value < self.n {
-                return value;
-            }
-        }
+    /// What stands at each of these positions.
+    fn range(&self, positions: Range<u64>) -> impl Iterator<Item = u64> {
+        let last = positions.end.saturating_sub(1);
+        let blocks = positions.clone().step_by(LANES);
+        let block = move |first| std::array::from_fn(|lane| last.min(first + lane as u64));
+        let rows = blocks.flat_map(move |first| self.at(block(first)));
+        rows.take((positions.end.saturating_sub(positions.start)) as usize)
     }
 
-    fn once(&self, value: u64) -> u64 {
-        let (mut column, mut line) = (value % self.columns, value / self.columns);
+    fn at(&self, positions: [u64; LANES]) -> [u64; LANES] {
+        self.once(positions).map(|mut value| {
+            while value >= self.n {
+                [value] = self.once([value]);
+            }
+            value
+        })
+    }
+
+    fn once<const N: usize>(&self, values: [u64; N]) -> [u64; N] {
+        let mut column = values.map(|value| value % self.columns);
+        let mut line = values.map(|value| value / self.columns);
         for pair in self.keys.chunks_exact(2) {
-            column = moved(column, line ^ pair[0], self.columns);
-            line = moved(line, column ^ pair[1], self.lines);
+            for (column, line) in column.iter_mut().zip(&line) {
+                *column = moved(*column, line ^ pair[0], self.columns);
+            }
+            for (line, column) in line.iter_mut().zip(&column) {
+                *line = moved(*line, column ^ pair[1], self.lines);
+            }
         }
-        line * self.columns + column
+        std::array::from_fn(|i| line[i] * self.columns + column[i])
     }
 }
 
