@@ -72,7 +72,8 @@ def subset_of(rows: object, n_rows: int) -> Subset:
     if low < 0:
         listed = listed.astype(np.int64)  # a narrow number has no room for the sum
         listed = np.where(listed < 0, listed + n_rows, listed)
-    return _listed(np.sort(listed.astype(np.uint64)))
+    ascends = (listed[:-1] <= listed[1:]).all()
+    return _listed((listed if ascends else np.sort(listed)).astype(np.uint64))
 
 
 def _stepped(rows: range) -> Subset:
@@ -91,7 +92,7 @@ def _masked(mask: npt.NDArray[Any], n_rows: int) -> npt.NDArray[np.uint64]:
             expected=n_rows,
             got=len(mask),
         )
-    return np.flatnonzero(mask).astype(np.uint64)
+    return np.flatnonzero(mask).astype(np.int64, copy=False).view(np.uint64)
 
 
 def _listed(rows: npt.NDArray[np.uint64]) -> Subset:

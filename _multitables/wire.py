@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from _multitables.read_plan import Member, ReadPlan
+from _multitables.read_plan import Member, ReadPlan, Records
 
 MAGIC = int.from_bytes(b"MTPLAN02", "little")
 FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE, FLAG_KEPT, FLAG_LIBRARY = 1, 2, 4, 8, 16
@@ -84,7 +84,7 @@ def encode_plan(
     n_order = len(tables.words) - order_at
     words = np.array(tables.words, dtype="<u8")
     arrays = (plan.tasks, plan.chunks, listed, words)
-    parts = [*records, *(array.tobytes() for array in arrays), bytes(tables.blob)]
+    parts: list[bytes | memoryview] = [*records, *map(_bytes, arrays), bytes(tables.blob)]
     header = _HEADER.pack(
         MAGIC,
         _HEADER.size + sum(map(len, parts)),
@@ -110,6 +110,11 @@ def encode_plan(
         *(0, 0, 0),
     )
     return b"".join([header, *parts])
+
+
+def _bytes(array: Records) -> memoryview:
+    """Return a table's bytes where they lie: there may be a word for each row of a dataset."""
+    return np.ascontiguousarray(array).view(np.uint8).data
 
 
 def _encode_member(

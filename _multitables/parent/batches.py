@@ -219,7 +219,7 @@ class Batches:
             "step": order.step,
         }
         if order.listed is not None:
-            identity["listed"] = zlib.crc32(order.listed.astype("<u8").tobytes())
+            identity["listed"] = zlib.crc32(order.listed.astype("<u8", copy=False).data)
         if order.shuffle in (CHUNKS, WINDOW):
             identity["chunk_rows"] = order.chunk_rows
         if order.shuffle == WINDOW:

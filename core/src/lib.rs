@@ -49,6 +49,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// CPython's PyBUF_WRITE and PyBUF_READ, which the limited API of 3.10 does not name.
 const WRITABLE: std::ffi::c_int = 0x200;
@@ -191,7 +192,7 @@ fn order_rows<'py>(
         let listed: Vec<u64> = (listed.chunks_exact(8))
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
-        let (order, epoch) = order::Order::from_words(words, &listed, 1 << 62)?;
+        let (order, epoch) = order::Order::from_words(words, Arc::new(listed), 1 << 62)?;
         let rows = order.listed(epoch, begin, end);
         Ok(rows.into_iter().map(|row| row as i64).collect())
     });

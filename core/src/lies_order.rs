@@ -14,6 +14,7 @@ use crate::reader::{End, Reader};
 use crate::serve::map_ring;
 use crate::testing::{ROW_WORDS, Shared, TestFile, TestMember, TestOrder, TestPlan, fill_rows};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 const ROW_BYTES: u64 = 8 * ROW_WORDS as u64;
 
@@ -116,7 +117,7 @@ fn orders_that_cannot_be_are_refused() {
 #[test]
 fn windows_with_more_places_than_there_are_numbers_are_refused() {
     let words = |shuffle, n_rows, window| [shuffle, 1, 0, n_rows, 1 << 20, window, 0, 1];
-    let refused = |words| Order::from_words(words, &[], u64::MAX).is_err();
+    let refused = |words| Order::from_words(words, Arc::new([]), u64::MAX).is_err();
     assert!(refused(words(2, 1 << 33, 1 << 32)));
     assert!(!refused(words(2, 1 << 33, (1 << 32) - 1)));
     assert!(!refused(words(2, (1 << 32) - 1, u64::MAX)));

@@ -16,6 +16,7 @@
 
 use crate::prefetch::prefetch;
 use crate::seats::Seats;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -47,22 +48,34 @@ impl Shuffle {
 /// Positions of which `listed` asks at a time: seats may take more memory than rows.
 const LISTED_AT_ONCE: u64 = 1 << 24;
 
+/// Rows in memory that somebody keeps and nobody changes. There may be more than should be copied.
+pub type Listed = Arc<dyn AsRef<[u64]> + Send + Sync>;
+
 /// The rows that take part, ascending.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Rows {
     /// `start + i * step`
     Step {
         start: u64,
         step: u64,
     },
-    Listed(Arc<[u64]>),
+    Listed(Listed),
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rows::Step { start, step } => write!(f, "{start} + i * {step}"),
+            Rows::Listed(rows) => write!(f, "{} rows", (**rows).as_ref().len()),
+        }
+    }
 }
 
 impl Rows {
     pub fn row(&self, index: u64) -> u64 {
         match self {
             Rows::Step { start, step } => start + index * step,
-            Rows::Listed(rows) => rows[index as usize],
+            Rows::Listed(rows) => (**rows).as_ref()[index as usize],
         }
     }
 
@@ -91,7 +104,7 @@ impl Order {
     /// `end_row`.
     pub fn from_words(
         words: [u64; 8],
-        listed: &[u64],
+        listed: Listed,
         end_row: u64,
     ) -> Result<(Order, u64), &'static str> {
         let [
@@ -112,13 +125,13 @@ impl Order {
         let (rows, last_row) = if step > 0 {
             let last_row = last.checked_mul(step).and_then(|n| n.checked_add(start));
             (Rows::Step { start, step }, last_row)
-        } else if listed.len() as u64 == n_rows && listed.is_sorted() {
-            (
-                Rows::Listed(listed.into()),
-                Some(listed.last().copied().unwrap_or(0)),
-            )
         } else {
-            return Err("the order's rows are not in order");
+            let rows = (*listed).as_ref();
+            if rows.len() as u64 != n_rows || !rows.is_sorted() {
+                return Err("the order's rows are not in order");
+            }
+            let last_row = Some(rows.last().copied().unwrap_or(0));
+            (Rows::Listed(listed), last_row)
         };
         if n_rows > 0 && last_row.is_none_or(|row| row >= end_row) {
             return Err("the order's rows lie outside the datasets");
@@ -168,12 +181,17 @@ impl Order {
                     begins.push(index);
                 }
                 // The next chunk is not nearer than this.
-                index += match rows {
+                index += match &rows {
                     Rows::Step { start, step } => {
                         let end = (chunk + 1) * chunk_rows;
-                        (end - (start + index * step)).div_ceil(step).max(1)
+                        (end - (start + index * step)).div_ceil(*step).max(1)
                     }
-                    Rows::Listed(_) => 1,
+                    // A row that is listed twice may make it longer.
+                    Rows::Listed(rows) => {
+                        let end = n_rows.min(index.saturating_add(chunk_rows));
+                        let rows = &(**rows).as_ref()[index as usize..end as usize];
+                        rows.partition_point(|row| row / chunk_rows == chunk) as u64
+                    }
                 };
             }
             begins.push(n_rows);

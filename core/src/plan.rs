@@ -10,7 +10,7 @@
 
 use crate::control::control_bytes;
 use crate::memory::{Mapping, file_len};
-use crate::order::Order;
+use crate::order::{Listed, Order};
 pub use member::{Fingerprint, Member, StringFix};
 use member::{MemberRecord, member};
 use std::os::fd::BorrowedFd;
@@ -131,10 +131,9 @@ impl Plan {
         }
         // SAFETY: the ranges were checked against the mapping's length just above; all offsets are
         // multiples of 8 and the records are plain words, valid for any bytes.
-        let (records, listed, words, blob) = unsafe {
+        let (records, words, blob) = unsafe {
             (
                 table::<MemberRecord>(&map, members_at, header.n_members),
-                table::<u64>(&map, listed_at, header.n_listed),
                 table::<u64>(&map, words_at, header.n_words),
                 table::<u8>(&map, blob_at, header.n_blob),
             )
@@ -145,7 +144,14 @@ impl Plan {
             .collect::<Result<Vec<_>, _>>()?;
         let order = match header.n_order {
             0 => None,
-            _ => Some(order(words, listed, &header, &members)?),
+            _ => {
+                let listed = Table {
+                    map: map.clone(),
+                    at: listed_at,
+                    count: header.n_listed,
+                };
+                Some(order(words, Arc::new(listed), &header, &members)?)
+            }
         };
         let plan = Plan {
             map,
@@ -365,7 +371,7 @@ impl Task {
 /// The order of a stream of shares, and its first epoch.
 fn order(
     words: &[u64],
-    listed: &[u64],
+    listed: Listed,
     header: &Header,
     members: &[Member],
 ) -> Result<(Order, u64), Refused> {
@@ -403,6 +409,21 @@ fn after(at: usize, count: u64, each: usize) -> Result<usize, Refused> {
 unsafe fn table<T>(map: &Mapping, at: usize, count: u64) -> &[T] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(map.base().add(at).cast::<T>(), count as usize) }
+}
+
+/// A plan's table of words, which keeps the plan's memory.
+struct Table {
+    map: Arc<Mapping>,
+    at: usize,
+    count: u64,
+}
+
+impl AsRef<[u64]> for Table {
+    fn as_ref(&self) -> &[u64] {
+        // SAFETY: the range was checked in `over` before this was made, and is aligned for words;
+        // the bytes do not change.
+        unsafe { table::<u64>(&self.map, self.at, self.count) }
+    }
 }
 
 fn part<T>(all: &[T], at: u64, count: u64) -> Result<&[T], Refused> {

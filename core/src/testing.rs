@@ -13,6 +13,7 @@ use crate::serve::{RingMaps, map_ring};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Words of a row of the payload.
 pub const ROW_WORDS: usize = 32;
@@ -128,7 +129,8 @@ impl TestOrder {
 
     /// The dataset's row on each row of lap `lap`.
     pub fn rows(&self, lap: u64) -> Vec<u64> {
-        let (order, epoch) = Order::from_words(self.words, &self.listed, u64::MAX).unwrap();
+        let (order, epoch) =
+            Order::from_words(self.words, Arc::new(self.listed.clone()), u64::MAX).unwrap();
         let listed = |&(begin, end): &(u64, u64)| order.listed(epoch + lap, begin, end);
         self.ranges.iter().flat_map(listed).collect()
     }

@@ -29,7 +29,7 @@ fn rows_of(kind: u64, n: u64) -> Rows {
     match kind {
         0 => Rows::Step { start: 0, step: 1 },
         1 => Rows::Step { start: 3, step: 7 },
-        _ => Rows::Listed((0..n).map(|i| i * i / 5 + i).collect()),
+        _ => Rows::Listed(Arc::new((0..n).map(|i| i * i / 5 + i).collect::<Vec<_>>())),
     }
 }
 
@@ -162,5 +162,21 @@ fn many_items_are_shuffled_like_few() {
             expected.swap(dice.below(last as u64 + 1) as usize, last);
         }
         assert!(items == expected, "{count}");
+    }
+}
+
+#[test]
+fn listed_rows_begin_chunks_where_they_do() {
+    for step in [1, 2, 7, 30] {
+        for chunk in [1, 3, 10, 1000] {
+            // Each row is there up to three times.
+            let rows: Vec<u64> = (0..300).map(|i| i / 3 * step + i % 3 / 2).collect();
+            let n = rows.len() as u64;
+            let listed = Rows::Listed(Arc::new(rows.clone()));
+            let order = Order::new(Shuffle::Chunks, 1, listed, n, chunk, 10);
+            let is_first = |&i: &usize| i == 0 || rows[i] / chunk != rows[i - 1] / chunk;
+            let begins = (0..rows.len()).filter(is_first).map(|i| i as u64);
+            assert_eq!(order.begins, begins.chain([n]).collect::<Vec<_>>());
+        }
     }
 }
