@@ -61,8 +61,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     global _before
     marker = item.get_closest_marker("hang")
     seconds = marker.args[0] if marker else HANG_SECONDS
+    others = Holdings.now().threads
     faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=_stderr)
-    _before = Holdings.now()  # with the watchdog's own thread
+    _before = Holdings.now()
+    while _before.threads <= others:  # the kernel's list may lack the watchdog's own thread
+        _before = Holdings.now()
     signal.signal(signal.SIGALRM, _hang)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
