@@ -118,9 +118,19 @@ def test_subsets(numbered: Path, shuffle: str | None, rows: Any) -> None:
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 @pytest.mark.parametrize("path", ["/rows", "/raw"])
-@pytest.mark.parametrize("rows", [[3, 3, 5], [0, 0, 2] * 17, [*range(49), 48], [*range(49), 50]])
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [3, 3, 5],
+        [0, 0, 2] * 17,
+        [*range(49), 48],
+        [*range(49), 50],
+        [*range(50), 49],
+        [0, *range(50)],
+    ],
+)
 def test_rows_that_come_twice(numbered: Path, shuffle: str | None, path: str, rows: Any) -> None:
-    """As many rows as the chunk has, or in a span as long, but not each of them once."""
+    """As many rows as the chunk has, in a span as long, or all and one again."""
     with multitables.Streamer(numbered).get_batches(
         path, 60, shuffle=shuffle, rows=rows, n_procs=1
     ) as batches:

@@ -259,15 +259,15 @@ impl Epoch<'_> {
                 into.sort(rows.zip(0..));
             }
             (Shuffle::Chunks | Shuffle::Window, _) => self.window(begin, end, into),
-            _ => self.follow(begin, 0..end.saturating_sub(begin), into),
+            _ if begin < end => self.follow(begin, 0..end - begin, into),
+            _ => {}
         }
     }
 
     /// Rows from index `from` of the rows that take part, in places that follow each other.
     fn follow(&self, from: u64, places: Range<u64>, into: &mut Seats) {
         let rows = &self.order.rows;
-        if places.is_empty() {
-        } else if rows.follow() {
+        if rows.follow() {
             let count = places.end - places.start;
             into.push(rows.row(from), places.start as u32, count);
         } else {
@@ -301,11 +301,11 @@ impl Epoch<'_> {
         let wanted = begin - window_begin..end - window_begin;
         if order.shuffle == Shuffle::Chunks {
             for (from, at, count) in runs {
-                let places = at.max(wanted.start)..(at + count).min(wanted.end);
-                let from = from + places.start.saturating_sub(at);
-                let places =
-                    places.start - wanted.start..places.end.max(wanted.start) - wanted.start;
-                self.follow(from, places, into);
+                let (low, high) = (at.max(wanted.start), (at + count).min(wanted.end));
+                if low < high {
+                    let places = low - wanted.start..high - wanted.start;
+                    self.follow(from + (low - at), places, into);
+                }
             }
             return;
         }

@@ -418,8 +418,10 @@ impl<'a> ShareWork<'a> {
             return None;
         }
         let run = self.share.seats.runs(pick.seats.clone()).next()?;
+        // A row that is wanted twice has two seats.
+        let all = run.rows == pick.seats.len() && run.rows * row_bytes == size;
         let at = run.place as usize * row_bytes;
-        (run.row == pick.row && run.rows * row_bytes == size).then(|| at..at + size)
+        (all && run.row == pick.row).then(|| at..at + size)
     }
 
     fn end_strings(&mut self, source: &Source, pick: &Pick) {
