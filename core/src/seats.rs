@@ -17,6 +17,14 @@ struct Begin {
     place: u32,
 }
 
+impl Begin {
+    /// The row and the place that the stretch has at an index, if it reaches so far.
+    fn at(&self, index: u32) -> (u64, u32) {
+        let before = index - self.index;
+        (self.row + u64::from(before), self.place + before)
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seats {
     begins: Vec<Begin>,
@@ -56,10 +64,7 @@ impl Seats {
     /// Add rows that follow each other, in places that do. Not together with `push_mixed`.
     pub fn push(&mut self, row: u64, place: u32, rows: u64) {
         let index = self.len;
-        let follows = |last: &Begin| {
-            let before = index - last.index;
-            (row, place) == (last.row + u64::from(before), last.place + before)
-        };
+        let follows = |last: &Begin| last.at(index) == (row, place);
         if !self.begins.last().is_some_and(follows) {
             self.begins.push(Begin { row, index, place });
         }
@@ -69,7 +74,7 @@ impl Seats {
     /// Add rows that follow each other, in these places.
     pub fn push_mixed(&mut self, row: u64, places: &[u32]) {
         let index = self.len;
-        let follows = |last: &Begin| row == last.row + u64::from(index - last.index);
+        let follows = |last: &Begin| last.at(index).0 == row;
         if !self.begins.last().is_some_and(follows) {
             let place = 0;
             self.begins.push(Begin { row, index, place });
@@ -93,12 +98,7 @@ impl Seats {
         for at in 0..sorted.len() {
             let Begin { row, place, .. } = sorted[at];
             let index = at as u32;
-            let follows = kept > 0 && {
-                let last: Begin = sorted[kept - 1];
-                let before = index - last.index;
-                (row, place) == (last.row + u64::from(before), last.place + before)
-            };
-            if !follows {
+            if kept == 0 || sorted[kept - 1].at(index) != (row, place) {
                 sorted[kept] = Begin { row, index, place };
                 kept += 1;
             }
@@ -120,8 +120,7 @@ impl Seats {
 
     /// The row at this index, which must be one.
     pub fn row(&self, index: usize) -> u64 {
-        let begin = self.begins[self.stretch_of(index)];
-        begin.row + (index as u64 - u64::from(begin.index))
+        self.begins[self.stretch_of(index)].at(index as u32).0
     }
 
     /// The index of the first row that is this one or a later one.
@@ -160,9 +159,8 @@ impl Seats {
         }
         let (mut at, mut stretch) = (range.start, self.stretch_of(range.start));
         while at < range.end {
-            let begin = self.begins[stretch];
             let end = self.stretch_end(stretch).min(range.end);
-            let rows = begin.row + (at as u64 - u64::from(begin.index))..;
+            let rows = self.begins[stretch].at(at as u32).0..;
             (rows.zip(&self.places[at..end])).for_each(|(row, &place)| seat(row, place));
             (at, stretch) = (end, stretch + 1);
         }
@@ -198,20 +196,19 @@ impl Iterator for Runs<'_> {
         if index >= seats.stretch_end(self.stretch) {
             self.stretch += 1;
         }
-        let begin = seats.begins[self.stretch];
         let end = seats.stretch_end(self.stretch).min(self.range.end);
-        let before = index as u32 - begin.index;
+        let (row, place) = seats.begins[self.stretch].at(index as u32);
         let (place, rows) = match seats.places.get(index..end) {
             Some(places) if !places.is_empty() => {
                 let follow =
                     (places.iter().zip(places[0]..)).take_while(|(place, at)| *place == at);
                 (places[0], follow.count())
             }
-            _ => (begin.place + before, end - index),
+            _ => (place, end - index),
         };
         self.range.start += rows;
         Some(Run {
-            row: begin.row + u64::from(before),
+            row,
             place,
             rows,
             index,
