@@ -29,6 +29,7 @@ from _multitables.read_plan import (
     OrderWords,
     ReadPlan,
     Records,
+    bytes_per_task,
     check_memory,
     grid_chunks,
     member_of,
@@ -263,8 +264,8 @@ def _shares(
     chunk_bytes = max(1, outer * member.index.row_bytes)
     chunks = _chunks_touched(rows, order, outer)
     # A chunk of which little is wanted is decoded whole all the same.
-    task_bytes = options.DIRECT_TASK_BYTES if member.direct else options.TASK_BYTES
-    per_task = max(task_bytes // chunk_bytes, 2 if chunk_bytes <= options.ABREAST_BYTES else 1)
+    least = 2 if chunk_bytes <= options.ABREAST_BYTES else 1
+    per_task = max(bytes_per_task(member) // chunk_bytes, least)
     fair = np.maximum(1, chunks // (4 * n_readers))
     shares = np.ceil(chunks / np.minimum(per_task, fair))
     return np.clip(shares, 1, 1 << 16).astype(np.int64)

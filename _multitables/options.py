@@ -34,6 +34,10 @@ DIRECT_READER_BYTES = 16 << 20
 TASK_BYTES = 256 << 10
 #: The same for direct reads, where one task is one request to the device.
 DIRECT_TASK_BYTES = 1 << 20
+#: The same for chunks that have little of each row, less than `LITTLE_BYTES` of core/src/beside.rs:
+#: chunks beside each other are copied to their rows together.
+BESIDE_TASK_BYTES = 1 << 20
+LITTLE_BYTES = 256
 #: Deflated chunks up to this size are decoded side by side, so a task has at least two of them. It
 #: is `ABREAST_BYTES` of core/src/filters/pipeline.rs.
 ABREAST_BYTES = 512 << 10

@@ -328,10 +328,23 @@ def grid_chunks(member: Member, begin: int, end: int) -> Records:
     return chunks
 
 
+def bytes_per_task(member: Member) -> int:
+    """Decoded bytes that make a task worth its claim."""
+    if member.direct:
+        return options.DIRECT_TASK_BYTES
+    together = member.index.field_bytes
+    for dim, chunk in zip(member.index.dims[:0:-1], member.chunk_dims[:0:-1], strict=True):
+        together *= chunk
+        if chunk != dim:
+            little = together < options.LITTLE_BYTES
+            return options.BESIDE_TASK_BYTES if little else options.TASK_BYTES
+    return options.TASK_BYTES
+
+
 def _chunks_per_task(member: Member, n_chunks: int, n_readers: int) -> int:
     """Small chunks share a task, but there stay tasks enough for every reader."""
     chunk_bytes = max(1, math.prod(member.chunk_dims) * member.index.element_bytes)
-    task_bytes = options.DIRECT_TASK_BYTES if member.direct else options.TASK_BYTES
+    task_bytes = bytes_per_task(member)
     abreast = any(spec.id == DEFLATE for spec in member.index.pipeline)
     least = 2 if abreast and chunk_bytes <= options.ABREAST_BYTES else 1
     fair = max(1, n_chunks // (4 * n_readers))

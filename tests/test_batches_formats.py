@@ -74,6 +74,8 @@ STORED: dict[str, dict[str, Any]] = {
     "contiguous": {},
     "chunked": {"chunks": (32, 4, 5)},
     "edge": {"chunks": (64, 3, 2)},
+    "little of a row": {"chunks": (90, 2, 2)},
+    "bytes of a row": {"chunks": (100, 1, 1), "compression": "gzip"},
     "deflate": {"chunks": (16, 4, 5), "compression": "gzip", "shuffle": True},
     "fletcher32": {"chunks": (16, 2, 5), "compression": "gzip", "fletcher32": True},
     "blosc": {"chunks": (50, 4, 5), **hdf5plugin.Blosc("lz4", 5, hdf5plugin.Blosc.SHUFFLE)},

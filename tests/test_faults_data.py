@@ -254,6 +254,22 @@ def test_an_error_reaches_every_thread(h5: Path) -> None:
     assert children() == {}
 
 
+def test_what_waits_for_a_damaged_chunk_beside_it_is_not_lost(h5: Path) -> None:
+    """Chunks with little of each row are copied together, those before the damaged one too."""
+    data = smooth((N, 8))
+    with h5py.File(h5, "w") as file:
+        made = file.create_dataset("x", data=data, chunks=(50, 2), compression="gzip")
+        made.id.write_direct_chunk((200, 4), b"no deflate")
+    for read in (by_queue, by_one_reader, by_generator):
+        rows = read(h5)
+        found = [next(rows)]
+        with pytest.raises(multitables.CorruptChunkError, match=r"chunk \(200, 4\)"):
+            found.extend(rows)
+        got = np.concatenate(found)
+        assert 200 - 7 < len(got) <= 200
+        np.testing.assert_array_equal(got, data[: len(got)])
+
+
 def test_a_damaged_chunk_that_is_not_wanted_harms_nobody(h5: Path) -> None:
     """The tail is left out, and the damage with it."""
     damaged(h5, FAULTS["checksum"])

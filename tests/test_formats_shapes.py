@@ -174,6 +174,29 @@ def test_many_small_chunks(h5: Path) -> None:
     assert statistics["tasks"] < 5000 / 2  # grouped
 
 
+@pytest.mark.parametrize("compression", [None, "gzip"])
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ((4000, 16, 16, 3), True),  # h5py's own choice has few bytes of many rows
+        ((4000, 16, 16, 3), (1500, 4, 4, 1)),  # beside each other they are more than wait at once
+        ((3000, 9, 10, 3), (700, 4, 4, 2)),
+        ((30_000, 64), (9000, 2)),
+        ((700, 40, 60), (300, 39, 7)),
+    ],
+    ids=str,
+)
+def test_chunks_with_little_of_many_rows(
+    h5: Path, shape: tuple[int, ...], chunks: Any, compression: str | None
+) -> None:
+    data = smooth(shape, "u1")
+    with h5py.File(h5, "w") as file:
+        made = file.create_dataset("x", data=data, chunks=chunks, compression=compression)
+        assert made.chunks[0] > 100
+    fast(h5, "/x", data)
+    fast(h5, "/x", data, block_size=97)
+
+
 def test_chunks_scattered_in_the_file(h5: Path) -> None:
     """Written in a random order, with other data between, and some rewritten."""
     data = smooth((64, 16))

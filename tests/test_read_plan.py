@@ -223,6 +223,48 @@ def test_deflated_chunks_come_in_company(
     assert plan.tasks["n_chunks"].max() == expected
 
 
+@pytest.mark.parametrize(
+    ("columns", "chunk_columns", "expected"),
+    [
+        # Chunks of 64 KiB: of each row 8, 16 and 256 bytes, and all.
+        (640, 2, 16),
+        (640, 4, 16),
+        (640, 64, 4),
+        (64, 64, 4),
+    ],
+)
+def test_chunks_with_little_of_each_row_come_in_company(
+    columns: int, chunk_columns: int, expected: int
+) -> None:
+    """Those beside each other are copied together (core/src/beside.rs)."""
+    rows = 16384 // chunk_columns
+    ids = np.arange(8 * columns // chunk_columns, dtype=np.uint64)
+    index = ChunkIndex(
+        filename="/tmp/a.h5",
+        path="/x",
+        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
+        dtype=np.dtype("<f4"),
+        shape=(8 * rows, columns),
+        dims=(8 * rows, columns),
+        chunk_dims=(rows, chunk_columns),
+        element_bytes=4,
+        field_offset=0,
+        field_bytes=4,
+        layout="chunked",
+        grid_index=ids,
+        byte_offset=ids * np.uint64(1 << 20),
+        stored_size=ids + np.uint64(10),
+        filter_mask=np.zeros(len(ids), np.uint32),
+        pipeline=(FilterSpec(2, 0, (4,), ""),),
+        fill_value=bytes(4),
+        string_fixes=(),
+        library="h5py",
+        reason="",
+    )
+    plan = plan_reads((index,), native_filters=NATIVE, block_rows=rows, n_readers=1)
+    assert plan.tasks["n_chunks"].max() == min(expected, len(ids) // 4)
+
+
 @many
 @given(a_case())
 def test_slots_are_enough_for_all_tasks_within_the_ring(case: Case) -> None:

@@ -6,11 +6,13 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod beside;
 pub mod control;
 pub mod direct;
 pub mod failure;
 pub mod fetch;
 pub mod filters;
+pub mod finish;
 pub mod futex;
 pub mod kept;
 pub mod lending;
@@ -23,13 +25,13 @@ pub mod prefetch;
 pub mod random;
 pub mod reader;
 pub mod ring;
-pub mod scatter;
 pub mod seats;
 pub mod serve;
 pub mod share;
 pub mod share_work;
 pub mod source;
 pub mod start;
+pub mod strides;
 pub mod tape;
 pub mod work;
 

@@ -7,19 +7,21 @@
 //! 3. Chunks may be decoded side by side, wherever they lie in the file; where anything is wrong, each
 //!    is decoded alone.
 
+use crate::beside::Beside;
 use crate::control::Record;
 use crate::direct::Finished;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run, runs_within};
 use crate::filters::{FilterError, FilterErrorKind, abreast};
+use crate::finish::{self, Place};
 use crate::kept::Kept;
 use crate::memory::Mapping;
 use crate::places::copy;
 use crate::plan::{Chunk, Member, UNALLOCATED};
-use crate::scatter::{self, Place};
 use crate::seats::Run as SeatRun;
 use crate::share::{Pick, Share};
 use crate::source::{Source, Turn, add_ns, grow};
+use crate::strides::Strides;
 use crate::tape::tape_rows;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -100,6 +102,17 @@ impl<'a> ShareWork<'a> {
     }
 
     pub fn buffered(
+        &mut self,
+        source: &mut Source,
+        found: &[Run],
+        turn: Option<Turn<'_>>,
+    ) -> Result<(), TaskError> {
+        let result = self.fetch_runs(source, found, turn);
+        self.end_waiting(source);
+        result
+    }
+
+    fn fetch_runs(
         &mut self,
         source: &mut Source,
         found: &[Run],
@@ -213,6 +226,16 @@ impl<'a> ShareWork<'a> {
         source: &mut Source,
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
+        let result = self.land_runs(source, flights);
+        self.end_waiting(source);
+        result
+    }
+
+    fn land_runs(
+        &mut self,
+        source: &mut Source,
+        flights: Vec<(Run, u64)>,
+    ) -> Result<(), TaskError> {
         let (runs, tickets): (Vec<Run>, Vec<u64>) = flights.into_iter().unzip();
         let (mut next, mut tickets) = (runs.as_slice(), tickets.as_slice());
         while !next.is_empty() {
@@ -270,10 +293,11 @@ impl<'a> ShareWork<'a> {
             }
             for run in share.seats.runs(pick.seats.clone()) {
                 let (at, dst) = self.place(source, run);
-                scatter::fill(member, at, dst);
-                scatter::fix_strings(member, at, dst);
+                finish::fill(member, at, dst);
+                finish::fix_strings(member, at, dst);
             }
         }
+        self.end_waiting(source);
     }
 
     /// Decode the chunks of some runs, which were fetched.
@@ -397,7 +421,7 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Bring a decoded chunk's rows to their places, and keep it if others want it.
-    fn deliver(&mut self, source: &Source, pick: &Pick, decoded: &[u8]) {
+    fn deliver(&mut self, source: &mut Source, pick: &Pick, decoded: &[u8]) {
         self.seat(source, pick, decoded);
         if self.member.kept {
             self.kept.keep(pick.number, decoded);
@@ -431,7 +455,7 @@ impl<'a> ShareWork<'a> {
         }
         for run in share.seats.runs(pick.seats.clone()) {
             let (at, dst) = self.place(source, run);
-            scatter::fix_strings(member, at, dst);
+            finish::fix_strings(member, at, dst);
         }
     }
 
@@ -448,17 +472,33 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Copy the wanted rows of a decoded chunk to their places.
-    fn seat(&mut self, source: &Source, pick: &Pick, decoded: &[u8]) {
-        let (share, member) = (self.share, self.member);
+    fn seat(&mut self, source: &mut Source, pick: &Pick, decoded: &[u8]) {
+        let member = self.member;
         if member.whole_rows() {
             self.copy(pick.row, pick.seats.clone(), decoded);
-        } else {
-            for run in share.seats.runs(pick.seats.clone()) {
-                let (at, dst) = self.place(source, run);
-                scatter::place(member, at, decoded, dst);
-            }
+            return self.end_strings(source, pick);
         }
-        self.end_strings(source, pick);
+        let strides = Strides::of(member, &source.offset);
+        if !Beside::wants(&strides) || !member.fixes.is_empty() {
+            let of = (&*self.share.seats, pick.seats.clone());
+            strides.scatter(decoded, pick.row, of, self.window);
+            return self.end_strings(source, pick);
+        }
+        let seats = pick.seats.start as u64..pick.seats.end as u64;
+        if !source.beside.has_room(&seats, decoded.len()) {
+            self.end_waiting(source);
+        }
+        source.beside.add(seats, strides, pick.row, decoded);
+    }
+
+    /// Bring chunks that wait for others to the places of their rows.
+    fn end_waiting(&mut self, source: &mut Source) {
+        let (start, all) = (Instant::now(), &*self.share.seats);
+        source.beside.copy(|seats, strides, first, decoded| {
+            let of = (all, seats.start as usize..seats.end as usize);
+            strides.scatter(decoded, first, of, self.window);
+        });
+        add_ns(&self.record.decode_ns, start);
     }
 
     /// Copy whole rows, of which the first is row `first`, to their places.

@@ -6,6 +6,7 @@
 //! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn.
 //! 3. Knows nothing of rows: whoever calls says which bytes, and where to.
 
+use crate::beside::Beside;
 use crate::control::{Control, Record};
 use crate::failure::TaskError;
 use crate::fetch::{DataFile, Fetch, FetchError, Run};
@@ -25,6 +26,7 @@ pub struct Source {
     pub stored: Vec<u8>,
     pub decoded: Vec<u8>,
     pub offset: Vec<u64>,
+    pub beside: Beside,
     /// The page cache missed lately: what is claimed is asked for at once.
     pub cold: bool,
 }
@@ -43,6 +45,7 @@ impl Source {
             stored: Vec::new(),
             decoded: Vec::new(),
             offset: Vec::new(),
+            beside: Beside::default(),
             cold: false,
         })
     }

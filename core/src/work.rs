@@ -8,14 +8,16 @@
 //!    decoded again, alone, and errors are as if that were all.
 //! 4. Knows nothing of claims and slots; whoever calls owns the rows.
 
+use crate::beside::Beside;
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run};
 use crate::filters::{FilterError, FilterErrorKind, abreast};
+use crate::finish::{self, Place};
 use crate::memory::Mapping;
 use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
-use crate::scatter::{self, Place};
 use crate::source::{Source, Turn, add_ns, grow};
+use crate::strides::Strides;
 use crate::tape::tape_rows;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -75,6 +77,18 @@ impl<'a> Work<'a> {
     }
 
     pub fn buffered(
+        &mut self,
+        source: &mut Source,
+        chunks: &[Chunk],
+        found: &[Run],
+        turn: Option<Turn<'_>>,
+    ) -> Result<(), TaskError> {
+        let result = self.fetch_runs(source, chunks, found, turn);
+        self.end_waiting(source);
+        result
+    }
+
+    fn fetch_runs(
         &mut self,
         source: &mut Source,
         chunks: &[Chunk],
@@ -154,13 +168,24 @@ impl<'a> Work<'a> {
                     lo,
                     hi,
                 };
-                scatter::fix_strings(self.member, at, self.rows(lo, hi));
+                finish::fix_strings(self.member, at, self.rows(lo, hi));
             }
         }
         self.record.decoded_bytes.fetch_add(total, Relaxed);
     }
 
     pub fn direct(
+        &mut self,
+        source: &mut Source,
+        chunks: &[Chunk],
+        flights: Vec<(Run, u64)>,
+    ) -> Result<(), TaskError> {
+        let result = self.land_runs(source, chunks, flights);
+        self.end_waiting(source);
+        result
+    }
+
+    fn land_runs(
         &mut self,
         source: &mut Source,
         chunks: &[Chunk],
@@ -248,17 +273,34 @@ impl<'a> Work<'a> {
     }
 
     /// Bring a decoded chunk to its rows, if it is not there (None), and end its strings.
-    fn deliver(&self, source: &Source, spot: &Spot, decoded: Option<&[u8]>) {
+    fn deliver(&self, source: &mut Source, spot: &Spot, decoded: Option<&[u8]>) {
+        let (member, first) = (self.member, source.offset[0]);
+        if let Some(decoded) = decoded {
+            let strides = Strides::of(member, &source.offset);
+            let rows = spot.lo..spot.hi;
+            if Beside::wants(&strides) && member.fixes.is_empty() {
+                if !source.beside.has_room(&rows, decoded.len()) {
+                    self.end_waiting(source);
+                }
+                return source.beside.add(rows, strides, first, decoded);
+            }
+            strides.copy(decoded, spot.lo - first, self.rows(spot.lo, spot.hi));
+        }
         let at = Place {
             offset: &source.offset,
             lo: spot.lo,
             hi: spot.hi,
         };
-        let dst = self.rows(spot.lo, spot.hi);
-        if let Some(decoded) = decoded {
-            scatter::place(self.member, at, decoded, dst);
-        }
-        scatter::fix_strings(self.member, at, dst);
+        finish::fix_strings(member, at, self.rows(spot.lo, spot.hi));
+    }
+
+    /// Bring chunks that wait for others to their rows.
+    fn end_waiting(&self, source: &mut Source) {
+        let start = Instant::now();
+        source.beside.copy(|rows, strides, first, decoded| {
+            strides.copy(decoded, rows.start - first, self.rows(rows.start, rows.end));
+        });
+        add_ns(&self.record.decode_ns, start);
     }
 
     /// Decode some chunks side by side, where that is quicker. False: none is done.
@@ -350,14 +392,14 @@ impl<'a> Work<'a> {
             return Ok(());
         }
         grow(&mut source.decoded, spot.buffer_size(), number)?;
-        let out = self.out(&spot, &mut source.decoded[..spot.buffer_size()]);
-        source
-            .pipeline
-            .decode(chunk.filter_mask, stored, out)
-            .map_err(wrong)?;
-        let decoded = (!spot.in_place).then(|| &source.decoded[..size]);
-        self.deliver(source, &spot, decoded);
-        Ok(())
+        let mut buffer = std::mem::take(&mut source.decoded);
+        let out = self.out(&spot, &mut buffer[..spot.buffer_size()]);
+        let result = source.pipeline.decode(chunk.filter_mask, stored, out);
+        if result.is_ok() {
+            self.deliver(source, &spot, (!spot.in_place).then(|| &buffer[..size]));
+        }
+        source.decoded = buffer;
+        result.map_err(wrong)
     }
 
     /// Chunks that the file never stored.
@@ -375,8 +417,8 @@ impl<'a> Work<'a> {
                 hi,
             };
             let dst = self.rows(lo, hi);
-            scatter::fill(self.member, at, dst);
-            scatter::fix_strings(self.member, at, dst);
+            finish::fill(self.member, at, dst);
+            finish::fix_strings(self.member, at, dst);
             self.record
                 .decoded_bytes
                 .fetch_add(dst.len() as u64, Relaxed);

@@ -9,8 +9,8 @@
 
 use super::cover::{Pair, Segment};
 use super::hyperslab::Hyperslab;
+use crate::finish::fix_element;
 use crate::plan::{Member, StringFix};
-use crate::scatter::fix_element;
 use std::ops::Range;
 
 /// `n` units of a chunk, `step` bytes apart from byte `src` on, that stand side by side in the

@@ -1,0 +1,116 @@
+//! Decoded chunks that hold parts of the same rows, brought there together.
+//!
+//! Law:
+//! 1. A chunk that has little of each row waits for the chunks beside it. They are copied some rows at a
+//!    time, so that what is near in a row is written while it is in a core's cache.
+//! 2. Knows neither files nor tapes: it is told which rows a chunk has, and tells when to copy which.
+
+use crate::strides::Strides;
+use std::ops::Range;
+
+/// Less than this of a row is little, if it lies together.
+const LITTLE_BYTES: usize = 256;
+/// So many bytes wait at most, unless a single chunk has more.
+const MOST_BYTES: usize = 1 << 20;
+/// Rows that are copied at a time.
+const ROWS: u64 = 64;
+
+/// A chunk that waits.
+struct Part {
+    strides: Strides,
+    /// The dataset's row with which it begins.
+    first: u64,
+    bytes: Range<usize>,
+}
+
+/// The chunks that wait.
+#[derive(Default)]
+pub struct Beside {
+    /// All have these rows.
+    rows: Range<u64>,
+    parts: Vec<Part>,
+    bytes: Vec<u8>,
+}
+
+impl Beside {
+    /// Whether a chunk had better wait.
+    pub fn wants(strides: &Strides) -> bool {
+        strides.has_less_than(LITTLE_BYTES)
+    }
+
+    /// Whether there is room for a chunk of these rows and bytes. Otherwise those that wait are to be
+    /// copied first.
+    pub fn has_room(&self, rows: &Range<u64>, len: usize) -> bool {
+        self.parts.is_empty() || self.rows == *rows && self.bytes.len() + len <= MOST_BYTES
+    }
+
+    pub fn add(&mut self, rows: Range<u64>, strides: Strides, first: u64, decoded: &[u8]) {
+        self.rows = rows;
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(decoded);
+        self.parts.push(Part {
+            strides,
+            first,
+            bytes: begin..self.bytes.len(),
+        });
+    }
+
+    /// Call `copy(rows, strides, first, decoded)` for some rows of each chunk in turn, until all are
+    /// copied. Nothing waits then.
+    pub fn copy(&mut self, mut copy: impl FnMut(Range<u64>, &Strides, u64, &[u8])) {
+        let mut begin = self.rows.start;
+        while begin < self.rows.end && !self.parts.is_empty() {
+            let end = self.rows.end.min(begin + ROWS);
+            for part in &self.parts {
+                let decoded = &self.bytes[part.bytes.clone()];
+                copy(begin..end, &part.strides, part.first, decoded);
+            }
+            begin = end;
+        }
+        self.parts.clear();
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strides::tests::member;
+
+    fn strides() -> Strides {
+        Strides::of(&member(&[900, 4], &[900, 2], 1, (0, 1)), &[0, 0])
+    }
+
+    #[test]
+    fn all_rows_of_all_chunks_are_copied_some_at_a_time() {
+        let mut beside = Beside::default();
+        for number in 0..3 {
+            assert!(beside.has_room(&(100..300), 10));
+            beside.add(100..300, strides(), number, &[number as u8; 10]);
+        }
+        let mut told = Vec::new();
+        beside.copy(|rows, _, first, decoded| {
+            assert_eq!(decoded, [first as u8; 10]);
+            told.push((rows, first));
+        });
+        let begins = (100..300).step_by(ROWS as usize);
+        let blocks = begins.map(|begin| begin..(begin + ROWS).min(300));
+        let expected: Vec<_> = blocks
+            .flat_map(|rows| (0..3).map(move |number| (rows.clone(), number)))
+            .collect();
+        assert_eq!(told, expected);
+        beside.copy(|_, _, _, _| panic!("nothing waits any more"));
+    }
+
+    #[test]
+    fn those_of_other_rows_and_too_many_bytes_do_not_wait_together() {
+        let mut beside = Beside::default();
+        assert!(beside.has_room(&(0..5), 2 * MOST_BYTES));
+        beside.add(0..5, strides(), 0, &vec![0; MOST_BYTES - 9]);
+        assert!(beside.has_room(&(0..5), 9));
+        assert!(!beside.has_room(&(0..5), 10));
+        assert!(!beside.has_room(&(0..6), 1));
+        beside.copy(|_, _, _, _| {});
+        assert!(beside.has_room(&(5..6), 10));
+    }
+}
