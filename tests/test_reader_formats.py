@@ -38,6 +38,9 @@ def keys(shape: tuple[int, ...]) -> Iterator[Any]:
     yield tuple(slice(extent // 3, None, 2) for extent in shape)
     yield tuple(extent // 2 for extent in shape)
     yield (..., slice(0, 1 + shape[-1] // 2))
+    yield (..., slice(None, None, -2))
+    if len(shape) > 1:
+        yield ([n // 2, 0], ..., slice(shape[-1] // 2, None))
     yield tuple([extent - 1, 0, extent // 2] for extent in shape)
     yield np.random.default_rng(n).random(shape) < 0.2
 

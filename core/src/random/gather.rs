@@ -57,6 +57,11 @@ impl<'a> Unit<'a> {
         unit
     }
 
+    /// Its bytes are the same in the chunk and in the result.
+    pub fn is_plain(&self) -> bool {
+        self.runs.is_empty() && self.fixes.is_empty() && self.stored == self.bytes
+    }
+
     /// The bytes of a chunk that a row reaches over.
     pub fn reach(&self, row: &Row) -> Range<usize> {
         let last = row

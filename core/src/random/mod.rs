@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. The parent: face -> dispatch -> board. A reader: serve_board -> answer -> hyperslab -> cover
-//!    -> cache -> gather -> stage. Data never flows back, and only face knows Python.
+//!    -> cache -> gather, lattice -> stage. Data never flows back, and only face knows Python.
 //! 2. An ask is checked where it is read: whatever it says, nothing panics and nothing outside the
 //!    dataset or the stage is touched.
 
@@ -17,6 +17,7 @@ pub mod face;
 pub mod flight;
 pub mod gather;
 pub mod hyperslab;
+mod lattice;
 mod pair;
 mod part;
 pub mod serve_board;

@@ -10,6 +10,7 @@
 use super::chunk_cache::{ChunkCache, Key};
 use super::cover::{Cover, Pair, Segment, Walk};
 use super::gather::{Row, Unit};
+use super::lattice::Lattice;
 use super::part::WantedBlocks;
 use super::stored::Stored;
 use super::window::Window;
@@ -316,6 +317,9 @@ pub fn deliver(
 ) {
     if let Some(row) = unit.only_row(segments, pairs) {
         return unit.copy(&row, bytes, base, out);
+    }
+    if let Some(lattice) = Lattice::new(unit, segments, pairs) {
+        return lattice.copy(bytes, base, out);
     }
     unit.each_row(segments, pairs, &mut |row| {
         unit.copy(&row, bytes, base, out)

@@ -6,6 +6,7 @@
 //!    that is cheaper than another read, and the window stays small.
 
 use super::gather::{Row, Unit};
+use super::lattice::Lattice;
 use super::task::{InHand, Task, count, grow};
 use crate::failure::TaskError;
 use std::ops::Range;
@@ -14,6 +15,8 @@ use std::ops::Range;
 const GAP_BYTES: usize = 8 << 10;
 const WINDOW_BYTES: usize = 1 << 20;
 const WINDOW_ROWS: usize = 1 << 12;
+/// Where a part like this of the bytes is wanted, all are read.
+const DENSE: usize = 4;
 
 /// Rows of one chunk that are read at once.
 #[derive(Debug, Default)]
@@ -72,6 +75,9 @@ pub fn split(unit: &Unit<'_>, row: Row, f: &mut impl FnMut(Row)) {
 impl Task<'_> {
     /// Read the wanted bytes of a chunk that is stored as it is.
     pub fn read_wanted(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
+        if self.read_dense(&here)? {
+            return Ok(());
+        }
         let mut window = std::mem::take(&mut self.scratch.window);
         window.clear();
         let mut result = Ok(());
@@ -89,6 +95,29 @@ impl Task<'_> {
         let result = result.and_then(|()| self.read_window(&here, &window));
         self.scratch.window = window;
         result
+    }
+
+    /// Read at once what lies dense enough, in many rows. False: it does not.
+    fn read_dense(&mut self, here: &InHand<'_>) -> Result<bool, TaskError> {
+        let (segments, pairs) = (&here.walk.segments, self.cover.pairs());
+        if self.unit.only_row(segments, pairs).is_some() {
+            return Ok(false);
+        }
+        let Some(lattice) = Lattice::new(&self.unit, segments, pairs) else {
+            return Ok(false);
+        };
+        let (span, bytes) = (lattice.span(), lattice.bytes());
+        if span.len() > WINDOW_BYTES || span.len() > bytes * DENSE + GAP_BYTES {
+            return Ok(false);
+        }
+        let at = here.chunk.byte_offset + span.start as u64;
+        let stored = &mut self.scratch.stored;
+        grow(stored, span.len(), here.number)?;
+        let stored = &mut stored[..span.len()];
+        self.stored.read(here.walk, here.number, at, stored)?;
+        lattice.copy(stored, span.start, self.out);
+        count(&self.stored.record.decoded_bytes, bytes);
+        Ok(true)
     }
 
     fn read_window(&mut self, here: &InHand<'_>, window: &Window) -> Result<(), TaskError> {
