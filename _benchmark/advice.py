@@ -20,6 +20,11 @@ LEAST_BLOCK_BYTES = 256 * 2**10
 #: Chunks of fewer decoded bytes: each costs a claim, a look-up and a filter's start for little.
 SMALL_CHUNK_BYTES = 16 * 2**10
 
+#: Where chunks have parts of rows: of fewer decoded bytes together, these are soon whole.
+ACROSS_BYTES = 2**20
+#: A chunk of whole rows that suits streams and rows chosen at random.
+WHOLE_ROWS_BYTES = 256 * 2**10
+
 
 @dataclass(frozen=True)
 class Growing:
@@ -139,3 +144,19 @@ def ring_bytes(shape: Shape, rows: int, n_procs: int) -> int:
 def rechunk(shape: Shape, chunked: bool) -> bool:
     """Whether the chunks are so small that writing the file anew is the cure."""
     return chunked and shape.chunk_bytes < SMALL_CHUNK_BYTES < shape.rows * shape.row_bytes
+
+
+def across_bytes(shape: Shape) -> int:
+    """What is decoded before a row is whole."""
+    return min(shape.chunk_rows, shape.rows) * shape.row_bytes
+
+
+def are_narrow(shape: Shape, chunked: bool) -> bool:
+    """Whether chunks have parts of so many rows that writing the file anew is the cure."""
+    parts = shape.chunk_bytes < shape.chunk_rows * shape.row_bytes
+    return chunked and parts and across_bytes(shape) > ACROSS_BYTES
+
+
+def whole_rows(shape: Shape) -> int:
+    """Rows of a chunk in the file that is written anew."""
+    return max(1, min(shape.rows, WHOLE_ROWS_BYTES // max(1, shape.row_bytes)))

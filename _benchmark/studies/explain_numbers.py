@@ -76,6 +76,11 @@ class Found:
         return Shape(shape[0], row_bytes, chunks[0] if chunks else 1, chunk_bytes)
 
     @property
+    def is_chunked(self) -> bool:
+        """Whether it has chunks."""
+        return bool(self.more["dataset"]["chunks"])
+
+    @property
     def native(self) -> bool:
         """Whether the library fetches and decodes it itself."""
         return "fetch and decode" not in self.more["left_out"]

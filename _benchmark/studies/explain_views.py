@@ -193,10 +193,15 @@ def _bound(found: Found, way: str, verdict: Verdict) -> str:
         f"The lowest limit is {what}, {verdict.limit:.0f} MB/s; the stream "
     )
     if verdict.share < FAR_BELOW:
+        why = "other work on this machine, most likely"
+        if advice.are_narrow(found.shape, found.is_chunked):
+            why = (
+                "copying parts of rows to their places, most likely, or other work on this machine"
+            )
         return text + (
             f"reaches {verdict.share:.0%} of it. That is far below, so something takes the time "
-            "that is not measured here: other work on this machine, most likely, or too few cores "
-            "for the readers and the program's loop."
+            f"that is not measured here: {why}, or too few cores for the readers and the program's "
+            "loop."
         )
     if verdict.share < AT_THE_LIMIT:
         text += (
@@ -254,11 +259,20 @@ def _block_advice(found: Found) -> Iterator[str]:
             f"Advice: block_size={best}, {as_size(best * shape.row_bytes)}: "
             f"{sizes[best] / sizes[default]:.2f} times as fast as the default, {_rows(default)}."
         )
-    if advice.rechunk(shape, bool(found.more["dataset"]["chunks"])):
+    if advice.rechunk(shape, found.is_chunked):
         yield (
             f"The chunks are tiny: {as_size(shape.chunk_bytes)} each, decoded. That costs more "
             "than any setting brings back. The cure is to write the file anew with chunks of 64 "
             "KiB to 1 MiB, with h5repack (-l CHUNK=...) or ptrepack (--chunkshape)."
+        )
+    if advice.are_narrow(shape, found.is_chunked):
+        lengths = [advice.whole_rows(shape), *list(found.more["dataset"]["shape"])[1:]]
+        chunk = "x".join(map(str, lengths))
+        yield (
+            f"Each chunk has parts of {_rows(shape.chunk_rows)}: "
+            f"{as_size(advice.across_bytes(shape))} are decoded before one row is whole, and for "
+            "each row that is chosen at random. The cure is to write the file anew with chunks of "
+            f"whole rows, with h5repack (-l CHUNK={chunk}) or ptrepack (--chunkshape)."
         )
     most = max((n for _, n, _ in found.cases()), default=1)
     ring_bytes = advice.ring_bytes(shape, best, most)

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Less than this of a row is little, if it lies together.
 const LITTLE_BYTES: usize = 256;
-/// So many bytes wait at most, unless a single chunk has more.
+/// So many bytes wait at most; chunks of more than half of it would wait for nothing.
 const MOST_BYTES: usize = 1 << 20;
 /// Rows that are copied at a time.
 const ROWS: u64 = 64;
@@ -33,9 +33,9 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Whether a chunk had better wait.
-    pub fn wants(strides: &Strides) -> bool {
-        strides.has_less_than(LITTLE_BYTES)
+    /// Whether a chunk of so many bytes had better wait.
+    pub fn wants(strides: &Strides, len: usize) -> bool {
+        len <= MOST_BYTES / 2 && strides.has_less_than(LITTLE_BYTES)
     }
 
     /// Whether there is room for a chunk of these rows and bytes. Otherwise those that wait are to be
@@ -100,6 +100,12 @@ mod tests {
             .collect();
         assert_eq!(told, expected);
         beside.copy(|_, _, _, _| panic!("nothing waits any more"));
+    }
+
+    #[test]
+    fn large_chunks_do_not_wait() {
+        assert!(Beside::wants(&strides(), MOST_BYTES / 2));
+        assert!(!Beside::wants(&strides(), MOST_BYTES / 2 + 1));
     }
 
     #[test]

@@ -479,7 +479,7 @@ impl<'a> ShareWork<'a> {
             return self.end_strings(source, pick);
         }
         let strides = Strides::of(member, &source.offset);
-        if !Beside::wants(&strides) || !member.fixes.is_empty() {
+        if !Beside::wants(&strides, decoded.len()) || !member.fixes.is_empty() {
             let of = (&*self.share.seats, pick.seats.clone());
             strides.scatter(decoded, pick.row, of, self.window);
             return self.end_strings(source, pick);

@@ -278,7 +278,7 @@ impl<'a> Work<'a> {
         if let Some(decoded) = decoded {
             let strides = Strides::of(member, &source.offset);
             let rows = spot.lo..spot.hi;
-            if Beside::wants(&strides) && member.fixes.is_empty() {
+            if Beside::wants(&strides, decoded.len()) && member.fixes.is_empty() {
                 if !source.beside.has_room(&rows, decoded.len()) {
                     self.end_waiting(source);
                 }

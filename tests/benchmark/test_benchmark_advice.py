@@ -118,6 +118,25 @@ def test_tiny_chunks_are_to_be_written_anew(
     assert advice.rechunk(Shape(rows, 512, 2, chunk_bytes), chunked) is cure
 
 
+@pytest.mark.parametrize(
+    ("shape", "chunked", "cure"),
+    [
+        (Shape(50_000, 3072, 6250, 100_000), True, True),  # of 32 x 32 x 3 bytes, by h5py
+        (Shape(50_000, 3072, 6250, 100_000), False, False),
+        (Shape(50_000, 3072, 85, 85 * 3072), True, False),  # whole rows
+        (Shape(50_000, 3072, 6250, 6250 * 3072), True, False),  # of these, many
+        (Shape(50_000, 3072, 50, 50 * 1024), True, False),  # soon whole
+        (Shape(50, 3072, 6250, 100_000), True, False),  # a dataset of one block
+    ],
+)
+def test_narrow_chunks_are_to_be_written_anew(shape: Shape, chunked: bool, cure: bool) -> None:
+    assert advice.are_narrow(shape, chunked) is cure
+    assert advice.across_bytes(shape) <= shape.rows * shape.row_bytes
+    rows = advice.whole_rows(shape)
+    assert 1 <= rows <= shape.rows
+    assert rows == 1 or rows * shape.row_bytes <= advice.WHOLE_ROWS_BYTES
+
+
 def test_shares_may_exceed_one() -> None:
     found = advice.judge(Limits({"device": 100.0}), {1: 110.0})
     assert math.isclose(found.share, 1.1)

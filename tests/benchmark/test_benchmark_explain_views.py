@@ -104,12 +104,16 @@ def test_larger_blocks_are_advised_when_they_were_faster() -> None:
     assert "leave block_size out" in told(rates)
 
 
-def test_tiny_chunks_and_large_blocks_are_said() -> None:
+def test_tiny_and_narrow_chunks_and_large_blocks_are_said() -> None:
     rates = {**DECODING, **HAND_OVER, "stream x4 warm": 400}
     assert "write the file anew" not in told(rates)
     tiny = told(rates, dataset={"chunks": [10, 25]}, default_rows=10)
     assert "The chunks are tiny: 1000 B each" in tiny
     assert "h5repack" in tiny
+    narrow = " ".join(told(rates, dataset={"chunks": [10**5, 5]}, default_rows=10**5).split())
+    assert "Each chunk has parts of 100000 rows: 9.537 MiB are decoded" in narrow
+    assert "CHUNK=2621x25" in narrow
+    assert "copying parts of rows to their places, most likely" in narrow
     large = told(rates, dataset={"chunks": [10**5, 25]}, default_rows=10**5)
     assert "the ring of 4 readers holds 85.83 MiB" in large
     assert "largest cache 32 MiB" in large
