@@ -181,6 +181,36 @@ def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
         assert member.tape_bytes > 0
 
 
+def chunked(
+    dtype: np.dtype, shape: tuple[int, ...], chunks: tuple[int, ...], filter_id: int
+) -> ChunkIndex:
+    """A dataset whose chunks are all stored and divide its shape."""
+    size = dtype.itemsize
+    ids = np.arange(math.prod(shape) // math.prod(chunks), dtype=np.uint64)
+    return ChunkIndex(
+        filename="/tmp/a.h5",
+        path="/x",
+        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
+        dtype=dtype,
+        shape=shape,
+        dims=shape,
+        chunk_dims=chunks,
+        element_bytes=size,
+        field_offset=0,
+        field_bytes=size,
+        layout="chunked",
+        grid_index=ids,
+        byte_offset=ids * np.uint64(1 << 20),
+        stored_size=ids + np.uint64(10),
+        filter_mask=np.zeros(len(ids), np.uint32),
+        pipeline=(FilterSpec(filter_id, 0, (4,), ""),),
+        fill_value=bytes(size),
+        string_fixes=(),
+        library="h5py",
+        reason="",
+    )
+
+
 @pytest.mark.parametrize(
     ("filter_id", "chunk_kib", "n_chunks", "expected"),
     [
@@ -196,29 +226,8 @@ def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
 def test_deflated_chunks_come_in_company(
     filter_id: int, chunk_kib: int, n_chunks: int, expected: int
 ) -> None:
-    ids = np.arange(n_chunks, dtype=np.uint64)
-    index = ChunkIndex(
-        filename="/tmp/a.h5",
-        path="/x",
-        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
-        dtype=np.dtype("V1024"),
-        shape=(n_chunks * chunk_kib,),
-        dims=(n_chunks * chunk_kib,),
-        chunk_dims=(chunk_kib,),
-        element_bytes=1024,
-        field_offset=0,
-        field_bytes=1024,
-        layout="chunked",
-        grid_index=ids,
-        byte_offset=ids * np.uint64(1 << 20),
-        stored_size=ids + np.uint64(10),
-        filter_mask=np.zeros(n_chunks, np.uint32),
-        pipeline=(FilterSpec(filter_id, 0, (4,), ""),),
-        fill_value=bytes(1024),
-        string_fixes=(),
-        library="h5py",
-        reason="",
-    )
+    shape = (n_chunks * chunk_kib,)
+    index = chunked(np.dtype("V1024"), shape, (chunk_kib,), filter_id)
     plan = plan_reads((index,), native_filters=NATIVE, block_rows=chunk_kib, n_readers=2)
     assert plan.tasks["n_chunks"].max() == expected
 
@@ -238,31 +247,10 @@ def test_chunks_with_little_of_each_row_come_in_company(
 ) -> None:
     """Those beside each other are copied together (core/src/beside.rs)."""
     rows = 16384 // chunk_columns
-    ids = np.arange(8 * columns // chunk_columns, dtype=np.uint64)
-    index = ChunkIndex(
-        filename="/tmp/a.h5",
-        path="/x",
-        fingerprint=Fingerprint(1, 2, 1 << 40, 3),
-        dtype=np.dtype("<f4"),
-        shape=(8 * rows, columns),
-        dims=(8 * rows, columns),
-        chunk_dims=(rows, chunk_columns),
-        element_bytes=4,
-        field_offset=0,
-        field_bytes=4,
-        layout="chunked",
-        grid_index=ids,
-        byte_offset=ids * np.uint64(1 << 20),
-        stored_size=ids + np.uint64(10),
-        filter_mask=np.zeros(len(ids), np.uint32),
-        pipeline=(FilterSpec(2, 0, (4,), ""),),
-        fill_value=bytes(4),
-        string_fixes=(),
-        library="h5py",
-        reason="",
-    )
+    index = chunked(np.dtype("<f4"), (8 * rows, columns), (rows, chunk_columns), 2)
     plan = plan_reads((index,), native_filters=NATIVE, block_rows=rows, n_readers=1)
-    assert plan.tasks["n_chunks"].max() == min(expected, len(ids) // 4)
+    n_chunks = 8 * columns // chunk_columns
+    assert plan.tasks["n_chunks"].max() == min(expected, n_chunks // 4)
 
 
 @many
