@@ -38,6 +38,10 @@ impl Beside {
         len <= MOST_BYTES / 2 && strides.has_less_than(LITTLE_BYTES)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Whether there is room for a chunk of these rows and bytes. Otherwise those that wait are to be
     /// copied first.
     pub fn has_room(&self, rows: &Range<u64>, len: usize) -> bool {

@@ -493,6 +493,9 @@ impl<'a> ShareWork<'a> {
 
     /// Bring chunks that wait for others to the places of their rows.
     fn end_waiting(&mut self, source: &mut Source) {
+        if source.beside.is_empty() {
+            return;
+        }
         let (start, all) = (Instant::now(), &*self.share.seats);
         source.beside.copy(|seats, strides, first, decoded| {
             let of = (all, seats.start as usize..seats.end as usize);

@@ -296,6 +296,9 @@ impl<'a> Work<'a> {
 
     /// Bring chunks that wait for others to their rows.
     fn end_waiting(&self, source: &mut Source) {
+        if source.beside.is_empty() {
+            return;
+        }
         let start = Instant::now();
         source.beside.copy(|rows, strides, first, decoded| {
             strides.copy(decoded, rows.start - first, self.rows(rows.start, rows.end));
