@@ -1,5 +1,5 @@
-//! What is left to do in the rows of a chunk: the fill value where it was never stored, and the ends of
-//! strings.
+//! What no filter does in the rows of a chunk: the fill value where it was never stored, and the ends
+//! of strings.
 //!
 //! Law:
 //! 1. Pure; nothing is allocated or kept.
@@ -16,19 +16,32 @@ pub struct Place<'a> {
     pub hi: u64,
 }
 
-/// Write the fill value where an unallocated chunk would be.
-pub fn fill(member: &Member, at: Place<'_>, dst: &mut [u8]) {
-    let value = &member.fill[member.field_offset..member.field_offset + member.field_bytes];
-    let zero = value.iter().all(|&byte| byte == 0);
-    each_run(member, at, |to, count| {
-        let run = &mut dst[to..to + count * member.field_bytes];
-        if zero {
-            run.fill(0);
-        } else {
-            run.chunks_exact_mut(value.len())
-                .for_each(|element| element.copy_from_slice(value));
-        }
-    });
+/// So much of a repeated value is the first cache's.
+const PATTERN_BYTES: usize = 4096;
+
+/// Write a value again and again; the last time, what there is room for.
+pub fn repeat(value: &[u8], dst: &mut [u8]) {
+    let Some((&first, rest)) = value.split_first() else {
+        return;
+    };
+    if rest.iter().all(|&byte| byte == first) {
+        return dst.fill(first);
+    }
+    let mut done = value.len().min(dst.len());
+    dst[..done].copy_from_slice(&value[..done]);
+    let pattern = PATTERN_BYTES.max(done).min(dst.len());
+    while done < pattern {
+        let more = done.min(pattern - done);
+        dst.copy_within(..more, done);
+        done += more;
+    }
+    // From here on in whole values.
+    let pattern = pattern / value.len() * value.len();
+    let (head, tail) = dst.split_at_mut(pattern);
+    if pattern > 0 {
+        tail.chunks_mut(pattern)
+            .for_each(|part| part.copy_from_slice(&head[..part.len()]));
+    }
 }
 
 /// End strings where HDF5's conversion ends them: what follows becomes NUL.
@@ -117,21 +130,20 @@ mod tests {
     use crate::strides::tests::member;
 
     #[test]
-    fn the_fill_value_lands_where_its_chunk_would() {
-        let mut member = member(&[3, 5], &[3, 2], 7, (2, 4));
-        member.fill = (1..=7).collect();
-        for begin in [0, 2, 4] {
-            let mut dst = vec![0; 2 * 5 * 4];
-            let at = Place {
-                offset: &[0, begin],
-                lo: 1,
-                hi: 3,
-            };
-            fill(&member, at, &mut dst);
-            let fields = dst.chunks_exact(4).enumerate();
-            for (number, field) in fields {
-                let own = (begin..begin + 2).contains(&(number as u64 % 5));
-                assert_eq!(field, if own { [3, 4, 5, 6] } else { [0; 4] });
+    fn a_value_is_repeated_to_the_last_byte() {
+        for value in [
+            &b"a"[..],
+            b"aaaa",
+            b"abc",
+            b"1234567",
+            &[7; 5000],
+            &[&[1; 4999][..], &[2]].concat(),
+        ] {
+            for len in [0, 1, 2, 6, 7, 8, 4095, 4096, 4097, 5000, 5001, 12287, 20000] {
+                let mut dst = vec![0; len];
+                repeat(value, &mut dst);
+                let expected: Vec<u8> = value.iter().copied().cycle().take(len).collect();
+                assert!(dst == expected, "{} bytes, {len} times", value.len());
             }
         }
     }

@@ -338,7 +338,7 @@ impl<'a> Reader<'a> {
             record: self.control.record(self.me),
             tape: &self.tapes[task.member as usize],
             lap_row: claimed.lap_row,
-            first_chunk: task.first_chunk,
+            task,
         };
         let result = if let Fetch::Direct(..) = &source.fetch {
             work.direct(source, chunks, begun.flights)
@@ -389,7 +389,7 @@ impl<'a> Reader<'a> {
         };
         self.spare_runs = found;
         result?;
-        work.unfetched(source);
+        work.unfetched(source)?;
         // A chunk may have been picked in parts.
         let fetched = |(pick, chunk): (&Pick, &Chunk)| {
             (chunk.byte_offset != UNALLOCATED).then_some(pick.number)

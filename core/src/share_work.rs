@@ -278,7 +278,7 @@ impl<'a> ShareWork<'a> {
     }
 
     /// What is not fetched: chunks that were never stored, and those that are kept.
-    pub fn unfetched(&mut self, source: &mut Source) {
+    pub fn unfetched(&mut self, source: &mut Source) -> Result<(), TaskError> {
         let (share, member) = (self.share, self.member);
         for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
             if chunk.byte_offset != UNALLOCATED {
@@ -290,13 +290,21 @@ impl<'a> ShareWork<'a> {
                 self.kept.put_back(pick.number, decoded);
                 continue;
             }
-            for run in share.seats.runs(pick.seats.clone()) {
-                let (at, dst) = self.place(source, run);
-                finish::fill(member, at, dst);
-                finish::fix_strings(member, at, dst);
+            if member.spans_rows() {
+                for run in share.seats.runs(pick.seats.clone()) {
+                    let (_, rows) = self.place(source, run);
+                    finish::repeat(member.fill_shown(), rows);
+                }
+                continue;
             }
+            grow(&mut source.decoded, pick.size, pick.number)?;
+            let mut decoded = std::mem::take(&mut source.decoded);
+            finish::repeat(&member.fill, &mut decoded[..pick.size]);
+            self.seat(source, pick, &decoded[..pick.size]);
+            source.decoded = decoded;
         }
         self.end_waiting(source);
+        Ok(())
     }
 
     /// Decode the chunks of some runs, which were fetched.

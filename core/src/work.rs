@@ -15,7 +15,7 @@ use crate::fetch::{Fetch, FetchError, Run};
 use crate::filters::{FilterError, FilterErrorKind, abreast};
 use crate::finish::{self, Place};
 use crate::memory::Mapping;
-use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
+use crate::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use crate::source::{Source, Turn, add_ns, grow};
 use crate::strides::Strides;
 use crate::tape::tape_rows;
@@ -47,15 +47,15 @@ pub struct Work<'a> {
     pub record: &'a Record,
     pub tape: &'a Mapping,
     pub lap_row: u64,
-    pub first_chunk: u64,
+    pub task: &'a Task,
 }
 
 impl<'a> Work<'a> {
-    /// The wanted rows `[lo, hi)` of a chunk that begins at dataset row `row`.
+    /// The task's rows `[lo, hi)` of a chunk that begins at dataset row `row`.
     fn wanted(&self, row: u64, rows: u64) -> (u64, u64) {
         let first = self.plan.first_row();
-        let end = (first + self.plan.lap_rows()).min(self.member.dims[0]);
-        let lo = row.max(first);
+        let end = (first + self.task.row_end).min(self.member.dims[0]);
+        let lo = row.max(first + self.task.row_begin);
         (lo, (row + rows).min(end).max(lo))
     }
 
@@ -105,14 +105,14 @@ impl<'a> Work<'a> {
             let target: &mut [u8] = match in_place {
                 Some(rows) => rows,
                 None => {
-                    let at = self.first_chunk + run.chunks.start as u64;
+                    let at = self.task.first_chunk + run.chunks.start as u64;
                     grow(&mut stored, len, at)?;
                     &mut stored[..len]
                 }
             };
             let result = source.read(target, &found[index..], turn);
             let result = result.map_err(|error| {
-                TaskError::Fetch(self.first_chunk + run.chunks.start as u64, error)
+                TaskError::Fetch(self.task.first_chunk + run.chunks.start as u64, error)
             });
             self.record
                 .fetches
@@ -192,7 +192,7 @@ impl<'a> Work<'a> {
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
         for (run, ticket) in flights {
-            let at = self.first_chunk + run.chunks.start as u64;
+            let at = self.task.first_chunk + run.chunks.start as u64;
             let start = Instant::now();
             let finished = match &mut source.fetch {
                 Fetch::Direct(queue, _) => queue.finish(ticket),
@@ -248,7 +248,7 @@ impl<'a> Work<'a> {
                 index += next.len();
                 continue;
             }
-            let at = self.first_chunk + (run.chunks.start + index) as u64;
+            let at = self.task.first_chunk + (run.chunks.start + index) as u64;
             self.decode_chunk(source, chunk, stored(chunk), at)?;
             index += 1;
         }
@@ -407,25 +407,30 @@ impl<'a> Work<'a> {
 
     /// Chunks that the file never stored.
     pub fn unallocated(&mut self, source: &mut Source, chunks: &[Chunk]) -> Result<(), TaskError> {
-        for chunk in chunks
-            .iter()
-            .filter(|chunk| chunk.byte_offset == UNALLOCATED)
-        {
-            self.member
-                .chunk_offset(chunk.grid_index, &mut source.offset);
-            let (lo, hi) = self.wanted(source.offset[0], self.member.chunk_dims[0]);
-            let at = Place {
-                offset: &source.offset,
-                lo,
-                hi,
-            };
-            let dst = self.rows(lo, hi);
-            finish::fill(self.member, at, dst);
-            finish::fix_strings(self.member, at, dst);
+        let member = self.member;
+        for (index, chunk) in chunks.iter().enumerate() {
+            if chunk.byte_offset != UNALLOCATED {
+                continue;
+            }
+            let spot = self.spot(source, chunk);
+            if member.spans_rows() {
+                finish::repeat(member.fill_shown(), self.rows(spot.lo, spot.hi));
+            } else {
+                grow(
+                    &mut source.decoded,
+                    spot.size,
+                    self.task.first_chunk + index as u64,
+                )?;
+                let mut decoded = std::mem::take(&mut source.decoded);
+                finish::repeat(&member.fill, &mut decoded[..spot.size]);
+                self.deliver(source, &spot, Some(&decoded[..spot.size]));
+                source.decoded = decoded;
+            }
             self.record
                 .decoded_bytes
-                .fetch_add(dst.len() as u64, Relaxed);
+                .fetch_add(spot.size as u64, Relaxed);
         }
+        self.end_waiting(source);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 
 use super::{Header, Refused, part, product};
 use crate::filters::FilterSpec;
+use crate::finish::fix_element;
 
 const FLAG_DIRECT: u64 = 1;
 const FLAG_CLIPPED: u64 = 2;
@@ -71,6 +72,7 @@ pub struct Member {
     pub dims: Vec<u64>,
     pub chunk_dims: Vec<u64>,
     pub filters: Vec<FilterSpec>,
+    /// An element that was never stored, its strings ended.
     pub fill: Vec<u8>,
     pub fixes: Vec<StringFix>,
     pub filename: Vec<u8>,
@@ -106,7 +108,17 @@ impl Member {
 
     /// A chunk is a run of whole rows, exactly as the tape wants them.
     pub fn whole_rows(&self) -> bool {
-        self.field_bytes == self.element_bytes && self.chunk_dims[1..] == self.dims[1..]
+        self.field_bytes == self.element_bytes && self.spans_rows()
+    }
+
+    /// A chunk has all elements of its rows.
+    pub fn spans_rows(&self) -> bool {
+        self.chunk_dims[1..] == self.dims[1..]
+    }
+
+    /// The fill value as rows show it.
+    pub fn fill_shown(&self) -> &[u8] {
+        &self.fill[self.field_offset..self.field_offset + self.field_bytes]
     }
 }
 
@@ -158,6 +170,11 @@ pub fn member(
             space_padded: fix[3] == 2,
         });
     }
+    let mut fill = part(blob, record.fill_at, record.element_bytes)?.to_vec();
+    for fix in &fixes {
+        let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
+        fix_element(fix, &mut fill[field]);
+    }
     let text = part(blob, record.library_at, record.library_len)?;
     Ok(Member {
         row_bytes: record.row_bytes as usize,
@@ -169,7 +186,7 @@ pub fn member(
         dims,
         chunk_dims,
         filters: filters(words, record.filters_at, record.n_filters)?,
-        fill: part(blob, record.fill_at, record.element_bytes)?.to_vec(),
+        fill,
         fixes,
         filename: part(blob, record.file_at, record.file_len)?.to_vec(),
         fingerprint: Fingerprint {

@@ -9,7 +9,7 @@
 
 use super::cover::{Pair, Segment};
 use super::hyperslab::Hyperslab;
-use crate::finish::fix_element;
+use crate::finish::{fix_element, repeat};
 use crate::plan::{Member, StringFix};
 use std::ops::Range;
 
@@ -160,14 +160,7 @@ impl<'a> Unit<'a> {
 
     /// Where a row of an unallocated chunk belongs.
     pub fn fill(&self, row: &Row, value: &[u8], out: &mut [u8]) {
-        let out = &mut out[row.dst..row.dst + row.n * self.bytes];
-        if value.iter().all(|&byte| byte == 0) {
-            out.fill(0);
-        } else {
-            for element in out.chunks_exact_mut(value.len()) {
-                element.copy_from_slice(value);
-            }
-        }
+        repeat(value, &mut out[row.dst..row.dst + row.n * self.bytes]);
     }
 
     /// The only row of a chunk, if there is only one.
