@@ -8,6 +8,7 @@
 #   open_options.py     PyTables' open_file options -> what matters to a stream
 #   source_errors.py    what HDF5 says of a bad file or path -> exception
 #   read_plan.py        indexes + options -> ReadPlan (pure)
+#   read_tasks.py       which rows and chunks a reader claims at once (pure)
 #   subset.py           which rows take part in training (pure)
 #   dealing.py          which positions of an epoch a rank delivers, and what is left (pure)
 #   batch_plan.py       indexes + order + positions -> ReadPlan of batches (pure)

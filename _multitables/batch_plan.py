@@ -23,19 +23,22 @@ from _multitables.chunk_index import ChunkIndex
 from _multitables.dealing import Ranges, length
 from _multitables.read_plan import (
     ENDLESS,
-    KIND_SHARE,
-    TASK,
-    Member,
     OrderWords,
     ReadPlan,
-    Records,
-    bytes_per_task,
     check_memory,
-    grid_chunks,
-    member_of,
     n_slots,
     plan_reads,
     with_tape,
+)
+from _multitables.read_tasks import (
+    KIND_SHARE,
+    TASK,
+    Member,
+    Records,
+    bytes_per_task,
+    grid_chunks,
+    lead_of,
+    member_of,
 )
 from _multitables.subset import Subset
 
@@ -43,11 +46,6 @@ from _multitables.subset import Subset
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
 MOST_WINDOW_ROWS = 1 << 31
-
-
-def lead_of(indexes: Sequence[ChunkIndex]) -> int:
-    """Return which dataset's chunks are shuffled: the one with the longest rows."""
-    return max(range(len(indexes)), key=lambda at: (indexes[at].row_bytes, -at))
 
 
 def chunk_rows(index: ChunkIndex) -> int:

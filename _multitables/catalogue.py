@@ -16,7 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from _multitables.chunk_index import ChunkIndex
-from _multitables.read_plan import CHUNK, TASK, ReadPlan, member_of
+from _multitables.read_plan import ReadPlan
+from _multitables.read_tasks import CHUNK, TASK, member_of
 
 __all__ = ["plan_catalogue"]
 

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from _multitables import _core, wire
 from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint, StringFix
-from _multitables.read_plan import CHUNK, TASK, ReadPlan
+from _multitables.read_plan import ReadPlan
+from _multitables.read_tasks import CHUNK, TASK
 
 #: Filters that these plans decode natively.
 NATIVE = (1, 2, 3)

@@ -22,10 +22,11 @@ from hypothesis import given, settings
 from plans import NATIVE, decoded, encoded, plain_index, ring, words
 
 from _multitables import options, wire
-from _multitables.batch_plan import lead_of, order_of, plan_batches
+from _multitables.batch_plan import order_of, plan_batches
 from _multitables.dealing import length
 from _multitables.errors import OptionsError
-from _multitables.read_plan import ENDLESS, KIND_SHARE, UNALLOCATED, plan_reads
+from _multitables.read_plan import ENDLESS, plan_reads
+from _multitables.read_tasks import KIND_SHARE, UNALLOCATED, lead_of
 from _multitables.subset import subset_of
 
 

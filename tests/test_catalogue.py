@@ -16,7 +16,7 @@ from _multitables import _core, wire
 from _multitables.catalogue import plan_catalogue
 from _multitables.chunk_index import ChunkIndex, open_source
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.read_plan import CHUNK
+from _multitables.read_tasks import CHUNK
 
 NATIVE = (1, 2, 3)
 

@@ -17,6 +17,8 @@ from elements import COMPOUND, FAST, smooth, values
 from h5py import h5d, h5p, h5s, h5t
 from oracle import either, fast, h5py_read, streamed
 
+import multitables
+
 SHAPES = [
     ((1,), (1,)),
     ((1000,), (1,)),
@@ -221,8 +223,11 @@ def test_block_size_by_default(numbered: Path, h5: Path) -> None:
     assert 64 <= statistics["block_size"] * 512 / 1024 <= 256
     with h5py.File(h5, "w") as file:
         file.create_dataset("wide", data=smooth((3, 100_000), "<f8"))
+        file.create_dataset("labels", data=np.arange(3))
     _, statistics = streamed(h5, "/wide")
     assert statistics["block_size"] == 1
+    with multitables.Streamer(h5).get_queue(["labels", "wide"], n_procs=1) as queue:
+        assert queue.block_size == 1
 
 
 def test_datasets_named_as_people_name_them(h5: Path) -> None:

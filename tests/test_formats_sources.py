@@ -237,6 +237,69 @@ def test_several_paths_in_lock_step(numbered: Path, container: str, block_size: 
     assert seen == 6000
 
 
+@pytest.fixture(scope="module")
+def images_and_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of 64 KiB in short chunks, beside rows of some bytes in long ones."""
+    path = tmp_path_factory.mktemp("sources") / "labels.h5"
+    n_rows = 150
+    long = np.dtype([("name", "S6"), ("x", "<f4"), ("y", ">i2", (3,))])
+    columns = np.zeros(n_rows, long)
+    columns["name"], columns["x"] = [b"%d" % row for row in range(n_rows)], np.arange(n_rows)
+    with h5py.File(path, "w") as file:
+        file["images"] = np.arange(n_rows, dtype="<i4").repeat(1 << 14).reshape(n_rows, -1)
+        file["plain"] = np.arange(n_rows)
+        kinds: dict[str, Any] = {
+            "deflated": {"compression": "gzip", "shuffle": True},
+            "raw": {},
+            "checked": {"fletcher32": True},
+            "library": {"scaleoffset": 0},
+        }
+        for name, kind in kinds.items():
+            file.create_dataset(name, data=np.arange(n_rows) * 3, chunks=(120,), **kind)
+        file.create_dataset("columns", data=columns, chunks=(100,), compression="lzf")
+        cut = {"shape": (n_rows, 6), "dtype": "<f8", "chunks": (70, 4), "fillvalue": 1.5}
+        file.create_dataset("narrow", **cut)[:] = np.arange(n_rows * 6).reshape(-1, 6)
+        file.create_dataset("holes", **cut)[75:80, :5] = 7
+        file.create_dataset("nothing", **cut)
+    return path
+
+
+LABELS = ["plain", "deflated", "raw", "checked", "library", "columns", "narrow", "holes", "nothing"]
+
+
+@pytest.mark.parametrize(
+    "open_options", [{}, {"DRIVER": "H5FD_DIRECT"}], ids=["buffered", "direct"]
+)
+@pytest.mark.parametrize("labels", [*([name] for name in LABELS), LABELS], ids="-".join)
+def test_long_chunks_beside_short_ones(
+    images_and_labels: Path, labels: list[str], open_options: dict[str, Any]
+) -> None:
+    """They are cut, and the ring is as small as for the images alone."""
+    paths = ["images", *labels]
+    want = [h5py_read(images_and_labels, path) for path in paths]
+    streamer = multitables.Streamer(images_and_labels, **open_options)
+    with streamer.get_queue(paths, n_procs=2, block_size=7, cyclic=True) as queue:
+        told = queue.statistics()
+        for at in range(0, 300, 7):
+            with queue.get() as blocks:
+                rows = np.arange(at, at + 7) % 150
+                for block, whole in zip(blocks, want, strict=True):
+                    assert block.dtype == whole.dtype
+                    np.testing.assert_array_equal(block, whole[rows])
+            del blocks, block
+    if not open_options:
+        assert told["ring_rows"] <= 75
+        assert told["tasks"] >= 35 + 10 * len(labels)
+    with streamer.get_batches(paths, 7, n_procs=2) as batches:
+        for at, batch in zip(range(0, 150, 7), batches, strict=True):
+            for block, whole in zip(batch, want, strict=True):
+                np.testing.assert_array_equal(block, whole[at : at + 7])
+            del batch, block
+    tail = streamer.get_remainder(paths, 101)
+    for block, whole in zip(tail, want, strict=True):
+        np.testing.assert_array_equal(block, whole[101:])
+
+
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_several_paths_by_the_generator_and_the_remainder(numbered: Path, container: str) -> None:
     paths = CONTAINERS[container]

@@ -53,12 +53,14 @@ KNOW_PROCESSES = {
 }
 #: Pure: values in, values out.
 PURE = {
+    "_multitables.read_tasks": {"_multitables.options", "_multitables.chunk_index"},
     "_multitables.read_plan": {
         "_multitables.options",
         "_multitables.chunk_index",
         "_multitables.errors",
+        "_multitables.read_tasks",
     },
-    "_multitables.wire": {"_multitables.read_plan"},
+    "_multitables.wire": {"_multitables.read_plan", "_multitables.read_tasks"},
     "_multitables.subset": {"_multitables.errors"},
     "_multitables.dealing": set(),
     "_multitables.resume": {"_multitables.dealing", "_multitables.errors"},
@@ -67,9 +69,14 @@ PURE = {
         "_multitables.dealing",
         "_multitables.options",
         "_multitables.read_plan",
+        "_multitables.read_tasks",
         "_multitables.subset",
     },
-    "_multitables.catalogue": {"_multitables.read_plan", "_multitables.chunk_index"},
+    "_multitables.catalogue": {
+        "_multitables.read_plan",
+        "_multitables.read_tasks",
+        "_multitables.chunk_index",
+    },
     "_multitables.selection": set(),
     "_multitables.view": set(),
     "_multitables.hyperslab": {"_multitables.view"},

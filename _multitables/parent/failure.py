@@ -27,7 +27,8 @@ from _multitables.errors import (
     library_error,
 )
 from _multitables.parent.supervisor import Death
-from _multitables.read_plan import UNALLOCATED, ReadPlan
+from _multitables.read_plan import ReadPlan
+from _multitables.read_tasks import UNALLOCATED
 
 _REPAIR = (
     "Copy the file again from its source or from a backup; "
