@@ -11,6 +11,7 @@ Law
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from pathlib import Path
 
@@ -21,11 +22,15 @@ ONE_AFTER_THE_OTHER = ("raid1", "linear")
 def rotates(filename: str, sysfs: str = "/sys") -> bool:
     """True when `filename` lies on a single rotating disk, where parallel reads would seek."""
     try:
-        number = os.stat(filename).st_dev
-        node = Path(sysfs, "dev", "block", f"{os.major(number)}:{os.minor(number)}")
-        return _device_rotates(node.resolve(strict=True), Path(sysfs, "class", "block"))
+        return _number_rotates(os.stat(filename).st_dev, sysfs)
     except (OSError, ValueError, RuntimeError):
         return False
+
+
+@functools.lru_cache(maxsize=64)  # two dozen looks at sysfs, for each of many small streams
+def _number_rotates(number: int, sysfs: str) -> bool:
+    node = Path(sysfs, "dev", "block", f"{os.major(number)}:{os.minor(number)}")
+    return _device_rotates(node.resolve(strict=True), Path(sysfs, "class", "block"))
 
 
 def _device_rotates(device: Path, devices: Path) -> bool:

@@ -297,18 +297,19 @@ def fail_in_a_loop(batches: multitables.Batches) -> None:
 
 def test_the_next_epoch_is_under_way_before_it_is_asked_for(numbered: Path) -> None:
     with batches_of(numbered, 100, shuffle=True) as batches:
-        first = iter(batches)
-        for batch in first:
+        collected(batches)
+        assert batches._parked is None, "many go through their data once"
+        for batch in batches:
             rows_of(batch)
         del batch
         (memory,) = {begin for begin, _, _ in batches._parked.stream.memory()}  # type: ignore[union-attr]
         wait_until(lambda: batches._parked.stream.qsize() > 1, "read ahead")  # type: ignore[union-attr]
         before = readers()
-        second = iter(batches)
-        rows = [rows_of(next(second))]
-        assert [begin for begin, _, _ in second.memory()] == [memory]
-        rows += map(rows_of, second)
-        np.testing.assert_array_equal(np.concatenate(rows), batches.order(1))
+        third = iter(batches)
+        rows = [rows_of(next(third))]
+        assert [begin for begin, _, _ in third.memory()] == [memory]
+        rows += map(rows_of, third)
+        np.testing.assert_array_equal(np.concatenate(rows), batches.order(2))
         # Another epoch than the next one: the same readers, another stream.
         batches.set_epoch(7)
         np.testing.assert_array_equal(np.concatenate(collected(batches)), batches.order(7))
@@ -325,7 +326,8 @@ def test_a_batch_of_the_epoch_before_is_held_into_the_next(numbered: Path) -> No
 
 
 @pytest.mark.parametrize("leave", ["break", "drop", "error", "close"])
-def test_leaving_in_the_middle_ends_the_readers(numbered: Path, leave: str) -> None:
+def test_leaving_in_the_middle_stops_the_readers(numbered: Path, leave: str) -> None:
+    """They rest as after an epoch, and end with the batches."""
     batches = batches_of(numbered, 10, shuffle=True, epochs=None)
     if leave == "error":
         with pytest.raises(ZeroDivisionError):
@@ -341,6 +343,14 @@ def test_leaving_in_the_middle_ends_the_readers(numbered: Path, leave: str) -> N
             del batches
         del iterator
     gc.collect()
+    if leave in ("break", "error"):
+        before = readers()
+        assert len(before) == 2
+        again = iter(batches)
+        assert rows_of(next(again)).tolist() == batches.order()[:10].tolist()
+        assert readers() == before
+        del again, batches
+        gc.collect()
     assert readers() == []
 
 

@@ -4,8 +4,8 @@ Law
 ---
 1. An iteration is a row of legs, each one stream: what is left of an epoch after a resume, then
    the others together. Inside a leg epochs follow each other without a pause.
-   A loop over one epoch leaves its stream running, and the loop over the next one goes on with it:
-   its ring is filled while the user does other things.
+   Whoever loops over one epoch a second time will do so again: that loop leaves its stream running,
+   and the next one goes on with it, its ring filled while the user does other things.
 2. What counts as delivered is what was handed to the user; a state says that and nothing else.
 3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
 4. The file is indexed once, at the first need. Readers rest between iterations.
@@ -99,6 +99,7 @@ class Batches:
         rows: Any,
         transform: Callable[[Any], Any] | None,
         wanted: BatchOptions,
+        team: Team | None = None,
     ) -> None:
         self.batch_size = wanted.batch_size
         self._source = (filename, dict(open_options), path, field, rotational)
@@ -113,7 +114,11 @@ class Batches:
         self._opened: Opened | None = None
         self._order: OrderWords | None = None
         self._closed = False
-        self._team = Team(keep=True)
+        #: Iterations that were begun.
+        self._iterations = 0
+        #: Readers are ours, or those of a streamer that keeps them for others, too.
+        self._own_team = team is None
+        self._team = Team(keep=True) if team is None else team
         self._progress: Progress | None = None
         self._parked: Parked | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
@@ -235,6 +240,7 @@ class Batches:
                 advice="Make new ones with get_batches",
             )
         start = self._start()
+        self._iterations += 1
         self._progress = Progress((start, 0))
         iterator = BatchIterator(self, self._legs(start), self._progress)
         self._iterators.add(iterator)
@@ -252,7 +258,8 @@ class Batches:
         for iterator in list(self._iterators):
             iterator.close()
         self._leave_parked()
-        self._team.close()
+        if self._own_team:
+            self._team.close()
 
     def __enter__(self) -> Batches:
         return self
@@ -312,12 +319,13 @@ class Batches:
         """Return the stream of a leg: a new one, or the one that was left before it."""
         opened, order = self._open()
         wanted = self._wanted
-        goes_on = leg.epochs == 1 and tuple(leg.ranges) == tuple(dealt(self._all(), self._deal))
+        whole = tuple(leg.ranges) == tuple(dealt(self._all(), self._deal))
+        goes_on = self._iterations > 1 and leg.epochs == 1 and whole
         if goes_on and self._parked is not None and self._parked.stream.mine:
             parked, self._parked = self._parked, None
             if parked.epoch == leg.first_epoch:
                 return parked.stream
-            parked.stream.recall()
+            parked.stream.close()
         readers = self._team.take(wanted.n_procs)
         try:
             plan = plan_batches(

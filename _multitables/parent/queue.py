@@ -6,7 +6,8 @@ Law
 2. Nothing here can hang: every wait ends by a look at the readers, by the user's own time-out, or
    by `StalledError` when the user holds every block that fits.
 3. After an error each later call raises it again; after the end each returns `QueueClosed`.
-4. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers do.
+4. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers do,
+   or go back to whoever keeps them for the next stream; after an error they end.
 """
 
 from __future__ import annotations
@@ -157,7 +158,10 @@ class StreamQueue:
             if self._error is None:
                 self._error = error
             error = self._error
-        self._stop()
+        called = self._finalizer.detach()
+        if called is not None:
+            ring, readers, give_back = called[2]
+            _end(ring, readers, give_back, sound=False)
         return error.with_traceback(None)
 
     def _task_error(self) -> BaseException:
@@ -227,14 +231,6 @@ class StreamQueue:
         """
         return [(address, size, self._ring) for address, size in self._ring.memory()]
 
-    def recall(self) -> None:
-        """End the stream, and let its readers come back for another one."""
-        called = self._finalizer.detach()
-        if called is not None:
-            ring, readers, give_back = called[2]
-            ring.close()
-            give_back(readers, True)
-
     @property
     def mine(self) -> bool:
         """False in a process that was forked from the one that made the stream."""
@@ -264,10 +260,14 @@ class StreamQueue:
         self.close()
 
 
-def _end(ring: _core.Ring, readers: Readers, give_back: Callable[[Readers, bool], None]) -> None:
-    finished = ring.progress()
+def _end(
+    ring: _core.Ring,
+    readers: Readers,
+    give_back: Callable[[Readers, bool], None],
+    sound: bool = True,
+) -> None:
     ring.close()
-    give_back(readers, finished[0] == finished[1])
+    give_back(readers, sound)
 
 
 def iterate_rows(stream: StreamQueue, names: list[Any] | None) -> Iterator[Any]:

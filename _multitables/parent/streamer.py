@@ -30,6 +30,7 @@ from _multitables.parent.launch import Paths, launch, members_of, open_members
 from _multitables.parent.queue import StreamQueue, iterate_rows
 from _multitables.parent.team import Team
 from _multitables.read_plan import plan_reads
+from _multitables.read_tasks import lead_of
 
 
 class Streamer:
@@ -49,7 +50,8 @@ class Streamer:
 
     Notes
     -----
-    As a context manager the streamer keeps its readers between streams, and ends them at exit.
+    As a context manager the streamer keeps its readers between streams, of batches too, and ends
+    them at exit: what streams many small datasets is several times as fast for it.
 
     Examples
     --------
@@ -104,7 +106,7 @@ class Streamer:
             then the first.
         block_size : int, optional
             Rows of a block. Default: the chunk's outer length, or about 128 KiB of rows for
-            unchunked data.
+            unchunked data; of several datasets, those of the one with the longest rows.
         ordered : bool, optional
             Blocks come in the order of the file. This promises it; it is so in any case.
         field : str, optional
@@ -285,7 +287,7 @@ class Streamer:
         )
         members_of(path)  # an error here is better than one at the first batch
         source = (self.filename, self._open_options, path, field, self._rotational)
-        return Batches(*source, rows, transform, wanted)
+        return Batches(*source, rows, transform, wanted, self._team if self._team.keep else None)
 
     # ---- life
 
@@ -326,8 +328,8 @@ class Streamer:
         readers = self._team.take(wanted.n_procs)
         try:
             opened = open_members(self.filename, self._open_options, path, field, self._rotational)
-            first_index = opened.indexes[0]
-            size = wanted.block_size or first_index.block_size_default
+            lead = opened.indexes[lead_of(opened.indexes)]
+            size = wanted.block_size or lead.block_size_default
             plan = plan_reads(
                 opened.indexes,
                 block_rows=size,
@@ -335,7 +337,7 @@ class Streamer:
                 read_ahead=wanted.read_ahead,
                 cyclic=wanted.cyclic,
                 remainder=wanted.remainder,
-                first_row=0 if tail_of is None else first_index.n_rows // tail_of * tail_of,
+                first_row=0 if tail_of is None else lead.n_rows // tail_of * tail_of,
                 direct=opened.direct,
                 native_filters=_core.native_filters(),
                 page_bytes=_core.PAGE_BYTES,

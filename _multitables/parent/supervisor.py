@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: A task, or a start, may cost this many readers before the stream ends.
 DEATHS_ALLOWED = 2
 #: Seconds that a reader gets to come back from a stream before it is replaced by a new one.
-RETURN_SECONDS = 1.0
+RETURN_SECONDS = 0.5
 #: Seconds between two looks at the readers during a trial.
 LOOK_SECONDS = 0.1
 #: `Record::state` in core/src/control.rs.
@@ -184,15 +184,18 @@ class Readers:
 
     def rest(self) -> bool:
         """After a stream's end, wait for the readers to come back; False when one does not."""
+        if not self.mine:
+            return False
         work, self._work = self._work, None
         if work is None:
             return True
-        deadline = time.monotonic() + RETURN_SECONDS
+        deadline, pause = time.monotonic() + RETURN_SECONDS, 5e-5
         for number, (process, _) in enumerate(self._members):
             while work.account(number)[0] not in (STATE_FINISHED, STATE_FAILED):
                 if process.poll() is not None or time.monotonic() > deadline:
                     return False
-                time.sleep(0.001)
+                time.sleep(pause)
+                pause = min(2 * pause, 0.001)
         return all(process.poll() is None for process, _ in self._members)
 
     def stop(self) -> None:

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. Readers serve one stream at a time; at its end they rest here, if the owner keeps them.
+1. Readers serve one stream at a time; when it ends or is left they rest here, if the owner keeps
+   them. After an error they do not.
 2. Whoever rests is ended when the owner is closed or dropped.
 """
 
@@ -37,9 +38,9 @@ class Team:
         """Return what a stream does with its readers at its end, without keeping the team."""
         itself = weakref.ref(self)
 
-        def give_back(readers: Readers, finished: bool) -> None:
+        def give_back(readers: Readers, sound: bool) -> None:
             team = itself()
-            if team is not None and team.keep and finished and readers.rest():
+            if team is not None and team.keep and sound and readers.rest():
                 with team._lock:
                     team._resting.append(readers)
             else:
