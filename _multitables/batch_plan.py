@@ -44,6 +44,9 @@ from _multitables.subset import Subset
 
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
+#: Windows of a full shuffle with at least this part of all rows are made by the rows, for which
+#: readers hold nothing; it is `BY_ROWS` of core/src/order.rs.
+BY_ROWS = 8
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
 MOST_WINDOW_ROWS = 1 << 31
 
@@ -66,9 +69,12 @@ def order_of(
     row_bytes = max(1, sum(index.row_bytes for index in indexes))
     if kind == FULL:
         # Only where windows are cut: what stands at a position does not depend on it.
-        counted = max(row_bytes, options.PLACE_BYTES)
-        window = max(1, wanted.memory_limit_bytes // 2 // counted, wanted.batch_size)
-        window = min(window, max(1, subset.n_rows), MOST_WINDOW_ROWS)
+        most = min(max(1, subset.n_rows), MOST_WINDOW_ROWS)
+        window = min(wanted.memory_limit_bytes // 2 // row_bytes, most)
+        if not _goes_by_rows(subset.n_rows, window):
+            counted = max(row_bytes, options.PLACE_BYTES)
+            window = min(wanted.memory_limit_bytes // 2 // counted, most)
+        window = min(max(1, window, wanted.batch_size), most)
     else:
         size, chunks = options.WINDOW_BYTES, options.WINDOW_CHUNKS
         if kind == CHUNKS:
@@ -151,6 +157,12 @@ def plan_batches(
     members, chunks = _grids(members, lead, order)
     windows = _windows(ranges, order.window_rows)
     window = int(windows[:, 1].max(initial=1))
+    by_rows = order.shuffle == FULL and _goes_by_rows(order.n_rows, order.window_rows)
+    if by_rows and not _goes_by_rows(order.n_rows, window):
+        # A rank's part, or the rest of an epoch: readers hold places, as `order_of` did not expect.
+        most = max(batch_size, order.window_rows * row_bytes // options.PLACE_BYTES)
+        windows = _windows(ranges, min(most, order.window_rows), order.window_rows)
+        window = int(windows[:, 1].max(initial=1))
     alone = (
         order.shuffle == WINDOW
         and row_bytes <= options.SMALL_ROW_BYTES
@@ -207,11 +219,24 @@ def _grids(members: Sequence[Member], lead: int, order: OrderWords) -> tuple[lis
     return placed, np.concatenate(tables)
 
 
-def _windows(ranges: Ranges, window_rows: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
-    """Position and rows of each window, or part of one, of `ranges`."""
+def _goes_by_rows(n_rows: int, positions: int) -> bool:
+    """Whether readers make a window of a full shuffle by the rows; as in core/src/order.rs."""
+    return n_rows // BY_ROWS <= positions
+
+
+def _windows(
+    ranges: Ranges, window_rows: int, cut_at: int = 1
+) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
+    """Position and rows of each window, or part of one, of `ranges`.
+
+    None goes beyond a multiple of `cut_at`.
+    """
     found = []
     for begin, end in ranges:
         cuts = np.arange(begin // window_rows + 1, -(-end // window_rows)) * window_rows
+        if cut_at > 1:
+            more = np.arange(begin // cut_at + 1, -(-end // cut_at)) * cut_at
+            cuts = np.union1d(cuts, more)
         edges = np.concatenate([[begin], cuts, [end]])
         found.append(np.stack([edges[:-1], np.diff(edges)], axis=1))
     if not found:

@@ -53,7 +53,8 @@ WINDOW_CHUNKS = 16
 #: To find the places of rows up to this size takes longer than to read them, so that each window is
 #: one reader's.
 SMALL_ROW_BYTES = 64
-#: What each reader holds for a row of a full shuffle, beside the ring: shorter rows count as this.
+#: What each reader holds for a row of a full shuffle, beside the ring, where its windows are small
+#: beside the whole: shorter rows count as this.
 PLACE_BYTES = 32
 #: Memory of a stream in which all rows are shuffled, by default.
 SHUFFLE_BYTES = 512 << 20

@@ -124,6 +124,33 @@ def test_windows_have_places_of_32_bits(shuffle: str) -> None:
     assert int((plan.tasks["row_end"] - plan.tasks["row_begin"]).max()) == MOST_WINDOW_ROWS
 
 
+def test_small_rows_of_a_full_shuffle() -> None:
+    """Places take memory only where windows are short beside the whole."""
+    index = plain_index(rows=10**9, chunk=10**5, element=1)  # 4 bytes a row
+    subset, wanted = subset_of(None, 10**9), asked(shuffle="full", memory_limit_bytes=1 << 30)
+    order = order_of([index], subset, wanted)
+    assert order.window_rows == 1 << 27
+    less = order_of([index], subset, asked(shuffle="full", memory_limit_bytes=1 << 29))
+    assert less.window_rows == 1 << 23
+
+    def windows(*ranges: tuple[int, int]) -> list[tuple[int, int]]:
+        plan = plan_batches(
+            [index], order=order, ranges=ranges, batch_size=10, n_readers=2, native_filters=NATIVE
+        )
+        found = plan.tasks["first_chunk"], plan.tasks["row_end"] - plan.tasks["row_begin"]
+        return sorted(set(zip(*(column.tolist() for column in found), strict=True)))
+
+    assert len(windows((0, 10**9))) == 8
+    assert windows((5, 1 << 27)) == [(5, (1 << 27) - 5)]
+    # Of a small part all places are held, 32 bytes each; no window of the order is left.
+    begin = (1 << 27) - 100
+    assert windows((begin, begin + 3 * 10**7)) == [
+        (begin, 100),
+        (1 << 27, 1 << 24),
+        ((1 << 27) + (1 << 24), 3 * 10**7 - 100 - (1 << 24)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("shuffle", "window_rows", "rows", "expected"),
     [

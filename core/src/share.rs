@@ -4,7 +4,7 @@
 //! 1. The rows of a window, in the order of the dataset, are cut into shares of about equal length
 //!    where a member's chunks begin: every chunk of a window is in one share of each member.
 //! 2. All readers cut alike. A window is computed once by each reader that has a share of it, not
-//!    once for each share.
+//!    once for each share; a large one of a full shuffle by the rows, of which each share has its own.
 //! 3. Of rows that are stored as they are, a pick is a piece, or where few are wanted a run of them.
 //! 4. Pure but for that memory: no files, no tapes.
 
@@ -39,7 +39,7 @@ pub struct Pick {
 
 /// What one task does.
 pub struct Share {
-    /// Of the whole window.
+    /// Of the whole window, or of this share's rows alone.
     pub seats: Rc<Seats>,
     range: Range<usize>,
     outer: u64,
@@ -73,6 +73,33 @@ impl<'a> Windows<'a> {
         }
     }
 
+    fn epoch(&mut self, lap: u64) -> Option<&Epoch<'a>> {
+        let (order, first) = self.order?;
+        let known = self.epoch.as_ref().is_some_and(|(known, _)| *known == lap);
+        if !known {
+            self.epoch = Some((lap, order.epoch(first.wrapping_add(lap))));
+        }
+        self.epoch.as_ref().map(|(_, epoch)| epoch)
+    }
+
+    /// The seats of a share and which of them are its own, where it needs no others.
+    fn own_seats(
+        &mut self,
+        outer: u64,
+        lap: u64,
+        task: &Task,
+    ) -> Option<(Rc<Seats>, Range<usize>)> {
+        let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
+        let (order, _) = self.order.filter(|(order, _)| order.goes_by_rows(rows))?;
+        let (share, shares) = task.share();
+        let cut = |share| order.cut(outer, share, shares);
+        let mut seats = Seats::default();
+        let epoch = self.epoch(lap)?;
+        epoch.part_seats(cut(share)..cut(share + 1), begin..begin + rows, &mut seats);
+        let own = 0..seats.count();
+        Some((Rc::new(seats), own))
+    }
+
     fn seats(&mut self, lap: u64, task: &Task) -> Rc<Seats> {
         let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
         // A window that lies has another length than one that begins with it.
@@ -82,20 +109,15 @@ impl<'a> Windows<'a> {
         if let Some((_, _, seats)) = self.recent.iter().find(known) {
             return seats.clone();
         }
-        let Some((order, first)) = self.order else {
-            return Rc::default();
-        };
-        let epoch = match &mut self.epoch {
-            Some((known, epoch)) if *known == lap => epoch,
-            place => &mut place.insert((lap, order.epoch(first.wrapping_add(lap)))).1,
-        };
         let mut seats = Seats::default();
         while self.recent.len() >= REMEMBERED {
             if let Some((_, _, old)) = self.recent.pop_front() {
                 seats = Rc::try_unwrap(old).unwrap_or_default();
             }
         }
-        epoch.seats(begin, begin + rows, &mut seats);
+        if let Some(epoch) = self.epoch(lap) {
+            epoch.seats(begin, begin + rows, &mut seats);
+        }
         let seats = Rc::new(seats);
         self.recent.push_back((lap, begin, seats.clone()));
         seats
@@ -103,15 +125,18 @@ impl<'a> Windows<'a> {
 
     /// What `task` does in lap `lap`.
     pub fn share(&mut self, plan: &Plan, task: &Task, lap: u64) -> Share {
-        let seats = self.seats(lap, task);
         let member = &plan.members[task.member as usize];
         let outer = member.chunk_dims[0];
-        let (share, shares) = task.share();
-        let begin = cut(&seats, outer, share, shares);
-        let end = cut(&seats, outer, share + 1, shares);
+        let (seats, range) = self.own_seats(outer, lap, task).unwrap_or_else(|| {
+            let seats = self.seats(lap, task);
+            let (share, shares) = task.share();
+            let cut = |share| cut(&seats, outer, share, shares);
+            let range = cut(share)..cut(share + 1);
+            (seats, range)
+        });
         let mut found = Share {
-            seats: seats.clone(),
-            range: begin..end,
+            seats,
+            range,
             outer,
             picks: Vec::new(),
             chunks: Vec::new(),

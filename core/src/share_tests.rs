@@ -7,7 +7,8 @@
 //! 3. What a share is does not depend on the shares that were asked for before.
 
 use crate::memory::sealed_memfd;
-use crate::plan::{Member, Plan, UNALLOCATED};
+use crate::order::Shuffle;
+use crate::plan::{Member, Plan, Task, UNALLOCATED};
 use crate::seats::Seats;
 use crate::share::{Share, Windows};
 use crate::testing::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
@@ -48,6 +49,13 @@ fn orders() -> Vec<TestOrder> {
                 laps: 3,
             });
         }
+        // Less than an eighth of all rows.
+        found.push(TestOrder {
+            words: [shuffle, 5, 1, N_ROWS, 7, 14, 0, 1],
+            listed: Vec::new(),
+            ranges: vec![(3, 200), (201, N_ROWS)],
+            laps: 3,
+        });
         let listed: Vec<u64> = (0..150).map(|i| i * i / 46).collect();
         found.push(TestOrder {
             words: [shuffle, 5, 1, 150, 7, 60, 0, 0],
@@ -116,12 +124,11 @@ fn every_seat_has_one_place_in_each_member() {
             for task in plan.tasks() {
                 let share = windows.share(plan, task, lap);
                 let wanted = &rows[task.row_begin as usize..task.row_end as usize];
-                let mut placed = vec![u64::MAX; wanted.len()];
                 let all = 0..share.seats.count();
-                share
-                    .seats
-                    .each(all, |row, place| placed[place as usize] = row);
-                assert_eq!(placed, wanted);
+                share.seats.each(all.clone(), |row, place| {
+                    assert_eq!(row, wanted[place as usize]);
+                });
+                assert!(goes_by_rows(plan, task) || all.len() == wanted.len());
                 let (counts, chunks) = found
                     .entry((task.member, task.row_begin))
                     .or_insert((vec![0; wanted.len()], Vec::new()));
@@ -151,6 +158,12 @@ fn every_seat_has_one_place_in_each_member() {
             }
         }
     });
+}
+
+/// A share has seats of its own rows alone.
+fn goes_by_rows(plan: &Plan, task: &Task) -> bool {
+    let order = plan.order.as_ref();
+    order.is_some_and(|(order, _)| order.goes_by_rows(task.row_end - task.row_begin))
 }
 
 /// Stored bytes are rows.
@@ -227,7 +240,7 @@ fn few_rows_of_contiguous_data_are_fetched_alone() {
 
 #[test]
 fn shares_are_about_equal() {
-    all("shares-equal", |_, plan, shares| {
+    all("shares-equal", |order, plan, shares| {
         let mut windows = Windows::new(plan);
         for task in plan.tasks() {
             let share = windows.share(plan, task, 0);
@@ -236,7 +249,15 @@ fn shares_are_about_equal() {
             let rows = rows_of(&share.seats);
             let chunk = rows.chunk_by(|a, b| a / outer == b / outer);
             let largest = chunk.map(<[u64]>::len).max().unwrap_or(0);
-            let fair = share.seats.count() / shares[task.member as usize] as usize;
+            let all = match goes_by_rows(plan, task) {
+                true => order.words[3], // some of these have other windows
+                false => share.seats.count() as u64,
+            };
+            let largest = match goes_by_rows(plan, task) {
+                true => outer as usize,
+                false => largest,
+            };
+            let fair = (all / shares[task.member as usize]) as usize;
             assert!(seats <= fair + 1 + largest, "{seats} of {fair}");
         }
     });
@@ -261,6 +282,28 @@ fn shares_are_the_same_whatever_was_asked_before() {
             assert_eq!(found, told(&Windows::new(plan).share(plan, task, lap)));
         }
     });
+}
+
+#[test]
+fn full_shuffles_go_either_way() {
+    let (mut by_rows, mut by_window) = (0, 0);
+    all("shares-ways", |_, plan, _| {
+        for task in plan.tasks() {
+            let is_full = plan.order.as_ref().unwrap().0.shuffle == Shuffle::Full;
+            assert!(is_full || !goes_by_rows(plan, task));
+        }
+    });
+    let file = TestFile::new("shares-ways", b"some");
+    for order in orders().iter().filter(|order| order.words[0] == 3) {
+        let plan = opened(order, &[3; 5], &file);
+        for task in plan.tasks() {
+            match goes_by_rows(&plan, task) {
+                true => by_rows += 1,
+                false => by_window += 1,
+            }
+        }
+    }
+    assert!(by_rows > 50 && by_window > 50, "{by_rows} {by_window}");
 }
 
 #[test]
