@@ -76,7 +76,8 @@ def order_of(
             window = min(wanted.memory_limit_bytes // 2 // counted, most)
         window = min(max(1, window, wanted.batch_size), most)
     else:
-        size, chunks = options.WINDOW_BYTES, options.WINDOW_CHUNKS
+        size, chunks = options.WINDOW_BYTES, options.MOST_WINDOW_BYTES // (outer * row_bytes)
+        chunks = min(max(chunks, options.LEAST_WINDOW_CHUNKS), options.WINDOW_CHUNKS)
         if kind == CHUNKS:
             # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
             # short; but where it is not, two are as a stream's ring, which stays in the caches.

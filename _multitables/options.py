@@ -50,6 +50,9 @@ SEED_BITS = 63
 #: Rows are mixed over a window of about this size by default, and of at least so many chunks.
 WINDOW_BYTES = 8 << 20
 WINDOW_CHUNKS = 16
+#: ... where these are no more than this; of larger ones at least so few.
+MOST_WINDOW_BYTES = 256 << 20
+LEAST_WINDOW_CHUNKS = 4
 #: To find the places of rows up to this size takes longer than to read them, so that each window is
 #: one reader's.
 SMALL_ROW_BYTES = 64

@@ -92,6 +92,12 @@ def test_default_windows() -> None:
     assert order_of([index], subset, asked()).window_rows == -(-(8 << 20) // 32 // 10) * 10
     large = plain_index(rows=10**6, chunk=10**5)
     assert order_of([large], subset, asked()).window_rows == 16 * 10**5
+    # Fewer chunks of 32 and of 320 MiB.
+    for chunk, expected in ((1 << 20, 8), (10 << 20, 4)):
+        huge = plain_index(rows=1 << 30, chunk=chunk)
+        for shuffle in ("window", "chunks"):
+            found = order_of([huge], subset_of(None, 1 << 30), asked(shuffle=shuffle))
+            assert found.window_rows == expected * chunk
     assert order_of([index], subset, asked(window_rows=101)).window_rows == 110
     # Shorter where only chunks are shuffled, but not where these would often be decoded twice.
     chunks = asked(shuffle="chunks")

@@ -254,7 +254,7 @@ class Streamer:
             Called in this process with each batch; what it returns is delivered.
         window_rows : int, optional
             Rows of a window of ``"window"``, rounded up to whole chunks. Default: about 8 MiB, and
-            at least 16 chunks.
+            at least 16 chunks, or of chunks of more than 16 MiB at least 4 and about 256 MiB.
         even : bool, optional
             Give every rank equally many rows: repeat some rows, or with `drop_last` leave some out.
         memory_limit_bytes : int, optional
