@@ -43,7 +43,8 @@ class Oracle:
 
 def oracle(workload: Workload) -> Oracle:
     """The oracle of a workload's values, whatever chunks and filters its file has."""
-    return _oracle(replace(workload, name="", complib="", complevel=0, chunk_rows=None))
+    chunks: dict[str, Any] = {"chunk_rows": None, "chunk_columns": None}
+    return _oracle(replace(workload, name="", complib="", complevel=0, **chunks))
 
 
 @functools.lru_cache(maxsize=2)

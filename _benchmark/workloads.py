@@ -42,6 +42,8 @@ class Workload:
     shuffle : bool
     chunk_rows : int or None
         None: PyTables' own choice, told the number of rows.
+    chunk_columns : int or None
+        None: all. Only where `chunk_rows` is given.
     seed : int
     """
 
@@ -54,6 +56,7 @@ class Workload:
     complevel: int = 0
     shuffle: bool = True
     chunk_rows: int | None = None
+    chunk_columns: int | None = None
     seed: int = 0
 
     @property
@@ -69,6 +72,14 @@ class Workload:
     def shape(self, rows: int) -> tuple[int, ...]:
         """The shape of so many rows."""
         return (rows,) if self.is_table else (rows, self.columns)
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...] | None:
+        """The shape of a chunk; None: PyTables' own choice."""
+        if self.chunk_rows is None:
+            return None
+        shape = self.shape(self.chunk_rows)
+        return shape if self.chunk_columns is None else (*shape[:-1], self.chunk_columns)
 
     @property
     def decoded_bytes(self) -> int:
@@ -257,8 +268,11 @@ def _create(file: Any, workload: Workload, filters: Any) -> Any:
     """The empty dataset, a Table or an EArray."""
     import tables
 
-    chunks = workload.chunk_rows and workload.shape(workload.chunk_rows)
-    options = {"filters": filters, "expectedrows": workload.rows, "chunkshape": chunks}
+    options = {
+        "filters": filters,
+        "expectedrows": workload.rows,
+        "chunkshape": workload.chunk_shape,
+    }
     dtype = np.dtype(workload.dtype)
     if workload.is_table:
         return file.create_table("/", PATH[1:], dtype, **options)
@@ -284,7 +298,7 @@ def holds(workload: Workload, filename: str) -> bool:
                 array.shape == workload.shape(workload.rows)
                 and array.dtype == np.dtype(workload.dtype)
                 and same_filters
-                and workload.chunk_rows in (None, array.chunkshape[0])
+                and workload.chunk_shape in (None, array.chunkshape)
                 and np.array_equal(array[:1], next(slabs(workload))[:1])
             )
     except (tables.HDF5ExtError, tables.NodeError, OSError):

@@ -22,7 +22,7 @@ __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 SUMMARY = "training batches: shuffled streams, beside DataLoader over h5py and others"
 LEAST_ROWS = 500_000  # of fewer, starting takes too large a part
 SMOKE = {"rows": 4100, "rounds": 1, "seconds": 0.05}
-SMOKE_DATASETS = ("lz4-64k", "zlib-512k")
+SMOKE_DATASETS = ("lz4-64k", "zlib-512k", "lz4-narrow")
 PEERS = ("torch", "torchdata", "grain")
 
 

@@ -63,7 +63,8 @@ def test_the_datasets_are_those_of_the_issue(dataset: str, tmp_path: Path) -> No
         node = file.get_node(task.source.path)
         assert (node.shape, node.dtype) == ((N_ROWS, 256), np.float32)
         name, _, chunk = dataset.partition("-")
-        assert node.chunkshape == (int(chunk[:-1]), 256)
+        narrow = chunk == "narrow"
+        assert node.chunkshape == ((7813, 4) if narrow else (int(chunk[:-1]), 256))
         level = {"none": (None, 0), "lz4": ("blosc:lz4", 5), "zlib": ("zlib", 3)}[name]
         assert (node.filters.complib, node.filters.complevel) == level
         rows = node[:]
