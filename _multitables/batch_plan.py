@@ -44,8 +44,8 @@ from _multitables.subset import Subset
 
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
-#: Windows of a full shuffle with at least this part of all rows are made by the rows, for which
-#: readers hold nothing; it is `BY_ROWS` of core/src/order.rs.
+#: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
+#: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/order.rs.
 BY_ROWS = 8
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
 MOST_WINDOW_ROWS = 1 << 31
@@ -71,7 +71,7 @@ def order_of(
         # Only where windows are cut: what stands at a position does not depend on it.
         most = min(max(1, subset.n_rows), MOST_WINDOW_ROWS)
         window = min(wanted.memory_limit_bytes // 2 // row_bytes, most)
-        if not _goes_by_rows(subset.n_rows, window):
+        if not _goes_by_rows(subset.n_rows, window, len(indexes)):
             counted = max(row_bytes, options.PLACE_BYTES)
             window = min(wanted.memory_limit_bytes // 2 // counted, most)
         window = min(max(1, window, wanted.batch_size), most)
@@ -158,8 +158,9 @@ def plan_batches(
     members, chunks = _grids(members, lead, order)
     windows = _windows(ranges, order.window_rows)
     window = int(windows[:, 1].max(initial=1))
-    by_rows = order.shuffle == FULL and _goes_by_rows(order.n_rows, order.window_rows)
-    if by_rows and not _goes_by_rows(order.n_rows, window):
+    n_rows, n_members = order.n_rows, len(indexes)
+    by_rows = order.shuffle == FULL and _goes_by_rows(n_rows, order.window_rows, n_members)
+    if by_rows and not _goes_by_rows(n_rows, window, n_members):
         # A rank's part, or the rest of an epoch: readers hold places, as `order_of` did not expect.
         most = max(batch_size, order.window_rows * row_bytes // options.PLACE_BYTES)
         windows = _windows(ranges, min(most, order.window_rows), order.window_rows)
@@ -220,9 +221,9 @@ def _grids(members: Sequence[Member], lead: int, order: OrderWords) -> tuple[lis
     return placed, np.concatenate(tables)
 
 
-def _goes_by_rows(n_rows: int, positions: int) -> bool:
+def _goes_by_rows(n_rows: int, positions: int, n_members: int) -> bool:
     """Whether readers make a window of a full shuffle by the rows; as in core/src/order.rs."""
-    return n_rows // BY_ROWS <= positions
+    return n_rows // BY_ROWS * n_members <= positions
 
 
 def _windows(

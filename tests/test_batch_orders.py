@@ -147,6 +147,8 @@ def test_small_rows_of_a_full_shuffle() -> None:
         return sorted(set(zip(*(column.tolist() for column in found), strict=True)))
 
     assert len(windows((0, 10**9))) == 8
+    # Of two datasets the rows would be gone through twice.
+    assert order_of([index, index], subset, wanted).window_rows == 1 << 24
     assert windows((5, 1 << 27)) == [(5, (1 << 27) - 5)]
     # Of a small part all places are held, 32 bytes each; no window of the order is left.
     begin = (1 << 27) - 100

@@ -118,27 +118,6 @@ def test_a_reader_that_dies_of_a_task(h5: Path, monkeypatch: pytest.MonkeyPatch)
     assert children() == {}
 
 
-def test_a_forked_child_has_no_part_in_it(numbered: Path) -> None:
-    with batches_of(numbered, 50, shuffle="window") as batches:
-        iterator = iter(batches)
-        first = rows_of(next(iterator))
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                next(iterator)
-            except multitables.ClosedError:
-                # One of its own works.
-                own = batches_of(numbered, 50, shuffle="window")
-                status = 0 if (rows_of(next(iter(own))) == first).all() else 2
-                own.close()
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        rest = [rows_of(batch) for batch in iterator]
-        np.testing.assert_array_equal(np.concatenate([first, *rest]), batches.order(0))
-
-
 def test_the_library_that_fails(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = h5.parent / "broken"
     broken.mkdir()

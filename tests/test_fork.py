@@ -90,3 +90,30 @@ with streamer:
     )
     rows = str(payload.ROWS)
     assert lines == [rows, rows, "0", rows]
+
+
+def test_a_child_has_no_part_in_batches(numbered: Path) -> None:
+    lines = run(
+        """
+import numpy as np
+def batches():
+    return streamer.get_batches("rows", 50, n_procs=2, shuffle="window")
+with batches() as ours:
+    iterator = iter(ours)
+    first = next(iterator).copy()
+    def inside():
+        try:
+            next(iterator)
+        except multitables.ClosedError as error:
+            print(error)
+        with batches() as own:
+            print((next(iter(own)) == first).all())
+    print(forked(inside))
+    rows = [first, *(batch.copy() for batch in iterator)]
+    rows = np.concatenate(rows)
+    print((rows[:, 0] // rows.shape[1] == ours.order(0)).all())
+""",
+        numbered,
+    )
+    assert "is a fork" in lines[0]
+    assert lines[1:] == ["True", "0", "True"]

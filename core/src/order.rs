@@ -47,8 +47,8 @@ impl Shuffle {
     }
 }
 
-/// Of a full shuffle: windows of at least this part of all rows go by rows. (A place takes 25 ns to
-/// compute and 80 to sort, and all readers would sort all places of a window.)
+/// Of a full shuffle: windows of at least this part of all rows, for each member, go by rows. (A place
+/// takes 25 ns to compute, and another 80 to sort; but what is sorted is sorted for all members.)
 const BY_ROWS: u64 = 8;
 
 /// Positions of which `listed` asks at a time: seats may take more memory than rows.
@@ -231,9 +231,11 @@ impl Order {
     }
 
     /// Whether a window of so many positions is made of parts, each for itself (`part_seats`): to go
-    /// through all rows is then quicker than to sort those of the window, once for each reader.
-    pub fn goes_by_rows(&self, positions: u64) -> bool {
-        self.shuffle == Shuffle::Full && self.n_rows / BY_ROWS <= positions
+    /// through all rows for each member is then quicker than to sort those of the window, which each
+    /// reader does once.
+    pub fn goes_by_rows(&self, positions: u64, members: usize) -> bool {
+        let least = u128::from(self.n_rows / BY_ROWS) * members as u128;
+        self.shuffle == Shuffle::Full && least <= u128::from(positions)
     }
 
     pub fn epoch(&self, epoch: u64) -> Epoch<'_> {

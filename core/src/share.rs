@@ -85,12 +85,16 @@ impl<'a> Windows<'a> {
     /// The seats of a share and which of them are its own, where it needs no others.
     fn own_seats(
         &mut self,
-        outer: u64,
-        lap: u64,
+        plan: &Plan,
         task: &Task,
+        lap: u64,
     ) -> Option<(Rc<Seats>, Range<usize>)> {
         let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
-        let (order, _) = self.order.filter(|(order, _)| order.goes_by_rows(rows))?;
+        let (order, _) = self.order?;
+        if !order.goes_by_rows(rows, plan.members.len()) {
+            return None;
+        }
+        let outer = plan.members[task.member as usize].chunk_dims[0];
         let (share, shares) = task.share();
         let cut = |share| order.cut(outer, share, shares);
         let mut seats = Seats::default();
@@ -127,7 +131,7 @@ impl<'a> Windows<'a> {
     pub fn share(&mut self, plan: &Plan, task: &Task, lap: u64) -> Share {
         let member = &plan.members[task.member as usize];
         let outer = member.chunk_dims[0];
-        let (seats, range) = self.own_seats(outer, lap, task).unwrap_or_else(|| {
+        let (seats, range) = self.own_seats(plan, task, lap).unwrap_or_else(|| {
             let seats = self.seats(lap, task);
             let (share, shares) = task.share();
             let cut = |share| cut(&seats, outer, share, shares);
