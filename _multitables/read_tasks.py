@@ -137,7 +137,7 @@ def _most_rows(members: Sequence[Member], n_readers: int, lap_rows: int) -> int:
     joined = max(1, _chunks_per_task(lead, n_chunks, n_readers) // _inner_chunks(lead))
     wanted = options.RING_BYTES // max(1, sum(row_bytes)) // 4
     most = max(1, wanted, joined * lead.chunk_dims[0])
-    allowed = sum(row_bytes) // AGAIN_SHARE
+    allowed = sum(map(_decoded_row_bytes, members)) // AGAIN_SHARE
     while sum(_decoded_again(member, most) for member in members) > allowed:
         most *= 2
     return most
@@ -146,7 +146,12 @@ def _most_rows(members: Sequence[Member], n_readers: int, lap_rows: int) -> int:
 def _decoded_again(member: Member, most: int) -> int:
     """Bytes a row that cutting a member's chunks into tasks of `most` rows costs."""
     parts = -(-_whole_rows(member) // most)
-    return (parts - 1) * member.index.row_bytes
+    return (parts - 1) * _decoded_row_bytes(member)
+
+
+def _decoded_row_bytes(member: Member) -> int:
+    """Bytes of a row with all its columns, of which one may be delivered."""
+    return math.prod(member.index.dims[1:]) * member.index.element_bytes
 
 
 def _whole_rows(member: Member) -> int:
