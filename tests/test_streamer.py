@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
@@ -129,6 +130,39 @@ def test_dropping_the_streamer_ends_resting_readers(numbered: Path) -> None:
     assert len(readers()) == 2
     del streamer
     assert children() == {}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_stream_that_is_left_gives_its_readers_back(numbered: Path, keeps: bool) -> None:
+    streamer = multitables.Streamer(numbered)
+    if keeps:
+        streamer.__enter__()
+    for _ in range(2):
+        with streamer.get_queue("/rows", n_procs=2, cyclic=True) as stream:
+            before = readers()
+            stream.get()
+        assert readers() == (before if keeps else [])
+    batches = streamer.get_batches("/rows", 10, n_procs=2, shuffle=True)
+    for _ in zip(batches, range(2), strict=False):
+        assert not keeps or readers() == before
+    del batches
+    gc.collect()
+    assert readers() == (before if keeps else [])
+    streamer.close()
+    assert children() == {}
+
+
+def test_ctrl_c_while_readers_come_back(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with multitables.Streamer(numbered) as streamer:
+        stream = streamer.get_queue("/rows", n_procs=2)
+        stream.get()
+        monkeypatch.setattr("_multitables.parent.supervisor.Readers.rest", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            stream.close()
+        assert readers() == []
 
 
 def test_streams_of_one_streamer_at_once(numbered: Path) -> None:

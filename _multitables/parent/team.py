@@ -39,12 +39,15 @@ class Team:
         itself = weakref.ref(self)
 
         def give_back(readers: Readers, sound: bool) -> None:
-            team = itself()
-            if team is not None and team.keep and sound and readers.rest():
+            team, rests = itself(), False
+            try:
+                rests = team is not None and team.keep and sound and readers.rest()
+            finally:  # Ctrl-C may come while we wait for them
+                if not rests:
+                    readers.stop()
+            if team is not None and rests:
                 with team._lock:
                     team._resting.append(readers)
-            else:
-                readers.stop()
 
         return give_back
 
