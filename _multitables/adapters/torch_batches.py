@@ -238,6 +238,8 @@ class TorchDataset(IterableDataset[Any]):
         )
         if part is not None:
             batches._share_out(*part)
+        if self._pin_memory:  # one ring for all passes is registered once
+            batches._expect_epochs()
         return batches
 
     def _pinned(self) -> Pinned | None:

@@ -114,8 +114,8 @@ class Batches:
         self._opened: Opened | None = None
         self._order: OrderWords | None = None
         self._closed = False
-        #: Iterations that were begun.
-        self._iterations = 0
+        #: An iteration has begun; another one is to come, for which its epoch is prepared.
+        self._begun = self._goes_on = False
         #: Readers are ours, or those of a streamer that keeps them for others, too.
         self._own_team = team is None
         self._team = Team(keep=True) if team is None else team
@@ -142,6 +142,10 @@ class Batches:
         if self._resumed is None or self._resumed.epoch != epoch:
             self._epoch = epoch
             self._resumed = self._progress = None
+
+    def _expect_epochs(self) -> None:
+        """Let the first iteration prepare the next epoch already: all epochs have one ring."""
+        self._goes_on = True
 
     def _share_out(self, part: int, parts: int) -> None:
         """Let this be one of `parts` processes that share out the rank's batches."""
@@ -240,7 +244,8 @@ class Batches:
                 advice="Make new ones with get_batches",
             )
         start = self._start()
-        self._iterations += 1
+        self._goes_on = self._goes_on or self._begun
+        self._begun = True
         self._progress = Progress((start, 0))
         iterator = BatchIterator(self, self._legs(start), self._progress)
         self._iterators.add(iterator)
@@ -320,7 +325,7 @@ class Batches:
         opened, order = self._open()
         wanted = self._wanted
         whole = tuple(leg.ranges) == tuple(dealt(self._all(), self._deal))
-        goes_on = self._iterations > 1 and leg.epochs == 1 and whole
+        goes_on = self._goes_on and leg.epochs == 1 and whole
         if goes_on and self._parked is not None and self._parked.stream.mine:
             parked, self._parked = self._parked, None
             if parked.epoch == leg.first_epoch:
