@@ -52,11 +52,14 @@ MOST_WINDOW_ROWS = 1 << 31
 
 
 def chunk_rows(index: ChunkIndex) -> int:
-    """Rows of a chunk; of contiguous data, of a piece that is shuffled like one."""
-    if index.layout == "chunked" and index.chunk_dims is not None:
+    """Rows of a chunk; of data without chunks, of a piece that is shuffled like one."""
+    if index.chunk_dims is not None:
         return index.chunk_dims[0]
     stored = max(1, math.prod(index.dims[1:]) * index.element_bytes)
-    return max(1, options.PIECE_BYTES // stored)
+    # To ask a library takes long, so it is asked for as much as in the order of the file.
+    contiguous = index.layout == "contiguous"
+    piece_bytes = options.PIECE_BYTES if contiguous else options.DIRECT_TASK_BYTES
+    return max(1, piece_bytes // stored)
 
 
 def order_of(
@@ -316,7 +319,8 @@ def read_amplification(plan: ReadPlan) -> float:
     if order is None or not plan.lap_rows:
         return 1.0
     lead = plan.members[lead_of([member.index for member in plan.members])]
-    outer = lead.chunk_dims[0]
+    # A library is asked for what is wanted of its pieces, which are chunks of the order, or more.
+    outer = order.chunk_rows if lead.reason and order.shuffle != FULL else lead.chunk_dims[0]
     tasks = plan.tasks
     begins, first = np.unique(tasks["row_begin"], return_index=True)
     rows = (tasks["row_end"][first] - begins).astype(np.float64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -50,6 +51,31 @@ def test_rows_and_fields(h5: Path, library: str) -> None:
     read(library, h5, "/x", "", range(3, 20), rows[3:20])
     read(library, h5, "/x", "a", range(50), np.ascontiguousarray(rows["a"]))
     read(library, h5, "/x", "b/c", range(49, 50), np.ascontiguousarray(rows["b"]["c"][49:]))
+
+
+@pytest.mark.parametrize("n_rows", [1, 900])
+@pytest.mark.parametrize(
+    "dtype",
+    ["<f4", ">f8", "<f2", ">c16", "?", "S3", h5py.string_dtype("utf-8", 6), "padded", "enum"],
+    ids=str,
+)
+def test_large_pieces(h5: Path, dtype: Any, n_rows: int) -> None:
+    """They go to the memory that is given without a copy, where h5py can do that."""
+    if dtype == "padded":
+        dtype = np.dtype({"names": ["a", "b"], "formats": ["i1", "<f8"], "offsets": [0, 8]})
+    elif dtype == "enum":
+        dtype = h5py.enum_dtype({"NO": 0, "YES": 7}, "<i4")
+    dtype = np.dtype(dtype)
+    rows = np.zeros(1000 * 300, dtype)
+    values = np.arange(len(rows)) % 7
+    if dtype.names:
+        rows["a"], rows["b"] = values, values / 3
+    else:
+        rows[:] = values.astype("S1") if dtype.kind == "S" else values
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=rows.reshape(1000, 300), dtype=dtype)
+        want = file["x"][17 : 17 + n_rows]
+        read("h5py", h5, "/x", "", range(17, 17 + n_rows), want)
 
 
 def test_big_endian_stays_so_with_pytables(h5: Path) -> None:

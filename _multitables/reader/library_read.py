@@ -13,9 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from typing import Any
 
 import numpy as np
+
+#: From so many bytes on the copy that h5py's indexing makes costs more than to ask without it.
+STRAIGHT_BYTES = 256 << 10
 
 _open: tuple[tuple[str, ...], Any, Any] | None = None  # key, file, dataset
 
@@ -46,6 +50,8 @@ def library_read(
         Receives the rows' bytes, in C order.
     """
     dataset = _dataset(library, filename, path, open_options_json)
+    if library == "h5py" and not field and _straight(dataset, start, stop, out):
+        return
     rows = _from_tables(dataset, field, start, stop) if library == "tables" else None
     if rows is None:
         rows = _from_h5py(dataset, field, start, stop)
@@ -108,6 +114,25 @@ def _open_tables(filename: str, path: str, open_options: dict[str, Any]) -> tupl
 
 
 OPENERS = {"h5py": _open_h5py, "tables": _open_tables}
+
+
+def _straight(dataset: Any, start: int, stop: int, out: memoryview) -> bool:
+    """Let h5py read into the memory that is given. False: not worth it, or not the same."""
+    if len(out) < STRAIGHT_BYTES:
+        return False
+    dtype = dataset.dtype
+    shape = (stop - start, *dataset.shape[1:])
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if dtype.fields or dtype.subdtype or dtype.hasobject or n_bytes != len(out):
+        return False  # of compound rows h5py leaves the gaps as they are
+    from h5py import h5s
+
+    rows = np.frombuffer(out, np.uint8).view(dtype).reshape(shape)
+    # `read_direct` does the same, with four times the Python.
+    space = dataset.id.get_space()
+    space.select_hyperslab((start, *(0,) * (len(shape) - 1)), shape)
+    dataset.id.read(h5s.create_simple(shape), space, rows)
+    return True
 
 
 def _from_h5py(dataset: Any, field: str, start: int, stop: int) -> Any:
