@@ -114,7 +114,7 @@ def plan_tasks(
         Of all members.
     """
     most = sys.maxsize
-    if len(members) > 1:
+    if len(members) > 1 and any(member.index.row_bytes for member in members):
         most = _most_rows(members, n_readers, lap_rows)
         members = [_in_pieces(member, most) for member in members]
     tables = [

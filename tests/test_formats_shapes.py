@@ -66,6 +66,30 @@ def test_inner_dims_of_extent_zero(h5: Path) -> None:
     assert statistics["block_size"] == 2
 
 
+@pytest.mark.parametrize("names", ["xx", "yy", "xy", "xz", "zyx"])
+def test_inner_dims_of_extent_zero_beside_others(h5: Path, names: str) -> None:
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", (50, 0), "<i4", maxshape=(None, None), chunks=(2, 3))
+        file.create_dataset("y", (50, 0, 2), "<f8")
+        file.create_dataset("z", data=smooth((50, 3)), chunks=(20, 2))
+    streamer = multitables.Streamer(h5)
+    with h5py.File(h5) as file:
+        wanted = [file[name][:] for name in names]
+    with streamer.get_queue(list(names), n_procs=2, block_size=20, remainder=True) as queue:
+        for at, guard in enumerate(queue):
+            with guard as block:
+                for got, want in zip(block, wanted, strict=True):
+                    np.testing.assert_array_equal(got, want[20 * at : 20 * at + 20])
+        assert at == 2
+    for shuffle in (None, "chunks", "window", "full"):
+        with streamer.get_batches(list(names), 20, n_procs=2, shuffle=shuffle) as batches:
+            rows = batches.order()
+            for at, batch in enumerate(batches):
+                for got, want in zip(batch, wanted, strict=True):
+                    np.testing.assert_array_equal(got, want[rows[20 * at : 20 * at + 20]])
+            assert at == 2
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 def test_rows_larger_than_a_piece(h5: Path, chunked: bool) -> None:
     data = smooth((5, 300_000))

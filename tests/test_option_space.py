@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -26,12 +26,14 @@ EXAMPLES = 120
 COLUMN = {"compound": "b", "nested": "outer"}
 
 
-@dataclass(frozen=True)
-class Stored:
+class Stored(NamedTuple):
     """One dataset, and the rows that it must give."""
 
     name: str
     rows: np.ndarray
+
+    def __repr__(self) -> str:  # Hypothesis shows all of them when an example fails
+        return self.name
 
 
 def _datasets() -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...] | None, dict[str, Any]]]:
