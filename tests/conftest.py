@@ -6,7 +6,8 @@ Law
    descriptor, no thread, no shared mapping. What is left fails the test that left it.
 2. A hang is a failure with the traceback of every thread, never a silent wait: first in the test
    (the alarm, which also kills its children), then, if it cannot react, of the whole run.
-3. HDF5 libraries are warmed up before the first test, so that what they keep for themselves is
+3. `pytest --examples 10` has Hypothesis draw ten times as many: minutes that CI does not have.
+4. HDF5 libraries are warmed up before the first test, so that what they keep for themselves is
    not taken for a leak.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 
 import h5py
 import hdf5plugin
+import hypothesis
 import numpy as np
 import pytest
 import tables
@@ -34,6 +36,31 @@ GRACE_SECONDS = 15.0  # for the alarm to end the test, before the run itself is 
 
 _stderr = 2
 _before: Holdings | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--examples",
+        type=int,
+        default=1,
+        metavar="N",
+        help="draw N times as many examples, and give tests that draw N times as long",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    times = config.getoption("--examples")
+    for item in items if times > 1 else []:
+        test = getattr(item, "obj", None)
+        if hypothesis.is_hypothesis_test(test):
+            function = getattr(test, "__func__", test)
+            # Hypothesis has no public way to raise what a test says for itself.
+            asked = function._hypothesis_internal_use_settings or hypothesis.settings()
+            more = hypothesis.settings(asked, max_examples=times * asked.max_examples)
+            function._hypothesis_internal_use_settings = more
+            marker = item.get_closest_marker("hang")
+            seconds = marker.args[0] if marker else HANG_SECONDS
+            item.add_marker(pytest.mark.hang(times * seconds), append=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
