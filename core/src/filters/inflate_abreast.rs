@@ -3,8 +3,8 @@
 //! A stream of literals is decoded at the pace of one chain: shift, mask, look up, and again. A
 //! core has room for more such chains beside the first, so four streams of literals take little more
 //! than two. Copies (matches) among them are branches that no core foresees, and each holds
-//! up all streams. Where there are many, streams are decoded by sequences of a literal and a match,
-//! which have no such branches, and are chains again.
+//! up all streams. Where there are many, streams are decoded by sequences of one or two literals and a
+//! match, which have no such branches, and are chains again.
 //!
 //! 1. What is given back as decoded is what libdeflate makes of the same bytes. Whatever is odd
 //!    (an incomplete code, a wrong checksum, a size other than asked for) is refused, and the
@@ -35,8 +35,9 @@ use cursor::Cursor;
 use entries::{LITERAL_BITS, MIXED_BITS, bits_to_drop, value};
 use kind::Kind;
 use libdeflater::adler32;
+use std::borrow::Borrow;
 use steps::Bextr;
-use symbols::{alone, literals_abreast, sequences_abreast};
+use symbols::{alone, literals_abreast, long_sequences_abreast, sequences_abreast};
 use table::TableMaker;
 
 /// The most streams that go side by side: for more there are no registers.
@@ -79,23 +80,55 @@ pub(super) fn inflate_abreast<const N: usize>(
     }
     let mut decoded = 0;
     loop {
-        let place = |at: At| streams.iter().position(|stream| stream.at == at);
-        if let Some(i) = place(At::Header) {
+        let place = |is: fn(&Stream) -> bool| streams.iter().position(is);
+        if let Some(i) = place(|stream| stream.at == At::Header) {
             streams[i].header(&mut codes[i], maker)?;
-        } else if streams.iter().all(Stream::wants_company) {
-            decoded += if streams.iter().all(|stream| stream.kind == Kind::Literals) {
-                literals_abreast(*bextr, &mut streams, codes)?
-            } else {
-                sequences_abreast(*bextr, &mut streams, codes)?
-            };
-        } else if let Some(first) = place(At::Block) {
-            let by_itself = |stream: &Stream| stream.at == At::Block && !stream.wants_company();
-            let i = streams.iter().position(by_itself).unwrap_or(first);
-            alone(*bextr, &mut streams[i], &codes[i])?;
-        } else {
-            return Some(decoded);
+            continue;
         }
+        if let Some(i) = place(|stream| stream.is_in_block() && !stream.wants_company()) {
+            alone(*bextr, &mut streams[i], &codes[i])?;
+            continue;
+        }
+        let left = streams.iter().filter(|stream| stream.is_in_block()).count();
+        let next = streams.iter_mut().zip(&*codes);
+        let mut next = next.filter(|(stream, _)| stream.is_in_block());
+        decoded += match left {
+            0 => return Some(decoded),
+            1 => {
+                let (stream, codes) = next.next()?;
+                alone(*bextr, stream, codes)?;
+                0
+            }
+            2 if N > 2 => some::<2>(*bextr, next)?,
+            3 if N > 3 => some::<3>(*bextr, next)?,
+            _ => together(*bextr, streams.each_mut(), codes)?,
+        };
     }
+}
+
+/// Decodes blocks side by side until one of them ends. Returns how many literals or sequences that
+/// were.
+fn together<const N: usize>(
+    bextr: Option<Bextr>,
+    mut streams: [&mut Stream; N],
+    codes: &[impl Borrow<Codes>; N],
+) -> Option<usize> {
+    match streams.iter().map(|stream| stream.kind).max() {
+        Some(Kind::Literals) => literals_abreast(bextr, &mut streams, codes),
+        Some(Kind::Sparse) => long_sequences_abreast(bextr, &mut streams, codes),
+        _ => sequences_abreast(bextr, &mut streams, codes),
+    }
+}
+
+/// The same of the next streams. (All of them, whose codes lie side by side, take 0.92 of the time if
+/// they do not come this way.)
+fn some<'a, 's: 'a, const N: usize>(
+    bextr: Option<Bextr>,
+    mut next: impl Iterator<Item = (&'a mut Stream<'s>, &'a Codes)>,
+) -> Option<usize> {
+    let group: [_; N] = std::array::from_fn(|_| next.next().expect("as many as were counted"));
+    let codes = group.each_ref().map(|(_, codes)| *codes);
+    together(bextr, group.map(|(stream, _)| stream), &codes)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,13 +179,17 @@ impl<'a> Stream<'a> {
         Some(())
     }
 
+    fn is_in_block(&self) -> bool {
+        self.at == At::Block
+    }
+
     /// Inside a block that is decoded side by side, with room for it in the input and in the output.
     fn wants_company(&self) -> bool {
         let has_room = || {
             literals::room(self.input, self.out, self.cursor) > 0
                 && sequences::room(self.input, self.out, self.cursor) > 0
         };
-        self.at == At::Block && self.kind != Kind::Other && has_room()
+        self.is_in_block() && self.kind != Kind::Other && has_room()
     }
 
     /// Reads a block's header, or all of a stored block, or the checksum.

@@ -8,7 +8,7 @@ use super::codes::{Codes, Meaning};
 use super::entries::{MIXED_BITS, bits_to_drop, value_with_extra};
 
 /// The least number of bits that `peek` gives where the input has as many.
-const PEEKED: u32 = 57;
+pub(super) const PEEKED: u32 = 57;
 
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {

@@ -17,6 +17,7 @@ use super::cursor::Cursor;
 use super::entries::{PLAIN, literal};
 use super::steps::{GROUP, Step};
 use super::{At, Stream};
+use std::borrow::Borrow;
 
 /// More bytes of input than a group uses up, or a match: four codes of 15 bits, or 48 bits. As many
 /// are looked at.
@@ -34,15 +35,15 @@ pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
 #[inline(always)]
 pub(super) fn abreast<S: Step, const N: usize>(
     step: S,
-    streams: &mut [Stream; N],
-    codes: &[Codes; N],
+    streams: &mut [&mut Stream; N],
+    codes: &[impl Borrow<Codes>; N],
 ) -> Option<usize> {
     let mut starts = [0; N];
     for (start, stream) in starts.iter_mut().zip(streams.iter()) {
         *start = (stream.input.as_ptr().addr() as u64).checked_mul(8)?;
     }
     let mut cursors: [Cursor; N] = std::array::from_fn(|i| streams[i].cursor);
-    let mut next = std::array::from_fn(|i| cursors[i].look(&codes[i], streams[i].input));
+    let mut next = std::array::from_fn(|i| cursors[i].look(codes[i].borrow(), streams[i].input));
     let mut made_by_others = 0;
     let mut room_left = 0;
     let mut has_ended = false;
@@ -75,11 +76,11 @@ pub(super) fn abreast<S: Step, const N: usize>(
         while others != 0 {
             let i = others.trailing_zeros() as usize;
             others &= others - 1;
-            let Stream { input, out, at, .. } = &mut streams[i];
+            let Stream { input, out, at, .. } = &mut *streams[i];
             // Not all of its last group were literals.
             cursors[i].made -= GROUP - step.plain(last[i]);
             let before = cursors[i].made;
-            match cursors[i].one(next[i], &codes[i], input, out)? {
+            match cursors[i].one(next[i], codes[i].borrow(), input, out)? {
                 Some(symbol) => next[i] = symbol,
                 None => {
                     *at = At::Header;
@@ -111,9 +112,9 @@ pub(super) fn abreast<S: Step, const N: usize>(
 #[inline(always)]
 unsafe fn groups<S: Step, const N: usize>(
     step: S,
-    streams: &mut [Stream; N],
+    streams: &mut [&mut Stream; N],
     starts: &[u64; N],
-    codes: &[Codes; N],
+    codes: &[impl Borrow<Codes>; N],
     cursors: &mut [Cursor; N],
     next: &mut [u32; N],
     room: usize,
@@ -138,7 +139,7 @@ unsafe fn groups<S: Step, const N: usize>(
                 group[i] = step.with(group[i], symbols[i], part);
                 let index = bits[i].drop::<S, N>(step, symbols[i]);
                 // SAFETY: of a step from one of this stream's symbols.
-                symbols[i] = unsafe { codes[i].symbol_at(index) };
+                symbols[i] = unsafe { codes[i].borrow().symbol_at(index) };
             }
         }
         let mut all = PLAIN;

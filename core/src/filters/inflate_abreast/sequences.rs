@@ -1,33 +1,39 @@
-//! The loop for blocks that are literals and short matches, of several streams at once.
+//! The loops for blocks that are literals and short matches, of several streams at once.
 //!
-//! 1. It makes the same bytes of a stream as the loops for literals do.
-//! 2. It ends with a block, or before the input or the output has no room for a sequence.
+//! 1. They make the same bytes of a stream as the loops for literals do.
+//! 2. A loop ends with a block, or before the input or the output has no room for a sequence.
 //! 3. A sequence checks what a match says, and nothing else: how many there is room for is counted
 //!    before them.
 //!
 //! It must never know what blocks begin with.
 //!
-//! A sequence is a literal, if there is one, and then a match, if there is one. Which of them there
-//! are is what no CPU foresees, and each wrong guess would stop all streams: so a sequence has no
-//! branch for it. What is missing is made with all the rest, and takes no bits and makes no bytes.
-//! That is a chain of three look-ups, so that two streams side by side take little longer than one.
+//! A sequence is one or two literals, if there are any, and then a match, if there is one. Which of
+//! them there are is what no CPU foresees, and each wrong guess would stop all streams: so a sequence
+//! has no branch for it. What is missing is made with all the rest, and takes no bits and makes no
+//! bytes. That is a chain of three or four look-ups, so that two streams side by side take little
+//! longer than one.
 
 use super::codes::Codes;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, PEEKED};
 use super::entries::{
-    PLAIN, SHORT, bits_of_match, bits_to_drop, is_known, is_told, literal, offset_with_extra,
+    MIXED_BITS, PLAIN, SHORT, bits_of_match, bits_to_drop, is_known, is_told, literal,
+    offset_with_extra,
 };
 use super::steps::Step;
 use super::{At, Stream};
+use std::borrow::Borrow;
+
+/// The most literals of a sequence.
+pub(super) const MOST_LITERALS: usize = 2;
 
 /// The most bytes that a sequence makes.
-const MOST_BYTES: usize = 1 + SHORT;
+const MOST_BYTES: usize = MOST_LITERALS + SHORT;
 
-/// More bytes of input than a sequence uses up, or a match: 43 bits, or 48.
-const INPUT: usize = 6;
+/// More bytes of input than a sequence uses up, or a match: 54 bits, or 48.
+const INPUT: usize = 7;
 
 /// How many sequences there is room for. Each looks at 8 bytes of input, writes `SHORT` bytes behind
-/// the literal, and may read as many `SHORT` bytes further on.
+/// the literals, and may read as many `SHORT` bytes further on.
 pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     let input = (input.len() - cursor.bit / 8).saturating_sub(8);
     let left = (out.len() - cursor.made).saturating_sub(3 * SHORT);
@@ -36,15 +42,19 @@ pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     (input / INPUT).min(left / MOST_BYTES) * usize::from(is_countable)
 }
 
+/// Sequences have `LITERALS` literals at most.
 #[inline(always)]
-pub(super) fn abreast<S: Step, const N: usize>(
+pub(super) fn abreast<S: Step, const N: usize, const LITERALS: usize>(
     step: S,
-    streams: &mut [Stream; N],
-    codes: &[Codes; N],
+    streams: &mut [&mut Stream; N],
+    codes: &[impl Borrow<Codes>; N],
 ) -> Option<usize> {
-    const { assert!(N <= 4) };
+    const { assert!(N <= 4 && LITERALS <= MOST_LITERALS) };
     let mut cursors: [Cursor; N] = std::array::from_fn(|i| streams[i].cursor);
-    let mut next: [u32; N] = std::array::from_fn(|i| cursors[i].look(&codes[i], streams[i].input));
+    let mut next: [u32; N] =
+        std::array::from_fn(|i| cursors[i].look(codes[i].borrow(), streams[i].input));
+    let inputs: [_; N] = std::array::from_fn(|i| streams[i].input.as_ptr());
+    let outs: [_; N] = std::array::from_fn(|i| streams[i].out.as_mut_ptr());
     let mut count = 0;
     'all: loop {
         let rooms = streams.iter().zip(&cursors);
@@ -60,13 +70,24 @@ pub(super) fn abreast<S: Step, const N: usize>(
             macro_rules! sequence_of {
                 ($i:literal) => {
                     if N > $i {
-                        let (i, stream) = ($i % N, &mut streams[$i % N]);
-                        let (input, out) = (stream.input.as_ptr(), stream.out.as_mut_ptr());
+                        let i = $i % N;
+                        let (input, out) = (inputs[i], outs[i]);
                         let (cursor, next) = (&mut cursors[i], &mut next[i]);
                         // SAFETY: no stream has less room than was counted.
-                        if !unsafe { sequence(step, &codes[i], input, out, cursor, next) } {
+                        let is_made = unsafe {
+                            sequence::<S, LITERALS>(
+                                step,
+                                codes[i].borrow(),
+                                input,
+                                out,
+                                cursor,
+                                next,
+                            )
+                        };
+                        if !is_made {
                             let before = cursor.made;
-                            let (after, symbol) = one(stream, &codes[i], *cursor, *next)?;
+                            let (after, symbol) =
+                                one(streams[i], codes[i].borrow(), *cursor, *next)?;
                             *cursor = after;
                             let Some(symbol) = symbol else { break 'all };
                             *next = symbol;
@@ -89,13 +110,14 @@ pub(super) fn abreast<S: Step, const N: usize>(
 }
 
 /// Decodes a sequence. Returns false before a symbol that is neither a literal nor a short match,
-/// before a match that copies what it makes itself, and before one that cannot be: the literal of
-/// the sequence is then made, and `next` is the symbol behind it.
+/// before a match that copies what it makes itself, before one behind which the bits at hand do not
+/// reach, and before one that cannot be: the literals of the sequence are then made, and `next` is
+/// the symbol behind them.
 ///
 /// # Safety
 /// There is `room` for it, and `next` is the symbol at the cursor.
 #[inline(always)]
-unsafe fn sequence<S: Step>(
+unsafe fn sequence<S: Step, const LITERALS: usize>(
     step: S,
     codes: &Codes,
     input: *const u8,
@@ -107,14 +129,18 @@ unsafe fn sequence<S: Step>(
     let eight = unsafe { input.add(cursor.bit / 8).cast::<[u8; 8]>().read() };
     let mut bits = u64::from_le_bytes(eight) >> (cursor.bit % 8);
 
-    // A byte that is no literal is overwritten by what comes instead.
-    // SAFETY: there is room.
-    unsafe { *out.add(cursor.made) = literal(*next) as u8 };
-    cursor.made += usize::from(*next & PLAIN != 0);
-    cursor.bit += bits_to_drop(*next) as usize;
-    let index = step.drop(&mut bits, *next, codes.symbol_bits());
-    // SAFETY: of a step from one of this stream's symbols.
-    let symbol = unsafe { codes.symbol_at(index) };
+    let begin = cursor.bit;
+    let mut symbol = *next;
+    for _ in 0..LITERALS {
+        // A byte that is no literal is overwritten by what comes instead.
+        // SAFETY: there is room.
+        unsafe { *out.add(cursor.made) = literal(symbol) as u8 };
+        cursor.made += usize::from(symbol & PLAIN != 0);
+        cursor.bit += bits_to_drop(symbol) as usize;
+        let index = step.drop(&mut bits, symbol, codes.symbol_bits());
+        // SAFETY: of a step from one of this stream's symbols.
+        symbol = unsafe { codes.symbol_at(index) };
+    }
     *next = symbol;
 
     let dropped = bits_of_match(symbol);
@@ -125,7 +151,10 @@ unsafe fn sequence<S: Step>(
     let offset = offset_with_extra(entry, step.low(bits, entry));
     let from = (cursor.made as u32).wrapping_sub(offset);
     let is_before = from as i32 >= 0;
-    if !is_told(symbol) || !is_known(entry) || length > offset || !is_before {
+    let behind = cursor.bit + (dropped + bits_to_drop(entry)) as usize;
+    // With one literal they always reach: 43 bits at most.
+    let is_at_hand = LITERALS < 2 || behind - begin <= PEEKED as usize - MIXED_BITS;
+    if !is_at_hand || !is_told(symbol) || !is_known(entry) || length > offset || !is_before {
         return false;
     }
     // SAFETY: there is room, and `from` is not before the output. What is read there is made
@@ -135,7 +164,7 @@ unsafe fn sequence<S: Step>(
         out.add(cursor.made).cast::<[u8; SHORT]>().write(bytes);
     }
     cursor.made += length as usize;
-    cursor.bit += (dropped + bits_to_drop(entry)) as usize;
+    cursor.bit = behind;
     *next = codes.symbol(bits >> bits_to_drop(entry));
     true
 }

@@ -5,8 +5,10 @@
 //! It must never know what blocks begin with.
 
 use super::codes::Codes;
+use super::sequences::MOST_LITERALS;
 use super::steps::{Bextr, ShiftAndMask};
 use super::{Stream, literals, sequences};
+use std::borrow::Borrow;
 
 macro_rules! loops {
     ($($(#[$doc:meta])* $name:ident$(<$n:ident>)? = $of:path:
@@ -39,11 +41,16 @@ loops! {
     /// Decodes blocks of literals of several streams until one of them ends, or its stream's input
     /// or output all but does. Returns how many literals that were.
     literals_abreast<N> = literals::abreast:
-        (streams: &mut [Stream; N], codes: &[Codes; N]) -> Option<usize>;
+        (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
 
-    /// The same of blocks of any sort. Returns how many sequences that were.
-    sequences_abreast<N> = sequences::abreast:
-        (streams: &mut [Stream; N], codes: &[Codes; N]) -> Option<usize>;
+    /// The same of blocks of any sort, of which some have many matches. Returns how many sequences
+    /// that were.
+    sequences_abreast<N> = sequences::abreast::<_, N, 1>:
+        (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
+
+    /// The same where none has.
+    long_sequences_abreast<N> = sequences::abreast::<_, N, MOST_LITERALS>:
+        (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
 
     /// Decodes one block to its end.
     alone = literals::alone: (stream: &mut Stream, codes: &Codes) -> Option<()>;
