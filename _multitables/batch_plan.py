@@ -35,6 +35,7 @@ from _multitables.read_tasks import (
     TASK,
     Member,
     Records,
+    abreast,
     bytes_per_task,
     grid_chunks,
     lead_of,
@@ -292,9 +293,8 @@ def _shares(
     chunk_bytes = max(1, outer * member.index.row_bytes)
     chunks = _chunks_touched(rows, order, outer)
     # A chunk of which little is wanted is decoded whole all the same.
-    least = 2 if chunk_bytes <= options.ABREAST_BYTES else 1
-    per_task = max(bytes_per_task(member) // chunk_bytes, least)
-    fair = np.maximum(1, chunks // (4 * n_readers))
+    per_task = max(bytes_per_task(member) // chunk_bytes, abreast(member, chunk_bytes))
+    fair = np.maximum(1, chunks // n_readers)
     shares = np.ceil(chunks / np.minimum(per_task, fair))
     return np.clip(shares, 1, 1 << 16).astype(np.int64)
 

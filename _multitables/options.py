@@ -28,7 +28,9 @@ WATCH_SECONDS = 0.05
 UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden, ...
 RING_BYTES = 4 << 20
-#: ... and with direct I/O this much for each reader, so that requests can be in flight.
+#: ... up to this size holds two tasks more than there are readers, so that none waits for room, ...
+MOST_RING_BYTES = 16 << 20
+#: ... and has with direct I/O this much for each reader, so that requests can be in flight.
 DIRECT_READER_BYTES = 16 << 20
 #: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
 TASK_BYTES = 256 << 10
@@ -38,9 +40,10 @@ DIRECT_TASK_BYTES = 1 << 20
 #: chunks beside each other are copied to their rows together.
 BESIDE_TASK_BYTES = 1 << 20
 LITTLE_BYTES = 256
-#: Deflated chunks up to this size are decoded side by side, so a task has at least two of them. It
-#: is `ABREAST_BYTES` of core/src/filters/pipeline.rs.
-ABREAST_BYTES = 512 << 10
+#: So many deflated chunks are decoded side by side if they make no more bytes than the latter, which
+#: is `ABREAST_BYTES` of core/src/filters/pipeline.rs; a task has as many.
+ABREAST = 4
+ABREAST_BYTES = 2 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
 #: What may be shuffled, by its number in core/src/order.rs.

@@ -272,10 +272,15 @@ def _chunks_per_task(member: Member, n_chunks: int, n_readers: int) -> int:
     """Small chunks share a task, but there stay tasks enough for every reader."""
     chunk_bytes = max(1, math.prod(member.chunk_dims) * member.index.element_bytes)
     task_bytes = bytes_per_task(member)
-    abreast = any(spec.id == DEFLATE for spec in member.index.pipeline)
-    least = 2 if abreast and chunk_bytes <= options.ABREAST_BYTES else 1
     fair = max(1, n_chunks // (4 * n_readers))
-    return min(max(task_bytes // chunk_bytes, least), fair)
+    return min(max(task_bytes // chunk_bytes, abreast(member, chunk_bytes)), fair)
+
+
+def abreast(member: Member, chunk_bytes: int) -> int:
+    """How many chunks are decoded side by side."""
+    if all(spec.id != DEFLATE for spec in member.index.pipeline):
+        return 1
+    return min(max(options.ABREAST_BYTES // chunk_bytes, 1), options.ABREAST)
 
 
 def _merge(tables: Sequence[tuple[Records, Records]]) -> tuple[Records, Records]:

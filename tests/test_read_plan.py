@@ -245,10 +245,12 @@ def test_labels_do_not_make_the_ring_long(images: str, labels: str) -> None:
 @pytest.mark.parametrize(
     ("filter_id", "chunk_kib", "n_chunks", "expected"),
     [
-        (1, 512, 64, 2),
-        (1, 513, 64, 1),
-        (1, 300, 64, 2),
+        (1, 512, 64, 4),
+        (1, 513, 64, 3),
+        (1, 1024, 64, 2),
+        (1, 1025, 64, 1),
         (1, 64, 64, 4),
+        (1, 32, 64, 8),
         (2, 512, 64, 1),
         # Both readers shall have tasks to choose from.
         (1, 512, 15, 1),

@@ -18,8 +18,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Gaps up to this size between stored chunks are read along rather than skipped.
 const GAP_BYTES: u64 = 16 << 10;
-/// One fetch is at most this large, unless a single chunk is larger.
-pub const RUN_BYTES: u64 = 1 << 20;
+/// One fetch is at most this large, unless a single chunk is larger. Chunks that are decoded side by
+/// side fit in it.
+pub const RUN_BYTES: u64 = 2 << 20;
 
 /// The kernel's default of how far it reads ahead.
 const HINT_BYTES: u64 = 128 << 10;

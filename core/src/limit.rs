@@ -10,7 +10,7 @@
 use crate::control::{Control, Record, now_ns};
 use crate::failure::{Failure, TaskError};
 use crate::fetch::{Fetch, FetchError, Run, runs};
-use crate::filters::{Pipeline, abreast};
+use crate::filters::Pipeline;
 use crate::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
 use crate::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task, UNALLOCATED};
 use crate::reader::window;
@@ -224,7 +224,7 @@ fn decode(
     while let Some(chunk) = chunks.get(index) {
         let filter_mask = chunk.filter_mask;
         let next = &chunks[index..];
-        let next = &next[..abreast(next.len())];
+        let next = &next[..pipeline.abreast(next.len())];
         let done = match next.len() {
             4 => decode_abreast::<4>(pipeline, room(decoded, 4 * size), next, stored),
             3 => decode_abreast::<3>(pipeline, room(decoded, 3 * size), next, stored),

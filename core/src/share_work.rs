@@ -14,7 +14,7 @@ use crate::control::Record;
 use crate::direct::Finished;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run, runs_within};
-use crate::filters::{FilterError, FilterErrorKind, abreast};
+use crate::filters::{FilterError, FilterErrorKind};
 use crate::finish;
 use crate::kept::Kept;
 use crate::memory::Mapping;
@@ -29,17 +29,18 @@ use std::time::Instant;
 /// The kernel is slower than we are at places that are shorter than this on the average.
 const PLACED_BYTES: u64 = 4 << 10;
 
-/// So many stored bytes are fetched, or two chunks, before those that can go side by side are decoded.
+/// So many stored bytes are fetched, and as many chunks as can go side by side, before they are decoded.
 const TOGETHER_BYTES: u64 = 256 << 10;
 
 /// How many of these runs to fetch before their chunks are decoded.
 fn together(source: &Source, runs: &[Run]) -> usize {
-    if !source.pipeline.goes_abreast() {
+    let most = source.pipeline.most_abreast();
+    if most == 1 {
         return 1;
     }
     let (mut chunks, mut bytes) = (0, 0);
     let is_enough = |run: &Run| {
-        let enough = chunks > 1 && bytes + run.len > TOGETHER_BYTES;
+        let enough = chunks >= most && bytes + run.len > TOGETHER_BYTES;
         (chunks, bytes) = (chunks + run.chunks.len(), bytes + run.len);
         enough
     };
@@ -325,7 +326,7 @@ impl<'a> ShareWork<'a> {
         let stored: Vec<(usize, &[u8])> = stored.collect();
         let mut left = stored.as_slice();
         while let Some(&(index, bytes)) = left.first() {
-            let count = abreast(left.len());
+            let count = source.pipeline.abreast(left.len());
             let done = match count {
                 4 => self.decode_abreast::<4>(source, left),
                 3 => self.decode_abreast::<3>(source, left),

@@ -12,7 +12,7 @@ use crate::beside::Beside;
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run};
-use crate::filters::{FilterError, FilterErrorKind, abreast};
+use crate::filters::{FilterError, FilterErrorKind};
 use crate::finish::{self, Place};
 use crate::memory::Mapping;
 use crate::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
@@ -237,7 +237,7 @@ impl<'a> Work<'a> {
         let mut index = 0;
         while let Some(chunk) = chunks.get(index) {
             let next = &chunks[index..];
-            let next = &next[..abreast(next.len())];
+            let next = &next[..source.pipeline.abreast(next.len())];
             let done = match next.len() {
                 4 => self.decode_abreast::<4>(source, next, stored),
                 3 => self.decode_abreast::<3>(source, next, stored),

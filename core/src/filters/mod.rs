@@ -36,7 +36,7 @@ mod zstd;
 pub(crate) mod tests;
 
 pub use blocks::{Blocks, Fetched, Fetches, Parts};
-pub use pipeline::{Pipeline, abreast};
+pub use pipeline::Pipeline;
 
 use std::fmt;
 

@@ -18,21 +18,10 @@ use super::contest::{Contest, Way};
 use super::inflate_abreast::MOST;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 
-/// Larger chunks are decoded one at a time. Up to here two at a time were measured to pay, while what
-/// is in use at once, the chunks before and after each stage, grows with it. Tasks are planned with
-/// the same number (`ABREAST_BYTES` of options.py).
-const ABREAST_BYTES: usize = 1 << 19;
-
-/// How many of this many chunks to decode side by side, where that is wanted: the more the better,
-/// and never so that one is left over.
-pub fn abreast(chunks: usize) -> usize {
-    match chunks {
-        0 => 1,
-        1..=MOST => chunks,
-        5 | 6 => 3,
-        _ => MOST,
-    }
-}
+/// Chunks that make more together are not decoded side by side, as what is in use at once, the chunks
+/// before and after each stage, grows with it. Tasks are planned with the same number
+/// (`ABREAST_BYTES` of options.py).
+const ABREAST_BYTES: usize = 2 << 20;
 
 struct Stage {
     id: u32,
@@ -119,15 +108,25 @@ impl Pipeline {
         result
     }
 
-    /// Whether chunks may be decoded side by side, and so should be at hand together.
-    pub fn goes_abreast(&self) -> bool {
-        self.decoded_size <= ABREAST_BYTES && self.stages.iter().any(|s| s.decoder.goes_abreast())
+    /// How many chunks may be decoded side by side, and so should be at hand together.
+    pub fn most_abreast(&self) -> usize {
+        match self.stages.iter().any(|s| s.decoder.goes_abreast()) {
+            true => (ABREAST_BYTES / self.decoded_size.max(1)).clamp(1, MOST),
+            false => 1,
+        }
+    }
+
+    /// How many of this many chunks to decode side by side, where that is wanted: the more the better,
+    /// and so that none is left over.
+    pub fn abreast(&self, chunks: usize) -> usize {
+        let groups = chunks.div_ceil(self.most_abreast());
+        chunks.div_ceil(groups.max(1))
     }
 
     /// Whether `decode_abreast` is the way to go with the next chunks; asked before each call.
     pub fn wants_abreast(&mut self, filter_mask: u32) -> bool {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
-        self.goes_abreast()
+        self.most_abreast() > 1
             && active.any(|s| s.decoder.goes_abreast())
             && self.contest.way() == Way::Abreast
     }
@@ -390,17 +389,27 @@ mod tests {
     }
 
     #[test]
-    fn no_chunk_is_left_over_where_two_are_there() {
-        for chunks in 2..100 {
-            let (mut left, mut last) = (chunks, 0);
+    fn no_chunk_is_left_over_where_three_go_abreast() {
+        let deflate = |size| Pipeline::new(&[spec(1, &[4])], size).unwrap();
+        let groups = |size, chunks: usize| {
+            let (pipeline, mut left, mut groups) = (deflate(size), chunks, vec![]);
             while left > 0 {
-                last = super::abreast(left);
-                left -= last;
+                groups.push(pipeline.abreast(left));
+                left -= groups.last().unwrap();
             }
-            assert!(last >= 2, "{chunks}");
+            groups
+        };
+        for chunks in 2..100 {
+            for most in 3..=MOST {
+                let groups = groups(ABREAST_BYTES / most, chunks);
+                assert!(groups.iter().all(|count| (2..=most).contains(count)));
+            }
         }
-        assert_eq!([0, 1].map(super::abreast), [1, 1]);
-        assert!((0..100).all(|chunks| super::abreast(chunks) <= MOST));
+        assert_eq!(groups(0, 9), [3, 3, 3]);
+        assert_eq!(groups(SIZE, 7), [4, 3]);
+        assert_eq!(groups(ABREAST_BYTES / 2, 5), [2, 2, 1]);
+        assert_eq!(groups(ABREAST_BYTES / 2 + 1, 3), [1, 1, 1]);
+        assert_eq!(deflate(SIZE).abreast(0), 0);
     }
 
     #[test]
@@ -477,8 +486,8 @@ mod tests {
     fn company_is_for_small_chunks_and_active_stages() {
         let specs = [spec(2, &[8]), spec(1, &[4])];
         let wants = |size, mask| Pipeline::new(&specs, size).unwrap().wants_abreast(mask);
-        assert!(wants(SIZE, 0) && wants(SIZE, 0b01) && wants(ABREAST_BYTES, 0));
-        assert!(!wants(SIZE, 0b10) && !wants(ABREAST_BYTES + 1, 0));
+        assert!(wants(SIZE, 0) && wants(SIZE, 0b01) && wants(ABREAST_BYTES / 2, 0));
+        assert!(!wants(SIZE, 0b10) && !wants(ABREAST_BYTES / 2 + 1, 0));
         let mut lzf = Pipeline::new(&[spec(32000, &[])], SIZE).expect("a known filter");
         assert!(!lzf.wants_abreast(0));
         assert_eq!(abreast(&mut lzf, [&[1, 2], &[3, 4]]), None);
