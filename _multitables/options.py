@@ -40,7 +40,7 @@ DIRECT_TASK_BYTES = 1 << 20
 #: chunks beside each other are copied to their rows together.
 BESIDE_TASK_BYTES = 1 << 20
 LITTLE_BYTES = 256
-#: So many deflated chunks are decoded side by side if they make no more bytes than the latter, which
+#: So many deflated chunks are decoded side by side, if they make no more bytes than the latter. It
 #: is `ABREAST_BYTES` of core/src/filters/pipeline.rs; a task has as many.
 ABREAST = 4
 ABREAST_BYTES = 2 << 20
