@@ -84,10 +84,10 @@ def order_of(
         chunks = min(max(chunks, options.LEAST_WINDOW_CHUNKS), options.WINDOW_CHUNKS)
         if kind == CHUNKS:
             # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
-            # short; but where it is not, two are as a stream's ring, which stays in the caches.
+            # short; but where it is not, two are as short as a ring that stays in the caches.
             plain = not any(index.pipeline for index in indexes)
             alike = all(chunk_rows(index) == outer for index in indexes)
-            size = options.RING_BYTES // 2 if plain or alike else size
+            size = options.CHUNKS_BYTES if plain or alike else size
             chunks = 1 if plain else chunks
         rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
         window = -(-min(rows, MOST_WINDOW_ROWS) // outer) * outer

@@ -27,7 +27,7 @@ WATCH_SECONDS = 0.05
 #: Rows of unchunked data that make a block by default, in bytes.
 UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden, ...
-RING_BYTES = 4 << 20
+RING_BYTES = 6 << 20
 #: ... up to this size holds two tasks more than there are readers, so that none waits for room, ...
 MOST_RING_BYTES = 16 << 20
 #: ... and has with direct I/O this much for each reader, so that requests can be in flight.
@@ -50,6 +50,8 @@ PIECE_BYTES = 256 << 10
 SHUFFLES = (None, "chunks", "window", "full")
 #: Seeds and epochs are numbers of so many bits.
 SEED_BITS = 63
+#: Chunks that are shuffled by chunks alone are, where it costs nothing, of windows of this size.
+CHUNKS_BYTES = 2 << 20
 #: Rows are mixed over a window of about this size by default, and of at least so many chunks.
 WINDOW_BYTES = 8 << 20
 WINDOW_CHUNKS = 16
