@@ -29,7 +29,7 @@ from plans import (
     words,
 )
 
-from _multitables import _core, wire
+from _multitables import _core, options, wire
 from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint
 from _multitables.read_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.read_tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY, UNALLOCATED
@@ -235,7 +235,7 @@ def test_labels_do_not_make_the_ring_long(images: str, labels: str) -> None:
         small = replace(small, layout="library", chunk_dims=None, reason="virtual")
     for indexes in ([large, small], [small, large]):
         plan = plan_reads(indexes, block_rows=64, n_readers=2, native_filters=NATIVE)
-        assert plan.ring_payload_bytes < 5 << 20
+        assert plan.ring_payload_bytes < options.RING_BYTES + (1 << 20)
         # Labels beside labels are not cut.
         alike = plan_reads([small, small], block_rows=64, n_readers=2, native_filters=NATIVE)
         alone = plan_reads([small], block_rows=64, n_readers=2, native_filters=NATIVE)
