@@ -41,7 +41,7 @@ use symbols::{alone, literals_abreast, long_sequences_abreast, sequences_abreast
 use table::TableMaker;
 
 /// The most streams that go side by side: for more there are no registers.
-pub(super) const MOST: usize = 4;
+pub const MOST: usize = 4;
 
 /// The memory that the decoding of streams needs, for reuse.
 pub(super) struct Tables {

@@ -36,6 +36,7 @@ mod zstd;
 pub(crate) mod tests;
 
 pub use blocks::{Blocks, Fetched, Fetches, Parts};
+pub use inflate_abreast::MOST as MOST_ABREAST;
 pub use pipeline::Pipeline;
 
 use std::fmt;

@@ -6,6 +6,7 @@
 //! 2. An ask is checked where it is read: whatever it says, nothing panics and nothing outside the
 //!    dataset or the stage is touched.
 
+mod abreast;
 pub mod answer;
 pub mod arena;
 pub mod board;
@@ -18,7 +19,6 @@ pub mod flight;
 pub mod gather;
 pub mod hyperslab;
 mod lattice;
-mod pair;
 mod part;
 pub mod serve_board;
 pub mod stage;

@@ -7,6 +7,7 @@
 //! 3. Everything else is decoded into memory that is kept or was used before, and gathered.
 //! 4. An error names the chunk by its number in the catalogue.
 
+use super::abreast::Followers;
 use super::chunk_cache::{ChunkCache, Key};
 use super::cover::{Cover, Pair, Segment, Walk};
 use super::gather::{Row, Unit};
@@ -26,9 +27,8 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub stored: Vec<u8>,
-    /// The stored bytes of a pair's second chunk, and the walk that stands at it.
-    pub second: Vec<u8>,
-    behind: Walk,
+    pub followers: Followers,
+    ahead: Walk,
     pub decoded: Vec<u8>,
     value: Vec<u8>,
     pub served: Served,
@@ -103,7 +103,7 @@ impl Task<'_> {
     }
 
     fn serve_kept(&mut self, walk: &Walk) {
-        let mut ahead = std::mem::take(&mut self.scratch.behind);
+        let mut ahead = std::mem::take(&mut self.scratch.ahead);
         ahead.clone_from(walk);
         for turn in 1.. {
             if let Some((_, chunk)) = self.stored.lookup.chunk(ahead.grid_index) {
@@ -115,7 +115,7 @@ impl Task<'_> {
                 break;
             }
         }
-        self.scratch.behind = ahead;
+        self.scratch.ahead = ahead;
     }
 
     /// Gather from a chunk that is kept. False: it is not.
@@ -204,14 +204,9 @@ impl Task<'_> {
             let at = here.chunk.byte_offset;
             self.stored
                 .read(here.walk, here.number, at, &mut stored[..len])?;
-            if self.pipeline.wants_abreast(here.chunk.filter_mask) {
-                let mut behind = std::mem::take(&mut self.scratch.behind);
-                behind.clone_from(here.walk);
-                let paired = self.pair(&here, &stored[..len], &mut behind);
-                self.scratch.behind = behind;
-                if paired {
-                    return Ok(());
-                }
+            let wants_abreast = self.pipeline.wants_abreast(here.chunk.filter_mask);
+            if wants_abreast && self.serve_abreast(&here, &stored[..len]) {
+                return Ok(());
             }
             self.decode(here, &stored[..len])
         });
