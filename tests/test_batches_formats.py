@@ -122,6 +122,15 @@ def test_long_rows_without_filters(h5: Path, shuffle: str, chunks: tuple[int, ..
         check(h5, dataset, wanted, shuffle=shuffle, rows=slice(3, None))
 
 
+@pytest.mark.parametrize("row_bytes", [500, 512, 1000, 4095])
+def test_shorter_rows_without_filters(h5: Path, row_bytes: int) -> None:
+    """Who is quicker, the kernel or a copy, is tried: both take turns, over 100 chunks."""
+    data = values(np.dtype("u1"), (2000, row_bytes))
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=data, chunks=(20, row_bytes))
+    check(h5, "x", data, shuffle="window", n_procs=1)
+
+
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_chunks_that_skip_filters(h5: Path, shuffle: str) -> None:
     data = smooth((N, 8), "<i8")

@@ -7,6 +7,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod beside;
+pub mod contest;
 pub mod control;
 pub mod direct;
 pub mod failure;

@@ -10,6 +10,7 @@
 
 mod seating;
 
+use crate::contest::Way;
 use crate::control::Record;
 use crate::direct::Finished;
 use crate::failure::TaskError;
@@ -26,8 +27,10 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// The kernel is slower than we are at places that are shorter than this on the average.
-const PLACED_BYTES: u64 = 4 << 10;
+/// The kernel is quicker than we are at places that are as long as this on the average, ...
+const LONG_BYTES: usize = 4 << 10;
+/// ... and slower at shorter ones than this. Between the two it depends on the CPU.
+const SHORT_BYTES: usize = 512;
 
 /// So many stored bytes are fetched, and as many chunks as can go side by side, before they are decoded.
 const TOGETHER_BYTES: u64 = 256 << 10;
@@ -120,31 +123,62 @@ impl<'a> ShareWork<'a> {
     ) -> Result<(), TaskError> {
         let mut next = found;
         while let Some(run) = next.first() {
+            let contested = self.is_contested(source);
+            let way = match contested {
+                true => source.placing.way(),
+                false => Way::Special,
+            };
+            let watch = contested.then(|| source.placing.watch(way));
             let start = Instant::now();
-            if self.read_in_place(source, run) {
-                add_ns(&self.record.fetch_ns, start);
-                next = &next[1..];
-                continue;
-            }
-            let count = together(source, next);
-            let mut stored = std::mem::take(&mut source.stored);
-            let read = self.read(source, next, count, &mut stored, turn);
-            add_ns(&self.record.fetch_ns, start);
+            let in_place = way == Way::Special && self.read_in_place(source, run);
+            let count = match in_place {
+                true => {
+                    add_ns(&self.record.fetch_ns, start);
+                    1
+                }
+                false => self.fetch_and_decode(source, next, turn)?,
+            };
             let (runs, rest) = next.split_at(count);
-            let result = read.and_then(|()| {
-                let mut bytes = stored.as_slice();
-                let parts = runs.iter().map(|run| {
-                    let (part, others) = bytes.split_at(run.len as usize);
-                    bytes = others;
-                    (run, part)
-                });
-                self.decode_runs(source, parts)
-            });
-            source.stored = stored;
-            result?;
+            if let Some(watch) = watch {
+                let in_vain = way == Way::Special && !in_place;
+                let bytes = runs.iter().map(|run| run.len as usize).sum();
+                source.placing.tell(watch, if in_vain { 0 } else { bytes });
+            }
             next = rest;
         }
         Ok(())
+    }
+
+    /// Rows without filters may be short enough for us to be the quicker ones to place them.
+    fn is_contested(&self, source: &Source) -> bool {
+        let short = SHORT_BYTES..LONG_BYTES;
+        let as_stored = source.pipeline.is_identity(0);
+        as_stored && self.share.seats.is_mixed() && short.contains(&self.member.row_bytes)
+    }
+
+    /// Fetch the first runs, and bring their chunks' rows to their places; how many runs.
+    fn fetch_and_decode(
+        &mut self,
+        source: &mut Source,
+        next: &[Run],
+        turn: Option<Turn<'_>>,
+    ) -> Result<usize, TaskError> {
+        let start = Instant::now();
+        let count = together(source, next);
+        let mut stored = std::mem::take(&mut source.stored);
+        let read = self.read(source, next, count, &mut stored, turn);
+        add_ns(&self.record.fetch_ns, start);
+        let result = read.and_then(|()| {
+            let mut bytes = stored.as_slice();
+            let parts = next[..count].iter().map(|run| {
+                let (part, others) = bytes.split_at(run.len as usize);
+                bytes = others;
+                (run, part)
+            });
+            self.decode_runs(source, parts)
+        });
+        source.stored = stored;
+        result.map(|()| count)
     }
 
     /// Fetch the first `count` runs, one behind the other, into `stored`.
@@ -193,20 +227,25 @@ impl<'a> ShareWork<'a> {
         }
         let seats =
             share.picks[run.chunks.start].seats.start..share.picks[run.chunks.end - 1].seats.end;
-        let mut places: Vec<libc::iovec> = Vec::new();
+        let shortest = match share.seats.is_mixed() {
+            true => SHORT_BYTES,
+            false => LONG_BYTES,
+        };
+        let most = (total as usize / shortest).max(1);
+        let mut places: Vec<libc::iovec> = Vec::with_capacity(most.min(seats.len()));
         let mut next = None;
         for run in share.seats.runs(seats) {
             let len = run.rows * row_bytes;
             let at = run.place as usize * row_bytes;
+            // A row that is wanted twice is stored once.
+            let follows = next.replace(run.end_row()).is_none_or(|row| row == run.row);
+            if !follows || places.len() == most {
+                return false;
+            }
             places.push(libc::iovec {
                 iov_base: self.window[at..at + len].as_mut_ptr().cast(),
                 iov_len: len,
             });
-            // A row that is wanted twice is stored once.
-            let follows = next.replace(run.end_row()).is_none_or(|row| row == run.row);
-            if !follows || places.len() as u64 * PLACED_BYTES > total.max(PLACED_BYTES) {
-                return false;
-            }
         }
         let Fetch::Buffered(file) = &mut source.fetch else {
             return false;

@@ -7,6 +7,7 @@
 //! 3. Knows nothing of rows: whoever calls says which bytes, and where to.
 
 use crate::beside::Beside;
+use crate::contest::Contest;
 use crate::control::{Control, Record};
 use crate::failure::TaskError;
 use crate::fetch::{DataFile, Fetch, FetchError, Run};
@@ -27,6 +28,8 @@ pub struct Source {
     pub decoded: Vec<u8>,
     pub offset: Vec<u64>,
     pub beside: Beside,
+    /// How short rows that no filter changes come to their places. Special: the kernel puts them there.
+    pub placing: Contest,
     /// The page cache missed lately: what is claimed is asked for at once.
     pub cold: bool,
 }
@@ -46,6 +49,7 @@ impl Source {
             decoded: Vec::new(),
             offset: Vec::new(),
             beside: Beside::default(),
+            placing: Contest::NEW,
             cold: false,
         })
     }

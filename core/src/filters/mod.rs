@@ -22,7 +22,6 @@ mod blosc2;
 mod blosc_chunk;
 mod blosc_part;
 mod c_codecs;
-mod contest;
 mod deflate;
 mod fletcher32;
 mod inflate_abreast;

@@ -14,9 +14,9 @@
 //! It must never know what a filter's bytes look like.
 
 use super::blocks::Parts;
-use super::contest::{Contest, Way};
 use super::inflate_abreast::MOST;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
+use crate::contest::{Contest, Way};
 
 /// Chunks that make more together are not decoded side by side, as what is in use at once, the chunks
 /// before and after each stage, grows with it. Tasks are planned with the same number
@@ -39,6 +39,7 @@ pub struct Pipeline {
     scratch: [Vec<u8>; 2],
     /// What the first stage made of chunks side by side, when others follow.
     abreast: [Vec<u8>; MOST],
+    /// Special: side by side. Plain: one chunk after the other.
     contest: Contest,
 }
 
@@ -101,7 +102,7 @@ impl Pipeline {
         let limit = scratch_limit(self.decoded_size.max(out.len()));
         let [mut from, mut into] = std::mem::take(&mut self.scratch);
         let scratch = [&mut from, &mut into];
-        let watch = self.contest.watch(Way::Alone);
+        let watch = self.contest.watch(Way::Plain);
         let result = decode_stages(&mut self.stages, filter_mask, stored, out, scratch, limit);
         self.contest.tell(watch, out.len());
         self.scratch = [from, into];
@@ -128,7 +129,7 @@ impl Pipeline {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
         self.most_abreast() > 1
             && active.any(|s| s.decoder.goes_abreast())
-            && self.contest.way() == Way::Abreast
+            && self.contest.way() == Way::Special
     }
 
     /// Decodes two to `MOST` chunks with the same filter mask, each as `decode` would. False: it was
@@ -140,7 +141,7 @@ impl Pipeline {
         outs: [&mut [u8]; N],
     ) -> bool {
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
-        let watch = self.contest.watch(Way::Abreast);
+        let watch = self.contest.watch(Way::Special);
         let done = self.stages_abreast(filter_mask, stored, outs);
         self.contest.tell(watch, if done { bytes } else { 0 });
         done

@@ -1,32 +1,32 @@
-//! Which of two ways of decoding is the quicker one, told by trying both now and then.
+//! Which of two ways of doing the same is the quicker one, told by trying both now and then.
 //!
 //! 1. Nobody can tell from stored bytes alone: it depends on the data, on the CPU, and on who else is
-//!    at work on it. So both ways are timed over a few chunks, and the quicker one is taken for the
+//!    at work on it. So both ways are timed over a few turns, and the quicker one is taken for the
 //!    next ones; trials become rare as long as the same way wins.
 //! 2. What is timed is this thread's own time on a CPU: to be interrupted costs neither way.
 //! 3. Both ways make the same bytes. How a trial ends can be seen in nothing but the speed.
 //!
-//! It must never know what is decoded.
+//! It must never know what is done.
 
 use std::ops::RangeInclusive;
 
-/// Groups of chunks side by side in a trial, and then as many bytes alone. Before either is timed it
-/// has one turn to warm up.
-const GROUPS: u32 = 4;
+/// Turns of the special way in a trial, and then as many bytes in the plain one. Before either is
+/// timed it has one turn to warm up.
+const TURNS: u32 = 4;
 
 /// So many turns are between two trials: after each that had the same winner, twice as many.
 const PAUSE: RangeInclusive<u32> = 32..=2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Some chunks side by side.
-    Abreast,
-    /// One chunk after the other.
-    Alone,
+pub enum Way {
+    /// What may be quicker, and need not be possible each time.
+    Special,
+    /// What is always possible.
+    Plain,
 }
 
 /// When something began that is timed, if it is.
-pub(super) struct Watch {
+pub struct Watch {
     way: Way,
     start: Option<u64>,
 }
@@ -39,51 +39,51 @@ struct Cost {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Contest {
+pub struct Contest {
     winner: Way,
     /// What is being tried.
     tried: Option<Way>,
     /// How many turns to go until the next trial, and how many are between the next two.
     left: u32,
     pause: u32,
-    abreast: Cost,
-    alone: Cost,
+    special: Cost,
+    plain: Cost,
 }
 
 impl Contest {
-    pub(super) const NEW: Contest = Contest {
-        winner: Way::Abreast,
+    pub const NEW: Contest = Contest {
+        winner: Way::Special,
         tried: None,
         left: 0,
         pause: *PAUSE.start(),
-        abreast: Cost::NONE,
-        alone: Cost::NONE,
+        special: Cost::NONE,
+        plain: Cost::NONE,
     };
 
-    /// How to decode what comes next.
-    pub(super) fn way(&mut self) -> Way {
+    /// How to do what comes next.
+    pub fn way(&mut self) -> Way {
         if self.tried.is_none() {
             match self.left.checked_sub(1) {
                 Some(left) => self.left = left,
                 None => {
-                    self.tried = Some(Way::Abreast);
-                    (self.abreast, self.alone) = (Cost::NONE, Cost::NONE);
+                    self.tried = Some(Way::Special);
+                    (self.special, self.plain) = (Cost::NONE, Cost::NONE);
                 }
             }
         }
         self.tried.unwrap_or(self.winner)
     }
 
-    /// Call it before something is decoded this way, and `tell` after it.
-    pub(super) fn watch(&self, way: Way) -> Watch {
+    /// Call it before something is done this way, and `tell` after it.
+    pub fn watch(&self, way: Way) -> Watch {
         Watch {
             way,
             start: (self.tried == Some(way)).then(thread_ns),
         }
     }
 
-    /// So many bytes were decoded; 0 if it was in vain.
-    pub(super) fn tell(&mut self, watch: Watch, bytes: usize) {
+    /// So many bytes were made; 0 if it was in vain.
+    pub fn tell(&mut self, watch: Watch, bytes: usize) {
         if let Some(start) = watch.start {
             let ns = thread_ns().saturating_sub(start);
             self.count(watch.way, ns, bytes as u64);
@@ -93,8 +93,8 @@ impl Contest {
     /// What a turn took of the way that is being tried.
     fn count(&mut self, way: Way, ns: u64, bytes: u64) {
         let cost = match way {
-            Way::Abreast => &mut self.abreast,
-            Way::Alone => &mut self.alone,
+            Way::Special => &mut self.special,
+            Way::Plain => &mut self.plain,
         };
         cost.turns += 1;
         if cost.turns == 1 {
@@ -103,19 +103,19 @@ impl Contest {
         cost.ns += ns;
         cost.bytes += bytes;
         match way {
-            Way::Abreast if self.abreast.turns <= GROUPS => {}
-            Way::Abreast if self.abreast.bytes > 0 => self.tried = Some(Way::Alone),
-            Way::Alone if self.alone.bytes < self.abreast.bytes => {}
+            Way::Special if self.special.turns <= TURNS => {}
+            Way::Special if self.special.bytes > 0 => self.tried = Some(Way::Plain),
+            Way::Plain if self.plain.bytes < self.special.bytes => {}
             _ => self.end(),
         }
     }
 
     fn end(&mut self) {
         let of = |ns: u64, bytes: u64| u128::from(ns) * u128::from(bytes);
-        let (abreast, alone) = (self.abreast, self.alone);
-        let winner = match of(abreast.ns, alone.bytes) < of(alone.ns, abreast.bytes) {
-            true => Way::Abreast,
-            false => Way::Alone,
+        let (special, plain) = (self.special, self.plain);
+        let winner = match of(special.ns, plain.bytes) < of(plain.ns, special.bytes) {
+            true => Way::Special,
+            false => Way::Plain,
         };
         self.left = self.pause;
         self.pause = match winner == self.winner {
@@ -150,38 +150,35 @@ fn thread_ns() -> u64 {
 mod tests {
     use super::*;
 
-    /// Decodes chunks of 10 bytes, groups of 4, at these costs for a byte. Returns how many groups
-    /// went abreast of the next `turns`.
-    fn went_abreast(contest: &mut Contest, turns: u32, abreast: u64, alone: u64) -> u32 {
-        let mut groups = 0;
+    /// Makes 40 bytes in a special turn and 10 in a plain one, at these costs for a byte. Returns how
+    /// many of the next `turns` were special.
+    fn went_special(contest: &mut Contest, turns: u32, special: u64, plain: u64) -> u32 {
+        let mut n = 0;
         for _ in 0..turns {
             let way = contest.way();
             let (bytes, cost) = match way {
-                Way::Abreast => (40, abreast),
-                Way::Alone => (10, alone),
+                Way::Special => (40, special),
+                Way::Plain => (10, plain),
             };
-            groups += u32::from(way == Way::Abreast);
+            n += u32::from(way == Way::Special);
             if contest.tried == Some(way) {
                 contest.count(way, cost * bytes, bytes);
             }
         }
-        groups
+        n
     }
 
-    /// Turns of one trial: groups, and then as many chunks, each with one before.
-    const TRIAL: u32 = GROUPS + 1 + 4 * GROUPS + 1;
+    /// Turns of one trial: special ones, and then as many bytes, each with one before.
+    const TRIAL: u32 = TURNS + 1 + 4 * TURNS + 1;
 
     #[test]
     fn the_quicker_way_is_taken() {
-        for (abreast, alone, winner) in [(3, 4, Way::Abreast), (4, 3, Way::Alone)] {
+        for (special, plain, winner) in [(3, 4, Way::Special), (4, 3, Way::Plain)] {
             let mut contest = Contest::NEW;
-            assert_eq!(
-                went_abreast(&mut contest, TRIAL, abreast, alone),
-                GROUPS + 1
-            );
+            assert_eq!(went_special(&mut contest, TRIAL, special, plain), TURNS + 1);
             assert_eq!(contest.winner, winner);
-            let many = went_abreast(&mut contest, 32, abreast, alone);
-            assert_eq!(many, if winner == Way::Abreast { 32 } else { 0 });
+            let many = went_special(&mut contest, 32, special, plain);
+            assert_eq!(many, if winner == Way::Special { 32 } else { 0 });
         }
     }
 
@@ -190,11 +187,11 @@ mod tests {
         let mut contest = Contest::NEW;
         let mut pauses = vec![];
         while pauses.len() < 9 {
-            went_abreast(&mut contest, TRIAL, 5, 4);
-            assert_eq!((contest.winner, contest.tried), (Way::Alone, None));
+            went_special(&mut contest, TRIAL, 5, 4);
+            assert_eq!((contest.winner, contest.tried), (Way::Plain, None));
             let left = contest.left;
             pauses.push(left);
-            assert_eq!(went_abreast(&mut contest, left, 5, 4), 0);
+            assert_eq!(went_special(&mut contest, left, 5, 4), 0);
         }
         // The first trial had another winner than was taken at first.
         assert_eq!(pauses, [32, 32, 64, 128, 256, 512, 1024, 2048, 2048]);
@@ -203,34 +200,34 @@ mod tests {
     #[test]
     fn another_winner_is_found_and_tried_soon_again() {
         let mut contest = Contest::NEW;
-        went_abreast(&mut contest, 5000, 3, 4);
-        assert_eq!(contest.winner, Way::Abreast);
-        went_abreast(&mut contest, 2048 + TRIAL, 4, 3);
-        assert_eq!(contest.winner, Way::Alone);
+        went_special(&mut contest, 5000, 3, 4);
+        assert_eq!(contest.winner, Way::Special);
+        went_special(&mut contest, 2048 + TRIAL, 4, 3);
+        assert_eq!(contest.winner, Way::Plain);
         assert_eq!(contest.pause, 32);
     }
 
     #[test]
     fn what_is_in_vain_loses() {
         let mut contest = Contest::NEW;
-        for _ in 0..=GROUPS {
-            assert_eq!(contest.way(), Way::Abreast);
-            contest.tell(contest.watch(Way::Abreast), 0);
+        for _ in 0..=TURNS {
+            assert_eq!(contest.way(), Way::Special);
+            contest.tell(contest.watch(Way::Special), 0);
         }
-        assert_eq!((contest.winner, contest.tried), (Way::Alone, None));
-        assert_eq!(contest.way(), Way::Alone);
+        assert_eq!((contest.winner, contest.tried), (Way::Plain, None));
+        assert_eq!(contest.way(), Way::Plain);
     }
 
     #[test]
     fn only_what_is_tried_is_timed() {
         let mut contest = Contest::NEW;
-        contest.tell(contest.watch(Way::Abreast), 10);
+        contest.tell(contest.watch(Way::Special), 10);
         assert_eq!(contest, Contest::NEW);
         contest.way();
-        contest.tell(contest.watch(Way::Alone), 10);
-        assert_eq!((contest.alone, contest.abreast), (Cost::NONE, Cost::NONE));
-        contest.tell(contest.watch(Way::Abreast), 10);
-        assert_eq!(contest.abreast.turns, 1);
+        contest.tell(contest.watch(Way::Plain), 10);
+        assert_eq!((contest.plain, contest.special), (Cost::NONE, Cost::NONE));
+        contest.tell(contest.watch(Way::Special), 10);
+        assert_eq!(contest.special.turns, 1);
     }
 
     #[test]
