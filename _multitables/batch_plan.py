@@ -179,8 +179,11 @@ def plan_batches(
     tasks = _tasks(members, windows, order, n_readers, alone)
     tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
     least = window + 2 * batch_size
-    # Behind the window that is delivered there is one in the making, or there is work for all.
-    capacity = least + window * (n_readers if alone else 1)
+    # Behind the window that is delivered there is one in the making, or there is work for all; of
+    # short ones there are more, or the parent would be woken for each (but no epoch more).
+    many = 1 if order.shuffle == FULL else options.RING_BYTES // max(1, window * row_bytes) - 1
+    many = min(many, rows // window)
+    capacity = least + window * max(n_readers if alone else 1, many)
     if order.shuffle == CHUNKS:
         capacity = max(capacity, least + min(n_readers * order.chunk_rows, rows))
     if direct and order.shuffle != FULL:  # whose memory is what the user allowed

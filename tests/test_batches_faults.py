@@ -96,12 +96,12 @@ def test_a_file_that_changes(tmp_path: Path, shuffle: str) -> None:
 
 def test_holding_all_batches(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(knobs, "STALL_SECONDS", 0.3)
-    with batches_of(numbered, 50, shuffle="window") as batches:
+    with batches_of(numbered, 50, shuffle="window", epochs=3) as batches:  # of two, all fit
         with pytest.raises(multitables.StalledError, match="blocks that") as caught:
             list(batches)
         assert len(caught.value.held) > 5
         del caught
-        assert len(collected(batches)) == ROWS // 50  # the next one lets go of them
+        assert len(collected(batches)) == 3 * ROWS // 50  # the next one lets go of them
 
 
 def test_a_reader_that_dies_of_a_task(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
