@@ -5,7 +5,7 @@
 //!    time, so that what is near in a row is written while it is in a core's cache.
 //! 2. Knows neither files nor tapes: it is told which rows a chunk has, and tells when to copy which.
 
-use crate::strides::Strides;
+use crate::strides::{Piece, Strides};
 use std::ops::Range;
 
 /// Less than this of a row is little, if it lies together.
@@ -59,17 +59,21 @@ impl Beside {
         });
     }
 
-    /// Call `copy(rows, strides, first, decoded)` for some rows of each chunk in turn, until all are
-    /// copied. Nothing waits then.
-    pub fn copy(&mut self, mut copy: impl FnMut(Range<u64>, &Strides, u64, &[u8])) {
-        let mut begin = self.rows.start;
-        while begin < self.rows.end && !self.parts.is_empty() {
-            let end = self.rows.end.min(begin + ROWS);
-            for part in &self.parts {
-                let decoded = &self.bytes[part.bytes.clone()];
-                copy(begin..end, &part.strides, part.first, decoded);
-            }
-            begin = end;
+    /// Call `copy(rows, ahead, chunks)` for some rows of all chunks in turn, until all are copied; the
+    /// rows `ahead` are those of the next call. Nothing waits then.
+    pub fn copy(&mut self, mut copy: impl FnMut(Range<u64>, Range<u64>, &[Piece<'_>])) {
+        let pieces = self.parts.iter().map(|part| Piece {
+            strides: &part.strides,
+            first: part.first,
+            decoded: &self.bytes[part.bytes.clone()],
+        });
+        let pieces: Vec<_> = pieces.collect();
+        let rows_from = |begin: u64| begin..self.rows.end.min(begin + ROWS);
+        let mut rows = rows_from(self.rows.start);
+        while !rows.is_empty() && !pieces.is_empty() {
+            let ahead = rows_from(rows.end);
+            copy(rows, ahead.clone(), &pieces);
+            rows = ahead;
         }
         self.parts.clear();
         self.bytes.clear();
@@ -93,17 +97,20 @@ mod tests {
             beside.add(100..300, strides(), number, &[number as u8; 10]);
         }
         let mut told = Vec::new();
-        beside.copy(|rows, _, first, decoded| {
-            assert_eq!(decoded, [first as u8; 10]);
-            told.push((rows, first));
+        beside.copy(|rows, ahead, pieces| {
+            let firsts = pieces.iter().map(|piece| piece.first);
+            assert!(firsts.eq(0..3));
+            for piece in pieces {
+                assert_eq!(piece.decoded, [piece.first as u8; 10]);
+            }
+            told.push((rows, ahead));
         });
         let begins = (100..300).step_by(ROWS as usize);
-        let blocks = begins.map(|begin| begin..(begin + ROWS).min(300));
-        let expected: Vec<_> = blocks
-            .flat_map(|rows| (0..3).map(move |number| (rows.clone(), number)))
-            .collect();
+        let rows: Vec<_> = begins.map(|begin| begin..(begin + ROWS).min(300)).collect();
+        let ahead = rows[1..].iter().cloned().chain(std::iter::once(300..300));
+        let expected: Vec<_> = rows.iter().cloned().zip(ahead).collect();
         assert_eq!(told, expected);
-        beside.copy(|_, _, _, _| panic!("nothing waits any more"));
+        beside.copy(|_, _, _| panic!("nothing waits any more"));
     }
 
     #[test]
@@ -120,7 +127,7 @@ mod tests {
         assert!(beside.has_room(&(0..5), 9));
         assert!(!beside.has_room(&(0..5), 10));
         assert!(!beside.has_room(&(0..6), 1));
-        beside.copy(|_, _, _, _| {});
+        beside.copy(|_, _, _| {});
         assert!(beside.has_room(&(5..6), 10));
     }
 }

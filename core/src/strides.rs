@@ -9,30 +9,35 @@
 
 use crate::places::Part;
 use crate::plan::Member;
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_bytes};
+use std::ops::Range;
 
 /// Rows in far places are asked for so many at a time.
 const AHEAD: usize = 64;
+/// Where chunks beside each other have this of a row between them, ...
+const NEAR_BYTES: usize = 512;
+/// ... so many rows are asked for while as many before them are copied.
+const NEAR_AHEAD: usize = 16;
 
 /// The runs of a row are listed where a chunk has so many rows, ...
 const LISTED_ROWS: u64 = 8;
 /// ... and a row no more runs than this.
 const MOST_LISTED: usize = 1024;
 
-/// Call a method that is made for runs of a size, or, with 0, for those of any.
+/// Call a function that is made for runs of a size, or, with 0, for those of any.
 macro_rules! of_size {
-    ($strides:ident . $method:ident ($($argument:expr),*)) => {
-        match $strides.run {
-            1 => $strides.$method::<1>($($argument),*),
-            2 => $strides.$method::<2>($($argument),*),
-            3 => $strides.$method::<3>($($argument),*),
-            4 => $strides.$method::<4>($($argument),*),
-            8 => $strides.$method::<8>($($argument),*),
-            12 => $strides.$method::<12>($($argument),*),
-            16 => $strides.$method::<16>($($argument),*),
-            32 => $strides.$method::<32>($($argument),*),
-            64 => $strides.$method::<64>($($argument),*),
-            _ => $strides.$method::<0>($($argument),*),
+    ($run:expr, $function:ident($($argument:expr),*)) => {
+        match $run {
+            1 => Self::$function::<1>($($argument),*),
+            2 => Self::$function::<2>($($argument),*),
+            3 => Self::$function::<3>($($argument),*),
+            4 => Self::$function::<4>($($argument),*),
+            8 => Self::$function::<8>($($argument),*),
+            12 => Self::$function::<12>($($argument),*),
+            16 => Self::$function::<16>($($argument),*),
+            32 => Self::$function::<32>($($argument),*),
+            64 => Self::$function::<64>($($argument),*),
+            _ => Self::$function::<0>($($argument),*),
         }
     };
 }
@@ -63,6 +68,13 @@ pub struct Strides {
     /// Bytes of a row of the chunk, and of the row.
     from_row: usize,
     to_row: usize,
+}
+
+/// A decoded chunk, whose first row is row `first` of the dataset.
+pub struct Piece<'a> {
+    pub strides: &'a Strides,
+    pub first: u64,
+    pub decoded: &'a [u8],
 }
 
 impl Strides {
@@ -145,7 +157,7 @@ impl Strides {
     /// Copy to these rows, which follow each other, from row `first` of the chunk on.
     pub fn copy(&self, decoded: &[u8], first: u64, rows: &mut [u8]) {
         let count = rows.len() / self.to_row.max(1);
-        of_size!(self.copy_rows(decoded, first, count, rows))
+        of_size!(self.run, copy_rows(self, decoded, first, count, rows))
     }
 
     fn copy_rows<const N: usize>(&self, decoded: &[u8], first: u64, count: usize, rows: &mut [u8]) {
@@ -177,7 +189,12 @@ impl Strides {
 
     /// # Safety
     /// Memory to read and to write reaches as far as a row does.
+    #[inline]
     unsafe fn copy_row<const N: usize>(&self, from: *const u8, to: *mut u8) {
+        if self.axes.is_empty() {
+            // SAFETY: the caller's promise.
+            return unsafe { copy::<N>(from, to, self.run) };
+        }
         if self.runs.is_empty() {
             // SAFETY: the caller's promise.
             return unsafe { walk::<N>(&self.axes, self.run, from, to) };
@@ -200,7 +217,7 @@ impl Strides {
             return;
         }
         let part = (seats, range);
-        of_size!(self.scatter_rows(decoded, first, part, window))
+        of_size!(self.run, scatter_rows(self, decoded, first, part, window))
     }
 
     fn scatter_rows<const N: usize>(
@@ -225,6 +242,69 @@ impl Strides {
                 let to = &mut window[to..][..self.to_reach];
                 // SAFETY: the slices hold what a row reaches, as just cut.
                 unsafe { self.copy_row::<N>(from.as_ptr(), to.as_mut_ptr()) };
+            });
+        }
+    }
+
+    /// Scatter several chunks of the same rows. The rows `ahead` come next.
+    pub fn scatter_all(
+        pieces: &[Piece<'_>],
+        (seats, range): Part<'_>,
+        ahead: Range<usize>,
+        window: &mut [u8],
+    ) {
+        let all = || pieces.iter().map(|piece| piece.strides);
+        let begin = all().map(|strides| strides.to).min().unwrap_or(0);
+        let end = all().map(|strides| strides.to + strides.to_reach).max();
+        let span = begin..end.unwrap_or(0);
+        let run = pieces.first().map_or(0, |piece| piece.strides.run);
+        let is_alike = all().all(|strides| strides.run == run && !strides.is_empty());
+        if seats.is_mixed() && is_alike && span.len() <= NEAR_BYTES {
+            return of_size!(
+                run,
+                scatter_near(pieces, &span, (seats, range), ahead, window)
+            );
+        }
+        for piece in pieces {
+            let part = (seats, range.clone());
+            piece
+                .strides
+                .scatter(piece.decoded, piece.first, part, window);
+        }
+    }
+
+    /// Copy row by row what the pieces have of it, which lies in `span`.
+    fn scatter_near<const N: usize>(
+        pieces: &[Piece<'_>],
+        span: &Range<usize>,
+        (seats, range): Part<'_>,
+        ahead: Range<usize>,
+        window: &mut [u8],
+    ) {
+        let Some(size) = pieces.first().map(|piece| piece.strides.to_row) else {
+            return;
+        };
+        for begin in range.clone().step_by(NEAR_AHEAD) {
+            let end = (begin + NEAR_AHEAD).min(range.end);
+            let next = if end < range.end {
+                end..range.end
+            } else {
+                ahead.clone()
+            };
+            let next = next.start..next.end.min(next.start + NEAR_AHEAD);
+            seats.each(next, |_, place| {
+                prefetch_bytes(&mut window[place as usize * size..][span.clone()]);
+            });
+            seats.each(begin..end, |row, place| {
+                let to_row = &mut window[place as usize * size..][..size];
+                for piece in pieces {
+                    let strides = piece.strides;
+                    let from = (row - piece.first) as usize * strides.from_row + strides.from;
+                    let from = &piece.decoded[from..][..strides.from_reach];
+                    let to = &mut to_row[strides.to..][..strides.to_reach];
+                    // SAFETY: the slices hold what a row reaches, as just cut.
+                    unsafe { strides.copy_row::<N>(from.as_ptr(), to.as_mut_ptr()) };
+                }
             });
         }
     }

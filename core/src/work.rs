@@ -300,8 +300,12 @@ impl<'a> Work<'a> {
             return;
         }
         let start = Instant::now();
-        source.beside.copy(|rows, strides, first, decoded| {
-            strides.copy(decoded, rows.start - first, self.rows(rows.start, rows.end));
+        source.beside.copy(|rows, _, pieces| {
+            for piece in pieces {
+                let first = rows.start - piece.first;
+                let rows = self.rows(rows.start, rows.end);
+                piece.strides.copy(piece.decoded, first, rows);
+            }
         });
         add_ns(&self.record.decode_ns, start);
     }

@@ -83,9 +83,9 @@ impl ShareWork<'_> {
             return;
         }
         let (start, all) = (Instant::now(), &*self.share.seats);
-        source.beside.copy(|seats, strides, first, decoded| {
-            let of = (all, seats.start as usize..seats.end as usize);
-            strides.scatter(decoded, first, of, self.window);
+        let indices = |seats: Range<u64>| seats.start as usize..seats.end as usize;
+        source.beside.copy(|seats, ahead, pieces| {
+            Strides::scatter_all(pieces, (all, indices(seats)), indices(ahead), self.window);
         });
         add_ns(&self.record.decode_ns, start);
     }

@@ -98,7 +98,63 @@ fn offsets(member: &Member) -> Vec<Vec<u64>> {
     (0..grid).map(of).collect()
 }
 
+/// Places of a window that no row has.
+const SPARE: usize = 3;
+
+/// Seats of some rows in a window: in order, and mixed.
+fn seats_of(rows: Range<u64>, dice: &mut Dice) -> [Seats; 2] {
+    let mut places: Vec<u32> = (0..(rows.end - rows.start) as u32 + SPARE as u32).collect();
+    for last in (1..places.len()).rev() {
+        places.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    let (mut runs, mut mixed) = (Seats::default(), Seats::default());
+    for (number, place) in rows.clone().zip(places) {
+        runs.push(number, (number - rows.start) as u32, 1);
+        mixed.push_mixed(number, &[place]);
+    }
+    [runs, mixed]
+}
+
+/// Some chunks beside each other, scattered together.
+fn check_together(member: &Member, dice: &mut Dice) {
+    let size = member.row_bytes;
+    let mut beside = offsets(member);
+    let outer = beside[dice.below(beside.len() as u64) as usize][0];
+    beside.retain(|offset| offset[0] == outer);
+    beside.drain(..dice.below(beside.len() as u64) as usize);
+    let made = |offset: &Vec<u64>| (Strides::of(member, offset), decoded(member, offset));
+    let made: Vec<_> = beside.iter().map(made).collect();
+    let pieces = made.iter().map(|(strides, decoded)| Piece {
+        strides,
+        first: outer,
+        decoded,
+    });
+    let pieces: Vec<_> = pieces.collect();
+    let end = (outer + member.chunk_dims[0]).min(member.dims[0]);
+    for seats in seats_of(outer..end, dice) {
+        let count = seats.count();
+        let (mut together, mut each) = (vec![0x5A; (count + SPARE) * size], Vec::new());
+        each.clone_from(&together);
+        let cut = dice.below(count as u64 + 1) as usize;
+        Strides::scatter_all(&pieces, (&seats, 0..cut), cut..count, &mut together);
+        Strides::scatter_all(&pieces, (&seats, cut..count), count..count, &mut together);
+        for Piece {
+            strides, decoded, ..
+        } in &pieces
+        {
+            strides.scatter(decoded, outer, (&seats, 0..count), &mut each);
+        }
+        assert!(
+            together == each,
+            "{:?} {:?} {beside:?}",
+            member.dims,
+            member.chunk_dims
+        );
+    }
+}
+
 fn check(member: &Member, dice: &mut Dice) {
+    check_together(member, dice);
     let size = member.row_bytes;
     for offset in offsets(member) {
         let strides = Strides::of(member, &offset);
@@ -112,18 +168,9 @@ fn check(member: &Member, dice: &mut Dice) {
             assert_eq!(got, row(member, &offset, number, 0xA5));
         }
 
-        let mut places: Vec<u32> = (0..(end - offset[0]) as u32 + 3).collect();
-        for last in (1..places.len()).rev() {
-            places.swap(last, dice.below(last as u64 + 1) as usize);
-        }
-        let (mut runs, mut mixed) = (Seats::default(), Seats::default());
-        for (number, &place) in (offset[0]..end).zip(&places) {
-            runs.push(number, number as u32 - offset[0] as u32, 1);
-            mixed.push_mixed(number, &[place]);
-        }
-        for seats in [runs, mixed] {
-            let mut window = vec![0x5A; places.len() * size];
+        for seats in seats_of(offset[0]..end, dice) {
             let count = seats.count();
+            let mut window = vec![0x5A; (count + SPARE) * size];
             let cut = dice.below(count as u64 + 1) as usize;
             strides.scatter(&chunk, offset[0], (&seats, 0..cut), &mut window);
             strides.scatter(&chunk, offset[0], (&seats, cut..count), &mut window);
@@ -171,6 +218,8 @@ fn chunks_of_any_shape_land_in_rows() {
 fn long_runs_and_long_lists_land_in_rows() {
     let mut dice = Dice(6);
     check(&member(&[9, 40, 30], &[9, 39, 29], 1, (0, 1)), &mut dice);
+    check(&member(&[90, 64], &[89, 3], 4, (0, 4)), &mut dice);
+    check(&member(&[90, 64], &[89, 8], 2, (0, 2)), &mut dice);
     check(&member(&[9, 40, 30], &[9, 7, 13], 64, (0, 64)), &mut dice);
     check(
         &member(&[9, 3, 40, 30, 2], &[8, 2, 40, 29, 1], 1, (0, 1)),
