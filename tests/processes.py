@@ -70,10 +70,17 @@ def _stat(pid: int) -> tuple[str, int] | None:
 
 
 def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        return ""
+    """Its command line; none of a zombie."""
+    found: list[str] = []
+
+    def is_told() -> bool:
+        with contextlib.suppress(OSError):
+            found[:] = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()]
+        return any(found) or not alive(pid)
+
+    # In the middle of an exec, and at the end of its life, a process has none for a moment.
+    wait_until(is_told, f"the command line of process {pid}")
+    return "".join(found)
 
 
 @dataclass(frozen=True)
