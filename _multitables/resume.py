@@ -116,8 +116,8 @@ def _together(parsed: Sequence[tuple[Standing, Deal]], identity: Mapping[str, An
     others: list[tuple[Standing, Deal]] = []
     for one in parsed:
         (idle if _is_idle(*one, identity) else others).append(one)
-    epoch = min(standing.epoch for standing, _ in others)
-    ranges = next(standing.ranges for standing, _ in others if standing.epoch == epoch)
+    behind = min((standing for standing, _ in others), key=lambda standing: standing.epoch)
+    epoch, ranges = behind.epoch, behind.ranges
     # What earlier ranks had left, those that are idle since have had their share of.
     taken = [one for _, deal in idle for one in delivered(ranges, deal, 1 << 62)]
     for standing, deal in others:
@@ -133,7 +133,7 @@ def _together(parsed: Sequence[tuple[Standing, Deal]], identity: Mapping[str, An
                 "Save the states of all ranks after the same number of batches",
             )
     left = joined(without(ranges, sorted(taken)))
-    return Standing(epoch, parsed[0][0].stop, tuple(left))
+    return Standing(epoch, behind.stop, tuple(left))
 
 
 def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]:

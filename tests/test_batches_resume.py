@@ -149,6 +149,77 @@ def test_the_end_of_a_run(numbered: Path) -> None:
         np.testing.assert_array_equal(rows, batches.order(1))
 
 
+def test_a_state_of_the_last_turn_of_a_loop(numbered: Path) -> None:
+    """The loop that goes on has nothing left to do; the next one has the next epoch."""
+    with batches_of(numbered, 1000, shuffle=True, start_epoch=2) as batches:
+        orders = [batches.order(epoch) for epoch in (2, 3)]
+        for number, batch in enumerate(batches):
+            if number + 1 == ROWS // 1000:
+                state = saved(batches)
+            del batch
+    for names_epochs in (False, True):
+        with batches_of(numbered, 1000, shuffle=True) as batches:
+            batches.load_state_dict(state)
+            assert batches.epoch == 2
+            assert len(batches) == 0
+            for epoch in (2, 3):
+                if names_epochs:
+                    batches.set_epoch(epoch)
+                found = collected(batches)
+                if epoch == 2:
+                    assert found == []
+                else:
+                    np.testing.assert_array_equal(np.concatenate(found), orders[1])
+
+
+@pytest.mark.parametrize("loads", [False, True])
+def test_a_loop_that_is_left_in_its_last_turn_is_over(numbered: Path, loads: bool) -> None:
+    with batches_of(numbered, 1000, shuffle=True) as batches:
+        order = batches.order(1)
+        if loads:
+            taken(batches, 2)
+            batches.load_state_dict(saved(batches))
+        taken(batches, len(batches))
+        assert batches.epoch == 1
+        state = saved(batches)
+        np.testing.assert_array_equal(np.concatenate(collected(batches)), order)
+    with batches_of(numbered, 1000, shuffle=True) as batches:
+        batches.load_state_dict(state)
+        np.testing.assert_array_equal(np.concatenate(collected(batches)), order)
+
+
+def test_an_iterator_that_was_closed_has_not_ended(numbered: Path) -> None:
+    with batches_of(numbered, 1000, shuffle=True) as batches:
+        iterator = iter(batches)
+        first = rows_of(next(iterator))
+        iterator.close()
+        assert list(iterator) == []
+        state = saved(batches)
+        assert (state["epoch"], state["batches"]) == (0, 1)
+        batches.load_state_dict(state)
+        rows = np.concatenate([first, *collected(batches)])
+        np.testing.assert_array_equal(rows, batches.order(0))
+
+
+@pytest.mark.parametrize("ends", ["in its last turn", "behind its loop"])
+def test_ranks_of_which_one_is_through(numbered: Path, ends: str) -> None:
+    """Of seven batches one rank has four and the other three. Each has had three."""
+    before, states = [], []
+    for rank in range(2):
+        with batches_of(numbered, 900, shuffle=True, rank=rank, world_size=2) as batches:
+            iterator = iter(batches)
+            before += [rows_of(next(iterator)) for _ in range(3)]
+            if ends == "behind its loop" and len(batches) == 3:
+                assert list(iterator) == []
+            states.append(saved(batches))
+    with batches_of(numbered, 100, shuffle=True) as batches:
+        batches.load_state_dict(states)
+        rest = collected(batches)
+        rows = np.concatenate(before + rest)
+        np.testing.assert_array_equal(np.sort(rows), np.arange(N))
+        np.testing.assert_array_equal(np.concatenate(collected(batches)), batches.order(1))
+
+
 def test_states_of_something_else(numbered: Path) -> None:
     with batches_of(numbered, 64, shuffle=True, seed=1) as batches:
         state = saved(batches)

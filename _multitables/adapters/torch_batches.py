@@ -118,8 +118,6 @@ class TorchDataset(IterableDataset[Any]):
         #: What `load_state_dict` gave, its epoch, and, if it was not given to a process of a
         #: DataLoader itself, the number of the pass that it is for.
         self._state: tuple[Any, int, int | None] | None = None
-        #: The state of a pass that was over before it was taken up again.
-        self._over: dict[str, Any] | None = None
         self._shared_out(*(self._given or (0, 1)))  # its options are checked now
         self._passes = Passes(options.get("start_epoch", 0))
         self._memory: Pinned | None = None
@@ -134,8 +132,6 @@ class TorchDataset(IterableDataset[Any]):
             self._state = None
         else:
             batches = self._in_loader(*part)
-            if self._over is not None:
-                return iter(())
         return _Pass(batches, pinned, self._transform, self._where)
 
     def _in_loader(self, part: int, parts: int) -> Batches:
@@ -145,14 +141,11 @@ class TorchDataset(IterableDataset[Any]):
         if self._state is not None and self._state[2] not in (None, turn.number):
             self._state = None  # another pass went on from there
         batches = self._batches()
-        loaded, self._state, self._over = self._state, None, None
+        loaded, self._state = self._state, None
         if loaded is None:
             batches.set_epoch(turn.epoch)
-            return batches
-        stop = batches.state_dict()["stop"]
-        if _is_over(loaded[0]):  # this process was through with its run, others were not
-            self._over, stop = loaded[0], None
-        if turn.is_first:
+        elif turn.is_first:
+            stop = batches.state_dict()["stop"]
             self._passes.ends_before(batches.epoch if stop is None else stop)
         return batches
 
@@ -180,7 +173,9 @@ class TorchDataset(IterableDataset[Any]):
 
         torchdata's ``StatefulDataLoader`` calls it in each of its processes.
         """
-        return self._over or self._batches().state_dict()
+        batches = self._batches()
+        # One of a loader's processes may be through with a pass in which others are not.
+        return batches.state_dict() if split() is None else batches._state_of_pass()
 
     def load_state_dict(self, state: Any) -> None:
         """Let the next pass go on where `state` was taken.
@@ -265,14 +260,6 @@ class TorchDataset(IterableDataset[Any]):
         if self._given is None:  # a new process does not know
             state["_given"] = distributed()
         return state
-
-
-def _is_over(state: Any) -> bool:
-    return (
-        isinstance(state, Mapping)
-        and state["stop"] is not None
-        and (state["epoch"] >= state["stop"])
-    )
 
 
 class _Pass(Iterator[Any]):

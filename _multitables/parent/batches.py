@@ -6,7 +6,8 @@ Law
    the others together. Inside a leg epochs follow each other without a pause.
    Whoever loops over one epoch a second time will do so again: that loop leaves its stream running,
    and the next one goes on with it, its ring filled while the user does other things.
-2. What counts as delivered is what was handed to the user; a state says that and nothing else.
+2. What counts as delivered is what was handed to the user; a state says that and nothing else. With
+   the last batch an iteration stands at the end of its epoch, until it is left; then at the next.
 3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
 4. The file is indexed once, at the first need. Readers rest between iterations.
 """
@@ -63,6 +64,8 @@ class Progress:
     """Where an iteration stands: so many batches behind a standing, both told at once."""
 
     at: tuple[Standing, int]
+    #: All its batches were delivered.
+    is_through: bool = False
 
     @property
     def standing(self) -> Standing:
@@ -191,8 +194,17 @@ class Batches:
         Returns
         -------
         dict
-            Of JSON's types. It holds for any number of readers.
+            Of JSON's types. It holds for any number of readers. Taken in a loop's last turn, it
+            leaves nothing to the iteration that goes on there; taken behind the loop, it is that
+            of the beginning of the next iteration.
         """
+        is_left = self._latest is None or self._latest() is None
+        if self._progress is not None and self._progress.is_through and is_left:
+            return state_of(self._start(), self._deal, self._identity())
+        return self._state_of_pass()
+
+    def _state_of_pass(self) -> dict[str, Any]:
+        """Return the state of the latest iteration, also when it was left at its end."""
         standing = self._start() if self._progress is None else self._progress.standing
         return state_of(standing, self._deal, self._identity())
 
@@ -212,8 +224,6 @@ class Batches:
             Not a state, or one of other data or another shuffle.
         """
         standing = standing_of(state, self._deal, self._identity())
-        if standing.stop is not None and standing.epoch >= standing.stop:
-            standing = replace(standing, stop=self._stop(standing.epoch))
         self._resumed, self._epoch = standing, standing.epoch
         self._progress = None
 
@@ -372,10 +382,11 @@ class BatchIterator:
 
     def __next__(self) -> Any:
         while self._left == 0:
-            if self._progress is self._batches._progress:
+            if self._is_latest():
                 self._batches._resumed = None  # it goes on here
             self._end_leg()
             if not self._next_leg():
+                self._end()
                 raise StopIteration
         guard = next(self._guards, None)
         if guard is None:  # closed by another thread
@@ -417,19 +428,30 @@ class BatchIterator:
     def _count(self) -> None:
         self._taken += 1
         self._left -= 1
-        if self._taken % self._per_epoch:
-            start, batches = self._progress.at
-            self._progress.at = start, batches + 1
-        else:
+        start, batches = self._progress.at
+        self._progress.at = start, batches + 1
+        if self._taken % self._per_epoch == 0:
             self._end_epochs(1)
 
     def _end_epochs(self, epochs: int | None) -> None:
-        """Stand at the beginning of an epoch."""
+        """Stand at the beginning of an epoch, or at the end of the last one."""
         standing, batches = self._progress.standing, self._batches
         epoch = standing.epoch + (epochs or 0)
-        self._progress.at = Standing(epoch, standing.stop, batches._all()), 0
-        if epoch == standing.stop:
-            batches._epoch = epoch
+        if epoch != standing.stop:
+            self._progress.at = Standing(epoch, standing.stop, batches._all()), 0
+            return
+        self._progress.at = replace(standing, epoch=epoch - 1), 0
+        self._progress.is_through = True
+        batches._epoch = epoch
+        if self._is_latest():
+            batches._resumed = None
+
+    def _is_latest(self) -> bool:
+        return self._progress is self._batches._progress
+
+    def _end(self) -> None:
+        if self._progress.is_through and self._is_latest():
+            self._batches._latest = None
 
     def memory(self) -> list[tuple[int, int, object]]:
         """Return address, bytes and owner of each mapping in which batches lie at present.

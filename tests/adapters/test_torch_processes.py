@@ -237,6 +237,23 @@ def test_a_stateful_loader_at_the_end_of_an_epoch(numbered: Path) -> None:
     assert each_once(second)
 
 
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_stateful_loader_in_the_last_turn_of_its_loop(numbered: Path, processes: int) -> None:
+    """As with torch's own datasets: there is nothing left of this epoch."""
+    pytest.importorskip("torchdata")
+    batches = loader(dataset(numbered, n_procs=1), processes, "StatefulDataLoader")
+    for number, batch in enumerate(batches):
+        if number + 1 == len(batches):
+            state = pickle.loads(pickle.dumps(batches.state_dict()))
+        del batch
+    following = rows_of(batches)
+    data = dataset(numbered, n_procs=1)
+    batches = loader(data, processes, "StatefulDataLoader")
+    batches.load_state_dict(state)
+    assert sum(1 for _ in batches) == 0
+    assert np.array_equal(rows_of(batches), following)
+
+
 SPAWNED = """
 import sys
 import numpy as np
