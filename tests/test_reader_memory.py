@@ -13,6 +13,7 @@ import gc
 import random
 import signal
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,23 @@ def test_requests_from_many_threads(reader: Any) -> None:
     for thread in threads:
         thread.join(50)
     assert errors == []
+
+
+@pytest.mark.parametrize("watches", [False, True])
+def test_a_reader_leaves_nothing_to_the_garbage_collector(numbered: Path, watches: bool) -> None:
+    """A program that opens thousands of files would hold a board of each until it ran."""
+    gc.collect()
+    gc.disable()
+    try:
+        with multitables.Reader(numbered, n_procs=1) as reader:
+            request = reader.request(reader.get_dataset("/rows")[3:9])
+            if watches:
+                told = threading.Event()
+                request.add_done_callback(lambda _: told.set())
+                assert told.wait(10)
+            request.result()
+            service = weakref.ref(reader._service)
+        del reader, request
+        wait_until(lambda: service() is None, "the end of what the reader held")
+    finally:
+        gc.enable()

@@ -6,11 +6,14 @@ Law
 2. It alone settles the future's parts of a request, so their state changes once, under their own
    lock, and nobody who waits on them is missed.
 3. No lock is held while a callback runs.
+4. Only the thread, and a request that is told here, hold the service: its memory goes with the last
+   one who uses it, and does not wait for the garbage collector.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -25,12 +28,18 @@ class Watcher:
     """Watches the requests of one service."""
 
     def __init__(self, service: Service, at_end: Callable[[], None]) -> None:
-        self._service = service
+        self._service_seen = weakref.ref(service)
         self._at_end = at_end
         self._lock = threading.RLock()
         self._requests: list[Request] = []
         self._thread: threading.Thread | None = None
         self._over = False
+
+    @property
+    def _service(self) -> Service:
+        service = self._service_seen()
+        assert service is not None  # who calls holds it
+        return service
 
     @property
     def idle(self) -> bool:
@@ -60,7 +69,10 @@ class Watcher:
         with self._lock:
             if self._thread is None and not self._over and self._service.mine:
                 self._thread = threading.Thread(
-                    target=self._run, name="multitables-reader", daemon=True
+                    target=self._run,
+                    args=[self._service],
+                    name="multitables-reader",
+                    daemon=True,
                 )
                 self._thread.start()
             return self._thread is not None
@@ -78,8 +90,7 @@ class Watcher:
                 self._over = True
         self._service.board.poke()
 
-    def _run(self) -> None:
-        service = self._service
+    def _run(self, service: Service) -> None:
         while not service.ended:
             with self._lock:
                 watched = list(self._requests)
