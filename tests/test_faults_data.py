@@ -176,6 +176,7 @@ def test_damaged_chunks(h5: Path, name: str, entry: str) -> None:
     assert f"chunk ({BAD}, 0)" in text
     assert f"Rows {BAD}:{N} were not delivered" in text
     assert "Copy the file again" in text
+    assert "get_batches(rows=mask)" in text
     with h5py.File(h5, "r") as file:
         place = file["x"].id.get_chunk_info(N // STEP - 1)
     begin, end = place.byte_offset, place.byte_offset + place.size

@@ -31,8 +31,8 @@ from _multitables.read_plan import ReadPlan
 from _multitables.read_tasks import UNALLOCATED
 
 _REPAIR = (
-    "Copy the file again from its source or from a backup; "
-    "to see which chunks are damaged, read the dataset chunk by chunk"
+    "Copy the file again from its source or from a backup; until then leave out the rows in the "
+    "error's `rows`, as with get_batches(rows=mask)"
 )
 
 
