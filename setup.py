@@ -11,6 +11,7 @@ Law
 """
 
 import os
+import shutil
 import sys
 
 from setuptools import setup
@@ -20,6 +21,10 @@ from setuptools_rust import Binding, RustExtension
 if not sys.platform.startswith("linux"):
     # said here, because cargo would say it in forty compiler errors (memfd, futex, io_uring)
     sys.exit(f"multitables runs on Linux only; this is {sys.platform!r}. Nothing was built.")
+
+
+if shutil.which("make") is None:  # a compiler often comes without, and pip has brought ninja
+    os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
 
 
 class BuildPy(build_py):
