@@ -166,6 +166,19 @@ def test_any_cut_gives_the_same_rows(
 
 
 @many
+@given(an_order(), st.data())
+def test_positions_are_where_rows_stand(
+    order: tuple[tuple[int, ...], list[int]], data: st.DataObject
+) -> None:
+    words, listed = order
+    rows = order_rows(words, listed)
+    begin = data.draw(st.integers(0, max(rows, default=0) + 3))
+    end = data.draw(st.integers(begin, max(rows, default=0) + 3))
+    there = _core.order_positions(words, np.array(listed, "<u8").tobytes(), begin, end)
+    assert there.tolist() == [at for at, row in enumerate(rows) if begin <= row < end]
+
+
+@many
 @given(an_order(), st.integers(1, 500))
 def test_only_window_orders_depend_on_the_window(
     order: tuple[tuple[int, ...], list[int]], window_rows: int

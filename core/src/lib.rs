@@ -191,16 +191,41 @@ fn order_rows<'py>(
     begin: u64,
     end: u64,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    let rows = py.detach(|| {
+    ask_order(py, words, listed, |order, epoch| {
+        order.listed(epoch, begin, end)
+    })
+}
+
+/// The positions of an epoch at which the rows `[begin, end)` of the dataset stand, ascending.
+#[pyfunction]
+fn order_positions<'py>(
+    py: Python<'py>,
+    words: [u64; 8],
+    listed: &[u8],
+    begin: u64,
+    end: u64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    ask_order(py, words, listed, |order, epoch| {
+        order.positions(epoch, begin..end)
+    })
+}
+
+fn ask_order<'py>(
+    py: Python<'py>,
+    words: [u64; 8],
+    listed: &[u8],
+    ask: impl FnOnce(&order::Order, u64) -> Vec<u64> + Send,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let found = py.detach(move || {
         let listed: Vec<u64> = (listed.chunks_exact(8))
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
         let (order, epoch) = order::Order::from_words(words, Arc::new(listed), 1 << 62)?;
-        let rows = order.listed(epoch, begin, end);
-        Ok(rows.into_iter().map(|row| row as i64).collect())
+        let found = ask(&order, epoch);
+        Ok(found.into_iter().map(|number| number as i64).collect())
     });
-    let rows: Vec<i64> = rows.map_err(|text: &str| PyValueError::new_err(text))?;
-    Ok(PyArray1::from_vec(py, rows))
+    let found: Vec<i64> = found.map_err(|text: &str| PyValueError::new_err(text))?;
+    Ok(PyArray1::from_vec(py, found))
 }
 
 /// Versions and features, for `multitables.build_info()`.
@@ -253,6 +278,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;
     module.add_function(wrap_pyfunction!(control_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(order_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(order_positions, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
     Ok(())
 }

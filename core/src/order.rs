@@ -13,6 +13,7 @@
 //! memory. Numbers come from SplitMix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number
 //! Generators, 2014).
 
+mod positions;
 mod scatter;
 
 use self::scatter::Scatter;

@@ -57,6 +57,13 @@ fn every_row_has_one_position_however_it_is_asked_for() {
                     if shuffle == Shuffle::None {
                         assert_eq!(found, wanted);
                     }
+                    let last = wanted.last().map_or(0, |row| row + 1);
+                    for part in [0..0, 0..last, last / 3..last / 2, last..last + 9] {
+                        let numbered = (0..n).zip(&found);
+                        let there = numbered.filter(|(_, row)| part.contains(row));
+                        let there: Vec<u64> = there.map(|(position, _)| position).collect();
+                        assert_eq!(order.positions(2, part), there);
+                    }
                 }
             }
         }
