@@ -28,6 +28,7 @@ from _multitables import adapters as _adapters
 from _multitables.errors import (
     ClosedError,
     CorruptChunkError,
+    CorruptChunkWarning,
     FileChangedError,
     FileOpenError,
     MissingDatasetError,
@@ -45,7 +46,8 @@ from _multitables.errors import (
     SubprocessException,
     UnsupportedDatasetError,
 )
-from _multitables.parent.batches import Batches, BatchIterator
+from _multitables.parent.batch_iterator import BatchIterator
+from _multitables.parent.batches import Batches
 from _multitables.parent.build_info import build_info
 from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.limit import measure_limit
@@ -78,6 +80,7 @@ __all__ = [
     "Batches",
     "ClosedError",
     "CorruptChunkError",
+    "CorruptChunkWarning",
     "FileChangedError",
     "FileOpenError",
     "MissingDatasetError",

@@ -75,6 +75,13 @@ class SubprocessException(MultitablesError):  # noqa: N818 - a name of the 2.x A
 class CorruptChunkError(SubprocessException, OSError):
     """The stored bytes of a chunk do not decode, or decode to the wrong size or checksum."""
 
+    path: str
+    chunk_offset: tuple[int, ...] | None
+
+
+class CorruptChunkWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
+    """A chunk does not decode and is left out, as `Streamer.get_batches` was asked to."""
+
 
 class ReaderDiedError(SubprocessException, ChildProcessError):
     """A reader process died and was not replaced, or cannot be started."""

@@ -118,6 +118,7 @@ class BatchOptions:
     window_rows: int | None
     even: bool
     memory_limit_bytes: int
+    skip_damaged: bool
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ def check_batch_options(
     window_rows: int | None,
     even: bool,
     memory_limit_bytes: int | None,
+    skip_damaged: bool,
 ) -> BatchOptions:
     """Check the options of `get_batches`, and fill in what is left open."""
     kind = {True: "window", False: None}[shuffle] if isinstance(shuffle, bool) else shuffle
@@ -231,6 +233,7 @@ def check_batch_options(
         window_rows=optional("window_rows", window_rows, "Leave it out for about 8 MiB of rows"),
         even=bool(even),
         memory_limit_bytes=SHUFFLE_BYTES if memory is None else memory,
+        skip_damaged=bool(skip_damaged),
     )
 
 

@@ -37,7 +37,7 @@ def asked(**changes: Any) -> BatchOptions:
     plain = {
         "batch_size": 10, "n_procs": 2, "shuffle": "window", "seed": 1, "epochs": 1,
         "start_epoch": 0, "drop_last": False, "rank": 0, "world_size": 1, "read_ahead": None,
-        "window_rows": None, "even": False, "memory_limit_bytes": None,
+        "window_rows": None, "even": False, "memory_limit_bytes": None, "skip_damaged": False,
     }  # fmt: skip
     return options.check_batch_options(**{**plain, **changes})
 

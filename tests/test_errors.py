@@ -19,6 +19,7 @@ from _multitables.errors import MultitablesError, library_error
 BUILTINS = {
     "ClosedError": ValueError,
     "CorruptChunkError": OSError,
+    "CorruptChunkWarning": UserWarning,
     "FileChangedError": OSError,
     "FileOpenError": OSError,
     "MissingDatasetError": KeyError,

@@ -2,24 +2,20 @@
 
 Law
 ---
-1. An iteration is a row of legs, each one stream: what is left of an epoch after a resume, then
-   the others together. Inside a leg epochs follow each other without a pause.
-   Whoever loops over one epoch a second time will do so again: that loop leaves its stream running,
+1. Says which epochs, rows and ranks an iteration has; `BatchIterator` goes through them.
+2. Whoever loops over one epoch a second time will do so again: that loop leaves its stream running,
    and the next one goes on with it, its ring filled while the user does other things.
-2. What counts as delivered is what was handed to the user; a state says that and nothing else. With
-   the last batch an iteration stands at the end of its epoch, until it is left; then at the next.
-3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
+3. A state tells what was delivered and nothing else: neither readers nor damage have a part in it.
 4. The file is indexed once, at the first need. Readers rest between iterations.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -27,50 +23,18 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, options
-from _multitables.batch_plan import CHUNKS, WINDOW, order_of, plan_batches, read_amplification
-from _multitables.dealing import Deal, Ranges, between, dealt, length
-from _multitables.errors import ClosedError
+from _multitables.batch_plan import CHUNKS, WINDOW, order_of, plan_batches
+from _multitables.damage import rows_of, without_chunk
+from _multitables.dealing import Deal, between, dealt, length
+from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
+from _multitables.parent.batch_iterator import BatchIterator, Leg, Parked, Progress
 from _multitables.parent.launch import Opened, Paths, launch, open_members
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.team import Team
 from _multitables.read_plan import OrderWords
 from _multitables.resume import Standing, standing_of, state_of
 from _multitables.subset import subset_of
-
-
-@dataclass(frozen=True)
-class Leg:
-    """One stream of an iteration: `epochs` times (None: without end) the same positions."""
-
-    first_epoch: int
-    epochs: int | None
-    #: What was left to all ranks when the epochs of this leg began, and this rank's batches of it
-    #: that were delivered before.
-    standing: Standing
-    ranges: Ranges
-
-
-@dataclass(frozen=True)
-class Parked:
-    """A stream at the end of an epoch, and the epoch that comes next in it."""
-
-    stream: StreamQueue
-    epoch: int
-
-
-@dataclass
-class Progress:
-    """Where an iteration stands: so many batches behind a standing, both told at once."""
-
-    at: tuple[Standing, int]
-    #: All its batches were delivered.
-    is_through: bool = False
-
-    @property
-    def standing(self) -> Standing:
-        start, batches = self.at
-        return replace(start, batches=start.batches + batches)
 
 
 class Batches:
@@ -83,6 +47,8 @@ class Batches:
     ----------
     batch_size : int
         Rows of a batch.
+    damage : list of CorruptChunkError
+        The chunks that were left out so far, with ``skip_damaged=True``.
 
     Examples
     --------
@@ -105,6 +71,8 @@ class Batches:
         team: Team | None = None,
     ) -> None:
         self.batch_size = wanted.batch_size
+        self.damage: list[CorruptChunkError] = []
+        self._lost_rows: list[tuple[int, int]] = []
         self._source = (filename, dict(open_options), path, field, rotational)
         self._rows = rows
         self._transform = transform
@@ -325,6 +293,29 @@ class Batches:
             legs.append(Leg(first, left, whole, dealt(everything, self._deal)))
         return legs
 
+    def _leave_out(self, error: CorruptChunkError) -> tuple[int, int] | None:
+        """Leave a damaged chunk out of all streams to come, and tell its rows; None: it was."""
+        opened, _ = self._open()
+        chunk, rows, indexes = error.chunk_offset or (), None, []
+        for index in opened.indexes:
+            less = index
+            if (index.filename, index.path) == (error.filename, error.path):
+                less = without_chunk(index, chunk)
+            if len(less.grid_index) < len(index.grid_index):
+                rows = rows_of(index, chunk)
+            indexes.append(less)
+        if rows is not None:
+            self._opened = replace(opened, indexes=indexes)
+            self._lost_rows.append(rows)
+            self.damage.append(error.with_traceback(None))  # whose frames hold batches
+        return rows
+
+    def _lost(self, epoch: int) -> npt.NDArray[np.int64]:
+        """The positions of an epoch that lack rows, ascending."""
+        words = replace(self._open()[1], first_epoch=epoch)
+        found = [_positions(words, begin, end) for begin, end in self._lost_rows]
+        return np.unique(np.concatenate(found))
+
     def _leave_parked(self) -> None:
         parked, self._parked = self._parked, None
         if parked is not None:
@@ -362,138 +353,14 @@ class Batches:
             raise
 
 
-class BatchIterator:
-    """One iteration of `Batches`: yields batches, and ends its readers when it is left."""
-
-    def __init__(self, batches: Batches, legs: list[Leg], progress: Progress) -> None:
-        self._batches = batches
-        self._legs = legs
-        self._leg: Leg | None = None
-        self._stream: StreamQueue | None = None
-        self._guards: Iterator[Any] = iter(())
-        self._progress = progress
-        self._taken = self._per_epoch = 0
-        #: Batches of the leg that are still to come; infinite for a leg without end.
-        self._left: float = 0
-        self._told: dict[str, Any] = {}
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        while self._left == 0:
-            if self._is_latest():
-                self._batches._resumed = None  # it goes on here
-            self._end_leg()
-            if not self._next_leg():
-                self._end()
-                raise StopIteration
-        guard = next(self._guards, None)
-        if guard is None:  # closed by another thread
-            self._legs, self._left = [], 0
-            raise StopIteration
-        with guard as batch:
-            pass
-        del guard
-        self._count()
-        transform = self._batches._transform
-        return batch if transform is None else transform(batch)
-
-    def _end_leg(self) -> None:
-        stream = self._leave()
-        if stream is None or self._leg is None:
-            return
-        self._told = self._batches._told = _told_of(stream)
-        if stream.endless:
-            self._batches._leave_parked()
-            self._batches._parked = Parked(stream, self._leg.first_epoch + 1)
-        else:
-            stream.close()
-
-    def _next_leg(self) -> bool:
-        if not self._legs:
-            return False
-        self._leg = self._legs.pop(0)
-        self._per_epoch = -(-length(self._leg.ranges) // self._batches.batch_size)
-        self._taken = 0
-        self._progress.at = self._leg.standing, 0
-        if self._per_epoch == 0:  # this rank has nothing in these epochs
-            self._end_epochs(self._leg.epochs)
-            return self._next_leg()
-        self._stream = self._batches._stream(self._leg)
-        self._guards = self._stream.iter()
-        self._left = self._per_epoch * (math.inf if self._leg.epochs is None else self._leg.epochs)
-        return True
-
-    def _count(self) -> None:
-        self._taken += 1
-        self._left -= 1
-        start, batches = self._progress.at
-        self._progress.at = start, batches + 1
-        if self._taken % self._per_epoch == 0:
-            self._end_epochs(1)
-
-    def _end_epochs(self, epochs: int | None) -> None:
-        """Stand at the beginning of an epoch, or at the end of the last one."""
-        standing, batches = self._progress.standing, self._batches
-        epoch = standing.epoch + (epochs or 0)
-        if epoch != standing.stop:
-            self._progress.at = Standing(epoch, standing.stop, batches._all()), 0
-            return
-        self._progress.at = replace(standing, epoch=epoch - 1), 0
-        self._progress.is_through = True
-        batches._epoch = epoch
-        if self._is_latest():
-            batches._resumed = None
-
-    def _is_latest(self) -> bool:
-        return self._progress is self._batches._progress
-
-    def _end(self) -> None:
-        if self._progress.is_through and self._is_latest():
-            self._batches._latest = None
-
-    def memory(self) -> list[tuple[int, int, object]]:
-        """Return address, bytes and owner of each mapping in which batches lie at present.
-
-        A mapping lasts as long as its owner is held.
-        """
-        return [] if self._stream is None else self._stream.memory()
-
-    def ready(self) -> int:
-        """Count the batches that need not be waited for."""
-        return 0 if self._stream is None else self._stream.qsize()
-
-    def statistics(self) -> dict[str, Any]:
-        """Tell what this iteration has done.
-
-        Returns
-        -------
-        dict
-            Of the stream that runs: what `StreamQueue.statistics` tells, and
-            ``read_amplification``, an estimate of how often each chunk of the largest dataset is
-            decoded in an epoch. After the end, what the last stream told; empty before the first
-            batch.
-        """
-        return self._told if self._stream is None else _told_of(self._stream)
-
-    def close(self) -> None:
-        """End this iteration. Batches that are held stay valid. May be called again."""
-        self._legs, self._left = [], 0
-        stream = self._leave()
-        if stream is not None:
-            stream.close()
-
-    def _leave(self) -> StreamQueue | None:
-        stream, self._stream = self._stream, None
-        self._guards = iter(())  # the stream's own would keep it
-        return stream
-
-
-def _told_of(stream: StreamQueue) -> dict[str, Any]:
-    return {**stream.statistics(), "read_amplification": read_amplification(stream._plan)}
-
-
 def _order_rows(order: OrderWords, begin: int, end: int) -> npt.NDArray[np.int64]:
+    return _core.order_rows(order.words, _listed(order), begin, end)
+
+
+def _positions(order: OrderWords, begin_row: int, end_row: int) -> npt.NDArray[np.int64]:
+    return _core.order_positions(order.words, _listed(order), begin_row, end_row)
+
+
+def _listed(order: OrderWords) -> bytes:
     listed = np.zeros(0, np.uint64) if order.listed is None else order.listed
-    return _core.order_rows(order.words, listed.astype("<u8", copy=False).tobytes(), begin, end)
+    return listed.astype("<u8", copy=False).tobytes()

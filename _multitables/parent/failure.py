@@ -20,6 +20,7 @@ from _multitables import _core
 from _multitables.chunk_index import ChunkIndex
 from _multitables.errors import (
     CorruptChunkError,
+    CorruptChunkWarning,
     FileChangedError,
     ReaderDiedError,
     StalledError,
@@ -30,9 +31,10 @@ from _multitables.parent.supervisor import Death
 from _multitables.read_plan import ReadPlan
 from _multitables.read_tasks import UNALLOCATED
 
+_COPY_AGAIN = "Copy the file again from its source or from a backup"
 _REPAIR = (
-    "Copy the file again from its source or from a backup; until then leave out the rows in the "
-    "error's `rows`, as with get_batches(rows=mask)"
+    f"{_COPY_AGAIN}; until then leave out the rows in the error's `rows`, as with "
+    "get_batches(rows=mask) or get_batches(skip_damaged=True)"
 )
 
 
@@ -160,6 +162,13 @@ def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:
         filter_id=record.filter,
         **place.values(),
     )
+
+
+def skipped(error: CorruptChunkError, rows: tuple[int, int]) -> CorruptChunkWarning:
+    """Compose the warning for a chunk that is left out, and with it these rows."""
+    good = f"Rows {rows[0]}:{rows[1]} are left out; other chunks are not affected"
+    values = {**error.values, "rows": rows}
+    return CorruptChunkWarning(error.happened, good=good, advice=_COPY_AGAIN, **values)
 
 
 def _name(place: Place, record: Record) -> str:

@@ -212,6 +212,7 @@ class Streamer:
         window_rows: int | None = None,
         even: bool = False,
         memory_limit_bytes: int | None = None,
+        skip_damaged: bool = False,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -259,6 +260,11 @@ class Streamer:
             Give every rank equally many rows: repeat some rows, or with `drop_last` leave some out.
         memory_limit_bytes : int, optional
             Memory of the ring of ``"full"``. Default: 512 MiB.
+        skip_damaged : bool, optional
+            Go on behind chunks that do not decode, in place of ending with `CorruptChunkError`.
+            Their rows are left out, each chunk is told of once by a `CorruptChunkWarning`, and
+            `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
+            which nothing is left does not come.
 
         Returns
         -------
@@ -284,6 +290,7 @@ class Streamer:
             window_rows=window_rows,
             even=even,
             memory_limit_bytes=memory_limit_bytes,
+            skip_damaged=skip_damaged,
         )
         members_of(path)  # an error here is better than one at the first batch
         source = (self.filename, self._open_options, path, field, self._rotational)

@@ -21,6 +21,7 @@ import h5py
 import numpy as np
 import payload
 import pytest
+from loaders import damaged
 from processes import run_script, wait_until
 
 torch = pytest.importorskip("torch")
@@ -100,6 +101,23 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 def dataset(path: Path, which: Any = "/rows", **options: Any) -> Any:
     options = {"pin_memory": True, "n_procs": 2, **options}
     return multitables.TorchDataset(path, which, BATCH, **options)
+
+
+def test_damage_that_is_skipped(h5: Path, cuda: StandIn) -> None:
+    """Behind it there is another ring; what was lent of the first one stays pinned."""
+    data = dataset(damaged(h5), skip_damaged=True)
+    with pytest.warns(multitables.CorruptChunkWarning):
+        tensors = list(data)
+    assert len(cuda.registered) == 2
+    short = 300 // BATCH
+    for number, tensor in enumerate(tensors):
+        assert len(tensor) == (BATCH - 50 if number == short else BATCH)
+        assert cuda.is_pinned(tensor) == (number != short)
+    assert cuda.calls == ["register", "register"]
+    del tensors, tensor
+    for event in cuda.events:
+        event.come = True
+    data.close()
 
 
 def held(iterator: Any) -> int:

@@ -194,6 +194,17 @@ def test_a_damaged_chunk_is_told(h5: Path) -> None:
         rows_of(dataset(damaged(h5)))
 
 
+def test_a_damaged_chunk_is_skipped(h5: Path) -> None:
+    data = dataset(damaged(h5), shuffle=True, skip_damaged=True)
+    with pytest.warns(multitables.CorruptChunkWarning, match="Rows 300:350 are left out"):
+        first = rows_of(loader(data))
+    second = rows_of(loader(data))
+    wanted = np.delete(np.arange(payload.ROWS), slice(300, 350))
+    assert np.array_equal(np.sort(first), wanted)
+    assert np.array_equal(np.sort(second), wanted)
+    assert not np.array_equal(first, second)
+
+
 def test_an_endless_stream_has_no_length(numbered: Path) -> None:
     data = dataset(numbered, epochs=None)
     with pytest.raises(TypeError):

@@ -179,6 +179,12 @@ def test_each_process_has_one_reader_that_ends_with_it(numbered: Path) -> None:
     wait_until(lambda: not any(map(alive, grandchildren)), "the end of the readers")
 
 
+@pytest.mark.filterwarnings("ignore::multitables.CorruptChunkWarning")  # in the processes
+def test_damage_that_is_skipped(h5: Path) -> None:
+    rows = rows_of(loader(dataset(damaged(h5), shuffle=True, skip_damaged=True), 2))
+    assert np.array_equal(np.sort(rows), np.delete(np.arange(payload.ROWS), slice(300, 350)))
+
+
 def test_an_error_crosses(h5: Path) -> None:
     with pytest.raises(multitables.CorruptChunkError, match="'/rows' in"):
         rows_of(loader(dataset(damaged(h5)), 1))

@@ -1,0 +1,240 @@
+"""One iteration over batches: stream after stream, epoch after epoch, and where it stands.
+
+Law
+---
+1. An iteration is a row of legs, each one stream: what is left of an epoch after a resume, then
+   the others together. Inside a leg epochs follow each other without a pause.
+2. What counts as delivered is what was handed to the user. With the last batch an iteration stands
+   at the end of its epoch, until it is left; then at the next.
+3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
+4. Damage that is to be skipped ends a stream like any error. The iteration goes on where it stands
+   with another one, as after a resume, and rows that were never read are taken out of its batches.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables.batch_plan import read_amplification
+from _multitables.damage import places, without_rows
+from _multitables.dealing import Ranges, length
+from _multitables.errors import CorruptChunkError
+from _multitables.parent.failure import skipped
+from _multitables.parent.queue import StreamQueue
+from _multitables.resume import Standing
+
+if TYPE_CHECKING:
+    from _multitables.parent.batches import Batches
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One stream of an iteration: `epochs` times (None: without end) the same positions."""
+
+    first_epoch: int
+    epochs: int | None
+    #: What was left to all ranks when the epochs of this leg began, and this rank's batches of it
+    #: that were delivered before.
+    standing: Standing
+    ranges: Ranges
+
+
+@dataclass(frozen=True)
+class Parked:
+    """A stream at the end of an epoch, and the epoch that comes next in it."""
+
+    stream: StreamQueue
+    epoch: int
+
+
+@dataclass
+class Progress:
+    """Where an iteration stands: so many batches behind a standing, both told at once."""
+
+    at: tuple[Standing, int]
+    #: All its batches were delivered.
+    is_through: bool = False
+
+    @property
+    def standing(self) -> Standing:
+        start, batches = self.at
+        return replace(start, batches=start.batches + batches)
+
+
+class BatchIterator:
+    """One iteration of `Batches`: yields batches, and ends its readers when it is left."""
+
+    def __init__(self, batches: Batches, legs: list[Leg], progress: Progress) -> None:
+        self._batches = batches
+        self._legs = legs
+        self._leg: Leg | None = None
+        self._stream: StreamQueue | None = None
+        self._guards: Iterator[Any] = iter(())
+        self._progress = progress
+        self._taken = self._per_epoch = 0
+        #: Batches of the leg that are still to come; infinite for a leg without end.
+        self._left: float = 0
+        self._told: dict[str, Any] = {}
+        #: An epoch of the leg, how many damaged chunks are known, and which of its rows they took.
+        self._lost: tuple[int, int, npt.NDArray[np.int64]] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        batch = None
+        while batch is None:
+            while self._left == 0:
+                if self._is_latest():
+                    self._batches._resumed = None  # it goes on here
+                self._end_leg()
+                if not self._next_leg():
+                    self._end()
+                    raise StopIteration
+            try:
+                guard = next(self._guards, None)
+            except CorruptChunkError as error:
+                self._go_on_behind(error)
+                continue
+            if guard is None:  # closed by another thread
+                self._legs, self._left = [], 0
+                raise StopIteration
+            with guard as batch:
+                pass
+            del guard
+            if self._batches.damage:
+                batch = self._without_lost(batch)
+            self._count()
+        transform = self._batches._transform
+        return batch if transform is None else transform(batch)
+
+    def _go_on_behind(self, error: CorruptChunkError) -> None:
+        """Let what is left come without a damaged chunk, if that is wanted."""
+        batches = self._batches
+        if not batches._wanted.skip_damaged or error.chunk_offset is None:
+            raise error
+        rows = batches._leave_out(error)  # None if the stream was begun before it was known
+        self._told = batches._told = self.statistics()
+        stream = self._leave()
+        if stream is not None:
+            stream.close()
+        self._legs, self._left, self._leg = batches._legs(self._progress.standing), 0, None
+        if rows is not None:
+            warnings.warn(skipped(error, rows), stacklevel=3)
+
+    def _without_lost(self, batch: Any) -> Any:
+        """Return a batch without rows that were not read; None: nothing is left of it."""
+        leg, known = self._leg, len(self._batches.damage)
+        if leg is None:
+            return batch
+        lap, number = divmod(self._taken, self._per_epoch)
+        if self._lost is None or self._lost[:2] != (lap, known):
+            positions = self._batches._lost(leg.first_epoch + lap)
+            self._lost = lap, known, places(positions, leg.ranges)
+        size, lost = self._batches.batch_size, self._lost[2]
+        low, high = np.searchsorted(lost, (number * size, (number + 1) * size))
+        if low == high:
+            return batch
+        rows = min(size, length(leg.ranges) - number * size)
+        return None if high - low == rows else without_rows(batch, lost[low:high] - number * size)
+
+    def _end_leg(self) -> None:
+        stream = self._leave()
+        if stream is None or self._leg is None:
+            return
+        self._told = self._batches._told = told_of(stream)
+        if stream.endless:
+            self._batches._leave_parked()
+            self._batches._parked = Parked(stream, self._leg.first_epoch + 1)
+        else:
+            stream.close()
+
+    def _next_leg(self) -> bool:
+        if not self._legs:
+            return False
+        self._leg = self._legs.pop(0)
+        self._per_epoch = -(-length(self._leg.ranges) // self._batches.batch_size)
+        self._taken, self._lost = 0, None
+        self._progress.at = self._leg.standing, 0
+        if self._per_epoch == 0:  # this rank has nothing in these epochs
+            self._end_epochs(self._leg.epochs)
+            return self._next_leg()
+        self._stream = self._batches._stream(self._leg)
+        self._guards = self._stream.iter()
+        self._left = self._per_epoch * (math.inf if self._leg.epochs is None else self._leg.epochs)
+        return True
+
+    def _count(self) -> None:
+        self._taken += 1
+        self._left -= 1
+        start, batches = self._progress.at
+        self._progress.at = start, batches + 1
+        if self._taken % self._per_epoch == 0:
+            self._end_epochs(1)
+
+    def _end_epochs(self, epochs: int | None) -> None:
+        """Stand at the beginning of an epoch, or at the end of the last one."""
+        standing, batches = self._progress.standing, self._batches
+        epoch = standing.epoch + (epochs or 0)
+        if epoch != standing.stop:
+            self._progress.at = Standing(epoch, standing.stop, batches._all()), 0
+            return
+        self._progress.at = replace(standing, epoch=epoch - 1), 0
+        self._progress.is_through = True
+        batches._epoch = epoch
+        if self._is_latest():
+            batches._resumed = None
+
+    def _is_latest(self) -> bool:
+        return self._progress is self._batches._progress
+
+    def _end(self) -> None:
+        if self._progress.is_through and self._is_latest():
+            self._batches._latest = None
+
+    def memory(self) -> list[tuple[int, int, object]]:
+        """Return address, bytes and owner of each mapping in which batches lie at present.
+
+        A mapping lasts as long as its owner is held.
+        """
+        return [] if self._stream is None else self._stream.memory()
+
+    def ready(self) -> int:
+        """Count the batches that need not be waited for."""
+        return 0 if self._stream is None else self._stream.qsize()
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what this iteration has done.
+
+        Returns
+        -------
+        dict
+            Of the stream that runs: what `StreamQueue.statistics` tells, and
+            ``read_amplification``, an estimate of how often each chunk of the largest dataset is
+            decoded in an epoch. After the end, what the last stream told; empty before the first
+            batch.
+        """
+        return self._told if self._stream is None else told_of(self._stream)
+
+    def close(self) -> None:
+        """End this iteration. Batches that are held stay valid. May be called again."""
+        self._legs, self._left = [], 0
+        stream = self._leave()
+        if stream is not None:
+            stream.close()
+
+    def _leave(self) -> StreamQueue | None:
+        stream, self._stream = self._stream, None
+        self._guards = iter(())  # the stream's own would keep it
+        return stream
+
+
+def told_of(stream: StreamQueue) -> dict[str, Any]:
+    return {**stream.statistics(), "read_amplification": read_amplification(stream._plan)}
