@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from _multitables.chunk_index import ChunkIndex
 from _multitables.dealing import Ranges
+from _multitables.members import each
 
 I64 = npt.NDArray[np.int64]
 
@@ -56,8 +57,4 @@ def places(positions: I64, ranges: Ranges) -> I64:
 
 def without_rows(batch: Any, rows: I64) -> Any:
     """Return a copy of a batch, of one array or several, that lacks these rows."""
-    if isinstance(batch, tuple):
-        return tuple([np.delete(array, rows, axis=0) for array in batch])
-    if isinstance(batch, dict):
-        return {name: np.delete(array, rows, axis=0) for name, array in batch.items()}
-    return np.delete(batch, rows, axis=0)
+    return each(batch, lambda array: np.delete(array, rows, axis=0))

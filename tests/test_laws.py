@@ -64,7 +64,12 @@ PURE = {
     "_multitables.subset": {"_multitables.errors"},
     "_multitables.dealing": set(),
     "_multitables.resume": {"_multitables.dealing", "_multitables.errors"},
-    "_multitables.damage": {"_multitables.chunk_index", "_multitables.dealing"},
+    "_multitables.members": set(),
+    "_multitables.damage": {
+        "_multitables.chunk_index",
+        "_multitables.dealing",
+        "_multitables.members",
+    },
     "_multitables.batch_plan": {
         "_multitables.chunk_index",
         "_multitables.dealing",

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from _multitables.adapters.members import each, native
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.members import each, native
 from _multitables.parent.launch import Paths
 from _multitables.parent.streamer import Streamer
 

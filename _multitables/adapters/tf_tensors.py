@@ -14,8 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from _multitables.adapters.members import each, native
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.members import each, native
 from _multitables.parent.launch import Paths, open_members
 from _multitables.parent.streamer import Streamer
 

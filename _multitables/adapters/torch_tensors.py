@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from _multitables.adapters.members import native
 from _multitables.errors import SubprocessException, UnsupportedDatasetError
+from _multitables.members import native
 
 
 def tensor(array: Any, where: str) -> torch.Tensor:

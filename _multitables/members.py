@@ -2,8 +2,7 @@
 
 Law
 ---
-1. A batch has the form of the `path` that was asked for; an adapter changes its arrays, not its
-   form.
+1. A batch has the form of the `path` that was asked for; who changes its arrays keeps its form.
 2. Knows no library but NumPy.
 """
 
