@@ -73,6 +73,8 @@ class Batches:
         self.batch_size = wanted.batch_size
         self.damage: list[CorruptChunkError] = []
         self._lost_rows: list[tuple[int, int]] = []
+        #: An epoch, and where in it the first of these rows stand: to find them takes a while.
+        self._lost_at: tuple[int, list[npt.NDArray[np.int64]]] = (-1, [])
         self._source = (filename, dict(open_options), path, field, rotational)
         self._rows = rows
         self._transform = transform
@@ -312,8 +314,11 @@ class Batches:
 
     def _lost(self, epoch: int) -> npt.NDArray[np.int64]:
         """The positions of an epoch that lack rows, ascending."""
-        words = replace(self._open()[1], first_epoch=epoch)
-        found = [_positions(words, begin, end) for begin, end in self._lost_rows]
+        if self._lost_at[0] != epoch:
+            self._lost_at = epoch, []
+        words, found = replace(self._open()[1], first_epoch=epoch), self._lost_at[1]
+        for begin, end in self._lost_rows[len(found) :]:
+            found.append(_positions(words, begin, end))
         return np.unique(np.concatenate(found))
 
     def _leave_parked(self) -> None:

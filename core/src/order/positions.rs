@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. Pure, and exact: what `Order::listed` puts at a position, and nothing else, is found there.
-//! 2. It costs the windows in which the rows' chunks are, not the epoch.
+//! 2. It costs the order of the chunks and the windows that the rows' chunks are in, not all rows.
 
 use super::{Epoch, Order, Shuffle};
 use crate::seats::Seats;
