@@ -72,7 +72,7 @@ class Contender(Checked, Protocol):
     def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]: ...
 
 
-def library() -> Any:
+def face() -> Any:
     """The face of the library."""
     try:
         return importlib.import_module("multitables")
@@ -121,7 +121,7 @@ class Stream:
         return f"{self.access} x{self.n_procs}"
 
     def _streamer(self) -> Any:
-        make = self.open_streamer or library().Streamer
+        make = self.open_streamer or face().Streamer
         return make(self.source.filename, **self.options)
 
     def check(self, tick: Tick = no_tick) -> dict[str, Any]:
@@ -291,10 +291,10 @@ def codec_limit(source: Source, n_procs: int, direct: bool = False) -> Pass:
 
     The one place that knows how the library offers this.
     """
-    face = library()
+    ours = face()
     try:
-        seconds = face.measure_limit(source.filename, source.path, n_procs=n_procs, direct=direct)
-    except face.MultitablesError as error:
+        seconds = ours.measure_limit(source.filename, source.path, n_procs=n_procs, direct=direct)
+    except ours.MultitablesError as error:
         raise NotMeasuredError(str(error)) from error
     return Pass(float(seconds), source.decoded_bytes)
 

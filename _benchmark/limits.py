@@ -158,7 +158,7 @@ def hand_over(directory: str) -> float:
     if not os.path.exists(filename):
         with h5py.File(filename, "w") as file:
             file["rows"] = rows
-    streamer = contenders.library().Streamer(filename)
+    streamer = contenders.face().Streamer(filename)
     options = {"n_procs": 1, "block_size": 1, "read_ahead": HAND_OVERS + 2}
     with streamer.get_queue("/rows", **options) as queue:
         _all_ready(queue)
@@ -207,7 +207,7 @@ def stream(
 
     Readers' times are those of the whole stream, start-up left out.
     """
-    streamer = contenders.library().Streamer(source.filename, **options)
+    streamer = contenders.face().Streamer(source.filename, **options)
     with streamer.get_queue(
         source.path, n_procs=n_procs, block_size=block_size, cyclic=True
     ) as queue:

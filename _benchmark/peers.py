@@ -98,7 +98,7 @@ class ChildPeer:
         What is read in place of the source.
     """
 
-    library: Library
+    other: Library
     source: Source
     n_procs: int
     chunk_rows: int
@@ -108,7 +108,7 @@ class ChildPeer:
     @property
     def name(self) -> str:
         """``hidefix x2``."""
-        return f"{self.library.label} x{self.n_procs}"
+        return f"{self.other.label} x{self.n_procs}"
 
     def check(self, tick: Tick = no_tick) -> dict[str, Any]:
         """Digest of one whole pass."""
@@ -124,7 +124,7 @@ class ChildPeer:
 
     def _ask(self, verb: str, cycles: int) -> list[Any]:
         """The answer for each pass."""
-        if self.library.way == "DataLoader":
+        if self.other.way == "DataLoader":
             with contenders.h5py_dataset(self.source):
                 pass  # all filters are there
         zarr = self.copy.make() if self.copy is not None else None
@@ -132,7 +132,7 @@ class ChildPeer:
         with Child(sys.executable, HERE, timeout_seconds, peer_loop.__file__) as child:
             found: dict[str, Any] = child.ask(
                 verb=verb,
-                way=self.library.way,
+                way=self.other.way,
                 filename=os.path.abspath(self.source.filename),
                 path=self.source.path,
                 zarr=zarr,
@@ -142,15 +142,15 @@ class ChildPeer:
                 cycles=cycles,
             )
         if "missing" in found:
-            why = f"{self.library.label} cannot be imported ({found['missing']})"
-            raise NotMeasuredError(f"{why}: {self.library.install}")
+            why = f"{self.other.label} cannot be imported ({found['missing']})"
+            raise NotMeasuredError(f"{why}: {self.other.install}")
         if "unable" in found:
-            raise NotMeasuredError(f"{self.library.label} cannot read this: {found['unable']}")
+            raise NotMeasuredError(f"{self.other.label} cannot read this: {found['unable']}")
         return list(found["passes"])
 
     def _slab_rows(self) -> int:
         """About 4 MiB, in which all threads have something to do; more would not fit the caches."""
-        least = THREAD_CHUNKS * self.n_procs if self.library.access == "threads" else 1
+        least = THREAD_CHUNKS * self.n_procs if self.other.access == "threads" else 1
         chunks = max(least, SLAB_BYTES // (self.chunk_rows * self.source.row_bytes))
         return min(chunks * self.chunk_rows, self.source.rows)
 

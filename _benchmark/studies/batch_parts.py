@@ -190,7 +190,7 @@ def mixing_of_orders(bench: Bench) -> None:
         cases: list[dict[str, Any]] = [{"shuffle": None}, {"shuffle": "chunks"}]
         cases += [{"shuffle": "window", "window_rows": one} for one in windows]
         cases += [{"shuffle": "full"}]
-        streamer = contenders.library().Streamer(source.filename)
+        streamer = contenders.face().Streamer(source.filename)
         for case in cases:
             label = _label(case)
             found = []

@@ -177,7 +177,7 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
     """
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    face = contenders.library()
+    face = contenders.face()
     plan = sweep_plan.datasets(
         FIELDS[arguments.data],
         arguments.complib or ["blosc"],

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, print, keep; returns the exit status."""
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    face = contenders.library()
+    face = contenders.face()
     cores = len(os.sched_getaffinity(0))
     scale = Scale(
         seconds=float(arguments.seconds),

@@ -343,7 +343,7 @@ def first_rows(
     dataset: Stored, n_procs: int, block_size: int | None, options: Mapping[str, Any], rows: int
 ) -> Iterator[Any]:
     """The first rows of a stream, as its consumer sees them."""
-    streamer = contenders.library().Streamer(dataset.filename, **options)
+    streamer = contenders.face().Streamer(dataset.filename, **options)
     with streamer.get_queue(
         dataset.path, n_procs=n_procs, block_size=block_size, remainder=True
     ) as queue:

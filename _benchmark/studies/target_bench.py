@@ -269,7 +269,7 @@ class Bench:
 
 def module_directory() -> str | None:
     """Where the face lies, for children: they must load the same library as this process."""
-    filename = contenders.library().__file__
+    filename = contenders.face().__file__
     return os.path.dirname(os.path.abspath(filename)) if filename else None
 
 

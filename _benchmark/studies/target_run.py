@@ -80,7 +80,7 @@ def run(
     `what` says how much is measured; `settings` are those of `Bench` that the study decides, and
     `more_facts` what belongs to its numbers beside the machine.
     """
-    face = contenders.library()
+    face = contenders.face()
     has_old_release = "old_env" in arguments
     old_python, old_reason = _old_python(arguments.old_env) if has_old_release else (None, "")
     with _directory(arguments.data_dir) as directory:
