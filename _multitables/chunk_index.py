@@ -42,6 +42,11 @@ __all__ = ["ChunkIndex", "FilterSpec", "Fingerprint", "Source", "StringFix", "op
 #: Filters that PyTables brings and h5py does not: LZO, bzip2, blosc, blosc2.
 PYTABLES_FILTERS = (305, 307, 32001, 32026)
 
+#: A filter mask that leaves out every filter; a pipeline has 32 at most.
+ALL_FILTERS = 2**32 - 1
+#: Chunks of a grid are numbered in 64 bits.
+MAX_GRID = 2**63
+
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 
@@ -329,7 +334,7 @@ class Source:
             pipeline=pipeline,
             string_fixes=part.element.fixes,
             library=part.element.library or _library_for(pytables, pipeline),
-            reason=self._reason(part, plist),
+            reason=self._reason(dataset, part, plist),
         )
         if index.reason or 0 in index.shape:
             return _replaced(index, layout=index.layout if index.reason else "contiguous")
@@ -367,7 +372,7 @@ class Source:
         except KeyError as error:
             raise source_errors.no_such_field(filename, name, *error.args) from None
 
-    def _reason(self, part: FieldType, plist: Any) -> str:
+    def _reason(self, dataset: Any, part: FieldType, plist: Any) -> str:
         """Why the stored bytes are not the delivered bytes, or ""."""
         from h5py import h5d
 
@@ -378,6 +383,10 @@ class Source:
         kind = plist.get_layout()
         if kind == h5d.CONTIGUOUS and plist.get_external_count():
             return "its bytes lie in external files"
+        if kind == h5d.CHUNKED and hdf5_facts.swizzled_axis(dataset) is None:
+            return "the order of its chunk index cannot be told"
+        if plist.get_nfilters() and hdf5_facts.partial_chunks_are_unfiltered(plist) is None:
+            return "whether its partial chunks are filtered cannot be told"
         return {h5d.COMPACT: "compact storage", h5d.VIRTUAL: "a virtual dataset"}.get(kind, "")
 
     def _contiguous(self, dataset: Any, index: ChunkIndex) -> ChunkIndex:
@@ -399,30 +408,71 @@ class Source:
 
     def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
         records = hdf5_facts.chunk_records(dataset, len(index.dims))
-        offsets = records[:, :-3]
-        mask, address, size = records[:, -3].astype(np.uint32), records[:, -2], records[:, -1]
-        grid = tuple(-(-dim // chunk) for dim, chunk in zip(index.dims, chunk_dims, strict=True))
-        places = offsets // np.array(chunk_dims, np.uint64)
-        stored = (address != np.iinfo(np.uint64).max) & (places < np.array(grid)).all(axis=1)
-        number = np.zeros(len(records), np.uint64)
-        for axis, extent in enumerate(grid):
-            number = number * np.uint64(extent) + places[:, axis]
-        order = np.flatnonzero(stored)[np.argsort(number[stored], kind="stable")]
+        records = records[records[:, -2] != np.iinfo(np.uint64).max]
+        offsets, filter_mask = records[:, :-3], records[:, -3].astype(np.uint32)
+        address, size = records[:, -2], records[:, -1]
+        number, order = _grid_numbers(index, chunk_dims, records)
+        if hdf5_facts.partial_chunks_are_unfiltered(dataset.get_create_plist()):
+            partial = (offsets + np.array(chunk_dims, np.uint64) > np.array(index.dims)).any(axis=1)
+            filter_mask[partial] = ALL_FILTERS
         if len(order) and (block := self._file.userblock_size):
             chunks = zip(offsets[order], address[order], size[order], strict=True)
             missing = hdf5_facts.missing_user_block(dataset, index.filename, chunks, block)
             address = address + np.uint64(missing)
-        complete = len(order) == math.prod(grid)
+        complete = len(order) == math.prod(_grid(index.dims, chunk_dims))
         found = _replaced(
             index,
             layout="chunked",
             grid_index=number[order],
             byte_offset=address[order],
             stored_size=size[order],
-            filter_mask=mask[order],
+            filter_mask=filter_mask[order],
             fill_value=b"" if complete else hdf5_facts.fill_value(dataset),
         )
         return _inside_file(found)
+
+
+def _grid(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Chunks along each axis."""
+    return tuple(-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True))
+
+
+def _grid_numbers(
+    index: ChunkIndex, chunk_dims: tuple[int, ...], records: U64
+) -> tuple[U64, npt.NDArray[np.intp]]:
+    """Return each record's row-major number in the chunk grid, and the records' order by it.
+
+    Raises
+    ------
+    FileOpenError
+        A record is outside the grid, between two of its places, or at the place of another.
+    """
+    offsets, grid = records[:, :-3], _grid(index.dims, chunk_dims)
+    if math.prod(grid) > MAX_GRID:
+        raise UnsupportedDatasetError(
+            f"{index.path!r} in {index.filename!r} has a grid of {math.prod(grid)} chunks "
+            f"(expected at most {MAX_GRID})",
+            advice="Read parts of it with h5py",
+            path=index.path,
+            filename=index.filename,
+        )
+    places, between = np.divmod(offsets, np.array(chunk_dims, np.uint64))
+    outside = (places >= np.array(grid, np.uint64)).any(axis=1)
+    number = np.zeros(len(records), np.uint64)
+    for axis, extent in enumerate(grid):
+        number = number * np.uint64(extent) + places[:, axis]
+    order = np.argsort(number, kind="stable")
+    again = np.zeros(len(records), np.bool_)
+    again[order[1:]] = np.diff(number[order]) == 0
+    checks = {
+        f"lies outside the shape {index.dims}": outside,
+        f"does not begin at a multiple of the chunk's dims {chunk_dims}": between.any(axis=1),
+        "is listed twice": again,
+    }
+    for what, wrong in checks.items():
+        for record in records[wrong][:1].tolist():
+            raise source_errors.damaged_index(index.filename, index.path, record, what)
+    return number, order
 
 
 def _replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:

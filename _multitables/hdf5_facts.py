@@ -3,7 +3,8 @@
 Law
 ---
 1. One question, one function; each takes h5py's low-level dataset (or what that has).
-2. Where HDF5's answer depends on its release, the file itself decides.
+2. Where HDF5's answer depends on its release, the file itself decides, or a small one in memory.
+3. What h5py does not wrap is asked of the very libhdf5 that h5py is linked to.
 
 This file must never know of indexes, plans or options.
 """
@@ -11,6 +12,8 @@ This file must never know of indexes, plans or options.
 from __future__ import annotations
 
 import array
+import ctypes
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +25,15 @@ import numpy.typing as npt
 PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY", b"VLARRAY")
 #: H5D_FILL_VALUE_USER_DEFINED
 USER_DEFINED = 2
+#: H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS
+DONT_FILTER_PARTIAL_CHUNKS = 2
+#: H5D_CHUNK_IDX_EARRAY
+EXTENSIBLE_ARRAY = 4
+
+#: H5S_UNLIMITED, which h5py gives with and without a sign
+UNLIMITED = (-1, 2**64 - 1)
+
+U64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -75,11 +87,66 @@ def _filter_spec(plist: Any, position: int) -> FilterSpec:
     return FilterSpec(number, flags, tuple(int(v) & 0xFFFFFFFF for v in values), text)
 
 
-def chunk_records(dataset: Any, rank: int) -> npt.NDArray[np.uint64]:
+def partial_chunks_are_unfiltered(plist: Any) -> bool | None:
+    """Whether partial edge chunks are stored as they are, whatever their filter mask says.
+
+    None: this build of h5py does not let us ask (``H5Pget_chunk_opts``).
+    """
+    options = ctypes.c_uint(0)
+    if _ask("H5Pget_chunk_opts", plist.id, options) is None:
+        return None
+    return bool(options.value & DONT_FILTER_PARTIAL_CHUNKS)
+
+
+def swizzled_axis(dataset: Any) -> int | None:
+    """Return the axis that an extensible array puts first when it numbers chunks, 0 in most.
+
+    None: this build of h5py does not let us ask (``H5Dget_chunk_index_type``).
+    """
+    most = dataset.get_space().get_simple_extent_dims(True)
+    unlimited = [axis for axis, dim in enumerate(most) if dim in UNLIMITED]
+    if len(unlimited) != 1 or not unlimited[0]:
+        return 0  # only an extensible array has one unlimited axis and another order
+    kind = ctypes.c_int(-1)
+    if _ask("H5Dget_chunk_index_type", dataset.id, kind) is None:
+        return None
+    return unlimited[0] if kind.value == EXTENSIBLE_ARRAY else 0
+
+
+@functools.cache
+def _libhdf5() -> ctypes.CDLL:
+    """libhdf5 as h5py has it: the symbols of a module of h5py, and of what that is linked to."""
+    import h5py
+
+    return ctypes.CDLL(h5py.h5d.__file__)
+
+
+def _ask(name: str, identifier: int, answer: Any) -> Any:
+    """Call a function of libhdf5 that fills `answer`. None: there is no such function."""
+    try:
+        function = getattr(_libhdf5(), name)
+    except (AttributeError, OSError):
+        return None
+    function.argtypes, function.restype = [ctypes.c_int64, ctypes.c_void_p], ctypes.c_int
+    if function(identifier, ctypes.byref(answer)) < 0:
+        raise RuntimeError(f"{name} failed")
+    return answer
+
+
+def chunk_records(dataset: Any, rank: int) -> U64:
     """Return a row of numbers for every stored chunk.
 
     Its `rank` elements of chunk_offset, filter_mask, byte_offset, stored_size.
     """
+    records = _told_records(dataset, rank)
+    axis = swizzled_axis(dataset)
+    if axis and _tells_unswizzled():
+        records = records.copy()
+        records[:, :rank] = _swizzled_offsets(dataset, records[:, :rank], axis)
+    return records
+
+
+def _told_records(dataset: Any, rank: int) -> U64:
     numbers = array.array("Q")  # a million chunks in 40 MB; as tuples they take 300
     if hasattr(dataset, "chunk_iter"):
         dataset.chunk_iter(lambda chunk: numbers.extend((*chunk[0], *chunk[1:])))
@@ -88,6 +155,49 @@ def chunk_records(dataset: Any, rank: int) -> npt.NDArray[np.uint64]:
             chunk = dataset.get_chunk_info(position)
             numbers.extend((*chunk[0], *chunk[1:]))
     return np.frombuffer(numbers, np.uint64).reshape(-1, rank + 3)
+
+
+@functools.cache
+def _tells_unswizzled() -> bool:
+    """Whether this HDF5 reports chunks of an extensible array at wrong places (2.0 still does).
+
+    The array numbers its chunks with the unlimited axis first; `H5Dchunk_iter` counts them as if
+    it came where it is. Told by a file in memory whose second chunk is at (1, 0).
+    """
+    from h5py import h5d, h5f, h5p, h5s, h5t
+
+    access = h5p.create(h5p.FILE_ACCESS)
+    access.set_fapl_core(4096, False)
+    access.set_libver_bounds(h5f.LIBVER_V110, h5f.LIBVER_V110)
+    scratch = h5f.create(b"multitables chunk order", h5f.ACC_TRUNC, fapl=access)
+    try:
+        plist = h5p.create(h5p.DATASET_CREATE)
+        plist.set_chunk((1, 1))
+        space = h5s.create_simple((2, 2), (2, h5s.UNLIMITED))
+        dataset = h5d.create(scratch, b"x", h5t.NATIVE_INT8, space, plist)
+        dataset.write(h5s.ALL, h5s.ALL, np.ones((2, 2), np.int8))
+        return bool(_told_records(dataset, 2)[1, 0] != 1)
+    finally:
+        scratch.close()
+
+
+def _swizzled_offsets(dataset: Any, told: U64, axis: int) -> U64:
+    """Return the offsets of chunks that were told as if `axis` were not the array's first."""
+    chunk = np.array(dataset.get_create_plist().get_chunk(), np.uint64)
+    most = dataset.get_space().get_simple_extent_dims(True)
+    # Chunks along each axis; along the unlimited one, and those before it, nothing is carried.
+    counts = [
+        1 if dim in UNLIMITED else -(-dim // int(n)) for dim, n in zip(most, chunk, strict=True)
+    ]
+    places = told // chunk
+    number = places[:, axis]
+    for later in range(axis + 1, len(counts)):
+        number = number * np.uint64(counts[later]) + places[:, later]
+    found = np.empty_like(told)
+    for other in reversed([other for other in range(len(counts)) if other != axis]):
+        number, found[:, other] = np.divmod(number, np.uint64(counts[other]))
+    found[:, axis] = number
+    return found * chunk
 
 
 def missing_user_block(

@@ -125,6 +125,25 @@ def damaged(filename: str, path: str, error: BaseException) -> FileOpenError:
     )
 
 
+def damaged_index(filename: str, path: str, record: list[int], what: str) -> FileOpenError:
+    """Compose the error for a chunk that is where none can be.
+
+    `record` is its chunk_offset, filter_mask, byte_offset and stored_size.
+    """
+    offset, (byte_offset, size) = tuple(record[:-3]), record[-2:]
+    return FileOpenError(
+        f"the chunk index of {path!r} in {filename!r} is damaged: chunk {offset}, file bytes "
+        f"{byte_offset}:{byte_offset + size}, {what}",
+        good="Other datasets of the file are not affected",
+        advice="Copy the file again from its source or from a backup",
+        filename=filename,
+        path=path,
+        chunk_offset=offset,
+        byte_offset=byte_offset,
+        byte_range=(byte_offset, byte_offset + size),
+    )
+
+
 def _listed(names: Iterable[str]) -> str:
     shown = [repr(name) for name in names]
     more = f", and {len(shown) - NAMES_SHOWN} more" if len(shown) > NAMES_SHOWN else ""
