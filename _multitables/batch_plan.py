@@ -21,6 +21,7 @@ import numpy as np
 from _multitables import options
 from _multitables.chunk_index import ChunkIndex
 from _multitables.dealing import Ranges, length
+from _multitables.errors import UnsupportedDatasetError
 from _multitables.read_plan import (
     ENDLESS,
     OrderWords,
@@ -37,17 +38,24 @@ from _multitables.read_tasks import (
     Records,
     abreast,
     bytes_per_task,
-    grid_chunks,
+    check_plan,
     lead_of,
     member_of,
+    placed,
+    stored_chunks,
 )
 from _multitables.subset import Subset
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
 #: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
 #: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/order.rs.
 BY_ROWS = 8
+#: Rows and chunks of an order have numbers of so many values in core/src/order.rs; readers hold so
+#: many bytes of each chunk.
+MOST_ORDER_ROWS, MOST_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
 MOST_WINDOW_ROWS = 1 << 31
 
@@ -135,6 +143,8 @@ def plan_batches(
     ------
     OptionsError
         A batch or the ring does not fit into memory.
+    UnsupportedDatasetError
+        The plan does not.
     """
     rows = length(ranges)
     if order.shuffle == FILE_ORDER and order.step == 1 and len(ranges) <= 1:
@@ -159,7 +169,10 @@ def plan_batches(
     batch_size = min(batch_size, max(rows, 1))
     lead = lead_of(indexes)
     members = [member_of(index, direct, native_filters) for index in indexes]
-    members, chunks = _grids(members, lead, order)
+    _check_order(indexes[lead], order, n_readers, memory_limit_bytes)
+    members, chunks = _with_chunks(members, lead)
+    n_windows = sum(-(-(end - begin) // order.window_rows) + 1 for begin, end in ranges)
+    check_plan(members[lead], n_windows * len(members), len(chunks), memory_limit_bytes)
     windows = _windows(ranges, order.window_rows)
     window = int(windows[:, 1].max(initial=1))
     n_rows, n_members = order.n_rows, len(indexes)
@@ -176,7 +189,7 @@ def plan_batches(
         and len(windows) >= n_readers
         and read_ahead is None
     )
-    tasks = _tasks(members, windows, order, n_readers, alone)
+    tasks = _tasks(members, windows, order, n_readers, alone, memory_limit_bytes)
     tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
     least = window + 2 * batch_size
     # Behind the window that is delivered there is one in the making, or there is work for all; of
@@ -201,7 +214,7 @@ def plan_batches(
         block_rows=batch_size,
         capacity_rows=capacity,
         n_readers=n_readers,
-        n_slots=n_slots(tasks["row_begin"], rows, capacity, tape_rows > rows),
+        n_slots=n_slots(tasks, rows, capacity, tape_rows > rows),
         tasks=tasks,
         chunks=chunks,
         lap_blocks=True,
@@ -210,22 +223,49 @@ def plan_batches(
     )
 
 
-def _grids(members: Sequence[Member], lead: int, order: OrderWords) -> tuple[list[Member], Records]:
-    """Give every member the records of its whole grid."""
-    placed, tables, at = [], [], 0
+def _check_order(
+    index: ChunkIndex, order: OrderWords, n_readers: int, memory_limit_bytes: int
+) -> None:
+    """Raise if an order has more rows or chunks than the core numbers, or than memory holds."""
+    n_chunks = 0  # where the order is not of chunks
+    if order.shuffle != FILE_ORDER:
+        n_chunks = -(-order.n_rows * max(1, order.step) // order.chunk_rows)
+    needed = n_chunks * ORDER_CHUNK_BYTES * n_readers * (order.shuffle != FULL)
+    fits = order.n_rows < MOST_ORDER_ROWS and n_chunks < MOST_ORDER_CHUNKS
+    if fits and needed <= memory_limit_bytes:
+        return
+    raise UnsupportedDatasetError(
+        f"an order of {order.n_rows} rows in {n_chunks} chunks of {index.path!r} in "
+        f"{index.filename!r} cannot be made (expected less than 2**48 rows, 2**32 chunks and "
+        f"{memory_limit_bytes} bytes, got {needed} bytes)",
+        advice="Leave shuffle out, or let a part of the rows take part with rows=slice(...)",
+        path=index.path,
+        filename=index.filename,
+        expected=memory_limit_bytes,
+        got=needed,
+    )
+
+
+def _with_chunks(members: Sequence[Member], lead: int) -> tuple[list[Member], Records]:
+    """Give every member the records of its stored chunks."""
+    found, tables = [], []
     for number, member in enumerate(members):
-        n_chunks = 0
-        if not member.reason:
-            n_chunks = math.prod(
-                -(-dim // max(1, chunk))
-                for dim, chunk in zip(member.index.dims, member.chunk_dims, strict=True)
-            )
-        tables.append(grid_chunks(member, 0, n_chunks))
+        tables.append(stored_chunks(member, 0, 0 if member.reason else _grid(member)))
         # The lead's chunks are wanted once an epoch, or too rarely to be kept.
         kept = number != lead and bool(member.index.pipeline) and not member.reason
-        placed.append(replace(member, grid_at=at, kept=kept))
-        at += n_chunks
-    return placed, np.concatenate(tables)
+        found.append(replace(member, kept=kept))
+    return placed(found, tables), np.concatenate(tables)
+
+
+def _grid(member: Member) -> int:
+    """Chunks of a member's grid."""
+    dims = zip(member.index.dims, member.chunk_dims, strict=True)
+    return math.prod(-(-dim // max(1, chunk)) for dim, chunk in dims)
+
+
+def _stored_part(member: Member) -> float:
+    """Which part of its grid is stored; what is not takes no time."""
+    return 1.0 if member.reason else member.n_chunks / max(1, _grid(member))
 
 
 def _goes_by_rows(n_rows: int, positions: int, n_members: int) -> bool:
@@ -259,6 +299,7 @@ def _tasks(
     order: OrderWords,
     n_readers: int,
     alone: bool,
+    memory_limit_bytes: int,
 ) -> Records:
     """Cut each window into shares, for each member; one each where readers make windows alone."""
     ends = np.cumsum(windows[:, 1])
@@ -269,6 +310,7 @@ def _tasks(
         shares = np.ones(len(windows), np.int64)
         if not alone:
             shares = _shares(member, windows[:, 1].astype(np.float64), order, n_readers)
+            check_plan(member, int(shares.sum()), member.n_chunks, memory_limit_bytes)
         of = np.repeat(np.arange(len(windows)), shares)
         tasks = np.zeros(len(of), TASK)
         tasks["member"], tasks["kind"] = number, KIND_SHARE
@@ -278,6 +320,7 @@ def _tasks(
         first = np.repeat(np.cumsum(shares) - shares, shares)
         share = (np.arange(len(of)) - first).astype(np.uint64)
         tasks["n_chunks"] = share | shares[of].astype(np.uint64) << np.uint64(32)
+        tasks["repeat"] = 1
         tables.append(tasks)
     if not tables:
         return np.zeros(0, TASK)
@@ -287,14 +330,14 @@ def _tasks(
 
 def _shares(
     member: Member,
-    rows: np.ndarray[tuple[int], np.dtype[np.float64]],
+    rows: Numbers,
     order: OrderWords,
     n_readers: int,
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return how many shares each window has: as many as are worth a task."""
     outer = member.chunk_dims[0]
     chunk_bytes = max(1, outer * member.index.row_bytes)
-    chunks = _chunks_touched(rows, order, outer)
+    chunks: Numbers = np.ceil(_chunks_touched(rows, order, outer) * _stored_part(member))
     # A chunk of which little is wanted is decoded whole all the same.
     per_task = max(bytes_per_task(member) // chunk_bytes, abreast(member, chunk_bytes))
     fair = np.maximum(1, chunks // n_readers)
@@ -302,9 +345,7 @@ def _shares(
     return np.clip(shares, 1, 1 << 16).astype(np.int64)
 
 
-def _chunks_touched(
-    rows: np.ndarray[tuple[int], np.dtype[np.float64]], order: OrderWords, outer: int
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _chunks_touched(rows: Numbers, order: OrderWords, outer: int) -> Numbers:
     """Estimate of how many chunks of `outer` rows the windows have rows."""
     n_chunks = max(1.0, order.n_rows * max(1, order.step) / outer)
     scattered = n_chunks * -np.expm1(-rows / n_chunks)

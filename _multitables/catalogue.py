@@ -17,7 +17,7 @@ import numpy as np
 
 from _multitables.chunk_index import ChunkIndex
 from _multitables.read_plan import ReadPlan
-from _multitables.read_tasks import CHUNK, TASK, member_of
+from _multitables.read_tasks import CHUNK, TASK, member_of, placed
 
 __all__ = ["plan_catalogue"]
 
@@ -51,7 +51,7 @@ def plan_catalogue(
         if name != "reserved" and stored:
             chunks[name] = getattr(index, name)
     return ReadPlan(
-        members=(replace(member, tape_bytes=tape_bytes),),
+        members=tuple(placed([replace(member, tape_bytes=tape_bytes)], [chunks])),
         first_row=0,
         lap_rows=0,
         end_row=0,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import hdf5_facts, options, source_errors
+from _multitables.chunk_grid import grid_numbers, grid_of
 from _multitables.element_type import (
     FieldType,
     StringFix,
@@ -44,8 +45,6 @@ PYTABLES_FILTERS = (305, 307, 32001, 32026)
 
 #: A filter mask that leaves out every filter; a pipeline has 32 at most.
 ALL_FILTERS = 2**32 - 1
-#: Chunks of a grid are numbered in 64 bits.
-MAX_GRID = 2**63
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
@@ -93,6 +92,8 @@ class ChunkIndex:
     byte_offset: U64 = field(default_factory=_no_numbers, repr=False)
     stored_size: U64 = field(default_factory=_no_numbers, repr=False)
     filter_mask: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
+    #: The stored bytes, where the file has them among its metadata; addresses count in these.
+    inline: bytes = field(default=b"", repr=False)
     #: In the order of writing.
     pipeline: tuple[FilterSpec, ...] = ()
     #: One stored element.
@@ -338,6 +339,9 @@ class Source:
         )
         if index.reason or 0 in index.shape:
             return _replaced(index, layout=index.layout if index.reason else "contiguous")
+        if kind == h5d.COMPACT:
+            stored = hdf5_facts.compact_bytes(dataset)
+            return self._at(replace(index, inline=stored), 0)
         if chunk_dims is None:
             return self._contiguous(dataset, index)
         return self._chunked(dataset, index, chunk_dims)
@@ -387,16 +391,20 @@ class Source:
             return "the order of its chunk index cannot be told"
         if plist.get_nfilters() and hdf5_facts.partial_chunks_are_unfiltered(plist) is None:
             return "whether its partial chunks are filtered cannot be told"
-        return {h5d.COMPACT: "compact storage", h5d.VIRTUAL: "a virtual dataset"}.get(kind, "")
+        return "a virtual dataset" if kind == h5d.VIRTUAL else ""
 
     def _contiguous(self, dataset: Any, index: ChunkIndex) -> ChunkIndex:
         size = dataset.get_storage_size()
         offset = dataset.get_offset()
         if size == 0 or offset is None:
             return _replaced(index, layout="contiguous", fill_value=hdf5_facts.fill_value(dataset))
+        return _inside_file(self._at(index, offset))
+
+    @staticmethod
+    def _at(index: ChunkIndex, offset: int) -> ChunkIndex:
         # A dataset may be stored longer than it is, never shorter.
         size = math.prod(index.dims) * index.element_bytes
-        found = _replaced(
+        return _replaced(
             index,
             layout="contiguous",
             grid_index=np.zeros(1, np.uint64),
@@ -404,14 +412,13 @@ class Source:
             stored_size=np.array([size], np.uint64),
             filter_mask=np.zeros(1, np.uint32),
         )
-        return _inside_file(found)
 
     def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
         records = hdf5_facts.chunk_records(dataset, len(index.dims))
         records = records[records[:, -2] != np.iinfo(np.uint64).max]
         offsets, filter_mask = records[:, :-3], records[:, -3].astype(np.uint32)
         address, size = records[:, -2], records[:, -1]
-        number, order = _grid_numbers(index, chunk_dims, records)
+        number, order = grid_numbers(index.filename, index.path, index.dims, chunk_dims, records)
         if hdf5_facts.partial_chunks_are_unfiltered(dataset.get_create_plist()):
             partial = (offsets + np.array(chunk_dims, np.uint64) > np.array(index.dims)).any(axis=1)
             filter_mask[partial] = ALL_FILTERS
@@ -419,7 +426,7 @@ class Source:
             chunks = zip(offsets[order], address[order], size[order], strict=True)
             missing = hdf5_facts.missing_user_block(dataset, index.filename, chunks, block)
             address = address + np.uint64(missing)
-        complete = len(order) == math.prod(_grid(index.dims, chunk_dims))
+        complete = len(order) == math.prod(grid_of(index.dims, chunk_dims))
         found = _replaced(
             index,
             layout="chunked",
@@ -432,52 +439,7 @@ class Source:
         return _inside_file(found)
 
 
-def _grid(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Chunks along each axis."""
-    return tuple(-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True))
-
-
-def _grid_numbers(
-    index: ChunkIndex, chunk_dims: tuple[int, ...], records: U64
-) -> tuple[U64, npt.NDArray[np.intp]]:
-    """Return each record's row-major number in the chunk grid, and the records' order by it.
-
-    Raises
-    ------
-    FileOpenError
-        A record is outside the grid, between two of its places, or at the place of another.
-    """
-    offsets, grid = records[:, :-3], _grid(index.dims, chunk_dims)
-    if math.prod(grid) > MAX_GRID:
-        raise UnsupportedDatasetError(
-            f"{index.path!r} in {index.filename!r} has a grid of {math.prod(grid)} chunks "
-            f"(expected at most {MAX_GRID})",
-            advice="Read parts of it with h5py",
-            path=index.path,
-            filename=index.filename,
-        )
-    places, between = np.divmod(offsets, np.array(chunk_dims, np.uint64))
-    outside = (places >= np.array(grid, np.uint64)).any(axis=1)
-    number = np.zeros(len(records), np.uint64)
-    for axis, extent in enumerate(grid):
-        number = number * np.uint64(extent) + places[:, axis]
-    order = np.argsort(number, kind="stable")
-    again = np.zeros(len(records), np.bool_)
-    again[order[1:]] = np.diff(number[order]) == 0
-    checks = {
-        f"lies outside the shape {index.dims}": outside,
-        f"does not begin at a multiple of the chunk's dims {chunk_dims}": between.any(axis=1),
-        "is listed twice": again,
-    }
-    for what, wrong in checks.items():
-        for record in records[wrong][:1].tolist():
-            raise source_errors.damaged_index(index.filename, index.path, record, what)
-    return number, order
-
-
 def _replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
-    from dataclasses import replace
-
     fill = changes.get("fill_value") or bytes(index.element_bytes)
     return replace(index, **{**changes, "fill_value": fill})
 

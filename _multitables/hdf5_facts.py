@@ -244,3 +244,13 @@ def fill_value(dataset: Any) -> bytes:
     finally:
         scratch.close()
     return element.tobytes()
+
+
+def compact_bytes(dataset: Any) -> bytes:
+    """The elements of a compact dataset as they are stored; 64 KiB at most."""
+    from h5py import h5s
+
+    kind = dataset.get_type()
+    stored = np.zeros(dataset.get_space().get_simple_extent_npoints() * kind.get_size(), np.uint8)
+    dataset.read(h5s.ALL, h5s.ALL, stored, mtype=kind)
+    return stored.tobytes()

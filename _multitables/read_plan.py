@@ -84,6 +84,11 @@ class ReadPlan:
         """Bytes of all tapes."""
         return sum(member.tape_bytes for member in self.members)
 
+    @property
+    def lap_tasks(self) -> int:
+        """Tasks of one lap."""
+        return int(self.tasks["repeat"].sum())
+
 
 def plan_reads(
     indexes: Sequence[ChunkIndex],
@@ -129,6 +134,8 @@ def plan_reads(
     ------
     OptionsError
         A block or the ring does not fit into memory.
+    UnsupportedDatasetError
+        The plan does not.
     """
     row_bytes = sum(index.row_bytes for index in indexes)
     check_memory("a block", block_rows, row_bytes, memory_limit_bytes, "block_size")
@@ -143,6 +150,7 @@ def plan_reads(
         first_row,
         lap_rows,
         n_readers,
+        memory_limit_bytes,
     )
     tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
@@ -165,7 +173,7 @@ def plan_reads(
         block_rows=block_rows,
         capacity_rows=capacity,
         n_readers=n_readers,
-        n_slots=n_slots(tasks["row_begin"], lap_rows, capacity, tape_rows > lap_rows),
+        n_slots=n_slots(tasks, lap_rows, capacity, tape_rows > lap_rows),
         tasks=tasks,
         chunks=chunks,
         lap_blocks=lap_blocks,
@@ -175,10 +183,13 @@ def plan_reads(
 def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
     # A row without bytes is counted as one: rows are numbers of 64 bits.
     if rows * max(1, row_bytes) > limit:
+        advice = f"Choose a smaller {option}"
+        if row_bytes > limit:
+            advice = "One row is larger than memory: read parts of rows, with multitables.Reader"
         raise OptionsError(
             f"{what} does not fit into memory: {rows} rows of {row_bytes} bytes "
             f"(expected at most {limit} bytes, got {rows * row_bytes})",
-            advice=f"Choose a smaller {option}",
+            advice=advice,
             option=option,
             expected=limit,
             got=rows * row_bytes,
@@ -217,9 +228,9 @@ def with_tape(member: Member, capacity_rows: int, page_bytes: int) -> Member:
     return replace(member, tape_bytes=tape_bytes)
 
 
-def n_slots(row_begin: npt.NDArray[np.uint64], lap_rows: int, capacity: int, endless: bool) -> int:
+def n_slots(tasks: Records, lap_rows: int, capacity: int, endless: bool) -> int:
     """A power of two, above the number of tasks that can begin within the ring's capacity."""
-    n = len(row_begin)
+    n, row_begin = len(tasks), tasks["row_begin"]
     if n == 0:
         return 1
     laps, rest = divmod(capacity, lap_rows) if endless else (0, min(capacity, lap_rows))
@@ -228,4 +239,10 @@ def n_slots(row_begin: npt.NDArray[np.uint64], lap_rows: int, capacity: int, end
         tape = np.concatenate([row_begin, row_begin + np.uint64(lap_rows)])
     ends = np.searchsorted(tape, row_begin + np.uint64(rest), side="left")
     within = int((ends - np.arange(n)).max())
+    repeated = tasks[tasks["repeat"] > 1]
+    if len(repeated):
+        # Of each member as many as the capacity has, and one more where such a task begins or ends.
+        each = int((repeated["row_end"] - repeated["row_begin"]).min())
+        within = 2 * within + len(np.unique(repeated["member"])) * (rest // each + 1)
+        n = int(tasks["repeat"].sum())
     return 1 << (laps * n + within + 1).bit_length()

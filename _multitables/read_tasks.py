@@ -6,6 +6,8 @@ Law
 2. Rows are counted from the start of a lap; tasks are sorted by their first row.
 3. Small chunks share a task; a chunk is in several tasks only where other members of the stream
    have much shorter ones, and only if little is decoded again for it.
+4. Chunks that were never stored cost nothing each: they have no record, and stretches of them are
+   tasks that are repeated.
 """
 
 from __future__ import annotations
@@ -21,9 +23,8 @@ import numpy.typing as npt
 
 from _multitables import options
 from _multitables.chunk_index import ChunkIndex
+from _multitables.errors import UnsupportedDatasetError
 
-#: The byte offset of a chunk never stored.
-UNALLOCATED = 2**64 - 1
 #: HDF5's id of the filter whose chunks are decoded side by side.
 DEFLATE = 1
 #: A part of all bytes that may be decoded again, so that the ring need not be long.
@@ -31,7 +32,8 @@ AGAIN_SHARE = 8
 #: `kind` of a task.
 KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, 1, 2
 
-#: One task; the layout is that of `Task` in core/src/plan.rs.
+#: One task; the layout is that of `Task` in core/src/plan.rs. Chunks are counted in the member's
+#: grid, stored or not.
 TASK = np.dtype(
     [
         ("member", "<u4"),
@@ -40,6 +42,7 @@ TASK = np.dtype(
         ("row_end", "<u8"),
         ("first_chunk", "<u8"),
         ("n_chunks", "<u8"),
+        ("repeat", "<u8"),
     ]
 )
 #: One stored chunk; the layout is that of `Chunk` in core/src/plan.rs.
@@ -54,6 +57,7 @@ CHUNK = np.dtype(
 )
 
 Records = npt.NDArray[Any]
+U64 = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,9 @@ class Member:
     #: Why the library reads it, or "".
     reason: str
     tape_bytes: int = 0
-    #: Where the plan's chunks begin with this member's whole grid (for shares).
-    grid_at: int = 0
+    #: Which of the plan's chunks are its stored ones.
+    chunks_at: int = 0
+    n_chunks: int = 0
     #: Readers keep its decoded chunks, of which others want the rest.
     kept: bool = False
 
@@ -91,6 +96,7 @@ def member_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -
         return Member(index, (-(-rows // outer) * outer, *index.dims[1:]), False, False, reason)
     if index.layout == "chunked" and index.chunk_dims is not None:
         return Member(index, index.chunk_dims, False, direct, "")
+    direct = direct and not index.inline
     piece_bytes = options.DIRECT_TASK_BYTES if direct else options.PIECE_BYTES
     piece = max(1, piece_bytes // stored_row_bytes)
     return Member(index, (piece, *index.dims[1:]), True, direct, "")
@@ -102,7 +108,11 @@ def lead_of(indexes: Sequence[ChunkIndex]) -> int:
 
 
 def plan_tasks(
-    members: Sequence[Member], first_row: int, lap_rows: int, n_readers: int
+    members: Sequence[Member],
+    first_row: int,
+    lap_rows: int,
+    n_readers: int,
+    memory_limit_bytes: int = 1 << 46,
 ) -> tuple[tuple[Member, ...], Records, Records]:
     """Cut a lap into tasks.
 
@@ -112,16 +122,26 @@ def plan_tasks(
         Maybe with shorter pieces, where these can have any length.
     tasks, chunks : numpy.ndarray of TASK and of CHUNK
         Of all members.
+
+    Raises
+    ------
+    UnsupportedDatasetError
+        The tables do not fit into memory.
     """
     most = sys.maxsize
     if len(members) > 1 and any(member.index.row_bytes for member in members):
         most = _most_rows(members, n_readers, lap_rows)
         members = [_in_pieces(member, most) for member in members]
+    lap = range(first_row, first_row + lap_rows)
     tables = [
-        _tasks(member, number, first_row, lap_rows, n_readers, most)
+        _stored_tasks(member, number, lap, n_readers, most, memory_limit_bytes)
         for number, member in enumerate(members)
     ]
-    return tuple(members), *_merge(tables)
+    fills = _fill_tasks(members, [gaps for *_, gaps in tables], lap, most, memory_limit_bytes)
+    tasks = np.concatenate([tasks for tasks, *_ in tables] + fills)
+    chunks = [chunks for _, chunks, _ in tables]
+    tasks = tasks[np.argsort(tasks["row_begin"], kind="stable")]
+    return tuple(placed(members, chunks)), tasks, np.concatenate(chunks)
 
 
 def _most_rows(members: Sequence[Member], n_readers: int, lap_rows: int) -> int:
@@ -174,50 +194,139 @@ def _inner_chunks(member: Member) -> int:
     return math.prod(-(-dim // chunk) for dim, chunk in dims)
 
 
-def _tasks(
-    member: Member, number: int, first_row: int, lap_rows: int, n_readers: int, most: int
-) -> tuple[Records, Records]:
-    """Tasks, of at most `most` rows, and chunks of one member; `first_chunk` counts these."""
-    index = member.index
-    if lap_rows == 0 or index.row_bytes == 0:
-        return np.zeros(0, TASK), np.zeros(0, CHUNK)
+def _stored_tasks(
+    member: Member, number: int, lap: range, n_readers: int, most: int, memory_limit_bytes: int
+) -> tuple[Records, Records, U64]:
+    """Tasks, of at most `most` rows, and chunks of what is stored of one member.
+
+    The third result are begin and end of the lap's rows, in stretches, of which nothing is stored.
+    """
+    if not lap or member.index.row_bytes == 0:
+        return np.zeros(0, TASK), np.zeros(0, CHUNK), np.zeros((0, 2), np.uint64)
     outer = member.chunk_dims[0]
-    begin_row, end_row = first_row // outer, -(-(first_row + lap_rows) // outer)
-    inner = _inner_chunks(member)
+    chunk_rows = range(lap.start // outer, -(-lap.stop // outer))
     if member.reason:
-        per_task, n_chunks = 1, 0
-        chunks = np.zeros(0, CHUNK)
-        inner = 1
+        check_plan(member, len(chunk_rows), 0, memory_limit_bytes)
+        begins = np.arange(chunk_rows.start, chunk_rows.stop, dtype=np.uint64)
+        tasks = _rows_of(begins, begins + np.uint64(1), outer, lap)
+        tasks["kind"], chunks = KIND_LIBRARY, np.zeros(0, CHUNK)
     else:
-        chunks = grid_chunks(member, begin_row * inner, end_row * inner)
-        n_chunks = len(chunks)
-        per_task = _chunks_per_task(member, n_chunks, n_readers)
+        inner = _inner_chunks(member)
+        chunks = stored_chunks(member, chunk_rows.start * inner, chunk_rows.stop * inner)
+        per_task = _chunks_per_task(member, len(chunks), n_readers)
         per_task = min(per_task, max(1, most // outer) * inner)
-    # Cut a chunk row into several tasks, or join several chunk rows into one, never both: so the
-    # first rows of consecutive tasks never go back.
-    chunk_rows = np.arange(begin_row, end_row, max(1, per_task // inner), dtype=np.uint64)
-    if per_task >= inner:
-        ends = np.append(chunk_rows[1:], np.uint64(end_row))
-        first = (chunk_rows - np.uint64(begin_row)) * np.uint64(inner)
-        last = (ends - np.uint64(begin_row)) * np.uint64(inner)
-    else:
-        starts = np.arange(0, inner, per_task, dtype=np.uint64)
-        stops = np.append(starts[1:], np.uint64(inner))
-        row_base = (chunk_rows - np.uint64(begin_row)) * np.uint64(inner)
-        first = (row_base[:, None] + starts).reshape(-1)
-        last = (row_base[:, None] + stops).reshape(-1)
-        chunk_rows = np.repeat(chunk_rows, len(starts))
-        ends = chunk_rows + np.uint64(1)
-    tasks = np.zeros(len(chunk_rows), TASK)
+        # Cut a chunk row into several tasks, or join several chunk rows into one, never both: so
+        # the first rows of consecutive tasks never go back.
+        step = max(1, per_task // inner)
+        begins = _stored_rows(chunks, inner, chunk_rows, step)
+        ends = np.minimum(begins + np.uint64(step), np.uint64(chunk_rows.stop))
+        tasks = _rows_of(begins, ends, outer, lap)
+    first = np.append(np.uint64(0), tasks["row_end"])
+    gaps = np.stack([first, np.append(tasks["row_begin"], np.uint64(len(lap)))], axis=1)
+    if not member.reason:
+        tasks = _columns(tasks, begins, ends, inner, per_task)
     tasks["member"] = number
-    tasks["kind"] = KIND_LIBRARY if member.reason else KIND_CHUNKS
-    low, high = np.uint64(first_row), np.uint64(first_row + lap_rows)
-    tasks["row_begin"] = np.maximum(chunk_rows * np.uint64(outer), low) - low
+    return _cut(tasks, most), chunks, gaps[gaps[:, 0] < gaps[:, 1]]
+
+
+def _rows_of(begins: U64, ends: U64, outer: int, lap: range) -> Records:
+    """Tasks for these rows of chunks: their rows, from the start of the lap."""
+    tasks = np.zeros(len(begins), TASK)
+    low, high = np.uint64(lap.start), np.uint64(lap.stop)
+    tasks["row_begin"] = np.maximum(begins * np.uint64(outer), low) - low
     tasks["row_end"] = np.minimum(ends * np.uint64(outer), high) - low
-    if n_chunks:
-        tasks["first_chunk"] = first
-        tasks["n_chunks"] = last - first
-    return _cut(tasks, most), chunks
+    tasks["repeat"] = 1
+    return tasks
+
+
+def _stored_rows(chunks: Records, inner: int, chunk_rows: range, step: int) -> U64:
+    """Return, of each `step` rows of chunks of which any chunk is stored, the first."""
+    rows = chunks["grid_index"] // np.uint64(inner) - np.uint64(chunk_rows.start)
+    steps = rows // np.uint64(step)
+    steps = steps[np.flatnonzero(np.diff(steps, prepend=np.uint64(2**64 - 1)))]
+    return steps * np.uint64(step) + np.uint64(chunk_rows.start)
+
+
+def _columns(tasks: Records, begins: U64, ends: U64, inner: int, per_task: int) -> Records:
+    """Give tasks their chunks of the grid: all of their rows, or `per_task` columns each."""
+    tasks["first_chunk"] = begins * np.uint64(inner)
+    tasks["n_chunks"] = (ends - begins) * np.uint64(inner)
+    if per_task >= inner:
+        return tasks
+    starts = np.arange(0, inner, per_task, dtype=np.uint64)
+    parts = np.repeat(tasks, len(starts))
+    parts["first_chunk"] += np.tile(starts, len(tasks))
+    parts["n_chunks"] = np.tile(np.diff(starts, append=np.uint64(inner)), len(tasks))
+    return parts
+
+
+def _fill_tasks(
+    members: Sequence[Member], gaps: Sequence[U64], lap: range, most: int, memory_limit_bytes: int
+) -> list[Records]:
+    """Tasks for rows of which nothing is stored, for each member.
+
+    However long a stretch is of which no member has anything, it is one task for each, that is
+    repeated, and the rest of it. Where others have tasks in between, it is as many tasks.
+    """
+    edges = np.unique(np.concatenate([gap.reshape(-1) for gap in gaps]))
+    begin, end = edges[:-1], edges[1:]
+    within = [
+        np.searchsorted(gap[:, 0], begin, "right") > np.searchsorted(gap[:, 1], begin, "right")
+        for gap in gaps
+    ]
+    rows = [member.index.row_bytes for member in members]
+    common = np.all([one for one, n_bytes in zip(within, rows, strict=True) if n_bytes], axis=0)
+    each = np.uint64(min(max(1, options.TASK_BYTES // max(1, sum(rows))), most))
+    found = []
+    for number, (member, here) in enumerate(zip(members, within, strict=True)):
+        tasks = _fills(member, begin[here], end[here], lap, each)
+        tasks["member"] = number
+        alone = ~np.isin(tasks["row_begin"], begin[common])
+        alone &= tasks["repeat"] > 1
+        repeats = np.where(alone, tasks["repeat"], 1).astype(np.intp)
+        check_plan(member, int(repeats.sum()), 0, memory_limit_bytes)
+        before = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        tasks["repeat"][alone] = 1
+        tasks = np.repeat(tasks, repeats)
+        for name in ("row_begin", "row_end"):
+            tasks[name] += before.astype(np.uint64) * each
+        found.append(tasks)
+    return found
+
+
+def _fills(member: Member, begin: U64, end: U64, lap: range, each: np.uint64) -> Records:
+    """For each stretch of rows a task of `each` rows, repeated, and one for the rest."""
+    outer, inner = np.uint64(member.chunk_dims[0]), np.uint64(_inner_chunks(member))
+    whole = np.zeros(len(begin), TASK)
+    whole["row_begin"], whole["row_end"] = begin, begin + each
+    whole["repeat"] = (end - begin) // each
+    first = (begin + np.uint64(lap.start)) // outer
+    whole["first_chunk"] = first * inner
+    whole["n_chunks"] = (
+        (end + np.uint64(lap.start) + outer - np.uint64(1)) // outer - first
+    ) * inner
+    rest = whole.copy()
+    rest["row_begin"] += whole["repeat"] * each
+    rest["row_end"], rest["repeat"] = end, 1
+    return np.concatenate([whole[whole["repeat"] > 0], rest[rest["row_begin"] < rest["row_end"]]])
+
+
+def check_plan(member: Member, n_tasks: int, n_chunks: int, memory_limit_bytes: int) -> None:
+    """Raise if a plan of so many tasks and chunks does not fit into memory."""
+    # Tasks are put together from several tables, and sorted.
+    needed = n_tasks * 5 * TASK.itemsize + n_chunks * 2 * CHUNK.itemsize
+    if needed > memory_limit_bytes:
+        index = member.index
+        raise UnsupportedDatasetError(
+            f"the plan for {index.path!r} in {index.filename!r}, of {n_tasks} tasks and {n_chunks} "
+            f"chunks, does not fit into memory (expected at most {memory_limit_bytes} bytes, got "
+            f"{needed})",
+            advice="Stream a part of the rows, as with get_batches(rows=slice(...))",
+            path=index.path,
+            filename=index.filename,
+            expected=memory_limit_bytes,
+            got=needed,
+        )
 
 
 def _cut(tasks: Records, most: int) -> Records:
@@ -233,25 +342,25 @@ def _cut(tasks: Records, most: int) -> Records:
     return cut
 
 
-def grid_chunks(member: Member, begin: int, end: int) -> Records:
-    """Records of the grid's chunks `[begin, end)`, stored or not."""
+def stored_chunks(member: Member, begin: int, end: int) -> Records:
+    """Records of the stored ones of the grid's chunks `[begin, end)`."""
     index = member.index
-    chunks = np.zeros(end - begin, CHUNK)
-    chunks["grid_index"] = np.arange(begin, end, dtype=np.uint64)
-    chunks["byte_offset"] = UNALLOCATED
     if index.layout == "chunked":
-        low, high = np.searchsorted(index.grid_index, [begin, end])
-        at = (index.grid_index[low:high] - np.uint64(begin)).astype(np.intp)
-        for name in ("byte_offset", "stored_size", "filter_mask"):
-            chunks[name][at] = getattr(index, name)[low:high]
-    elif len(index.byte_offset):
-        row_bytes = math.prod(index.dims[1:]) * index.element_bytes
-        rows = np.arange(begin, end, dtype=np.uint64) * np.uint64(member.chunk_dims[0])
-        left = np.uint64(index.dims[0]) - rows
-        chunks["byte_offset"] = index.byte_offset[0] + rows * np.uint64(row_bytes)
-        chunks["stored_size"] = np.minimum(left, np.uint64(member.chunk_dims[0])) * np.uint64(
-            row_bytes
-        )
+        low, high = np.searchsorted(index.grid_index, np.array([begin, end], np.uint64))
+        chunks = np.zeros(high - low, CHUNK)
+        for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
+            chunks[name] = getattr(index, name)[low:high]
+        return chunks
+    if not len(index.byte_offset):
+        return np.zeros(0, CHUNK)
+    chunks = np.zeros(end - begin, CHUNK)
+    row_bytes = math.prod(index.dims[1:]) * index.element_bytes
+    piece = np.uint64(member.chunk_dims[0])
+    chunks["grid_index"] = np.arange(begin, end, dtype=np.uint64)
+    rows = chunks["grid_index"] * piece
+    chunks["byte_offset"] = index.byte_offset[0] + rows * np.uint64(row_bytes)
+    left = np.minimum(np.uint64(index.dims[0]) - rows, piece)
+    chunks["stored_size"] = left * np.uint64(row_bytes)
     return chunks
 
 
@@ -283,13 +392,10 @@ def abreast(member: Member, chunk_bytes: int) -> int:
     return min(max(options.ABREAST_BYTES // chunk_bytes, 1), options.ABREAST)
 
 
-def _merge(tables: Sequence[tuple[Records, Records]]) -> tuple[Records, Records]:
-    before = 0
-    for tasks, chunks in tables:
-        tasks["first_chunk"] += np.uint64(before)
-        before += len(chunks)
-    tasks = np.concatenate([tasks for tasks, _ in tables])
-    chunks = np.concatenate([chunks for _, chunks in tables])
-    if len(tables) > 1:
-        tasks = tasks[np.argsort(tasks["row_begin"], kind="stable")]
-    return tasks, chunks
+def placed(members: Sequence[Member], tables: Sequence[Records]) -> list[Member]:
+    """Return members that know which chunks of the plan are theirs."""
+    ends = np.cumsum([len(chunks) for chunks in tables]).tolist()
+    return [
+        replace(member, chunks_at=end - len(chunks), n_chunks=len(chunks))
+        for member, chunks, end in zip(members, tables, ends, strict=True)
+    ]

@@ -22,10 +22,10 @@ import numpy as np
 from _multitables.read_plan import ReadPlan
 from _multitables.read_tasks import Member, Records
 
-MAGIC = int.from_bytes(b"MTPLAN02", "little")
+MAGIC = int.from_bytes(b"MTPLAN03", "little")
 FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE, FLAG_KEPT, FLAG_LIBRARY = 1, 2, 4, 8, 16
 _HEADER = struct.Struct("<24Q")
-_MEMBER = struct.Struct("<24Q")
+_MEMBER = struct.Struct("<28Q")
 
 
 class _Tables:
@@ -152,6 +152,7 @@ def _encode_member(
         "open_options": dict(open_options),
     }
     library_at, library_len = tables.add_bytes(json.dumps(what).encode())
+    inline_at, inline_len = tables.add_bytes(b"" if member.reason else index.inline)
     flags = (
         FLAG_DIRECT * member.direct
         | FLAG_CLIPPED * member.clipped
@@ -181,5 +182,9 @@ def _encode_member(
         flags,
         library_at,
         library_len,
-        member.grid_at,
+        member.chunks_at,
+        member.n_chunks,
+        inline_at,
+        inline_len,
+        0,
     )

@@ -68,7 +68,7 @@ def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
         fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
         string_fixes=(StringFix(0, 1, field, 2),) if draw(st.booleans()) else (),
         library="h5py",
-        reason="compact storage" if layout == "library" else "",
+        reason="a virtual dataset" if layout == "library" else "",
     )
 
 
@@ -112,7 +112,8 @@ HEADER_WORDS = """
 MEMBER_WORDS = """
     row_bytes tape_at tape_bytes element_bytes field_offset field_bytes n_dims dims_at
     chunk_dims_at filters_at n_filters fill_at fixes_at n_fixes file_at file_len device inode
-    size_bytes mtime_ns flags library_at library_len grid_at
+    size_bytes mtime_ns flags library_at library_len chunks_at n_chunks inline_at inline_len
+    reserved
 """.split()  # noqa: SIM905
 
 
@@ -122,9 +123,9 @@ def decoded(data: bytes) -> dict[str, Any]:
     at = 192
     found["members"] = []
     for _ in range(found["n_members"]):
-        record = struct.unpack_from("<24Q", data, at)
+        record = struct.unpack_from("<28Q", data, at)
         found["members"].append(dict(zip(MEMBER_WORDS, record, strict=True)))
-        at += 192
+        at += 224
     for name, dtype, count in (
         ("tasks", TASK, found["n_tasks"]),
         ("chunks", CHUNK, found["n_chunks"]),
@@ -135,6 +136,18 @@ def decoded(data: bytes) -> dict[str, Any]:
         at += count * dtype.itemsize
     found["blob"] = data[at:]
     return found
+
+
+def repeated(tasks: np.ndarray) -> np.ndarray:
+    """Each task as often as it is repeated; those of several members take turns."""
+    found = np.repeat(tasks, tasks["repeat"].astype(int))
+    first = np.cumsum(tasks["repeat"]) - tasks["repeat"]
+    before = np.arange(len(found), dtype=np.uint64) - np.repeat(first, tasks["repeat"].astype(int))
+    rows = before * (found["row_end"] - found["row_begin"])
+    found["row_begin"] += rows
+    found["row_end"] += rows
+    found["repeat"] = 1
+    return found[np.argsort(found["row_begin"], kind="stable")]
 
 
 def words(got: dict[str, Any], at: int, count: int) -> list[int]:

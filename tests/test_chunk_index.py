@@ -207,11 +207,7 @@ def test_reasons_for_the_library(h5: Path) -> None:
         file.create_virtual_dataset("virtual", layout)
         external = [(str(h5.with_name("raw")), 0, 64)]
         file.create_dataset("external", (8,), "i8", external=external)[...] = 1
-        plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        plist.set_layout(h5py.h5d.COMPACT)
-        space = h5py.h5s.create_simple((8,))
-        h5py.h5d.create(file.id, b"compact", h5py.h5t.STD_I64LE, space, plist)
-    for name in ("virtual", "external", "compact"):
+    for name in ("virtual", "external"):
         index = index_of(h5, name)
         assert (index.layout, index.library) == ("library", "h5py")
         assert name in index.reason

@@ -88,18 +88,6 @@ def test_bfloat16(h5: Path) -> None:
     assert "number format" in slow(h5, "/x")
 
 
-@pytest.mark.parametrize("name", ["<i4", ">f8", "compound", "S7"])
-def test_compact(h5: Path, name: str) -> None:
-    plist = h5p.create(h5p.DATASET_CREATE)
-    plist.set_layout(h5d.COMPACT)
-    data = values(FAST[name], (40,))
-    kind = h5t.py_create(data.dtype, logical=True)
-    with h5py.File(h5, "w") as file:
-        made = h5d.create(file.id, b"x", kind, h5s.create_simple((40,)), plist)
-        h5py.Dataset(made)[...] = data
-    assert "compact" in slow(h5, "/x", block_size=3)
-
-
 def test_external_storage(h5: Path, tmp_path: Path) -> None:
     data = smooth((40, 5), "<i4")
     (tmp_path / "raw.bin").write_bytes(b"skip" + data.tobytes())

@@ -53,7 +53,12 @@ KNOW_PROCESSES = {
 }
 #: Pure: values in, values out.
 PURE = {
-    "_multitables.read_tasks": {"_multitables.options", "_multitables.chunk_index"},
+    "_multitables.chunk_grid": {"_multitables.errors", "_multitables.source_errors"},
+    "_multitables.read_tasks": {
+        "_multitables.options",
+        "_multitables.chunk_index",
+        "_multitables.errors",
+    },
     "_multitables.read_plan": {
         "_multitables.options",
         "_multitables.chunk_index",
@@ -73,6 +78,7 @@ PURE = {
     "_multitables.batch_plan": {
         "_multitables.chunk_index",
         "_multitables.dealing",
+        "_multitables.errors",
         "_multitables.options",
         "_multitables.read_plan",
         "_multitables.read_tasks",

@@ -12,6 +12,7 @@ import math
 import struct
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from plans import (
     encoded,
     inner_chunks,
     plain_index,
+    repeated,
     ring,
     words,
 )
@@ -32,7 +34,7 @@ from plans import (
 from _multitables import _core, options, wire
 from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint
 from _multitables.read_plan import ENDLESS, ReadPlan, plan_reads
-from _multitables.read_tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY, UNALLOCATED
+from _multitables.read_tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
 
 
 @dataclass(frozen=True)
@@ -41,20 +43,23 @@ class Case:
 
     indexes: tuple[ChunkIndex, ...]
     options: dict[str, Any]
+    #: The smaller, the more often a task of what was never stored is repeated.
+    task_bytes: int
 
     @property
     def rows(self) -> int:
         return self.indexes[0].n_rows - int(self.options["first_row"])
 
     def plan(self) -> ReadPlan:
-        return plan_reads(self.indexes, native_filters=NATIVE, **self.options)
+        with mock.patch.object(options, "TASK_BYTES", self.task_bytes):
+            return plan_reads(self.indexes, native_filters=NATIVE, **self.options)
 
 
 @st.composite
 def a_case(draw: st.DrawFn) -> Case:
     rows = draw(st.one_of(st.integers(0, 60), st.integers(0, 3000)))
     first = draw(st.one_of(st.just(0), st.integers(0, rows)))
-    options = {
+    wanted = {
         "block_rows": draw(st.one_of(st.integers(1, 80), st.integers(1, 5000))),
         "n_readers": draw(st.integers(1, 9)),
         "read_ahead": draw(st.one_of(st.none(), st.integers(1, 30))),
@@ -64,7 +69,8 @@ def a_case(draw: st.DrawFn) -> Case:
         "direct": draw(st.booleans()),
     }
     indexes = draw(st.lists(an_index(rows), min_size=1, max_size=3))
-    return Case(tuple(indexes), options)
+    sizes = [options.TASK_BYTES, options.TASK_BYTES, 1 << 14, 1 << 10, 100]
+    return Case(tuple(indexes), wanted, draw(st.sampled_from(sizes)))
 
 
 many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -80,7 +86,7 @@ def test_every_wanted_row_is_covered_and_none_beyond(case: Case) -> None:
     assert plan.lap_rows == wanted
     assert plan.end_row == (ENDLESS if case.options["cyclic"] and case.rows else wanted)
     for number, member in enumerate(plan.members):
-        tasks = plan.tasks[plan.tasks["member"] == number]
+        tasks = repeated(plan.tasks[plan.tasks["member"] == number])
         if wanted == 0:
             assert len(tasks) == 0
             continue
@@ -97,80 +103,84 @@ def test_every_wanted_row_is_covered_and_none_beyond(case: Case) -> None:
 
 @many
 @given(a_case())
-def test_the_wanted_rows_of_every_chunk_are_delivered_exactly_once(case: Case) -> None:
+def test_every_element_is_delivered_exactly_once(case: Case) -> None:
+    """Of stored chunks, and of those that were never stored."""
     plan = case.plan()
     first = case.options["first_row"]
-    delivered, read = np.zeros(len(plan.chunks), int), np.zeros(len(plan.chunks), int)
     again = 0.0
-    indexes = [member.index for member in plan.members]
-    whole_rows = [math.prod(index.dims[1:]) * index.element_bytes for index in indexes]
     for number, member in enumerate(plan.members):
-        inner, outer = inner_chunks(member), member.chunk_dims[0]
-        wanted = range(first // outer * inner, -(-(first + plan.lap_rows) // outer) * inner)
-        got: list[tuple[int, int]] = []
-        for task in plan.tasks[plan.tasks["member"] == number]:
-            if task["kind"] == KIND_LIBRARY:
-                assert task["n_chunks"] == 0
-                continue
-            assert task["kind"] == KIND_CHUNKS
-            begin, end = int(task["row_begin"]), int(task["row_end"])
-            span = slice(int(task["first_chunk"]), int(task["first_chunk"] + task["n_chunks"]))
-            ids = plan.chunks["grid_index"][span].astype(int)
-            # Each chunk has rows of its task, and together they have all of them.
-            low, high = ids // inner * outer - first, (ids // inner + 1) * outer - first
-            assert low.min() <= begin
-            assert high.max() >= end
-            rows = np.minimum(high, end) - np.maximum(low, begin)
-            assert (rows > 0).all()
-            delivered[span] += rows
-            read[span] += 1
-            got += [(chunk, begin) for chunk in ids.tolist()]
-        if member.reason or not plan.lap_rows:
+        index, inner, outer = member.index, inner_chunks(member), member.chunk_dims[0]
+        tasks = repeated(plan.tasks[plan.tasks["member"] == number])
+        if member.reason or not len(tasks):
+            assert not tasks["n_chunks"].any()
+            assert (tasks["kind"] == KIND_LIBRARY).all()
+            assert not member.n_chunks
             continue
-        assert len(set(got)) == len(got)
-        assert {chunk for chunk, _ in got} == set(wanted)
-        span = slice(span.stop - len(wanted), span.stop)
-        ids = plan.chunks["grid_index"][span].astype(int)
-        low, high = np.maximum(ids // inner * outer, first), (ids // inner + 1) * outer
-        high = np.minimum(high, first + plan.lap_rows)
-        np.testing.assert_array_equal(delivered[span], high - low)
-        again += (read[span].max() - 1) * whole_rows[number]
+        assert (tasks["kind"] == KIND_CHUNKS).all()
+        delivered = np.zeros((plan.lap_rows, inner), int)
+        read: dict[int, int] = {}
+        stored = set(plan.chunks["grid_index"][member_chunks(member)].tolist())
+        for task in tasks:
+            rows = slice(int(task["row_begin"]), int(task["row_end"]))
+            begin, count = int(task["first_chunk"]), int(task["n_chunks"])
+            chunk_rows = range(begin // inner, (begin + count - 1) // inner + 1)
+            # Together its chunks have all of its rows.
+            assert chunk_rows.start * outer - first <= rows.start
+            assert chunk_rows.stop * outer - first >= rows.stop
+            whole = begin % inner == 0 and count % inner == 0
+            assert whole or len(chunk_rows) == 1
+            columns = slice(None) if whole else slice(begin % inner, begin % inner + count)
+            delivered[rows, columns] += 1
+            here = [chunk for chunk in stored if begin <= chunk < begin + count]
+            read.update({chunk: read.get(chunk, 0) + 1 for chunk in here})
+        assert (delivered == 1).all()
+        assert stored <= set(read)
+        most = max(read.values(), default=1)
+        again += (most - 1) * math.prod(index.dims[1:]) * index.element_bytes
+        assert len(plan.members) > 1 or most == 1
+    whole_rows = [math.prod(m.index.dims[1:]) * m.index.element_bytes for m in plan.members]
     assert again <= sum(whole_rows) / AGAIN_SHARE
-    assert len(plan.members) > 1 or (read == 1).all()
+
+
+def member_chunks(member: Any) -> slice:
+    """A member's part of the plan's chunks."""
+    return slice(member.chunks_at, member.chunks_at + member.n_chunks)
 
 
 @many
 @given(a_case())
 def test_chunks_are_those_of_the_index(case: Case) -> None:
     plan = case.plan()
-    for number, member in enumerate(plan.members):
-        index = member.index
-        where = {int(i): at for at, i in enumerate(index.grid_index)}
-        for task in plan.tasks[plan.tasks["member"] == number]:
-            span = slice(int(task["first_chunk"]), int(task["first_chunk"] + task["n_chunks"]))
-            for chunk in plan.chunks[span][:50]:
-                at = where.get(int(chunk["grid_index"]))
-                if index.layout == "contiguous":
-                    row = int(chunk["grid_index"]) * member.chunk_dims[0]
-                    row_bytes = math.prod(index.dims[1:]) * index.element_bytes
-                    rows = min(member.chunk_dims[0], index.dims[0] - row)
-                    if len(index.byte_offset):
-                        assert chunk["byte_offset"] == 512 + row * row_bytes
-                        assert chunk["stored_size"] == rows * row_bytes
-                    else:
-                        assert chunk["byte_offset"] == UNALLOCATED
-                elif at is None:
-                    assert chunk["byte_offset"] == UNALLOCATED
-                else:
-                    for name in ("byte_offset", "stored_size", "filter_mask"):
-                        assert chunk[name] == getattr(index, name)[at]
+    first = case.options["first_row"]
+    assert sum(member.n_chunks for member in plan.members) == len(plan.chunks)
+    for member in plan.members:
+        index, outer = member.index, member.chunk_dims[0]
+        chunks = plan.chunks[member_chunks(member)]
+        if member.reason or not plan.lap_rows or not index.row_bytes:
+            assert not len(chunks)
+            continue
+        rows = range(first // outer, -(-(first + plan.lap_rows) // outer))
+        inner = inner_chunks(member)
+        wanted = range(rows.start * inner, rows.stop * inner)
+        if index.layout == "contiguous":
+            ids = wanted if len(index.byte_offset) else range(0)
+            assert chunks["grid_index"].tolist() == list(ids)
+            begin = np.array(ids, int) * outer
+            row_bytes = math.prod(index.dims[1:]) * index.element_bytes
+            lengths = np.minimum(outer, index.dims[0] - begin)
+            assert (chunks["byte_offset"] == 512 + begin * row_bytes).all()
+            assert (chunks["stored_size"] == lengths * row_bytes).all()
+            continue
+        here = np.isin(index.grid_index, np.array(wanted, np.uint64))
+        for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
+            np.testing.assert_array_equal(chunks[name], getattr(index, name)[here])
 
 
 @many
 @given(a_case())
 def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
     plan = case.plan()
-    begin = plan.tasks["row_begin"].astype(int)
+    begin = repeated(plan.tasks)["row_begin"].astype(int)
     assert (np.diff(begin) >= 0).all()
     span = int((plan.tasks["row_end"] - plan.tasks["row_begin"]).max()) if len(plan.tasks) else 0
     assert plan.capacity_rows >= max(plan.block_rows, span)
@@ -292,14 +302,13 @@ def test_slots_are_enough_for_all_tasks_within_the_ring(case: Case) -> None:
     """Two tasks may never share a slot while both begin within one capacity."""
     plan = case.plan()
     assert plan.n_slots & (plan.n_slots - 1) == 0
-    count = len(plan.tasks)
+    tasks = repeated(plan.tasks)
+    count = len(tasks)
     if count == 0:
         return
     endless = plan.end_row == ENDLESS
     laps = range(3 if plan.capacity_rows // plan.lap_rows < 50 else 1) if endless else range(1)
-    begin = np.concatenate(
-        [plan.tasks["row_begin"].astype(int) + lap * plan.lap_rows for lap in laps]
-    )
+    begin = np.concatenate([tasks["row_begin"].astype(int) + lap * plan.lap_rows for lap in laps])
     if endless and len(laps) == 1:
         assert plan.n_slots > count * (plan.capacity_rows // plan.lap_rows)
         return
@@ -329,7 +338,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
     fields = ["", "a/ü", "c"][: len(plan.members)]
     data = wire.encode_plan(plan, 8192, {"driver": "x"}, fields, turnstile)
     got = decoded(data)
-    assert got["magic"] == int.from_bytes(b"MTPLAN02", "little")
+    assert got["magic"] == int.from_bytes(b"MTPLAN03", "little")
     assert got["total_bytes"] == len(data)
     assert len(got["blob"]) == got["n_blob"]
     for name in ("n_readers", "n_slots", "first_row", "lap_rows", "end_row", "capacity_rows"):
@@ -363,6 +372,9 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert name == b"/tmp/a.h5"
         print_ = (record["device"], record["inode"], record["size_bytes"], record["mtime_ns"])
         assert print_ == (1, 2, 1 << 40, 3)
+        assert (record["chunks_at"], record["n_chunks"]) == (member.chunks_at, member.n_chunks)
+        inline = got["blob"][record["inline_at"] :][: record["inline_len"]]
+        assert inline == (index.inline if native else b"")
         assert bool(record["flags"] & 1) == member.direct
         assert bool(record["flags"] & 2) == member.clipped
         assert bool(record["flags"] & 4) == turnstile
@@ -389,9 +401,11 @@ def test_the_core_accepts_every_plan(case: Case) -> None:
         assert total is None
     else:
         assert total == -(-plan.lap_rows // plan.block_rows)
-    for number in range(0, len(plan.tasks), 7):
+    tasks = repeated(plan.tasks)
+    assert len(tasks) == plan.lap_tasks
+    for number in range(0, len(tasks), 7):
         member, begin, end, _ = made.address(number)
-        task = plan.tasks[number]
+        task = tasks[number]
         assert member == task["member"]
         assert begin == plan.first_row + task["row_begin"]
         assert end == plan.first_row + task["row_end"]

@@ -238,7 +238,7 @@ def test_a_column_inside_a_column(h5: Path) -> None:
 
 
 def test_datasets_of_other_sources(h5: Path) -> None:
-    """Virtual, external, compact: a library reads them."""
+    """Virtual, external: a library reads them."""
     other = h5.with_name("other.h5")
     with h5py.File(other, "w") as file:
         file.create_dataset("d", data=smooth((30, 4)))

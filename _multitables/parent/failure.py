@@ -29,7 +29,6 @@ from _multitables.errors import (
 )
 from _multitables.parent.supervisor import Death
 from _multitables.read_plan import ReadPlan
-from _multitables.read_tasks import UNALLOCATED
 
 _COPY_AGAIN = "Copy the file again from its source or from a backup"
 _REPAIR = (
@@ -111,8 +110,6 @@ def place_of(
 ) -> Place:
     """Name the place of a task, or of one of its chunks."""
     member, row_begin, row_end, found = ring.address(task, chunk)
-    if chunk is None and plan.tasks["n_chunks"][task % len(plan.tasks)] != 1:
-        found = None  # it may have been any of them
     chosen = plan.members[member]
     place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
     return replace(place, of_order=plan.order is not None)
@@ -144,12 +141,9 @@ def _place(
     offset.reverse()
     row_begin = max(row_begin, offset[0])
     row_end = min(row_end, offset[0] + chunk_dims[0])
-    begin: int | None = byte_offset
-    end: int | None = byte_offset + stored_size
-    if byte_offset == UNALLOCATED:
-        begin = end = None
     known = None if index.chunk_dims is None else tuple(offset)
-    return Place(index, row_begin, row_end, known, begin, end, names)
+    end = byte_offset + stored_size
+    return Place(index, row_begin, row_end, known, byte_offset, end, names)
 
 
 def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:

@@ -218,7 +218,7 @@ class StreamQueue:
             "block_size": self.block_size,
             "ring_rows": plan.capacity_rows,
             "ring_bytes": plan.ring_payload_bytes,
-            "tasks": len(plan.tasks),
+            "tasks": plan.lap_tasks,
             "readers_replaced": self._readers.replaced,
             "library": {m.index.path: m.reason for m in plan.members if m.reason},
             "readers": [account(self._ring.account(n)) for n in range(plan.n_readers)],

@@ -7,10 +7,11 @@
 //! 3. `Direct` reads with O_DIRECT into aligned buffers of its own, several at a time.
 //! 4. A file is what the parent indexed, or it is an error: device, inode, size and time are
 //!    compared at opening and after each fetch.
-//! 5. This file knows nothing of filters, tapes or tasks.
+//! 5. Bytes that came with the plan are copied from there; the file is still compared.
+//! 6. This file knows nothing of filters, tapes or tasks.
 
 use crate::direct::Direct;
-use crate::plan::{Chunk, Fingerprint, UNALLOCATED};
+use crate::plan::{Chunk, Fingerprint, Member, UNALLOCATED};
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
@@ -93,6 +94,8 @@ pub struct DataFile {
     pub fetches: u64,
     /// The kernel takes no longer hint; 0: not yet asked for.
     hint_bytes: u64,
+    /// The bytes, where they came with the plan and are not fetched.
+    inline: Vec<u8>,
 }
 
 impl DataFile {
@@ -117,6 +120,7 @@ impl DataFile {
             probe: !direct,
             fetches: 0,
             hint_bytes: 0,
+            inline: Vec::new(),
         };
         file.check_unchanged()?;
         Ok(file)
@@ -163,6 +167,13 @@ impl DataFile {
     }
 
     fn look(&mut self, out: &mut [u8], byte_offset: u64) -> usize {
+        if !self.inline.is_empty() {
+            let from = usize::try_from(byte_offset).unwrap_or(usize::MAX);
+            let bytes = self.inline.get(from..).unwrap_or_default();
+            let len = bytes.len().min(out.len());
+            out[..len].copy_from_slice(&bytes[..len]);
+            return len;
+        }
         if !self.probe {
             return 0;
         }
@@ -199,7 +210,7 @@ impl DataFile {
         let mut at = byte_offset;
         for group in places.chunks(libc::UIO_MAXIOV as usize) {
             let len: usize = group.iter().map(|place| place.iov_len).sum();
-            if !self.probe {
+            if !self.probe || !self.inline.is_empty() {
                 return false;
             }
             // SAFETY: the caller's promise; there are as many as are said.
@@ -229,6 +240,12 @@ impl DataFile {
         have: usize,
     ) -> Result<(), FetchError> {
         let mut done = have;
+        if !self.inline.is_empty() && done < out.len() {
+            return Err(FetchError::Short {
+                expected: out.len() as u64,
+                got: done as u64,
+            });
+        }
         while done < out.len() {
             let rest = &mut out[done..];
             // SAFETY: the pointer and length are those of a live slice.
@@ -306,9 +323,10 @@ pub enum Fetch {
 }
 
 impl Fetch {
-    pub fn open(filename: &[u8], expected: Fingerprint, direct: bool) -> Result<Fetch, FetchError> {
-        let file = DataFile::open(filename, expected, direct)?;
-        if !direct {
+    pub fn open(member: &Member) -> Result<Fetch, FetchError> {
+        let mut file = DataFile::open(&member.filename, member.fingerprint, member.direct)?;
+        file.inline.clone_from(&member.inline);
+        if !member.direct {
             return Ok(Fetch::Buffered(file));
         }
         let queue = Direct::new(file.raw_fd()).map_err(FetchError::Open)?;

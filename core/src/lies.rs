@@ -104,6 +104,94 @@ fn lies_about_chunks_are_told_apart() {
     }
 }
 
+/// Each row of a lap has a task of each member, and a task has the chunks of its rows.
+#[test]
+fn plans_that_leave_rows_out_are_refused() {
+    let (plan, file) = honest("rows", &[], 0);
+    let reason = |change: &dyn Fn(&mut TestPlan)| {
+        let mut lie = plan.clone();
+        change(&mut lie);
+        let fd = sealed_memfd(c"lie", &lie.encode(&file)).unwrap();
+        Plan::open(fd.as_fd()).err().unwrap_or("")
+    };
+    assert_eq!(reason(&|_| {}), "");
+    let no_task = "rows of the plan have no task";
+    for task in 0..8 {
+        assert_eq!(
+            reason(&|lie| lie.tasks.retain(|other| *other != plan.tasks[task])),
+            no_task
+        );
+        assert_eq!(reason(&|lie| lie.tasks[task][3] -= 1), no_task);
+    }
+    let range = "a task of the plan is out of range";
+    for task in [0, 2, 4, 6] {
+        assert_eq!(reason(&|lie| lie.tasks[task][5] = 0), range);
+        assert_eq!(reason(&|lie| lie.tasks[task][4] = 4), range);
+        // Its chunks are those of other rows.
+        assert_eq!(reason(&|lie| lie.tasks[task][4] ^= 1), range);
+    }
+    assert_eq!(reason(&|lie| lie.tasks.clear()), no_task);
+    // Half of each row.
+    let halves = |lie: &mut TestPlan| {
+        lie.members[0].chunk_words /= 2;
+        lie.tasks.iter_mut().for_each(|task| task[4] *= 2);
+    };
+    assert_eq!(reason(&halves), no_task);
+    let grid = "a chunk of the plan lies outside its grid";
+    assert_eq!(reason(&|lie| lie.chunks[3][0] = 4), grid);
+    assert_eq!(reason(&|lie| lie.chunks[3][0] = 2), grid);
+    assert_eq!(reason(&|lie| lie.chunks.swap(0, 1)), grid);
+    // One that has no record was never stored.
+    assert_eq!(reason(&|lie| lie.chunks.retain(|chunk| chunk[0] != 1)), "");
+}
+
+/// Whatever stood in the ring before, every row of a task is written before it is published.
+#[test]
+fn no_row_is_what_stood_in_the_ring() {
+    const STALE: u8 = 0xA5;
+    for flags in [0, 1, 16] {
+        let (mut plan, file) = honest("stale", &[], flags & 1);
+        if flags & 1 == 1 && !direct_works(&file) {
+            continue;
+        }
+        plan.members[1].flags |= flags & 16;
+        for stored in 0..16 {
+            let mut some = plan.clone();
+            some.chunks.retain(|chunk| stored >> chunk[0] & 1 == 1);
+            let shared = Shared::new(&some.encode(&file));
+            let (plan, maps) = shared.map();
+            for (tape, member) in maps.tapes.iter().zip(&plan.members) {
+                // SAFETY: nobody else has the ring.
+                unsafe { tape.base().write_bytes(STALE, member.tape_bytes) };
+            }
+            // A library may leave out what was never stored.
+            let mut library = |_: &str, start: u64, _: u64, out: &mut [u8]| {
+                let (_, later) = out.split_at_mut(2 * ROW_BYTES as usize);
+                fill_rows(1, start + 2, later);
+                Ok(())
+            };
+            let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+            assert_eq!(end, End::Done);
+            for (number, tape) in maps.tapes.iter().enumerate() {
+                let mut expected = vec![0; 16 * ROW_BYTES as usize];
+                fill_rows(number, 0, &mut expected);
+                for (row, bytes) in expected.chunks_mut(ROW_BYTES as usize).enumerate() {
+                    let is_stored = match number {
+                        0 => stored >> (row / 4) & 1 == 1,
+                        _ => row % 4 >= 2,
+                    };
+                    if !is_stored {
+                        bytes.fill(0);
+                    }
+                }
+                // SAFETY: the reader is done.
+                let got = unsafe { std::slice::from_raw_parts(tape.base(), expected.len()) };
+                assert!(got == expected, "member {number}, stored {stored:b}");
+            }
+        }
+    }
+}
+
 #[test]
 fn absurd_sizes_inside_the_file_are_the_librarys() {
     let (mut plan, _) = honest("absurd", &[], 0);
@@ -231,6 +319,7 @@ fn the_codec_limit_is_measured_or_refused() {
     for (filters, kind) in [(vec![], 0), (vec![(3, 0)], error_kind::FILTER_CHECKSUM)] {
         let (mut plan, file) = honest("limit", &filters, 0);
         plan.tasks.retain(|task| task[0] == 0);
+        plan.members.truncate(1);
         plan.n_readers = 3;
         let trial = Trial::open(&plan.encode(&file)).unwrap();
         std::thread::scope(|scope| {

@@ -37,7 +37,7 @@ fn honest(name: &str, listed: bool, flags: u64) -> (TestPlan, TestFile) {
     let filtered = TestMember {
         chunk_words: ROW_WORDS as u64 / 2,
         filters: vec![(2, 8)],
-        grid_at: 2,
+        chunks_at: 2,
         ..TestMember::new(4, 8 | flags)
     };
     let plan = TestPlan {
@@ -159,7 +159,6 @@ fn shares_that_cannot_be_are_refused() {
     for (at, value) in [
         (0, 3),
         (1, 0),
-        (1, 1),
         (2, 5),
         (2, 1 << 40),
         (3, 0),
@@ -176,6 +175,7 @@ fn shares_that_cannot_be_are_refused() {
     ] {
         assert_eq!(lie(at, value), expected, "{at} is {value}");
     }
+    assert_eq!(lie(1, 1), "rows of the plan have no task");
     let mut without = plan.clone();
     without.order = None;
     assert_eq!(reason(&without.encode(&file)), expected);
@@ -184,29 +184,61 @@ fn shares_that_cannot_be_are_refused() {
 #[test]
 fn grids_that_are_not_there_are_refused() {
     let (plan, file) = honest("order-grids", false, 0);
-    for (member, grid_at) in [(0, 9), (0, u64::MAX), (1, 3), (1, u64::MAX - 7)] {
+    for (member, chunks_at) in [(0, u64::MAX), (1, 11), (2, 11)] {
         let mut lie = plan.clone();
-        lie.members[member].grid_at = grid_at;
+        lie.members[member].chunks_at = chunks_at;
         assert_eq!(
             reason(&lie.encode(&file)),
-            "a grid of the plan is out of range"
+            "the chunks of a dataset are out of range"
         );
     }
-    let mut less = plan.clone();
+    // What another dataset's chunks are is no chunk of this one.
+    let mut other = plan.clone();
+    other.members[0].chunks_at = 9;
+    let expected = "a chunk of the plan lies outside its grid";
+    assert_eq!(reason(&other.encode(&file)), expected);
+    let mut larger = plan.clone();
+    larger.members[1].chunk_rows = 5;
+    assert_eq!(reason(&larger.encode(&file)), "");
+    larger.members[1].chunk_rows = 6;
+    assert_eq!(reason(&larger.encode(&file)), expected);
+    // A chunk without a record was never stored.
+    let mut less = plan;
     less.chunks.pop();
-    assert_eq!(
-        reason(&less.encode(&file)),
-        "a grid of the plan is out of range"
-    );
-    let mut library = plan.clone();
-    library.members[2].grid_at = u64::MAX;
-    assert_eq!(reason(&library.encode(&file)), "");
-    let mut smaller = plan;
-    smaller.members[1].chunk_rows = 3;
-    assert_eq!(
-        reason(&smaller.encode(&file)),
-        "a grid of the plan is out of range"
-    );
+    assert_eq!(reason(&less.encode(&file)), "");
+}
+
+/// Whatever stood in the ring before, every row of a window is written before it is published.
+#[test]
+fn no_row_is_what_stood_in_the_ring() {
+    const STALE: u8 = 0xA5;
+    let (plan, file) = honest("order-stale", false, 0);
+    for missing in 0..1u32 << plan.chunks.len() {
+        if missing % 37 > 2 || missing & 3 == 3 {
+            continue;
+        }
+        let mut some = plan.clone();
+        let mut kept = 0..;
+        some.chunks
+            .retain(|_| missing >> kept.next().unwrap() & 1 == 0);
+        some.members[1].chunks_at -= u64::from((missing & 3).count_ones());
+        let shared = Shared::new(&some.encode(&file));
+        let (plan, maps) = shared.map();
+        for (tape, member) in maps.tapes.iter().zip(&plan.members) {
+            // SAFETY: nobody else has the ring.
+            unsafe { tape.base().write_bytes(STALE, member.tape_bytes) };
+        }
+        let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+        let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
+        assert_eq!(end, End::Done);
+        for (number, tape) in maps.tapes.iter().enumerate() {
+            let len = (plan.end_row() * ROW_BYTES) as usize;
+            // SAFETY: the reader is done.
+            let got = unsafe { std::slice::from_raw_parts(tape.base(), len) };
+            let stale = got.chunks(8).any(|word| word == [STALE; 8]);
+            assert!(!stale, "member {number}, without {missing:b}");
+        }
+    }
 }
 
 #[test]
@@ -264,6 +296,7 @@ fn rows_without_elements_are_no_chunks() {
     let (mut plan, file) = honest("order-empty", false, 0);
     plan.tasks.retain(|task| task[0] == 0);
     plan.members.truncate(1);
+    plan.chunks.clear();
     let mut encoded = plan.encode(&file);
     // The inner extent is the second of the plan's words; a row then has no bytes.
     let blob = 8 + file.0.to_str().unwrap().len() + 1;

@@ -12,7 +12,7 @@ use crate::failure::{Failure, TaskError};
 use crate::fetch::{Fetch, FetchError, Run, runs};
 use crate::filters::Pipeline;
 use crate::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
-use crate::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task, UNALLOCATED};
+use crate::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task};
 use crate::reader::window;
 use crate::source::Source;
 use pyo3::prelude::*;
@@ -91,7 +91,7 @@ impl Share<'_> {
 
     fn run(&mut self) -> Result<(), TaskError> {
         let step = self.plan.n_readers() as u64;
-        let end = self.plan.tasks().len() as u64;
+        let end = self.plan.lap_tasks();
         let window = window(self.plan);
         let mut next = self.me;
         let mut pending: VecDeque<Flight> = VecDeque::new();
@@ -125,8 +125,10 @@ impl Share<'_> {
         let member = &self.plan.members[task.member as usize];
         let source = self.sources[task.member as usize].as_mut();
         let source = source.ok_or_else(|| TaskError::Internal("a file is not open".into()))?;
-        let chunks = self.plan.chunks_of(&task);
-        source.check(member, chunks, task.first_chunk)?;
+        let records = self.plan.records(&task);
+        let first_record = records.start as u64;
+        let chunks = &self.plan.chunks()[records];
+        source.check(member, chunks, first_record)?;
         let mut found = Vec::new();
         runs(chunks, &mut found);
         let mut flights = Vec::new();
@@ -134,7 +136,7 @@ impl Share<'_> {
             let ticket = match &mut source.fetch {
                 Fetch::Direct(queue, _) => queue
                     .submit(run.byte_offset, run.len as usize)
-                    .map_err(|error| TaskError::read(task.first_chunk, error))?,
+                    .map_err(|error| TaskError::read(first_record, error))?,
                 Fetch::Buffered(_) => 0,
             };
             flights.push((run, ticket));
@@ -144,16 +146,22 @@ impl Share<'_> {
 
     fn complete(&mut self, task: &Task, flights: Vec<(Run, u64)>) -> Result<(), TaskError> {
         let member = &self.plan.members[task.member as usize];
-        let chunks = self.plan.chunks_of(task);
+        let records = self.plan.records(task);
+        let first_record = records.start;
+        let chunks = &self.plan.chunks()[records];
         let Some(source) = self.sources[task.member as usize].as_mut() else {
             return Ok(());
         };
-        let unallocated = chunks.iter().filter(|c| c.byte_offset == UNALLOCATED);
-        for _ in unallocated {
-            room(&mut self.decoded, member.decoded_size).fill(0);
+        if chunks.is_empty() {
+            let rows = (task.row_end - task.row_begin) as usize;
+            room(&mut self.decoded, rows * member.row_bytes).fill(0);
+        } else {
+            for _ in chunks.len() as u64..task.n_chunks {
+                room(&mut self.decoded, member.decoded_size).fill(0);
+            }
         }
         for (run, ticket) in flights {
-            let first = task.first_chunk + run.chunks.start as u64;
+            let first = (first_record + run.chunks.start) as u64;
             let chunks = &chunks[run.chunks.clone()];
             let len = run.len as usize;
             if let Fetch::Direct(queue, _) = &mut source.fetch {

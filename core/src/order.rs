@@ -151,7 +151,7 @@ impl Order {
         if n_rows > 0 && last_row.is_none_or(|row| row >= end_row) {
             return Err("the order's rows lie outside the datasets");
         }
-        if n_rows / chunk_rows >= 1 << 32 {
+        if n_rows / chunk_rows >= 1 << 32 && shuffle != Shuffle::None {
             return Err("there are too many chunks to shuffle them");
         }
         if window_rows.min(n_rows) > u64::from(u32::MAX) && shuffle == Shuffle::Window {

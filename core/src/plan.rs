@@ -3,23 +3,30 @@
 //! Law:
 //! 1. The layout is written by `_multitables/wire.py` and read here; both number the same words.
 //! 2. Every count, offset and product is checked when the plan is opened; later code indexes freely.
-//! 3. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed, or
+//! 3. Tasks cover each row of a lap once for each member, and say which chunks of the grid have it: a
+//!    reader writes all of them, stored or not, before it publishes. A plan that leaves a row to
+//!    nobody is refused.
+//! 4. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed, or
 //!    it is the catalogue of a dataset, whose region of the arena is not written again while the
 //!    dataset lives. After that nothing of it is read.
-//! 4. This file does no I/O on data files and knows nothing of clocks or processes.
+//! 5. This file does no I/O on data files and knows nothing of clocks or processes.
 
 use crate::control::control_bytes;
 use crate::memory::{Mapping, file_len};
 use crate::order::{Listed, Order};
+use cover::Cover;
 pub use member::{Fingerprint, Member, StringFix};
 use member::{MemberRecord, member};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+mod cover;
 mod member;
 
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN02");
-/// A chunk that was never allocated in the file: its elements are the fill value.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN03");
+/// The address of a chunk that was never allocated in the file, as if it had no record: its elements
+/// are the fill value.
 pub const UNALLOCATED: u64 = u64::MAX;
 /// An endless stream has this many rows.
 pub const ENDLESS: u64 = u64::MAX;
@@ -60,7 +67,9 @@ struct Header {
     reserved: [u64; 3],
 }
 
-/// One piece of work: some stored chunks of one member, and the rows of the lap that they touch.
+/// One piece of work: some chunks of one member's grid, stored or not, and the rows of the lap that
+/// they touch. Of chunks that were never stored, `repeat` such pieces follow each other; those of
+/// several members, for the same rows, take turns.
 /// Of `KIND_SHARE`: the rows are a whole window, `first_chunk` is the position at which it begins,
 /// and `n_chunks` says which share of it this is (low half) of how many (high half).
 #[repr(C)]
@@ -72,9 +81,10 @@ pub struct Task {
     pub row_end: u64,
     pub first_chunk: u64,
     pub n_chunks: u64,
+    pub repeat: u64,
 }
 
-/// One stored chunk.
+/// One stored chunk; those of a member are sorted by their number in its grid.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk {
@@ -92,6 +102,11 @@ pub struct Plan {
     header: Header,
     tasks_at: usize,
     chunks_at: usize,
+    /// Tasks of a lap, each as often as it is repeated.
+    lap_tasks: u64,
+    /// Where tasks are repeated: first number in a lap, first task and tasks of each group that takes
+    /// turns.
+    groups: Vec<(u64, usize, u64)>,
     pub members: Vec<Member>,
     /// Of a stream of shares.
     pub order: Option<(Order, u64)>,
@@ -153,16 +168,53 @@ impl Plan {
                 Some(order(words, Arc::new(listed), &header, &members)?)
             }
         };
-        let plan = Plan {
+        let mut plan = Plan {
             map,
             header,
             tasks_at,
             chunks_at,
+            lap_tasks: header.n_tasks,
+            groups: Vec::new(),
             members,
             order,
         };
+        plan.check_chunks()?;
         plan.check()?;
+        plan.number_tasks();
         Ok(plan)
+    }
+
+    /// A member's chunks are there, in order, and chunks of its grid.
+    fn check_chunks(&self) -> Result<(), Refused> {
+        for member in &self.members {
+            let end = member.chunks_at.checked_add(member.n_chunks);
+            if end.is_none_or(|end| end > self.header.n_chunks) {
+                return Err("the chunks of a dataset are out of range");
+            }
+            let chunks = self.chunks_of(member);
+            let sorted = chunks.is_sorted_by(|a, b| a.grid_index < b.grid_index);
+            let last = chunks.last();
+            if !sorted || last.is_some_and(|last| last.grid_index >= member.n_cells) {
+                return Err("a chunk of the plan lies outside its grid");
+            }
+        }
+        Ok(())
+    }
+
+    /// Where tasks are repeated, find those that take turns: each group's first number, its first
+    /// task, and how many there are.
+    fn number_tasks(&mut self) {
+        let tasks = self.tasks();
+        if tasks.iter().all(|task| task.repeat == 1) {
+            return;
+        }
+        let (mut groups, mut next, mut at) = (Vec::new(), 0u64, 0);
+        for group in tasks.chunk_by(|a, b| b.takes_turns_with(a)) {
+            groups.push((next, at, group.len() as u64));
+            let count = group[0].repeat.saturating_mul(group.len() as u64);
+            (next, at) = (next.saturating_add(count), at + group.len());
+        }
+        (self.groups, self.lap_tasks) = (groups, next);
     }
 
     fn check(&self) -> Result<(), Refused> {
@@ -184,26 +236,50 @@ impl Plan {
             return Err("the plan's ring is smaller than a block");
         }
         let mut last = 0;
+        let mut alike: Option<&Task> = None;
+        let mut covers = vec![Cover::default(); self.members.len()];
         for task in self.tasks() {
-            if task.member as usize >= self.members.len()
-                || task.row_begin < last
-                || task.row_begin >= task.row_end
-                || task.row_end > header.lap_rows
-                || task.row_end - task.row_begin > header.capacity_rows
+            let Some(cover) = covers.get_mut(task.member as usize) else {
+                return Err("a task of the plan is out of range");
+            };
+            let rows = task.row_end.saturating_sub(task.row_begin);
+            let more = rows.checked_mul(task.repeat.wrapping_sub(1));
+            let begin = more.and_then(|more| task.row_begin.checked_add(more));
+            let Some(begin) = begin.filter(|&begin| begin <= header.lap_rows) else {
+                return Err("a task of the plan is out of range");
+            };
+            // Tasks of several members that are repeated together take turns.
+            let turns = alike.is_some_and(|before| task.takes_turns_with(before));
+            if task.row_begin < last && !turns
+                || rows == 0
+                || rows > header.lap_rows - begin
+                || rows > header.capacity_rows
                 || !self.fits(task)
             {
                 return Err("a task of the plan is out of range");
             }
-            last = task.row_begin;
+            (last, alike) = (begin, Some(task));
+            cover.add(task, &self.members[task.member as usize], begin + rows)?;
         }
-        Ok(())
+        let all = |(cover, member): (&Cover, &Member)| {
+            // Rows without bytes are nobody's.
+            cover.is_whole(header.lap_rows) || member.row_bytes == 0
+        };
+        match covers.iter().zip(&self.members).all(all) {
+            true => Ok(()),
+            false => Err("rows of the plan have no task"),
+        }
     }
 
     /// What a task names besides its rows is there.
     fn fits(&self, task: &Task) -> bool {
         if task.kind != KIND_SHARE {
-            let end = task.first_chunk.checked_add(task.n_chunks);
-            return end.is_some_and(|end| end <= self.header.n_chunks);
+            let member = &self.members[task.member as usize];
+            let chunks = task.kind == KIND_LIBRARY || member.has_rows(task, self.first_row());
+            return chunks && (task.repeat == 1 || self.records(task).is_empty());
+        }
+        if task.repeat != 1 {
+            return false;
         }
         let Some((order, _)) = &self.order else {
             return false;
@@ -229,12 +305,26 @@ impl Plan {
         unsafe { table::<Chunk>(&self.map, self.chunks_at, self.header.n_chunks) }
     }
 
-    /// A task's chunks; of a share they are not known before its window is.
-    pub fn chunks_of(&self, task: &Task) -> &[Chunk] {
-        if task.kind == KIND_SHARE {
-            return &[];
-        }
-        &self.chunks()[task.first_chunk as usize..(task.first_chunk + task.n_chunks) as usize]
+    /// A member's stored chunks.
+    pub fn chunks_of(&self, member: &Member) -> &[Chunk] {
+        let at = member.chunks_at as usize;
+        &self.chunks()[at..at + member.n_chunks as usize]
+    }
+
+    /// The numbers of a task's stored chunks; of a share they are not known before its window is.
+    pub fn records(&self, task: &Task) -> Range<usize> {
+        let member = &self.members[task.member as usize];
+        let cells = match task.kind {
+            KIND_SHARE | KIND_LIBRARY => 0..0,
+            _ => task.first_chunk..task.first_chunk + task.n_chunks,
+        };
+        self.stored(member, cells)
+    }
+
+    /// The numbers of the stored ones of a member's chunks.
+    pub fn stored(&self, member: &Member, cells: Range<u64>) -> Range<usize> {
+        let (chunks, at) = (self.chunks_of(member), member.chunks_at as usize);
+        at + place(chunks, cells.start)..at + place(chunks, cells.end)
     }
 
     pub fn n_readers(&self) -> usize {
@@ -280,7 +370,7 @@ impl Plan {
 
     /// About as many tasks as fill so many rows of the tape.
     pub fn tasks_in(&self, rows: u64) -> u64 {
-        let tasks = u128::from(rows) * self.tasks().len() as u128;
+        let tasks = u128::from(rows) * u128::from(self.lap_tasks);
         (tasks / u128::from(self.lap_rows().max(1))) as u64
     }
 
@@ -298,26 +388,40 @@ impl Plan {
             ENDLESS
         } else {
             let laps = self.header.end_row / self.header.lap_rows.max(1);
-            self.header.n_tasks.saturating_mul(laps)
+            self.lap_tasks.saturating_mul(laps)
         }
+    }
+
+    /// Tasks of one lap.
+    pub fn lap_tasks(&self) -> u64 {
+        self.lap_tasks
     }
 
     /// The task numbered `global` on the tape, and the tape row at which its lap begins.
     pub fn task(&self, global: u64) -> (Task, u64) {
-        let n = self.header.n_tasks;
-        (
-            self.tasks()[(global % n) as usize],
-            (global / n) * self.header.lap_rows,
-        )
+        let n = self.lap_tasks;
+        let (lap, number) = (global / n, global % n);
+        let lap_row = lap * self.header.lap_rows;
+        if self.groups.is_empty() {
+            return (self.tasks()[number as usize], lap_row);
+        }
+        let group = self.groups.partition_point(|(first, ..)| *first <= number) - 1;
+        let (first, at, len) = self.groups[group];
+        let (turn, which) = ((number - first) / len, (number - first) % len);
+        let mut task = self.tasks()[at + which as usize];
+        let before = turn * (task.row_end - task.row_begin);
+        task.row_begin += before;
+        task.row_end += before;
+        (task, lap_row)
     }
 
     /// The lap in which the task numbered `global` lies.
     pub fn lap(&self, global: u64) -> u64 {
-        global / self.header.n_tasks.max(1)
+        global / self.lap_tasks.max(1)
     }
 
     /// Where a task lies: member, rows of the dataset, and a chunk of it as (grid index, byte
-    /// offset, stored size): the plan's chunk of that number, or else the task's first.
+    /// offset, stored size): the plan's chunk of that number, or else the task's only one.
     pub fn address(
         &self,
         task: u64,
@@ -328,8 +432,9 @@ impl Plan {
         }
         let (record, _) = self.task(task);
         let shares = record.kind == KIND_SHARE;
-        let first_chunk = (!shares && record.n_chunks > 0).then_some(record.first_chunk);
-        let found = chunk.or(first_chunk);
+        let records = self.records(&record);
+        let only = (records.len() == 1).then_some(records.start as u64);
+        let found = chunk.or(only);
         let found = found.and_then(|number| self.chunks().get(number as usize));
         if shares {
             // Its rows may be any; a chunk says which.
@@ -362,6 +467,12 @@ impl Plan {
 }
 
 impl Task {
+    /// Both are repeated, for the same rows.
+    fn takes_turns_with(&self, other: &Task) -> bool {
+        let rows = |task: &Task| (task.row_begin, task.row_end, task.repeat);
+        self.repeat > 1 && rows(self) == rows(other)
+    }
+
     /// Which share of its window, of how many.
     pub fn share(&self) -> (u32, u32) {
         (self.n_chunks as u32, (self.n_chunks >> 32) as u32)
@@ -381,18 +492,23 @@ fn order(
         .map_err(|_| "the order is of another kind")?;
     let end_row = members.iter().map(|member| member.dims[0]).min();
     let (order, first_epoch) = Order::from_words(words, listed, end_row.unwrap_or(0))?;
-    for member in members {
-        let grid = (member.dims.iter())
-            .zip(&member.chunk_dims)
-            .try_fold(1u64, |all, (dim, chunk)| {
-                all.checked_mul(dim.div_ceil(*chunk))
-            });
-        let end = grid.and_then(|grid| grid.checked_add(member.grid_at));
-        if !member.by_library && end.is_none_or(|end| end > header.n_chunks) {
-            return Err("a grid of the plan is out of range");
-        }
-    }
     Ok((order, first_epoch))
+}
+
+/// How many of these chunks, which are sorted, come before a chunk of the grid.
+fn place(chunks: &[Chunk], cell: u64) -> usize {
+    let Some(first) = chunks.first() else {
+        return 0;
+    };
+    // Where nothing is missing it is where it is expected.
+    let guess = cell.saturating_sub(first.grid_index);
+    let guess = usize::try_from(guess).map_or(chunks.len(), |guess| guess.min(chunks.len()));
+    let before = guess == 0 || chunks[guess - 1].grid_index < cell;
+    let behind = chunks.get(guess).is_none_or(|next| next.grid_index >= cell);
+    match before && behind {
+        true => guess,
+        false => chunks.partition_point(|chunk| chunk.grid_index < cell),
+    }
 }
 
 fn after(at: usize, count: u64, each: usize) -> Result<usize, Refused> {

@@ -213,10 +213,11 @@ impl<'a> Reader<'a> {
         if task.kind == KIND_LIBRARY {
             return Ok(begun);
         }
-        let mut first_chunk = task.first_chunk;
+        let records = plan.records(&task);
+        let mut first_record = records.start as u64;
         if task.kind == KIND_SHARE {
             let share = self.windows.share(plan, &task, plan.lap(global));
-            first_chunk = share.picks.first().map_or(member.grid_at, |p| p.number);
+            first_record = share.picks.first().map_or(first_record, |p| p.number);
             begun.share = Some(share);
             if member.by_library {
                 return Ok(begun);
@@ -226,15 +227,15 @@ impl<'a> Reader<'a> {
         let place = &mut self.sources[task.member as usize];
         let source = match place {
             Some(source) => source,
-            None => place.insert(Source::open(member, control.record(self.me), first_chunk)?),
+            None => place.insert(Source::open(member, control.record(self.me), first_record)?),
         };
-        let mut chunks = plan.chunks_of(&task);
+        let mut chunks = &plan.chunks()[records];
         match &begun.share {
             Some(share) => ShareWork::check(source, member, share)?,
             None => {
-                if let Err(error) = source.check(member, chunks, first_chunk) {
-                    let number = error.chunk().unwrap_or(first_chunk);
-                    chunks = &chunks[..(number - first_chunk) as usize];
+                if let Err(error) = source.check(member, chunks, first_record) {
+                    let number = error.chunk().unwrap_or(first_record);
+                    chunks = &chunks[..(number - first_record) as usize];
                     begun.sound = Some((chunks.len(), error));
                 }
             }
@@ -250,7 +251,7 @@ impl<'a> Reader<'a> {
         let turn = Turn::of(member, &self.control, global);
         begun.flights = source
             .begin(found, turn)
-            .map_err(|error| TaskError::read(first_chunk, error))?;
+            .map_err(|error| TaskError::read(first_record, error))?;
         Ok(begun)
     }
 
@@ -299,23 +300,15 @@ impl<'a> Reader<'a> {
         let Some(mut source) = self.sources[task.member as usize].take() else {
             return Err(TaskError::Internal("a task's file is not open".into()));
         };
-        let (result, first_chunk) = match begun.share.take() {
-            Some(share) => {
-                let first = self.plan.members[task.member as usize].grid_at;
-                (
-                    self.decode_share(claimed, share, begun.flights, &mut source),
-                    first,
-                )
-            }
-            None => (
-                self.decode_chunks(claimed, begun, &mut source),
-                task.first_chunk,
-            ),
+        let result = match begun.share.take() {
+            Some(share) => self.decode_share(claimed, share, begun.flights, &mut source),
+            None => self.decode_chunks(claimed, begun, &mut source),
         };
         // A file that changed explains any error, and taints rows that decoded well.
         let unchanged = source.fetch.file().check_unchanged();
         self.sources[task.member as usize] = Some(source);
-        unchanged.map_err(|error| TaskError::Fetch(first_chunk, error))?;
+        let first_record = self.plan.records(task).start as u64;
+        unchanged.map_err(|error| TaskError::Fetch(first_record, error))?;
         self.record().chunks.fetch_add(result?, Relaxed);
         Ok(())
     }
@@ -328,7 +321,10 @@ impl<'a> Reader<'a> {
         source: &mut Source,
     ) -> Result<u64, TaskError> {
         let (plan, task) = (self.plan, &claimed.task);
-        let mut chunks = plan.chunks_of(task);
+        let records = plan.records(task);
+        let first_record = records.start as u64;
+        let all = &plan.chunks()[records];
+        let mut chunks = all;
         if let Some((sound, _)) = begun.sound {
             chunks = &chunks[..sound];
         }
@@ -339,6 +335,7 @@ impl<'a> Reader<'a> {
             tape: &self.tapes[task.member as usize],
             lap_row: claimed.lap_row,
             task,
+            first_record,
         };
         let result = if let Fetch::Direct(..) = &source.fetch {
             work.direct(source, chunks, begun.flights)
@@ -351,11 +348,11 @@ impl<'a> Reader<'a> {
             result
         };
         // Before an error there may be some, too.
-        work.unallocated(source, chunks)?;
+        work.fill(source, all)?;
         result?;
         match begun.sound {
             Some((_, error)) => Err(error),
-            None => Ok(task.n_chunks),
+            None => Ok(all.len() as u64),
         }
     }
 
@@ -414,8 +411,9 @@ impl<'a> Reader<'a> {
         let Some(number) = error.chunk() else {
             return begin;
         };
-        let before = number.saturating_sub(task.first_chunk) as usize;
-        let Some(left) = self.plan.chunks_of(&task).get(before..) else {
+        let records = self.plan.records(&task);
+        let before = (number as usize).saturating_sub(records.start);
+        let Some(left) = self.plan.chunks()[records].get(before..) else {
             return begin;
         };
         let member = &self.plan.members[task.member as usize];
@@ -448,11 +446,11 @@ impl<'a> Reader<'a> {
 
 /// Tasks that a reader may hold at a time while fetches take long: its share of the ring.
 pub fn window(plan: &Plan) -> usize {
-    let tasks = plan.tasks();
-    if tasks.is_empty() {
+    let tasks = plan.lap_tasks();
+    if tasks == 0 {
         return 1;
     }
-    let rows = (plan.lap_rows() / tasks.len() as u64).max(1);
+    let rows = (plan.lap_rows() / tasks).max(1);
     let share = plan.capacity_rows() / rows / plan.n_readers() as u64;
     let task_bytes = rows * plan.members[0].row_bytes.max(1) as u64;
     let bytes = match plan.members.iter().any(|member| member.turnstile) {

@@ -25,10 +25,12 @@ const PIECE_BYTES: u64 = 128 << 10;
 /// ... and row by row where less than this part of a piece is wanted.
 const SPARSE: u64 = 4;
 
+pub const NO_CHUNK: u64 = u64::MAX;
+
 /// A chunk, or a part of one that is stored as it is, with the seats of the rows that are wanted of it.
 #[derive(Clone, Debug)]
 pub struct Pick {
-    /// Which chunk of the plan.
+    /// Which chunk of the plan; `NO_CHUNK` where it was never stored.
     pub number: u64,
     /// The dataset row with which the decoded bytes begin.
     pub row: u64,
@@ -196,15 +198,14 @@ impl Share {
 
     /// Pick the chunks of one group: those that hold the same rows.
     fn group(&mut self, plan: &Plan, member: &Member, group: u64, seats: Range<usize>) {
-        let inner: u64 = (member.dims[1..].iter())
-            .zip(&member.chunk_dims[1..])
-            .map(|(dim, chunk)| dim.div_ceil(*chunk))
-            .product();
+        let inner = member.inner_cells();
         let row = group * member.chunk_dims[0];
-        let first = member.grid_at + group * inner;
-        let records = &plan.chunks()[first as usize..(first + inner) as usize];
+        let cells = group * inner..(group + 1) * inner;
+        let numbers = plan.stored(member, cells.clone());
+        let first = numbers.start as u64;
+        let records = &plan.chunks()[numbers];
         let size = decoded_size(member, row);
-        if let [chunk] = records {
+        if let ([chunk], 1) = (records, inner) {
             let row_bytes = member.decoded_size as u64 / member.chunk_dims[0];
             let plain = row_bytes > 0
                 && member.filters.is_empty()
@@ -213,14 +214,25 @@ impl Share {
                 return self.pieces(chunk, row_bytes, first, row, seats);
             }
         }
-        for (number, chunk) in (first..).zip(records) {
+        let mut stored = (first..).zip(records).peekable();
+        for grid_index in cells {
+            let never = Chunk {
+                grid_index,
+                byte_offset: UNALLOCATED,
+                stored_size: 0,
+                filter_mask: 0,
+                reserved: 0,
+            };
+            let found = stored.next_if(|(_, chunk)| chunk.grid_index == grid_index);
+            let (number, chunk) =
+                found.map_or((NO_CHUNK, never), |(number, chunk)| (number, *chunk));
             self.picks.push(Pick {
                 number,
                 row,
                 size,
                 seats: seats.clone(),
             });
-            self.chunks.push(*chunk);
+            self.chunks.push(chunk);
         }
     }
 

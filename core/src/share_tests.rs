@@ -10,7 +10,7 @@ use crate::memory::sealed_memfd;
 use crate::order::Shuffle;
 use crate::plan::{Member, Plan, Task, UNALLOCATED};
 use crate::seats::Seats;
-use crate::share::{Share, Windows};
+use crate::share::{NO_CHUNK, Share, Windows};
 use crate::testing::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -77,7 +77,7 @@ fn opened(order: &TestOrder, shares: &[u64], file: &TestFile) -> Plan {
     let mut members = members();
     let mut chunks = Vec::new();
     for member in &mut members {
-        member.grid_at = chunks.len() as u64;
+        member.chunks_at = chunks.len() as u64;
         if member.flags == LIBRARY {
             continue;
         }
@@ -92,8 +92,8 @@ fn opened(order: &TestOrder, shares: &[u64], file: &TestFile) -> Plan {
         }
     }
     // A piece that was never stored is picked whole.
-    let piece = members[2].grid_at as usize + 1;
-    chunks[piece] = [1, UNALLOCATED, 0, 0];
+    chunks.remove(members[2].chunks_at as usize + 1);
+    (members[3..].iter_mut()).for_each(|member| member.chunks_at -= 1);
     let plan = TestPlan {
         n_rows: N_ROWS,
         members: members.to_vec(),
@@ -187,21 +187,25 @@ fn check_share(plan: &Plan, number: u32, share: &Share) {
     assert!(rows.is_sorted());
     assert_eq!(share.picks.len(), share.chunks.len());
     for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
-        let record = &plan.chunks()[pick.number as usize];
         let rows = &rows[pick.seats.clone()];
         let (first, last) = (rows[0], rows[rows.len() - 1]);
         assert_eq!(first / outer, last / outer);
-        assert_eq!(chunk.grid_index, record.grid_index);
         let mut offset = Vec::new();
         member.chunk_offset(chunk.grid_index, &mut offset);
         assert_eq!(offset[0], first / outer * outer);
+        if pick.number == NO_CHUNK {
+            assert_eq!((number, chunk.grid_index, pick.row), (2, 1, offset[0]));
+            assert_eq!(chunk.byte_offset, UNALLOCATED);
+            continue;
+        }
+        let record = &plan.chunks()[pick.number as usize];
+        assert_eq!(chunk.grid_index, record.grid_index);
         let same =
             (chunk.byte_offset, chunk.stored_size) == (record.byte_offset, record.stored_size);
         if same && pick.row == offset[0] {
             continue; // the whole chunk
         }
         assert!(is_plain(member));
-        assert_ne!(record.byte_offset, UNALLOCATED);
         assert_eq!(pick.row, first);
         assert_eq!(chunk.byte_offset, first * ROW_BYTES);
         assert_eq!(pick.size as u64, chunk.stored_size);

@@ -20,7 +20,7 @@ use crate::finish;
 use crate::kept::Kept;
 use crate::memory::Mapping;
 use crate::plan::{Chunk, Member, UNALLOCATED};
-use crate::share::{Pick, Share};
+use crate::share::{NO_CHUNK, Pick, Share};
 use crate::source::{Source, Turn, add_ns, grow};
 use crate::tape::tape_rows;
 use std::ops::Range;
@@ -98,7 +98,8 @@ impl<'a> ShareWork<'a> {
 
     /// Every chunk lies inside the file and is not absurdly large, or nothing is fetched.
     pub fn check(source: &Source, member: &Member, share: &Share) -> Result<(), TaskError> {
-        for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
+        let picks = share.picks.iter().zip(&share.chunks);
+        for (pick, chunk) in picks.filter(|(pick, _)| pick.number != NO_CHUNK) {
             source.check(member, std::slice::from_ref(chunk), pick.number)?;
         }
         Ok(())

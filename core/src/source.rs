@@ -39,8 +39,7 @@ impl Source {
         let start = Instant::now();
         let pipeline = Pipeline::new(&member.filters, member.decoded_size)
             .map_err(TaskError::UnknownFilter)?;
-        let fetch = Fetch::open(&member.filename, member.fingerprint, member.direct)
-            .map_err(|error| TaskError::Fetch(first_chunk, error))?;
+        let fetch = Fetch::open(member).map_err(|error| TaskError::Fetch(first_chunk, error))?;
         add_ns(&record.open_ns, start);
         Ok(Source {
             fetch,
@@ -110,7 +109,7 @@ impl Source {
         chunks: &[Chunk],
         first_chunk: u64,
     ) -> Result<(), TaskError> {
-        let file_bytes = member.fingerprint.size_bytes;
+        let file_bytes = member.source_bytes();
         // Filters that cannot shrink a chunk make it a little larger.
         let plausible = (member.decoded_size as u64).saturating_mul(2) + PLAUSIBLE_EXTRA_BYTES;
         for (at, chunk) in (first_chunk..).zip(chunks) {

@@ -66,8 +66,8 @@ pub struct TestMember {
     pub filters: Vec<(u64, u64)>,
     /// Bit 0: direct, bit 1: clipped, bit 2: turnstile, bit 3: kept, bit 4: by the library.
     pub flags: u64,
-    /// Where its grid begins in the plan's chunks (for shares).
-    pub grid_at: u64,
+    /// Where its chunks begin in the plan's.
+    pub chunks_at: u64,
 }
 
 impl TestMember {
@@ -78,7 +78,7 @@ impl TestMember {
             chunk_words: ROW_WORDS as u64,
             filters: Vec::new(),
             flags,
-            grid_at: 0,
+            chunks_at: 0,
         }
     }
 }
@@ -162,6 +162,17 @@ impl TestPlan {
         of_order.unwrap_or(self.n_rows)
     }
 
+    /// A member's chunks end where another's begin.
+    fn n_chunks(&self, member: &TestMember) -> u64 {
+        if member.flags & 16 != 0 {
+            return 0;
+        }
+        let begins = self.members.iter().map(|other| other.chunks_at);
+        let end = begins.filter(|&at| at > member.chunks_at).min();
+        let end = end.unwrap_or(self.chunks.len() as u64);
+        end.saturating_sub(member.chunks_at)
+    }
+
     fn end_row(&self) -> u64 {
         let laps = self.order.as_ref().map_or(1, |order| order.laps);
         match self.cyclic || laps == 0 {
@@ -230,7 +241,11 @@ impl TestPlan {
                 member.flags,
                 8 + name.len() as u64,
                 1,
-                member.grid_at,
+                member.chunks_at,
+                self.n_chunks(member),
+                0,
+                0,
+                0,
             ]);
         }
         let order_at = words.len() as u64;
@@ -243,7 +258,7 @@ impl TestPlan {
             .chain(
                 self.tasks
                     .iter()
-                    .flat_map(|t| [t[0] | t[1] << 32, t[2], t[3], t[4], t[5]]),
+                    .flat_map(|t| [t[0] | t[1] << 32, t[2], t[3], t[4], t[5], 1]),
             )
             .chain(self.chunks.iter().flatten().copied())
             .chain(listed.iter().copied())

@@ -6,7 +6,8 @@
 //! 2. No number in a file can write outside the tape.
 //! 3. Two neighbours may be decoded at once. Where anything is wrong with one of them, each is
 //!    decoded again, alone, and errors are as if that were all.
-//! 4. Knows nothing of claims and slots; whoever calls owns the rows.
+//! 4. Every chunk of the task's grid is written: what has no record is the fill value.
+//! 5. Knows nothing of claims and slots; whoever calls owns the rows.
 
 use crate::beside::Beside;
 use crate::control::Record;
@@ -48,6 +49,8 @@ pub struct Work<'a> {
     pub tape: &'a Mapping,
     pub lap_row: u64,
     pub task: &'a Task,
+    /// The number of its first stored chunk.
+    pub first_record: u64,
 }
 
 impl<'a> Work<'a> {
@@ -105,14 +108,14 @@ impl<'a> Work<'a> {
             let target: &mut [u8] = match in_place {
                 Some(rows) => rows,
                 None => {
-                    let at = self.task.first_chunk + run.chunks.start as u64;
+                    let at = self.first_record + run.chunks.start as u64;
                     grow(&mut stored, len, at)?;
                     &mut stored[..len]
                 }
             };
             let result = source.read(target, &found[index..], turn);
             let result = result.map_err(|error| {
-                TaskError::Fetch(self.task.first_chunk + run.chunks.start as u64, error)
+                TaskError::Fetch(self.first_record + run.chunks.start as u64, error)
             });
             self.record
                 .fetches
@@ -192,7 +195,7 @@ impl<'a> Work<'a> {
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
         for (run, ticket) in flights {
-            let at = self.task.first_chunk + run.chunks.start as u64;
+            let at = self.first_record + run.chunks.start as u64;
             let start = Instant::now();
             let finished = match &mut source.fetch {
                 Fetch::Direct(queue, _) => queue.finish(ticket),
@@ -248,7 +251,7 @@ impl<'a> Work<'a> {
                 index += next.len();
                 continue;
             }
-            let at = self.task.first_chunk + (run.chunks.start + index) as u64;
+            let at = self.first_record + (run.chunks.start + index) as u64;
             self.decode_chunk(source, chunk, stored(chunk), at)?;
             index += 1;
         }
@@ -257,9 +260,9 @@ impl<'a> Work<'a> {
     }
 
     /// Where a chunk goes. Its offset is left in `source`.
-    fn spot(&self, source: &mut Source, chunk: &Chunk) -> Spot {
+    fn spot(&self, source: &mut Source, grid_index: u64) -> Spot {
         let member = self.member;
-        member.chunk_offset(chunk.grid_index, &mut source.offset);
+        member.chunk_offset(grid_index, &mut source.offset);
         let row = source.offset[0];
         let size = self.decoded_size(row);
         let (lo, hi) = self.wanted(row, member.chunk_dims[0]);
@@ -325,7 +328,7 @@ impl<'a> Work<'a> {
         if !is_alike || !source.pipeline.wants_abreast(filter_mask) {
             return false;
         }
-        let spots = chunks.map(|chunk| self.spot(source, chunk));
+        let spots = chunks.map(|chunk| self.spot(source, chunk.grid_index));
         let in_place = || spots.iter().filter(|spot| spot.in_place);
         for (i, a) in in_place().enumerate() {
             if in_place().skip(i + 1).any(|b| a.lo < b.hi && b.lo < a.hi) {
@@ -353,7 +356,7 @@ impl<'a> Work<'a> {
             .decode_abreast(filter_mask, chunks.map(stored), outs);
         if done {
             for (chunk, buffer) in chunks.into_iter().zip(buffers) {
-                let spot = self.spot(source, chunk);
+                let spot = self.spot(source, chunk.grid_index);
                 self.record
                     .decoded_bytes
                     .fetch_add(spot.size as u64, Relaxed);
@@ -383,7 +386,7 @@ impl<'a> Work<'a> {
         number: u64,
     ) -> Result<(), TaskError> {
         let wrong = |error| TaskError::Filter(number, error);
-        let spot = self.spot(source, chunk);
+        let spot = self.spot(source, chunk.grid_index);
         let size = spot.size;
         self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
         if source.pipeline.is_identity(chunk.filter_mask) {
@@ -409,32 +412,46 @@ impl<'a> Work<'a> {
         result.map_err(wrong)
     }
 
-    /// Chunks that the file never stored.
-    pub fn unallocated(&mut self, source: &mut Source, chunks: &[Chunk]) -> Result<(), TaskError> {
-        let member = self.member;
-        for (index, chunk) in chunks.iter().enumerate() {
-            if chunk.byte_offset != UNALLOCATED {
-                continue;
-            }
-            let spot = self.spot(source, chunk);
-            if member.spans_rows() {
-                finish::repeat(member.fill_shown(), self.rows(spot.lo, spot.hi));
-            } else {
-                grow(
-                    &mut source.decoded,
-                    spot.size,
-                    self.task.first_chunk + index as u64,
-                )?;
-                let mut decoded = std::mem::take(&mut source.decoded);
-                finish::repeat(&member.fill, &mut decoded[..spot.size]);
-                self.deliver(source, &spot, Some(&decoded[..spot.size]));
-                source.decoded = decoded;
-            }
+    /// Chunks of the task's grid that the file never stored; `chunks` are those that it did.
+    pub fn fill(&mut self, source: &mut Source, chunks: &[Chunk]) -> Result<(), TaskError> {
+        let task = self.task;
+        let (begin, end) = (task.first_chunk, task.first_chunk + task.n_chunks);
+        let inner = self.member.inner_cells().max(1);
+        if chunks.is_empty() && begin % inner == 0 && end % inner == 0 {
+            let first = self.plan.first_row();
+            let rows = self.rows(first + task.row_begin, first + task.row_end);
+            finish::repeat(self.member.fill_shown(), rows);
             self.record
                 .decoded_bytes
-                .fetch_add(spot.size as u64, Relaxed);
+                .fetch_add(rows.len() as u64, Relaxed);
+            return Ok(());
+        }
+        let is_stored = |chunk: &&Chunk| chunk.byte_offset != UNALLOCATED;
+        let mut stored = chunks.iter().filter(is_stored).peekable();
+        for cell in begin..end {
+            if stored.next_if(|chunk| chunk.grid_index == cell).is_none() {
+                self.fill_chunk(source, cell)?;
+            }
         }
         self.end_waiting(source);
+        Ok(())
+    }
+
+    fn fill_chunk(&mut self, source: &mut Source, cell: u64) -> Result<(), TaskError> {
+        let member = self.member;
+        let spot = self.spot(source, cell);
+        if member.spans_rows() {
+            finish::repeat(member.fill_shown(), self.rows(spot.lo, spot.hi));
+        } else {
+            grow(&mut source.decoded, spot.size, self.first_record)?;
+            let mut decoded = std::mem::take(&mut source.decoded);
+            finish::repeat(&member.fill, &mut decoded[..spot.size]);
+            self.deliver(source, &spot, Some(&decoded[..spot.size]));
+            source.decoded = decoded;
+        }
+        self.record
+            .decoded_bytes
+            .fetch_add(spot.size as u64, Relaxed);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 //! 1. The layout of a record is written by `_multitables/wire.py` and read here.
 //! 2. What a record says is checked when the plan is opened; later code indexes freely.
 
-use super::{Header, Refused, part, product};
+use super::{Header, KIND_LIBRARY, Refused, Task, part, product};
 use crate::filters::FilterSpec;
 use crate::finish::fix_element;
 
@@ -40,7 +40,11 @@ pub struct MemberRecord {
     flags: u64,
     library_at: u64,
     library_len: u64,
-    grid_at: u64,
+    chunks_at: u64,
+    n_chunks: u64,
+    inline_at: u64,
+    inline_len: u64,
+    reserved: u64,
 }
 
 /// What the conversion from a stored string to NumPy's changes: bytes after its end become NUL.
@@ -85,8 +89,13 @@ pub struct Member {
     pub kept: bool,
     /// The library reads it (said by tasks; of shares, here).
     pub by_library: bool,
-    /// Where the plan's chunks begin with this member's whole grid (for shares).
-    pub grid_at: u64,
+    /// Which of the plan's chunks are this member's stored ones.
+    pub chunks_at: u64,
+    pub n_chunks: u64,
+    /// Chunks of the grid; 0 where the library reads.
+    pub n_cells: u64,
+    /// The stored bytes, where they travel with the plan: then addresses count in these.
+    pub inline: Vec<u8>,
     /// What the library fallback needs to know, as written by the parent.
     pub library: String,
     /// Elements of a full chunk times their size.
@@ -103,6 +112,49 @@ impl Member {
             let grid = self.dims[axis].div_ceil(self.chunk_dims[axis]).max(1);
             into[axis] = (rest % grid) * self.chunk_dims[axis];
             rest /= grid;
+        }
+    }
+
+    /// Chunks of the grid that hold the same rows.
+    pub fn inner_cells(&self) -> u64 {
+        let grid = self.dims.iter().zip(&self.chunk_dims).skip(1);
+        grid.map(|(dim, chunk)| dim.div_ceil(*chunk)).product()
+    }
+
+    /// A task's chunks of the grid have its rows, which are whole or of one row of chunks.
+    pub(super) fn has_rows(&self, task: &Task, first_row: u64) -> bool {
+        let end = task.first_chunk.checked_add(task.n_chunks);
+        let Some(end) = end.filter(|&end| task.first_chunk < end && end <= self.n_cells) else {
+            return false;
+        };
+        let (inner, outer) = (self.inner_cells(), u128::from(self.chunk_dims[0]));
+        let chunk_rows = task.first_chunk / inner..end.div_ceil(inner);
+        let rows = u128::from(task.row_end - task.row_begin) * u128::from(task.repeat);
+        let begin = u128::from(first_row) + u128::from(task.row_begin);
+        let (_, _, parts) = self.columns(task);
+        u128::from(chunk_rows.start) * outer <= begin
+            && begin + rows <= u128::from(chunk_rows.end) * outer
+            && (parts == 1 || chunk_rows.end - chunk_rows.start == 1 && task.repeat == 1)
+    }
+
+    /// Which columns of the grid a task has, of how many; whole rows are one.
+    pub(super) fn columns(&self, task: &Task) -> (u64, u64, u64) {
+        let inner = self.inner_cells();
+        let end = task.first_chunk.saturating_add(task.n_chunks);
+        let whole = task.kind == KIND_LIBRARY
+            || inner == 0
+            || task.first_chunk % inner == 0 && end % inner == 0;
+        match whole {
+            true => (0, 1, 1),
+            false => (task.first_chunk % inner, (end - 1) % inner + 1, inner),
+        }
+    }
+
+    /// Bytes that there are to fetch from.
+    pub fn source_bytes(&self) -> u64 {
+        match self.inline.is_empty() {
+            true => self.fingerprint.size_bytes,
+            false => self.inline.len() as u64,
         }
     }
 
@@ -175,6 +227,18 @@ pub fn member(
         let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
         fix_element(fix, &mut fill[field]);
     }
+    let by_library = record.flags & FLAG_LIBRARY != 0;
+    let grid = dims
+        .iter()
+        .zip(&chunk_dims)
+        .try_fold(1u64, |all, (dim, chunk)| {
+            all.checked_mul(dim.div_ceil(*chunk))
+        });
+    let n_cells = match grid {
+        _ if by_library => 0,
+        Some(n_cells) => n_cells,
+        None => return Err("a grid of the plan is too large"),
+    };
     let text = part(blob, record.library_at, record.library_len)?;
     Ok(Member {
         row_bytes: record.row_bytes as usize,
@@ -199,8 +263,11 @@ pub fn member(
         clipped: record.flags & FLAG_CLIPPED != 0,
         turnstile: record.flags & FLAG_TURNSTILE != 0,
         kept: record.flags & FLAG_KEPT != 0,
-        by_library: record.flags & FLAG_LIBRARY != 0,
-        grid_at: record.grid_at,
+        by_library,
+        chunks_at: record.chunks_at,
+        n_chunks: record.n_chunks,
+        n_cells,
+        inline: part(blob, record.inline_at, record.inline_len)?.to_vec(),
         library: String::from_utf8(text.to_vec()).map_err(|_| "a text of the plan is not UTF-8")?,
         decoded_size: decoded_size as usize,
     })

@@ -49,7 +49,7 @@ impl Race {
         let filtered = TestMember {
             chunk_words: ROW_WORDS as u64 / if mixed.kept { 2 } else { 1 },
             filters: vec![(2, 8)],
-            grid_at: chunks.len() as u64,
+            chunks_at: chunks.len() as u64,
             ..TestMember::new(
                 4,
                 (8 * u64::from(mixed.kept)) | u64::from(self.direct) | turns,

@@ -68,8 +68,7 @@ impl Dataset {
         let geometry = Geometry::new(member).ok_or_else(|| internal("the grid is too large"))?;
         let pipeline = Pipeline::new(&member.filters, member.decoded_size)
             .map_err(TaskError::UnknownFilter)?;
-        let fetch = Fetch::open(&member.filename, member.fingerprint, member.direct)
-            .map_err(|error| TaskError::Fetch(NO_CHUNK, error))?;
+        let fetch = Fetch::open(member).map_err(|error| TaskError::Fetch(NO_CHUNK, error))?;
         add_ns(&record.open_ns, start);
         Ok(Dataset {
             catalogue,
@@ -95,7 +94,7 @@ impl Dataset {
     pub fn parts(&mut self) -> Open<'_> {
         let lookup = Lookup {
             member: &self.plan.members[0],
-            chunks: self.plan.chunks(),
+            chunks: self.plan.chunks_of(&self.plan.members[0]),
             n_cells: self.geometry.n_cells,
         };
         Open {
@@ -138,7 +137,7 @@ impl Lookup<'_> {
     }
 
     pub fn check(&self, number: u64, chunk: &Chunk) -> Result<(), TaskError> {
-        let file_bytes = self.member.fingerprint.size_bytes;
+        let file_bytes = self.member.source_bytes();
         let decoded = self.member.decoded_size as u64;
         let end = chunk.byte_offset.checked_add(chunk.stored_size);
         if end.is_none_or(|end| end > file_bytes) {

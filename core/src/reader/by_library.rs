@@ -3,7 +3,9 @@
 //! Law:
 //! 1. The library is given memory to fill: the task's rows of the tape, or a buffer whose rows are
 //!    brought to their places.
-//! 2. A file that changed meanwhile is told as that, whatever the library made of it.
+//! 2. That memory is zeros before: HDF5 leaves out what was never stored of a dataset without a fill
+//!    value, and what stood there before is no row of this stream.
+//! 3. A file that changed meanwhile is told as that, whatever the library made of it.
 
 use super::{Claimed, LibraryRead, Reader};
 use crate::failure::TaskError;
@@ -27,7 +29,7 @@ impl Reader<'_> {
         let task = &claimed.task;
         let member: &Member = &self.plan.members[task.member as usize];
         let start = Instant::now();
-        let number = member.grid_at;
+        let number = member.chunks_at;
         let file = DataFile::open(&member.filename, member.fingerprint, false)
             .map_err(|error| TaskError::Fetch(number, error))?;
         let record = self.control.record(self.me);
@@ -47,6 +49,7 @@ impl Reader<'_> {
         for span in share.spans() {
             let len = ((span.end - span.begin) as usize).saturating_mul(member.row_bytes);
             grow(&mut rows, len, number)?;
+            rows[..len].fill(0);
             result = library(&member.library, span.begin, span.end, &mut rows[..len]);
             if result.is_err() {
                 break;
@@ -72,18 +75,20 @@ impl Reader<'_> {
     ) -> Result<(), TaskError> {
         let member: &Member = &self.plan.members[task.member as usize];
         let start = Instant::now();
+        let number = self.plan.records(task).start as u64;
         let file = DataFile::open(&member.filename, member.fingerprint, false)
-            .map_err(|error| TaskError::Fetch(task.first_chunk, error))?;
+            .map_err(|error| TaskError::Fetch(number, error))?;
         let rows = task.row_end - task.row_begin;
         let tape = &self.tapes[task.member as usize];
         // SAFETY: this reader owns the task, so these rows of the tape are its alone.
         let out = unsafe { tape_rows(tape, member, lap_row + task.row_begin, rows) };
         let first = self.plan.first_row();
         let (begin, end) = (first + task.row_begin, first + task.row_end);
+        out.fill(0);
         let result = library(&member.library, begin, end, out);
         // A file that changed explains any error.
         file.check_unchanged()
-            .map_err(|error| TaskError::Fetch(task.first_chunk, error))?;
+            .map_err(|error| TaskError::Fetch(number, error))?;
         result.map_err(TaskError::Library)?;
         let record = self.record();
         record.library_tasks.fetch_add(1, Relaxed);

@@ -30,7 +30,10 @@ pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, u
         turnstile: false,
         kept: false,
         by_library: false,
-        grid_at: 0,
+        chunks_at: 0,
+        n_chunks: 0,
+        n_cells: 0,
+        inline: Vec::new(),
         library: String::new(),
         decoded_size: chunk_dims.iter().product::<u64>() as usize * element,
     }

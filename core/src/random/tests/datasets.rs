@@ -317,6 +317,7 @@ impl TestDataset {
             row_bytes, 4096, tape, element, self.field.0 as u64, self.field.1 as u64,
             n, 0, n, filters_at, filters.len() as u64, 0, fixes_at, self.fixes.len() as u64,
             element, name.len() as u64, device, inode, size, time, flags, 0, 0, 0,
+            self.chunks.len() as u64, 0, 0, 0,
         ];
         let blob = [&self.fill[..], name].concat();
         let body: Vec<u64> = (member.iter())
