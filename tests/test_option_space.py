@@ -7,20 +7,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import h5py
 import numpy as np
 import pytest
 from elements import FAST, values
+from h5py import h5d, h5p, h5s, h5t
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import multitables
+from _multitables import hdf5_facts
+from _multitables.hdf5_facts import DONT_FILTER_PARTIAL_CHUNKS, _libhdf5
 
 EXAMPLES = 120
 COLUMN = {"compound": "b", "nested": "outer"}
@@ -206,37 +211,89 @@ def test_fields(
             del block
 
 
+class Layout(NamedTuple):
+    """How one dataset is stored."""
+
+    shape: tuple[int, ...]
+    kind: str
+    chunks: tuple[int, ...]
+    #: Of each dimension: the same, more, or without end.
+    limits: str
+    libver: str
+    early: bool
+    #: Partial chunks stay unfiltered.
+    plain_edges: bool
+    filters: tuple[str, ...]
+    fill: bool
+
+
 @st.composite
-def a_dataset(draw: st.DrawFn) -> tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+def a_layout(draw: st.DrawFn) -> Layout:
     shape = tuple(draw(st.lists(st.integers(1, 30), min_size=1, max_size=4)))
-    chunks = tuple(draw(st.integers(1, n)) for n in shape)
-    options: dict[str, Any] = {}
-    if draw(st.booleans()):
-        options["compression"] = draw(st.sampled_from(["gzip", "lzf"]))
-    options["shuffle"] = draw(st.booleans())
-    options["fletcher32"] = draw(st.booleans())
-    return draw(st.sampled_from(sorted(FAST))), shape, chunks, options
+    kind = draw(st.sampled_from(["chunked"] * 6 + ["contiguous", "compact"]))
+    libver = draw(st.sampled_from(["earliest", "v108", "v110", "latest"]))
+    return Layout(
+        shape,
+        kind,
+        tuple(draw(st.integers(1, n)) for n in shape),
+        "".join(draw(st.sampled_from("=>*")) for _ in shape),
+        libver,
+        draw(st.booleans()),
+        draw(st.booleans()),
+        tuple(name for name in ("shuffle", "deflate", "fletcher32") if draw(st.booleans())),
+        draw(st.booleans()),
+    )
 
 
-@pytest.mark.hang(180)
-@settings(parent=space, max_examples=100)
+def create(file: Any, layout: Layout, dtype: np.dtype) -> Any:
+    plist = h5p.create(h5p.DATASET_CREATE)
+    unlimited = layout.shape
+    if layout.kind == "chunked":
+        plist.set_chunk(layout.chunks)
+        for name in layout.filters:
+            getattr(plist, f"set_{name}")(*([1] if name == "deflate" else []))
+        if layout.plain_edges and layout.libver in ("v110", "latest"):
+            set_options = _libhdf5().H5Pset_chunk_opts
+            set_options.argtypes = [ctypes.c_int64, ctypes.c_uint]
+            assert set_options(plist.id, DONT_FILTER_PARTIAL_CHUNKS) >= 0
+        if layout.early:
+            plist.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+        how = {"=": lambda n: n, ">": lambda n: n + 7, "*": lambda n: h5s.UNLIMITED}
+        unlimited = tuple(how[c](n) for c, n in zip(layout.limits, layout.shape, strict=True))
+    elif layout.kind == "compact":
+        plist.set_layout(h5d.COMPACT)
+    if layout.fill and dtype.names is None and dtype.kind in "iuf":
+        plist.set_fill_value(np.array(7, dtype))
+    space = h5s.create_simple(layout.shape, unlimited)
+    kind = h5t.py_create(dtype, logical=True)
+    return h5py.Dataset(h5d.create(file.id, b"x", kind, space, plist))
+
+
+@pytest.mark.hang(240)
+@settings(parent=space, max_examples=200)
 @given(
-    a_dataset(),
+    a_layout(),
+    st.sampled_from(sorted(FAST)),
     st.integers(1, 40),
     st.lists(st.tuples(*[st.floats(0, 1)] * 2), max_size=4),
+    st.data(),
 )
 def test_any_dataset(
     tmp_path_factory: pytest.TempPathFactory,
-    dataset: tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]],
+    layout: Layout,
+    name: str,
     block_size: int,
     written: list[tuple[float, float]],
+    data: st.DataObject,
 ) -> None:
-    """Of any shape and chunks, partly written: equal to what h5py reads."""
-    name, shape, chunks, options = dataset
+    """However stored, partly written: equal to what h5py reads, or refused where its index lies."""
     path = tmp_path_factory.mktemp("any") / "any.h5"
-    dtype = FAST[name]
-    with h5py.File(path, "w") as file:
-        made = file.create_dataset("x", shape, dtype, chunks=chunks, **options)
+    dtype, shape = FAST[name], layout.shape
+    if layout.kind == "compact" and int(np.prod(shape)) * dtype.itemsize > 60_000:
+        shape = (1,) * len(shape)
+        layout = layout._replace(shape=shape)
+    with h5py.File(path, "w", libver=layout.libver) as file:
+        made = create(file, layout, dtype)
         for low, high in written:
             rows = slice(int(low * shape[0]), int(high * shape[0]))
             if rows.start < rows.stop:
@@ -254,7 +311,40 @@ def test_any_dataset(
             del block, guard
         assert at == len(want)
         assert stream.statistics()["library"] == {}
+    key = data.draw(st.tuples(*[st.slices(n) for n in shape]))
+    with multitables.Reader(path, n_procs=1) as reader:
+        _same_fields(reader.request(reader.get_dataset("/x")[key]).get(), want[key])
+        assert reader.statistics()["library_requests"] == 0
+    _refused_where_it_lies(path, layout, data)
     path.unlink()
+
+
+def _refused_where_it_lies(path: Path, layout: Layout, data: st.DataObject) -> None:
+    """Give one chunk another place, which can only be another's, or none."""
+    if layout.kind != "chunked":
+        return
+    told, rank = hdf5_facts.chunk_records, len(layout.shape)
+    grid = [-(-n // chunk) for n, chunk in zip(layout.shape, layout.chunks, strict=True)]
+    axis = data.draw(st.integers(0, rank - 1))
+    chunk = layout.chunks[axis]
+    beyond = st.integers(grid[axis], grid[axis] + 3).map(lambda n: n * chunk)
+    between = st.integers(0, grid[axis] * chunk).filter(lambda n: n % chunk)
+    place = data.draw(beyond if chunk == 1 else st.one_of(beyond, between))
+
+    def lie(dataset: Any, rank: int) -> Any:
+        records = told(dataset, rank).copy()
+        if lies := len(records):
+            records[data.draw(st.integers(0, lies - 1)), axis] = place
+        return records
+
+    with mock.patch.object(hdf5_facts, "chunk_records", lie):
+        try:
+            multitables.Streamer(path).get_queue("/x", n_procs=1).close()
+        except multitables.FileOpenError as error:
+            assert "is damaged: chunk" in str(error)  # noqa: PT017
+        else:
+            with h5py.File(path) as file:
+                assert not file["x"].id.get_num_chunks()
 
 
 def _same_fields(got: np.ndarray, want: np.ndarray) -> None:
