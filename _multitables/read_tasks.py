@@ -191,7 +191,7 @@ def _in_pieces(member: Member, most: int) -> Member:
 def _inner_chunks(member: Member) -> int:
     """Chunks that lie beside each other in the same rows."""
     dims = zip(member.index.dims[1:], member.chunk_dims[1:], strict=True)
-    return math.prod(-(-dim // chunk) for dim, chunk in dims)
+    return math.prod(-(-dim // max(1, chunk)) for dim, chunk in dims)
 
 
 def _stored_tasks(
