@@ -15,6 +15,7 @@ from reader_cases import opened
 from reader_file import ROWS, TABLE, cube, line, table
 
 import multitables
+from _multitables import _core
 
 
 @pytest.fixture
@@ -53,21 +54,83 @@ def test_views_lend_the_stage(reader: Any, way: str) -> None:
             with getattr(request, way)() as rows:
                 np.testing.assert_array_equal(rows, want)
                 assert stage.busy
-            del rows
         assert not stage.busy
 
 
-def test_a_view_that_is_kept_keeps_its_stage(reader: Any) -> None:
+@pytest.mark.parametrize("way", ["get_unsafe", "get_proxy", "get_direct"])
+@pytest.mark.parametrize("count", [None, 1, 3])
+def test_views_that_are_kept_leave_their_stages_free(
+    reader: Any, way: str, count: int | None
+) -> None:
     dataset = reader.get_dataset("/carray")
+    reader.request(dataset[0]).get()  # what the Reader keeps is there
+    used = _core.Arena(1).used_bytes
+    stages = dataset.create_stage_pool(5, count) if count else dataset.create_stage(5)
+    kept, rows = [], None
+    for first in range(0, 100, 5):
+        request = reader.request(dataset[first : first + 5], stages)
+        if way == "get_direct":
+            kept.append(request.get_direct(lambda rows: rows[1:3]))
+        else:
+            with getattr(request, way)() as rows:
+                kept.append(rows[1:3])
+                if count is None:
+                    with pytest.raises(multitables.StageBusyError):
+                        reader.request(dataset[0], stages)
+        assert stages.lent() == (0, 0)
+    for number, view in enumerate(kept):
+        same(view, cube()[5 * number + 1 : 5 * number + 3])
+    stages.close()
+    same(kept.pop(), cube()[96:98])
+    del kept, rows, view
+    assert _core.Arena(1).used_bytes == used
+
+
+def test_a_stage_uses_its_memory_again(reader: Any) -> None:
+    dataset = reader.get_dataset("/carray")
+    before = _core.Arena(1).used_bytes
     stage = dataset.create_stage(5)
-    with reader.request(dataset[5:10], stage).get_unsafe() as rows:
-        kept = rows[1:3]
-    del rows
-    with pytest.raises(multitables.StageBusyError):
-        reader.request(dataset[0:5], stage)
-    same(kept, cube()[6:8])
-    del kept
-    same(reader.request(dataset[0:5], stage).get(), cube()[0:5])
+    used = _core.Arena(1).used_bytes
+
+    def places(drops: bool) -> set[int]:
+        found = set()
+        for first in range(0, 100, 5):
+            with reader.request(dataset[first : first + 5], stage).get_unsafe() as rows:
+                found.add(rows.ctypes.data)
+            if drops:
+                del rows
+        return found
+
+    assert len(places(drops=True)) == 1
+    assert _core.Arena(1).used_bytes == used
+    assert len(places(drops=False)) == 2  # in turn
+    assert _core.Arena(1).used_bytes == used + (used - before)
+    assert len(places(drops=True)) == 1
+
+
+def test_no_memory_for_another_result(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_multitables.options.memory_limit_bytes", lambda: 16 << 20)
+    with multitables.Reader(sample, n_procs=1) as reader:
+        dataset = reader.get_dataset("/carray")
+        stage = dataset.create_stage_natoms(1 << 20)
+        kept: list[Any] = []
+
+        def keep() -> None:
+            while True:
+                with reader.request(dataset[len(kept)], stage).get_unsafe() as rows:
+                    kept.append(rows)
+
+        with pytest.raises(multitables.SharedMemoryError, match="cannot be reserved") as caught:
+            keep()
+        assert "drop views" in str(caught.value)
+        assert len(kept) == 3
+        assert not stage.busy
+        del caught
+        kept.pop(1)
+        with reader.request(dataset[9], stage).get_unsafe() as rows:
+            same(rows, cube()[9])
+        for number, view in zip((0, 2), kept, strict=True):
+            same(view, cube()[number])
 
 
 def test_results_are_taken_once_and_kept_by_result(reader: Any) -> None:

@@ -150,12 +150,12 @@ class Reader:
         Raises
         ------
         StageBusyError
-            The stage has the result of another request (a `RuntimeError`).
+            The result of the stage's last request was not taken yet (a `RuntimeError`).
         ClosedError
             The Reader or the stage is closed.
         StalledError
-            All stages of the pool are held, for 30 seconds, by requests and views that the
-            program keeps.
+            All stages of the pool are held, for 30 seconds, by requests that the program keeps
+            without taking their results; of results without a stage, by views too.
         """
         service = self._service
         service.requests += 1

@@ -7,7 +7,7 @@ Law
 3. What makes a request a `concurrent.futures.Future` for others (condition, waiters, callbacks) is
    made when something touches it; only then does a thread watch the request, and that thread alone
    tells them. `get`, `result` and `done` ask the core.
-4. A view stays valid as long as it is kept: its stage is used again when it is gone.
+4. A view stays valid as long as it is kept: its memory is used again when it is gone.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class Request(Future[Any]):
     def get_unsafe(self) -> Lent:
         """Lend a view of the result: ``with request.get_unsafe() as rows: ...``.
 
-        The stage is free again after the block, when the last view is gone. (The name is that of
-        2.x; a view that is kept is safe, it only keeps its stage from the next request.)
+        The stage is free again after the block. (The name is that of 2.x; a view that is kept is
+        safe: its memory is not used again before the view is gone.)
 
         Returns
         -------

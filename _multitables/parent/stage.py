@@ -2,8 +2,9 @@
 
 Law
 ---
-1. Thin over the core, which knows when a stage is free again: when its request and the last view
-   of the result are gone. Nothing is counted here.
+1. Thin over the core, which knows when a stage is free again: when its request's result was taken
+   or the request is gone. Views that are kept have their memory to themselves. Nothing is counted
+   here.
 2. A stage is good for every `Reader` of this process; it belongs to none.
 3. Closing one that is in use takes effect when it comes back; never under a reader's hands.
 """
@@ -23,8 +24,9 @@ from _multitables.errors import OptionsError, SharedMemoryError
 class Stage(_core.Stages):
     """Shared memory for the result of one request; made by a dataset's ``create_stage``.
 
-    A stage is busy from the request until its result was taken and the last view of it is gone.
-    It is good for any dataset and any `Reader` of this process.
+    A stage is busy from the request until its result was taken. While views of that result are
+    kept, their memory stays as it is, and the stage takes other memory for the next result. It is
+    good for any dataset and any `Reader` of this process.
 
     Examples
     --------
@@ -45,11 +47,11 @@ class Stage(_core.Stages):
 
     @property
     def busy(self) -> bool:
-        """Whether a request, or a view of its result, has the stage."""
+        """Whether a request has the stage, whose result was not taken yet."""
         return self.lent()[0] > 0
 
     def close(self) -> None:
-        """Give the memory back, at once or when the stage is no longer busy."""
+        """Give the memory back, at once or when its request and the last view are gone."""
         super().close()
 
 
@@ -76,7 +78,7 @@ class StagePool(_core.Stages):
         return self.count or 0
 
     def close(self) -> None:
-        """Give the memory back, each stage at once or when it is no longer busy."""
+        """Give the memory back, each stage's at once or when its request and views are gone."""
         super().close()
 
 
@@ -98,7 +100,8 @@ def shortage(error: BaseException, n_bytes: int) -> SharedMemoryError:
     reason = getattr(error, "strerror", None) or error
     return SharedMemoryError(
         f"shared memory for results cannot be reserved ({n_bytes} bytes): {reason}",
-        advice="Free memory, close stages that are not needed, or choose smaller ones",
+        advice="Free memory, drop views of earlier results, close stages that are not needed, or "
+        "choose smaller ones",
         expected=n_bytes,
     )
 

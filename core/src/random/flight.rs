@@ -183,7 +183,10 @@ impl Flight {
         }
         if self.poll().is_some() {
             let tenure = lock(&self.state).tenure.take();
-            drop(tenure);
+            // Where views keep it, the stage is free for the next request all the same.
+            if let Some(Err(kept)) = tenure.map(Arc::try_unwrap) {
+                kept.detach();
+            }
         } else {
             self.dispatch.see_home(self.clone());
         }

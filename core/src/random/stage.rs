@@ -5,8 +5,11 @@
 //!    request, its readers, a view) is gone, from whichever thread, in whichever order.
 //! 2. A shelf of a fixed number has stages of one size. A growing one makes stages of the sizes
 //!    that are asked for, and keeps them, within its limit.
-//! 3. A closed shelf lends nothing; its stages are given back to the arena as they return.
-//! 4. The lock is never held while Python code can run. A forked child is lent nothing.
+//! 3. A view may outlive its request. A shelf of a fixed number then no longer counts the stage
+//!    (`Tenure::detach`) and takes other memory from the arena for the next request. It keeps one
+//!    stage beyond its number, because a loop whose variable holds the last view needs two in turn.
+//! 4. A closed shelf lends nothing; its stages are given back to the arena as they return.
+//! 5. The lock is never held while Python code can run. A forked child is lent nothing.
 //!
 //! It must never know of requests or Python.
 
@@ -28,7 +31,7 @@ pub enum Refusal {
 }
 
 enum Kind {
-    Fixed { size: usize },
+    Fixed { size: usize, count: usize },
     Growing { limit: usize },
 }
 
@@ -83,7 +86,7 @@ impl Shelf {
         for _ in 0..count {
             regions.push(arena.take(size)?);
         }
-        let shelf = Shelf::new(arena, Kind::Fixed { size });
+        let shelf = Shelf::new(arena, Kind::Fixed { size, count });
         let mut state = shelf.state();
         state.free_bytes = regions.iter().map(Region::len).sum();
         state.free.insert(0, regions);
@@ -123,7 +126,7 @@ impl Shelf {
             return Err(Refusal::Closed);
         }
         let (key, limit) = match self.kind {
-            Kind::Fixed { size: each } => (0, each),
+            Kind::Fixed { size: each, .. } => (0, each),
             Kind::Growing { limit } => (size_class(size), limit),
         };
         if size > limit {
@@ -134,18 +137,8 @@ impl Shelf {
             if state.closed {
                 return Err(Refusal::Closed);
             }
-            if let Some(region) = state.pop(key) {
+            if let Some(region) = self.next(&mut state, key, size)? {
                 return Ok(self.lend(&mut state, region));
-            }
-            if let Kind::Growing { limit } = self.kind {
-                // A size a little under the limit must fit, though its class does not.
-                let wanted = key.min(limit.max(size));
-                let over = (state.lent_bytes + state.free_bytes + wanted).saturating_sub(limit);
-                if state.lent_bytes + wanted <= limit || state.lent.is_empty() {
-                    drop(state.evict(over));
-                    let region = self.arena.take(wanted).map_err(Refusal::Memory)?;
-                    return Ok(self.lend(&mut state, region));
-                }
             }
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
             match left {
@@ -158,13 +151,37 @@ impl Shelf {
         }
     }
 
+    /// A stage that is free, or a new one; None if the shelf may lend no more.
+    fn next(&self, state: &mut State, key: usize, size: usize) -> Result<Option<Region>, Refusal> {
+        if matches!(self.kind, Kind::Fixed { count, .. } if state.lent.len() >= count) {
+            return Ok(None);
+        }
+        if let Some(region) = state.pop(key) {
+            return Ok(Some(region));
+        }
+        let wanted = match self.kind {
+            Kind::Fixed { size, .. } => size,
+            Kind::Growing { limit } => {
+                // A size a little under the limit must fit, though its class does not.
+                let wanted = key.min(limit.max(size));
+                if state.lent_bytes + wanted > limit && !state.lent.is_empty() {
+                    return Ok(None);
+                }
+                let over = (state.lent_bytes + state.free_bytes + wanted).saturating_sub(limit);
+                drop(state.evict(over));
+                wanted
+            }
+        };
+        self.arena.take(wanted).map(Some).map_err(Refusal::Memory)
+    }
+
     fn lend(self: &Arc<Shelf>, state: &mut State, region: Region) -> Tenure {
         let number = state.next;
         state.next += 1;
         state.lent_bytes += region.len();
         state.lent.insert(number, Instant::now());
         let len = match self.kind {
-            Kind::Fixed { size } => size,
+            Kind::Fixed { size, .. } => size,
             Kind::Growing { .. } => region.len(),
         };
         Tenure {
@@ -248,26 +265,46 @@ impl Tenure {
             .as_ref()
             .map_or(std::ptr::null_mut(), Region::base)
     }
+
+    /// The request is through, and only views keep the stage: a shelf of a fixed number may lend
+    /// another. A growing one counts it on, as its limit is one of bytes.
+    pub fn detach(&self) {
+        let shelf = &self.shelf;
+        if shelf.arena.is_mine() && matches!(shelf.kind, Kind::Fixed { .. }) {
+            self.uncount(&mut shelf.state());
+            shelf.returned.notify_all();
+        }
+    }
+
+    fn uncount(&self, state: &mut State) {
+        if state.lent.remove(&self.number).is_some() {
+            state.lent_bytes -= self.region.as_ref().map_or(0, Region::len);
+        }
+    }
 }
 
 impl Drop for Tenure {
     fn drop(&mut self) {
-        let (shelf, region) = (&self.shelf, self.region.take());
-        let Some(region) = region.filter(|_| shelf.arena.is_mine()) else {
+        let shelf = &self.shelf;
+        if !shelf.arena.is_mine() {
+            return;
+        }
+        let mut state = shelf.state();
+        self.uncount(&mut state);
+        let Some(region) = self.region.take() else {
             return;
         };
-        let mut state = shelf.state();
-        state.lent.remove(&self.number);
-        state.lent_bytes -= region.len();
-        let unwanted = if state.closed {
+        let (key, most) = match shelf.kind {
+            Kind::Fixed { count, .. } => (0, count + 1 - state.lent.len()),
+            Kind::Growing { .. } => (region.len(), usize::MAX),
+        };
+        let (closed, len) = (state.closed, region.len());
+        let free = state.free.entry(key).or_default();
+        let unwanted = if closed || free.len() >= most {
             Some(region)
         } else {
-            state.free_bytes += region.len();
-            let key = match shelf.kind {
-                Kind::Fixed { .. } => 0,
-                Kind::Growing { .. } => region.len(),
-            };
-            state.free.entry(key).or_default().push(region);
+            free.push(region);
+            state.free_bytes += len;
             None
         };
         drop(state);
@@ -297,6 +334,71 @@ mod tests {
             shelf.take(101, None),
             Err(Refusal::TooSmall(101, 100))
         ));
+    }
+
+    #[test]
+    fn a_detached_stage_makes_room_for_another() {
+        let arena = arena();
+        let shelf = Shelf::fixed(&arena, 8, 1).unwrap();
+        let page = arena.used_bytes();
+        let first = shelf.take(8, None).unwrap();
+        first.detach();
+        assert_eq!((shelf.lent().0, shelf.used_bytes()), (0, 0));
+        let second = shelf.take(8, None).unwrap();
+        assert_ne!(first.at(), second.at());
+        assert!(matches!(shelf.take(8, None), Err(Refusal::Exhausted)));
+        let (one, two) = (first.at(), second.at());
+        drop(first);
+        second.detach();
+        let third = shelf.take(8, None).unwrap();
+        assert_eq!(third.at(), one);
+        drop(second);
+        // One beyond its number is free, but not lent.
+        assert!(matches!(shelf.take(8, None), Err(Refusal::Exhausted)));
+        third.detach();
+        assert_eq!(shelf.take(8, None).unwrap().at(), two);
+        assert_eq!(arena.used_bytes(), 2 * page);
+        shelf.close();
+        assert_eq!(arena.used_bytes(), page);
+        drop(third);
+        assert_eq!(arena.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_fixed_shelf_keeps_one_stage_beyond_its_number() {
+        let arena = arena();
+        let shelf = Shelf::fixed(&arena, 8, 2).unwrap();
+        let page = arena.used_bytes() / 2;
+        let take = |_| {
+            let tenure = shelf.take(8, None).unwrap();
+            tenure.detach();
+            tenure
+        };
+        let held: Vec<Tenure> = (0..9).map(take).collect();
+        assert_eq!(arena.used_bytes(), 9 * page);
+        drop(held);
+        assert_eq!(
+            (arena.used_bytes(), shelf.used_bytes()),
+            (3 * page, 3 * page)
+        );
+    }
+
+    #[test]
+    fn waiting_ends_when_one_is_detached_or_there_is_no_memory_for_another() {
+        let arena = arena();
+        let shelf = Shelf::fixed(&arena, 20 << 20, 1).unwrap();
+        let mut held = vec![shelf.take(8, None).unwrap()];
+        let other = shelf.clone();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let thread = std::thread::spawn(move || other.take(8, Some(deadline)));
+        held[0].detach();
+        held.push(thread.join().unwrap().unwrap());
+        held[1].detach();
+        held.push(shelf.take(8, None).unwrap());
+        held[2].detach();
+        assert!(matches!(shelf.take(8, None), Err(Refusal::Memory(_))));
+        held.remove(1);
+        assert!(shelf.take(8, None).is_ok());
     }
 
     #[test]

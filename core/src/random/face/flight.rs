@@ -1,7 +1,7 @@
 //! One request on its way, as Python sees it.
 //!
 //! Law:
-//! 1. A result is a view of its stage, with a `Loan` as its base: the stage is free again when the
+//! 1. A result is a view of its stage, with a `Loan` as its base: the memory is used again when the
 //!    flight was released and the last view is gone, whatever the order.
 //! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
 //!    flight cannot deadlock. Waiting releases the GIL.
@@ -200,7 +200,7 @@ impl Flight {
         self.inner.cancel()
     }
 
-    /// The result is not needed any more: the stage is free when the last view is gone.
+    /// The result was taken: the stage takes other memory for as long as a view is kept.
     fn release(&self) {
         self.inner.release();
     }
