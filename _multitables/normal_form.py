@@ -4,11 +4,12 @@ Law
 ---
 1. Results are NumPy's on the whole array, step after step.
 2. But the first index on a dataset itself follows PyTables' grammar, and what PyTables refuses in
-   one step is an `IndexError`: a mask stands alone and has the dataset's shape (so for the rows of
-   a table it has one axis); index arrays have one dimension; one of them may stand among numbers,
-   slices and an Ellipsis, or there is one for each axis, all of one length; no None, no booleans.
-   Beyond PyTables' own limits in that grammar (repeated or empty lists, negative steps, a list
-   alone on several axes) NumPy's result is given. The second step, also after a field, is NumPy's.
+   one step is an `IndexError`: index arrays have one dimension; one of them may stand among
+   numbers, slices and an Ellipsis, or there is one for each axis, all of one length; a mask of
+   several axes stands alone; no None, no booleans. Beyond PyTables' own limits in that grammar
+   (repeated or empty lists, negative steps, a list alone on several axes, a mask of fewer axes than
+   the dataset) NumPy's result is given, and with a mask of one axis in any place. The second step,
+   also after a field, is NumPy's.
 3. `read`, `where` and `read_sorted` take start, stop and step as PyTables does.
 4. Nothing is raised here: what is wrong comes as `Refused`, with its exception and text.
 
@@ -181,17 +182,20 @@ def check_first(key: Any, shape: tuple[int, ...]) -> None:
     """
     items = key if isinstance(key, tuple) else (key,)
     arrays = [item for item in items if isinstance(item, np.ndarray)]
+    masks = [array for array in arrays if array.dtype == bool]
     if any(item is None or is_boolean(item) for item in items):
         what = "None or a boolean is no index of a dataset itself"
-    elif any(array.dtype.kind == "b" for array in arrays):
-        if len(items) == 1 and arrays[0].shape == shape:
-            return
-        got = "others beside it" if len(items) > 1 else arrays[0].shape
-        what = f"a mask must stand alone and have the dataset's shape (expected {shape}, got {got})"
+    elif len(items) == len(masks) == 1:
+        return
+    elif any(array.ndim > 1 for array in masks):
+        n_dims = max(array.ndim for array in masks)
+        what = f"a mask of several axes must stand alone (got {n_dims} axes, and others beside it)"
     elif any(array.ndim > 1 for array in arrays):
         what = f"index arrays must be flat (got {max(array.ndim for array in arrays)} dimensions)"
-    elif len(arrays) > 1 and (
-        [array.size for array in arrays] != [arrays[0].size] * max(len(shape), len(items))
+    elif (
+        len(arrays) > 1
+        and not masks
+        and [array.size for array in arrays] != [arrays[0].size] * max(len(shape), len(items))
     ):
         lengths = ", ".join(str(array.size) for array in arrays)
         what = (

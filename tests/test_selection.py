@@ -143,6 +143,7 @@ CUBE = values(np.dtype("<i4"), (20, 12, 7))
 MASK_AB = np.array([[True, False], [False, True], [True, True]])
 CUBE_MASK = values(np.dtype("?"), CUBE.shape)
 MASK_INNER = np.arange(12) % 3 == 0
+ROWS_MASK = np.arange(20) % 7 == 1
 
 #: What is written -> (the dataset, the steps that NumPy is given, the form it takes).
 EXAMPLES: dict[str, tuple[np.ndarray, Any, tuple[Any, ...], str]] = {
@@ -191,6 +192,9 @@ EXAMPLES: dict[str, tuple[np.ndarray, Any, tuple[Any, ...], str]] = {
     "d[[3, 1, 1, -1]]": (TABLE, lambda d: d[[3, 1, 1, -1]], ([3, 1, 1, -1],), "Native"),
     "d[[]]": (TABLE, lambda d: d[[]], ([],), "Native"),
     "d[mask]": (TABLE, lambda d: d[TABLE["a"] > 0], (TABLE["a"] > 0,), "Native"),
+    "a[mask of rows]": (CUBE, lambda d: d[ROWS_MASK], (ROWS_MASK,), "Native"),
+    "a[mask of rows, 3]": (CUBE, lambda d: d[ROWS_MASK, 3], ((ROWS_MASK, 3),), "Native"),
+    "a[:, mask]": (CUBE, lambda d: d[:, MASK_INNER], ((slice(None), MASK_INNER),), "Native"),
     "d[['a', 'b']][3:5]": (
         TABLE,
         lambda d: d[["a", "b"]][3:5],
@@ -248,9 +252,10 @@ def test_examples(written: str) -> None:
 
 #: What is written -> the exception at get().
 WRONG: dict[str, tuple[np.ndarray, Any, type[Exception]]] = {
-    "a mask beside a slice": (CUBE, lambda d: d[:, MASK_INNER], IndexError),
-    "a mask of rows before more": (CUBE, lambda d: d[np.ones(20, bool), :], IndexError),
-    "a mask of some axes": (CUBE, lambda d: d[np.ones((20, 12), bool)], IndexError),
+    "a mask of two axes beside a slice": (CUBE, lambda d: d[:, CUBE_MASK[0]], IndexError),
+    "a mask of two axes before more": (CUBE, lambda d: d[CUBE_MASK[:, :, 0], 3], IndexError),
+    "a mask of another length": (CUBE, lambda d: d[np.ones(19, bool)], IndexError),
+    "masks that do not go together": (CUBE, lambda d: d[ROWS_MASK, MASK_INNER], IndexError),
     "a mask of another shape": (CUBE, lambda d: d[np.ones((20, 12, 6), bool)], IndexError),
     "two lists beside a slice": (CUBE, lambda d: d[[1, 2], [1, 2], :], IndexError),
     "two lists and no more": (CUBE, lambda d: d[[1, 2], [1, 2]], IndexError),
