@@ -1,4 +1,4 @@
-"""What the tests of random access share: the requests, a Reader, and whether it works.
+"""What the tests of random access share: the requests, a Reader, whether it works, a killer.
 
 Law
 ---
@@ -14,7 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
+import pytest
+from elements import smooth
 from oracle import same
 from payload import content
 from processes import alive, children, kill, readers, wait_until
@@ -47,3 +50,24 @@ def kill_all() -> None:
     for pid in readers():
         kill(pid)
         wait_until(lambda pid=pid: not alive(pid), "a dead reader")
+
+
+def poisoned(h5: Path, monkeypatch: pytest.MonkeyPatch, deaths: int) -> None:
+    """A file whose /x is read through h5py, which kills so many readers."""
+    poison = h5.parent / "poison"
+    poison.mkdir()
+    (poison / "h5py.py").write_text(
+        "import os, pathlib, signal, sys\n"
+        "here = pathlib.Path(__file__).parent\n"
+        f"if len(list(here.glob('death*'))) < {deaths}:\n"
+        "    (here / f'death{os.getpid()}').touch()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.path.remove(str(here))\n"
+        "del sys.modules['h5py']\n"
+        "import h5py\n"
+        "sys.modules['h5py'] = h5py\n"
+    )
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=smooth((40, 3)), chunks=(10, 3), scaleoffset=0)
+        file.create_dataset("y", data=smooth((40, 3)), chunks=(10, 3), compression="gzip")
+    monkeypatch.syspath_prepend(str(poison))

@@ -15,7 +15,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from elements import smooth
@@ -29,7 +28,7 @@ from processes import (
     readers,
     wait_until,
 )
-from reader_cases import BATCHES, DATA, check, kill_all
+from reader_cases import BATCHES, DATA, check, kill_all, poisoned
 
 import multitables
 
@@ -79,27 +78,6 @@ def test_a_thread_watches_for_callbacks(reader: Any) -> None:
     kill_all()
     assert told.wait(30)
     same(request.get(), DATA[5])
-
-
-def poisoned(h5: Path, monkeypatch: pytest.MonkeyPatch, deaths: int) -> None:
-    """A file whose /x is read through h5py, which kills so many readers."""
-    poison = h5.parent / "poison"
-    poison.mkdir()
-    (poison / "h5py.py").write_text(
-        "import os, pathlib, signal, sys\n"
-        "here = pathlib.Path(__file__).parent\n"
-        f"if len(list(here.glob('death*'))) < {deaths}:\n"
-        "    (here / f'death{os.getpid()}').touch()\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "sys.path.remove(str(here))\n"
-        "del sys.modules['h5py']\n"
-        "import h5py\n"
-        "sys.modules['h5py'] = h5py\n"
-    )
-    with h5py.File(h5, "w") as file:
-        file.create_dataset("x", data=smooth((40, 3)), chunks=(10, 3), scaleoffset=0)
-        file.create_dataset("y", data=smooth((40, 3)), chunks=(10, 3), compression="gzip")
-    monkeypatch.syspath_prepend(str(poison))
 
 
 def test_a_request_that_kills_once_is_asked_again(
