@@ -159,6 +159,34 @@ def test_requests_from_many_threads(reader: Any) -> None:
     assert errors == []
 
 
+def test_views_kept_by_many_threads(reader: Any) -> None:
+    """Each thread keeps some views of a pool that all share; none is written over."""
+    dataset = reader.get_dataset("/rows")
+    pool = dataset.create_stage_pool(3, 2)
+    errors: list[BaseException] = []
+
+    def ask(seed: int) -> None:
+        rng = random.Random(seed)
+        kept: dict[int, Any] = {}
+        try:
+            for _ in range(300):
+                at = rng.randrange(ROWS - 3)
+                with reader.request(dataset[at : at + 3], pool).get_unsafe() as rows:
+                    kept[at] = rows
+                for old in rng.sample(list(kept), max(0, len(kept) - rng.randrange(6))):
+                    same(kept.pop(old), DATA[old : old + 3])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(50)
+    assert errors == []
+    assert pool.lent() == (0, 0)
+
+
 @pytest.mark.parametrize("watches", [False, True])
 def test_a_reader_leaves_nothing_to_the_garbage_collector(numbered: Path, watches: bool) -> None:
     """A program that opens thousands of files would hold a board of each until it ran."""

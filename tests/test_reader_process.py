@@ -167,6 +167,9 @@ answered = reader.request(dataset[5:9], stage)
 answered.exception()
 pending = reader.request(dataset[:])
 watched = reader.request(dataset[1]); watched.add_done_callback(lambda _: None)
+other = dataset.create_stage(2)
+with reader.request(dataset[20:22], other).get_unsafe() as kept:
+    pass
 child = os.fork()
 if child == 0:
     status = 1
@@ -176,6 +179,9 @@ _, status = os.waitpid(child, 0)
 assert answered.get()[0, 0] == 5 * 64
 assert len(pending.get()) == 6000
 for _ in range(50):
+    with reader.request(dataset[8:9], other).get_unsafe() as view:
+        assert view[0, 0] == 8 * 64
+    assert kept[1, 0] == 21 * 64
     assert reader.request(dataset[7:9], stage).get()[0, 0] == 7 * 64
 assert reader.statistics()['readers_replaced'] == 0
 print('status', os.waitstatus_to_exitcode(status), flush=True)
@@ -202,6 +208,13 @@ CHILDREN = {
     status = 0""",
     "closes": "reader.close(wait=True); reader.stop(); stage.close(); status = 0",
     "drops": "del reader, dataset, stage, answered, pending, watched; gc.collect(); status = 0",
+    "keeps a view": """
+    assert kept[1, 0] == 21 * 64
+    assert not other.busy
+    del kept
+    gc.collect()
+    other.close()
+    status = 0""",
     "exits": "sys.exit(0)",
     "reads": """
     with multitables.Reader(sys.argv[1], n_procs=1) as mine:
