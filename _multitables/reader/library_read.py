@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def library_read(
         return
     rows = _from_tables(dataset, field, start, stop) if library == "tables" else None
     if rows is None:
-        rows = _from_h5py(dataset, field, start, stop)
+        rows = from_h5py(dataset, [field] if field else [], slice(start, stop))
     rows = np.ascontiguousarray(rows)
     if rows.nbytes != len(out):
         raise ValueError(
@@ -135,27 +136,34 @@ def _straight(dataset: Any, start: int, stop: int, out: memoryview) -> bool:
     return True
 
 
-def _from_h5py(dataset: Any, field: str, start: int, stop: int) -> Any:
-    if not field:
-        return dataset[start:stop]
-    names = dataset.dtype.names or ()
-    if field in names:
-        return dataset.fields(field)[start:stop]
-    first, *rest = field.split("/")
-    return _inner(dataset.fields(first)[start:stop], rest)
+def from_h5py(dataset: Any, fields: Sequence[str], box: Any) -> Any:
+    """Read a part of a dataset, or of the field of a field that these paths lead to."""
+    names = dataset.dtype.names
+    if not fields or names is None:  # of elements that are arrays, h5py reads no field
+        rows = dataset[box]
+    else:
+        path, *fields = fields
+        name, _, inner = (path, "", "") if path in names else path.partition("/")
+        rows = dataset.fields(name)[box]
+        fields = [inner, *fields] if inner else fields
+    for path in fields:
+        rows = field_of(rows, path)
+    return rows
 
 
 def _from_tables(node: Any, field: str, start: int, stop: int) -> Any:
     rows = node.read(start, stop)
     if field:
-        rows = rows[field] if field in rows.dtype.names else _inner(rows, field.split("/"))
+        rows = field_of(rows, field)
     # PyTables delivers the machine's byte order, a stream the file's.
     if getattr(node, "byteorder", None) == "big":
         rows = rows.astype(rows.dtype.newbyteorder(">"))
     return rows
 
 
-def _inner(rows: Any, names: list[str]) -> Any:
-    for name in names:
+def field_of(rows: Any, path: str) -> Any:
+    """Return the field of rows that a path leads to; a name may itself hold a slash."""
+    while path not in (rows.dtype.names or ()) and "/" in path:
+        name, _, path = path.partition("/")
         rows = rows[name]
-    return rows
+    return rows[path]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.reader.library_read import OPENERS
+from _multitables.reader.library_read import OPENERS, field_of, from_h5py
 from _multitables.wire_request import decode_library, pack_ragged
 
 #: Files that are kept open.
@@ -83,7 +83,7 @@ def _result(told: dict[str, Any]) -> tuple[list[Array], list[int]]:
     """The result's bytes in parts, and its shape."""
     result = METHODS[told["method"]](told, **told["arguments"])
     for step in told["steps"]:
-        result = _field(result, step) if isinstance(step, str) else result[_numpy_key(step)]
+        result = field_of(result, step) if isinstance(step, str) else result[_numpy_key(step)]
     if told["ragged"]:
         parts = pack_ragged([np.asarray(row) for row in result])
         return parts, [sum(part.nbytes for part in parts)]
@@ -102,13 +102,6 @@ def _numpy_key(step: Any) -> Any:
     return step
 
 
-def _field(rows: Any, path: str) -> Any:
-    while path not in (rows.dtype.names or ()) and "/" in path:
-        name, _, path = path.partition("/")
-        rows = rows[name]
-    return rows[path]
-
-
 # ---- methods ------------------------------------------------------------------------------
 
 
@@ -124,18 +117,6 @@ def _getitem(
     return READERS[library](dataset, fields, box)[rest]
 
 
-def _from_h5py(dataset: Any, fields: Sequence[str], box: tuple[Any, ...]) -> Any:
-    if not fields:
-        return dataset[box]
-    path, rest = fields[0], fields[1:]
-    names = dataset.dtype.base.names or ()
-    name, _, inner = (path, "", "") if path in names else path.partition("/")
-    rows = dataset.fields(name)[box]
-    for field in filter(None, (inner, *rest)):
-        rows = _field(rows, field)
-    return rows
-
-
 def _from_tables(node: Any, fields: Sequence[str], box: tuple[Any, ...]) -> Any:
     if hasattr(node, "read_coordinates"):
         (rows,) = box
@@ -146,12 +127,12 @@ def _from_tables(node: Any, fields: Sequence[str], box: tuple[Any, ...]) -> Any:
     else:
         values = np.asarray(node[box if len(box) > 1 else box[0]])
     for field in fields:
-        values = _field(values, field)
+        values = field_of(values, field)
     return values
 
 
 READERS: dict[str, Callable[[Any, Sequence[str], tuple[Any, ...]], Any]] = {
-    "h5py": _from_h5py,
+    "h5py": from_h5py,
     "tables": _from_tables,
 }
 
