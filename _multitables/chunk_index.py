@@ -33,6 +33,7 @@ from _multitables.element_type import (
     Unsupported,
     element_type,
     field_type,
+    flat,
 )
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
 from _multitables.hdf5_facts import FilterSpec
@@ -278,7 +279,7 @@ class Source:
             filename=filename,
             path=path,
             fingerprint=fingerprint,
-            dtype=element.dtype,
+            dtype=flat(element.dtype),
             shape=dims,
             dims=dims,
             chunk_dims=None,

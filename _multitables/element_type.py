@@ -47,13 +47,25 @@ class StringFix:
 class ElementType:
     """One HDF5 type as NumPy sees it."""
 
-    dtype: np.dtype[Any]  # may be a subarray dtype
+    dtype: np.dtype[Any]  # may be a subarray dtype, as nested as h5py's
     size_bytes: int  # as stored
     direct: bool = True
     reason: str = ""  # why not direct
     library: str = ""  # which library must read it; "" when either can
     fixes: tuple[StringFix, ...] = ()
     own: bool = False  # the dtype differs from h5py's (PyTables' types)
+
+
+def flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return an array of arrays as one array: (4,) of (6, 3) is (4, 6, 3).
+
+    NumPy does so when it makes an array of such elements, but keeps the levels in the dtype.
+    """
+    shape: tuple[int, ...] = ()
+    while dtype.subdtype is not None:
+        dtype, inner = dtype.subdtype
+        shape += inner
+    return np.dtype((dtype, shape))
 
 
 def element_type(tid: Any, pytables: bool) -> ElementType:
@@ -267,7 +279,7 @@ def _of_other_size(tid: Any) -> bool:
 class FieldType:
     """The part of an element that reaches the user."""
 
-    element: ElementType  # of the field (or the whole element)
+    element: ElementType  # of the field (or the whole element); its dtype is `flat`
     offset: int  # bytes into the stored element
     leading_dims: tuple[int, ...] = ()  # of arrays of compounds on the way (library only)
 
@@ -325,4 +337,4 @@ def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
         element = replace(element, direct=False, reason=element.reason or reason, fixes=())
     if times:
         element = replace(element, library="tables")
-    return FieldType(element, offset, leading)
+    return FieldType(replace(element, dtype=flat(element.dtype)), offset, leading)

@@ -39,7 +39,7 @@ from _multitables.selection import (
     Step,
     Where,
 )
-from _multitables.view import NotNative, Range, View, checked, is_boolean, whole
+from _multitables.view import NotNative, Range, View, checked, first_field, is_boolean, whole
 
 __all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalise", "whole_rows"]
 
@@ -236,7 +236,7 @@ def _listed_rows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | N
     n_dims, dtype = dataset.n_dims, dataset.dtype
     rows = tuple(Range(0, 1, extent) for extent in dataset.shape[1:n_dims])
     if field:
-        dtype = dtype[field]
+        dtype = first_field(dtype, field)[2]
         if n_dims < len(dataset.shape) or 0 in dtype.shape:
             return None
     shape = (len(numbers), *dataset.shape[1:], *dtype.shape)

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.element_type import flat
+
 I64 = npt.NDArray[np.int64]
 
 
@@ -183,6 +185,8 @@ def whole_axis(source: int, length: int) -> Axis:
 def first_field(dtype: np.dtype[Any], path: str) -> tuple[str, int, np.dtype[Any], str]:
     """Return the name, byte offset and dtype of a path's first field, and the rest of the path.
 
+    The dtype is `flat`.
+
     Raises
     ------
     KeyError
@@ -195,7 +199,7 @@ def first_field(dtype: np.dtype[Any], path: str) -> tuple[str, int, np.dtype[Any
     if name not in names or dtype.fields is None:
         raise KeyError(path, list(names))
     found, offset = dtype.fields[name][:2]
-    return name, offset, found, rest
+    return name, offset, flat(found), rest
 
 
 def is_number(item: Any) -> bool:

@@ -90,7 +90,7 @@ PURE = {
         "_multitables.chunk_index",
     },
     "_multitables.selection": set(),
-    "_multitables.view": set(),
+    "_multitables.view": {"_multitables.element_type"},
     "_multitables.hyperslab": {"_multitables.view"},
     "_multitables.library_form": {"_multitables.selection", "_multitables.view"},
     "_multitables.normal_form": {

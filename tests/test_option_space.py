@@ -28,7 +28,8 @@ from _multitables import hdf5_facts
 from _multitables.hdf5_facts import DONT_FILTER_PARTIAL_CHUNKS, _libhdf5
 
 EXAMPLES = 120
-COLUMN = {"compound": "b", "nested": "outer"}
+NAMES = ["<f8", ">i2", "S7", "compound", "nested", "bool", "arrays", "deep"]
+COLUMN = {"compound": "b", "nested": "outer", "arrays": "n", "deep": "a"}
 
 
 class Stored(NamedTuple):
@@ -54,8 +55,7 @@ def _datasets() -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...] | None, 
         ((101, 0), None),
     ]
     filters = [{}, {"compression": "gzip", "shuffle": True}, {"fletcher32": True}]
-    names = ["<f8", ">i2", "S7", "compound", "nested", "bool"]
-    for number, ((shape, chunks), name) in enumerate(itertools.product(shapes, names)):
+    for number, ((shape, chunks), name) in enumerate(itertools.product(shapes, NAMES)):
         yield name, shape, chunks, filters[number % 3] if chunks else {}
 
 
@@ -82,7 +82,7 @@ class Wanted:
 
 @st.composite
 def a_stream(draw: st.DrawFn) -> Wanted:
-    count = 8 * 6
+    count = 8 * len(NAMES)
     kind = draw(st.sampled_from(["one", "one", "one", "tuple", "dict"]))
     size = 1 if kind == "one" else draw(st.integers(1, 3))
     return Wanted(
@@ -181,7 +181,7 @@ def test_generators(stored: tuple[Path, list[Stored]], wanted: Wanted) -> None:
 
 @pytest.mark.hang(180)
 @settings(parent=space, max_examples=60)
-@given(st.integers(0, 47), st.integers(1, 250))
+@given(st.integers(0, 8 * len(NAMES) - 1), st.integers(1, 250))
 def test_remainders(stored: tuple[Path, list[Stored]], number: int, block_size: int) -> None:
     path, datasets = stored
     one = datasets[number]
@@ -194,13 +194,13 @@ def test_remainders(stored: tuple[Path, list[Stored]], number: int, block_size: 
 
 @pytest.mark.hang(180)
 @settings(parent=space, max_examples=60)
-@given(st.sampled_from([3, 4]), st.integers(0, 7), st.integers(1, 200), st.booleans())
+@given(st.sampled_from(sorted(COLUMN)), st.integers(0, 7), st.integers(1, 200), st.booleans())
 def test_fields(
-    stored: tuple[Path, list[Stored]], kind: int, shape: int, block_size: int, cyclic: bool
+    stored: tuple[Path, list[Stored]], kind: str, shape: int, block_size: int, cyclic: bool
 ) -> None:
     path, datasets = stored
-    one = datasets[shape * 6 + kind]
-    field = COLUMN[list(COLUMN)[kind - 3]]
+    one = datasets[shape * len(NAMES) + NAMES.index(kind)]
+    field = COLUMN[kind]
     rows = np.ascontiguousarray(one.rows[field])
     with multitables.Streamer(path).get_queue(
         one.name, n_procs=1, block_size=block_size, cyclic=cyclic, remainder=True, field=field
