@@ -220,7 +220,7 @@ class Source:
         MissingDatasetError, MissingFieldError
             No such path or field.
         UnsupportedDatasetError
-            A group, a scalar, or elements that have no fixed size.
+            A group, a scalar, a null dataspace, or elements that have no fixed size.
         FileOpenError
             The file's structure is damaged or the file is truncated.
         """
@@ -260,7 +260,7 @@ class Source:
 
     def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
         filename, fingerprint, path = self._home(dataset, name)
-        dims, pytables = tuple(dataset.shape or (0,)), hdf5_facts.is_pytables(dataset)
+        dims, pytables = _dims(dataset, filename, name), hdf5_facts.is_pytables(dataset)
         try:
             element = element_type(atom, pytables)
             if len(dims) != 1:
@@ -308,14 +308,7 @@ class Source:
         filename, fingerprint, path = self._home(dataset, name)
         pytables = hdf5_facts.is_pytables(dataset)
         part = self._field_type(dataset, filename, name, field, pytables)
-        if dataset.get_space().get_simple_extent_type() == 0:  # H5S_SCALAR
-            raise UnsupportedDatasetError(
-                f"{name!r} in {filename!r} is a scalar (expected at least one dimension)",
-                advice=f"Read it with h5py: h5py.File({filename!r})[{name!r}][()]",
-                path=name,
-                filename=filename,
-            )
-        dims = tuple(dataset.shape or (0,))  # H5S_NULL holds nothing
+        dims = _dims(dataset, filename, name)
         plist = dataset.get_create_plist()
         kind = plist.get_layout()
         chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
@@ -438,6 +431,21 @@ class Source:
             fill_value=b"" if complete else hdf5_facts.fill_value(dataset),
         )
         return _inside_file(found)
+
+
+def _dims(dataset: Any, filename: str, name: str) -> tuple[int, ...]:
+    from h5py import h5s
+
+    kind = dataset.get_space().get_simple_extent_type()
+    if kind == h5s.SIMPLE:
+        return tuple(dataset.shape)
+    what = "is a scalar" if kind == h5s.SCALAR else "has a null dataspace (h5py.Empty): no shape"
+    raise UnsupportedDatasetError(
+        f"{name!r} in {filename!r} {what} (expected at least one dimension)",
+        advice=f"Read it with h5py: h5py.File({filename!r})[{name!r}][()]",
+        path=name,
+        filename=filename,
+    )
 
 
 def _replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:

@@ -227,10 +227,8 @@ def test_a_split_file_is_read_by_the_library(tmp_path: Path) -> None:
 
 def test_empty_ones(h5: Path) -> None:
     with h5py.File(h5, "w") as file:
-        file["null"] = h5py.Empty("f4")
         file.create_dataset("none", (0, 3), "i2", chunks=(5, 3), maxshape=(None, 3))
         file.create_dataset("thin", (4, 0), "i2")
-    assert (index_of(h5, "null").shape, index_of(h5, "null").dtype) == ((0,), np.dtype("f4"))
     assert (index_of(h5, "none").shape, index_of(h5, "none").block_size_default) == ((0, 3), 5)
     assert (index_of(h5, "thin").shape, index_of(h5, "thin").row_bytes) == ((4, 0), 0)
 

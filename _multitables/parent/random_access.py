@@ -112,7 +112,7 @@ class Reader:
         MissingDatasetError
             No such path (a `KeyError`).
         UnsupportedDatasetError
-            A group, a scalar, or elements without a fixed size (a `ValueError`).
+            A group, a scalar, a null dataspace, or elements without a fixed size (a `ValueError`).
         ClosedError
             The Reader is closed.
         """

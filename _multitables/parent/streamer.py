@@ -128,7 +128,7 @@ class Streamer:
         MissingDatasetError, MissingFieldError
             No such path or field (`KeyError`).
         UnsupportedDatasetError
-            Variable-length or object elements, scalars, groups (a `ValueError`).
+            Variable-length or object elements, scalars, null dataspaces, groups (a `ValueError`).
         """
         wanted = check_options(n_procs, read_ahead, cyclic, block_size, ordered, remainder)
         return self._start(path, wanted, field)
