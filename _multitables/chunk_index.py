@@ -172,7 +172,7 @@ class Source:
 
         try:
             self._file = h5py.File(self._base, "r", **driver)
-        except (OSError, ValueError, RuntimeError) as error:
+        except source_errors.RAISED as error:
             raise source_errors.cannot_open(self.filename, error) from error
         if self._file.id.get_intent() & h5py.h5f.ACC_RDWR:
             self._file.close()
@@ -228,7 +228,7 @@ class Source:
         try:
             dataset = self._open_dataset(name)
             return self._index(dataset, name, field)
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
+        except source_errors.RAISED as error:
             if source_errors.is_ours(error):
                 raise
             raise source_errors.damaged(self.filename, name, error) from error
@@ -251,7 +251,7 @@ class Source:
             if ragged is not None:
                 return "vlarray", self._ragged(dataset, name, ragged)
             index = self._index(dataset, name, None)
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
+        except source_errors.RAISED as error:
             if source_errors.is_ours(error):
                 raise
             raise source_errors.damaged(self.filename, name, error) from error
@@ -296,7 +296,7 @@ class Source:
 
         try:
             found = h5py.h5o.open(self._file.id, name.encode("utf-8", "surrogateescape"))
-        except (KeyError, OSError, RuntimeError, ValueError) as error:
+        except source_errors.RAISED as error:
             raise source_errors.no_such_path(self._file, self.filename, name, error) from error
         if not isinstance(found, h5py.h5d.DatasetID):
             raise source_errors.no_dataset(found, self.filename, name)

@@ -5,8 +5,9 @@ Law
 1. One function for each thing that can be wrong; texts of the library are matched in `SAYINGS`
    only, and the library's own text is never lost.
 2. Names what there is instead: the group's children, the dataset's fields, close matches.
+3. A link that leads nowhere is a missing dataset; a link to what does not open is damage.
 
-This file must never decide what is wrong, nor open a file.
+This file must never decide what is wrong, and opens only files that a link names, to tell 3.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import posixpath
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -28,6 +30,19 @@ from _multitables.errors import (
 )
 
 NAMES_SHOWN = 20
+LINKS_FOLLOWED = 16  # as HDF5 does
+
+#: What h5py raises, depending on which bytes of a file are damaged.
+RAISED = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    SystemError,
+    MemoryError,
+)
 
 _CLOSE_WRITER = "Close it there (or wait), then stream it"
 #: A part of the library's text -> what happened, what to do.
@@ -41,6 +56,13 @@ SAYINGS = {
         f"{_CLOSE_WRITER}; if the writer is gone: h5clear -s FILE",
     ),
     "truncated file": ("is truncated", "Copy the file again from its source or from a backup"),
+    "multi driver should be used": (
+        "is one part of several, which HDF5's split or multi driver wrote",
+        (
+            "Open a split file (NAME-m.h5, NAME-r.h5) with Streamer('NAME', DRIVER='H5FD_SPLIT'); "
+            "make one file of a multi file with h5repack"
+        ),
+    ),
     "file signature not found": (
         "is not an HDF5 file (expected HDF5's signature, got other bytes)",
         "Check the name; h5dump -H FILE shows what an HDF5 file holds",
@@ -55,7 +77,7 @@ def is_ours(error: BaseException) -> bool:
 
 def _text(error: BaseException) -> str:
     said = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return " ".join(said.split())
+    return " ".join(said.split()) or type(error).__name__
 
 
 def cannot_open(filename: str, error: BaseException) -> MultitablesError:
@@ -159,7 +181,7 @@ def no_such_path(file: Any, filename: str, path: str, error: BaseException) -> M
     for depth, part in enumerate(parts):
         try:
             inside = place[part]
-        except (KeyError, OSError, RuntimeError, ValueError):
+        except RAISED:
             break
         if not isinstance(inside, h5py.Group):
             if depth + 1 < len(parts):
@@ -175,12 +197,7 @@ def no_such_path(file: Any, filename: str, path: str, error: BaseException) -> M
         return damaged(filename, path, error)
     children = list(place)
     if part in children:
-        return MissingDatasetError(
-            f"{path!r} in {filename!r} cannot be opened: {_text(error)}",
-            advice="A link may point to what is not there",
-            path=path,
-            filename=filename,
-        )
+        return _does_not_open(place, part, filename, path, error)
     close = difflib.get_close_matches(part, children, 3, 0.5)
     where = place.name.rstrip("/")
     advice = "Check the path"
@@ -192,6 +209,56 @@ def no_such_path(file: Any, filename: str, path: str, error: BaseException) -> M
         path=path,
         filename=filename,
         close_matches=[f"{where}/{name}" for name in close],
+    )
+
+
+def _does_not_open(
+    place: Any, part: str, filename: str, path: str, error: BaseException
+) -> MultitablesError:
+    """Compose the error for a name that is in its group: a link to nothing, or damage."""
+    import h5py
+
+    file, name = place.file, posixpath.join(place.name, part)
+    target = ""
+    for _ in range(LINKS_FOLLOWED):
+        link = file.get(name, getlink=True)
+        if isinstance(link, h5py.ExternalLink):
+            return _behind_external(link, file.filename, filename, path, error)
+        if isinstance(link, h5py.SoftLink):
+            name = posixpath.join(posixpath.dirname(name), link.path)
+            target = f"{name!r}, which is not there"
+        elif link is None:
+            break
+        else:
+            return damaged(filename, path, error)
+    return _leads_nowhere(filename, path, target)
+
+
+def _behind_external(
+    link: Any, home: str, filename: str, path: str, error: BaseException
+) -> MultitablesError:
+    import h5py
+
+    named = os.fsdecode(link.filename)
+    places = (os.path.join(os.path.dirname(home), named), named)  # where HDF5 looks for it
+    found = next((os.path.abspath(place) for place in places if os.path.isfile(place)), None)
+    if found is None:
+        return _leads_nowhere(filename, path, f"{link.path!r} in {named!r}, which is no file")
+    try:
+        with h5py.File(found, "r") as file:
+            if link.path in file:
+                return damaged(found, link.path, error)
+    except RAISED as reason:
+        return cannot_open(found, reason)
+    return _leads_nowhere(filename, path, f"{link.path!r} in {found!r}, which is not there")
+
+
+def _leads_nowhere(filename: str, path: str, target: str) -> MissingDatasetError:
+    return MissingDatasetError(
+        f"{path!r} in {filename!r} is a link that leads nowhere: to {target}",
+        advice="Put what it names there, or give the path of a dataset",
+        path=path,
+        filename=filename,
     )
 
 
