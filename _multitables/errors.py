@@ -99,6 +99,13 @@ class UnsupportedDatasetError(MultitablesError, ValueError):
     """The dataset cannot be read: its type or shape, or it is no dataset."""
 
 
+class MissingFilterError(SubprocessException, UnsupportedDatasetError, OSError):
+    """A filter of the dataset is not installed."""
+
+    filter_id: int
+    filter_name: str
+
+
 class OptionsError(MultitablesError, ValueError):
     """An option has a value that it cannot have."""
 

@@ -25,6 +25,7 @@ BUILTINS = {
     "MissingDatasetError": KeyError,
     "MissingFieldError": KeyError,
     "MissingFileError": FileNotFoundError,
+    "MissingFilterError": OSError,
     "MissingLibraryError": ImportError,
     "MultitablesError": Exception,
     "OptionsError": ValueError,

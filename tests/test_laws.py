@@ -37,6 +37,7 @@ TOUCH_HDF5 = {
     "_multitables.element_type",
     "_multitables.source_errors",
     "_multitables.reader.library_read",
+    "_multitables.reader.library_failure",
     "_multitables.parent.build_info",
 }
 START_PROCESSES = {"_multitables.parent.process"}
@@ -112,6 +113,7 @@ ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}
 #: What modules of `reader/` may import of ours: they run in another process.
 READER_MAY = {
     "_multitables._core",
+    "_multitables.reader.library_failure",
     "_multitables.reader.library_read",
     "_multitables.reader.library_request",
     "_multitables.wire_request",

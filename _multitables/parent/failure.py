@@ -27,6 +27,7 @@ from _multitables.errors import (
     SubprocessException,
     library_error,
 )
+from _multitables.parent.missing import missing_file, missing_filter
 from _multitables.parent.supervisor import Death
 from _multitables.read_plan import ReadPlan
 
@@ -268,12 +269,20 @@ def _changed(place: Place, record: Record) -> Exception:
 
 def _library(place: Place, record: Record) -> Exception:
     module, name, text = [*record.text.split("\0", 2), "", "", ""][:3]
+    text = " ".join(text.split())
+    if name in LACKED:
+        return LACKED[name](place, text)
     return library_error(
         name,
         module,
-        f"the {place.index.library or 'h5py'} library failed for {place.where}: "
-        f"{name}: {text.rstrip('.')}. {place.lost}",
+        f"the {place.index.library or 'h5py'} library failed for {place.where}: {text}",
+        good=place.lost,
+        **place.values(),
     )
+
+
+#: By what `explained` in reader/library_failure.py raises.
+LACKED = {"NoFilterError": missing_filter, "NoFileError": missing_file}
 
 
 def _internal(place: Place, record: Record) -> Exception:

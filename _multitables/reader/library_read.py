@@ -4,7 +4,8 @@ Law
 ---
 1. Reads exactly the bytes that the library's own user would see, into the memory it is given.
 2. Keeps the last file and dataset open, because consecutive tasks read the same one.
-3. Raises the library's own exceptions; the parent gives them their address.
+3. Raises the library's own exceptions, or what `explained` makes of them; the parent gives them
+   their address.
 
 This file must never know of rings or plans.
 """
@@ -18,6 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from _multitables.reader.library_failure import explained
 
 #: From so many bytes on the copy that h5py's indexing makes costs more than to ask without it.
 STRAIGHT_BYTES = 256 << 10
@@ -50,12 +53,14 @@ def library_read(
     out : memoryview
         Receives the rows' bytes, in C order.
     """
-    dataset = _dataset(library, filename, path, open_options_json)
-    if library == "h5py" and not field and _straight(dataset, start, stop, out):
-        return
-    rows = _from_tables(dataset, field, start, stop) if library == "tables" else None
-    if rows is None:
-        rows = from_h5py(dataset, [field] if field else [], slice(start, stop))
+    with explained(library, lambda: _opened("h5py", filename, path, open_options_json)):
+        dataset = _dataset(library, filename, path, open_options_json)
+        if library == "h5py" and not field and _straight(dataset, start, stop, out):
+            return
+        if library == "tables":
+            rows = _from_tables(dataset, field, start, stop)
+        else:
+            rows = from_h5py(dataset, [field] if field else [], slice(start, stop))
     rows = np.ascontiguousarray(rows)
     if rows.nbytes != len(out):
         raise ValueError(
@@ -79,11 +84,14 @@ def _dataset(library: str, filename: str, path: str, open_options_json: str) -> 
     key = (library, filename, path, open_options_json)
     if _open is None or _open[0] != key:
         close_all()
-        open_options = json.loads(open_options_json)
-        filename = open_options.pop("filename", filename)
-        file, dataset = OPENERS[library](filename, path, open_options)
-        _open = key, file, dataset
+        _open = key, *_opened(*key)
     return _open[2]
+
+
+def _opened(library: str, filename: str, path: str, open_options_json: str) -> tuple[Any, Any]:
+    open_options = json.loads(open_options_json)
+    filename = open_options.pop("filename", filename)
+    return OPENERS[library](filename, path, open_options)
 
 
 def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[Any, Any]:

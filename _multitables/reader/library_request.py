@@ -6,7 +6,8 @@ Law
 2. The result has the dtype that was told, in C order, in the memory that is given. One that is too
    large is kept for one retry of the very same ask.
 3. Keeps the last files open, as long as they are the same files.
-4. Raises the library's own exceptions; the parent gives them their address.
+4. Raises the library's own exceptions, or what `explained` makes of them; the parent gives them
+   their address.
 
 This file must never know selections, slots or stages.
 """
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.reader.library_failure import explained
 from _multitables.reader.library_read import OPENERS, field_of, from_h5py
 from _multitables.wire_request import decode_library, pack_ragged
 
@@ -58,7 +60,7 @@ def library_request(ask: memoryview, out: memoryview) -> tuple[int, list[int]]:
     if _kept is not None and _kept[0] == key:
         _, parts, shape = _kept
     else:
-        parts, shape = _result(decode_library(key))
+        parts, shape = _answer(decode_library(key))
     _kept = None
     n_bytes = sum(part.nbytes for part in parts)
     if n_bytes > len(out):
@@ -77,6 +79,11 @@ def close_all() -> None:
     _kept = None
     while _open:
         _open.popitem()[1][0].close()
+
+
+def _answer(told: dict[str, Any]) -> tuple[list[Array], list[int]]:
+    with explained(told["library"], lambda: OPENERS["h5py"](*_where_from(told))):
+        return _result(told)
 
 
 def _result(told: dict[str, Any]) -> tuple[list[Array], list[int]]:
@@ -175,8 +182,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 
 def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     """The library that opened the dataset, and the dataset."""
-    options = dict(told["open_options"])
-    filename = options.pop("filename", told["filename"])
+    filename, path, options = _where_from(told)
     stat = os.stat(told["filename"])
     same = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
     key = (library, told["filename"], told["path"], json.dumps(options, sort_keys=True), same)
@@ -187,7 +193,7 @@ def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
         _open.pop(other)[0].close()  # HDF5 would take the old file's structure for the new one's
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTables warns of what it cannot open; see below
-        file, dataset = OPENERS[library](filename, told["path"], options)
+        file, dataset = OPENERS[library](filename, path, options)
     if type(dataset).__name__ in ("UnImplemented", "Unknown"):  # PyTables' words for "not mine"
         file.close()
         if told["method"] not in ("getitem", "getragged"):
@@ -197,6 +203,11 @@ def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     if len(_open) > MAX_OPEN:
         _open.popitem(last=False)[1][0].close()
     return library, dataset
+
+
+def _where_from(told: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    options = dict(told["open_options"])
+    return options.pop("filename", told["filename"]), told["path"], options
 
 
 # ---- no more than is wanted ---------------------------------------------------------------
