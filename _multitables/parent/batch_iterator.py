@@ -28,6 +28,7 @@ from _multitables.dealing import Ranges, length
 from _multitables.errors import CorruptChunkError
 from _multitables.parent.failure import skipped
 from _multitables.parent.queue import StreamQueue
+from _multitables.parent.titles import count
 from _multitables.resume import Standing
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class Progress:
         start, batches = self.at
         return replace(start, batches=start.batches + batches)
 
+    def __str__(self) -> str:
+        standing = self.standing
+        delivered = "all" if self.is_through else count(standing.batches, "batch")
+        return f"epoch {standing.epoch}, {delivered} delivered"
+
 
 class BatchIterator:
     """One iteration of `Batches`: yields batches, and ends its readers when it is left."""
@@ -84,6 +90,12 @@ class BatchIterator:
         self._told: dict[str, Any] = {}
         #: An epoch of the leg, how many damaged chunks are known, and which of its rows they took.
         self._lost: tuple[int, int, npt.NDArray[np.int64]] | None = None
+
+    def __repr__(self) -> str:
+        is_open = self._stream is not None or self._legs
+        state = "open" if is_open and not self._batches._closed else "closed"
+        of = f"{self._batches._title()}: {self._batches._told_options()}"
+        return f"<BatchIterator of {of}, {self._progress}, {state}>"
 
     def __iter__(self) -> Iterator[Any]:
         return self

@@ -29,9 +29,10 @@ from _multitables.dealing import Deal, between, dealt, length
 from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
 from _multitables.parent.batch_iterator import BatchIterator, Leg, Parked, Progress
-from _multitables.parent.launch import Opened, Paths, launch, open_members
+from _multitables.parent.launch import Opened, Paths, launch, members_of, open_members
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.team import Team
+from _multitables.parent.titles import count, title
 from _multitables.read_plan import OrderWords
 from _multitables.resume import Standing, standing_of, state_of
 from _multitables.subset import subset_of
@@ -76,6 +77,7 @@ class Batches:
         #: An epoch, and where in it the first of these rows stand: to find them takes a while.
         self._lost_at: tuple[int, list[npt.NDArray[np.int64]]] = (-1, [])
         self._source = (filename, dict(open_options), path, field, rotational)
+        self._paths = members_of(path)[1]
         self._rows = rows
         self._transform = transform
         self._wanted = wanted
@@ -99,6 +101,27 @@ class Batches:
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
 
     # ---- what there is
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        return f"<Batches of {self._title()}: {self._told_options()}, {self._position()}, {state}>"
+
+    def _title(self) -> str:
+        opened = self._opened
+        if opened is None:
+            return title(self._source[0], [(path, None) for path in self._paths])
+        shapes = [(index.path, index.shape) for index in opened.indexes]
+        return title(opened.indexes[0].filename, shapes)
+
+    def _told_options(self) -> str:
+        wanted = self._wanted
+        readers = count(wanted.n_procs, "reader")
+        return f"batches of {count(self.batch_size, 'row')}, shuffle={wanted.shuffle!r}, {readers}"
+
+    def _position(self) -> str:
+        if self._progress is not None:
+            return str(self._progress)
+        return str(Progress((self._resumed or Standing(self._epoch, None, ()), 0)))
 
     @property
     def epoch(self) -> int:

@@ -27,6 +27,7 @@ from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent import failure
 from _multitables.parent.account import account
 from _multitables.parent.supervisor import Death, Readers
+from _multitables.parent.titles import count, title
 from _multitables.read_plan import ENDLESS, ReadPlan
 
 _Guard = _core.Guard
@@ -178,6 +179,23 @@ class StreamQueue:
         if death.task is not None:
             place = failure.place_of(self._plan, self._ring, death.task)
         return failure.death_error(death, place, *self._ring.progress())
+
+    def __repr__(self) -> str:
+        plan = self._plan
+        indexes = [member.index for member in plan.members]
+        of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
+        rows, readers = count(self.block_size, "row"), count(plan.n_readers, "reader")
+        return f"<StreamQueue of {of}: blocks of {rows}, {readers}, {self._state()}>"
+
+    def _state(self) -> str:
+        if not self.mine:
+            return f"of process {self._owner}"
+        received, total = self._ring.progress()
+        of = "" if total is None else f" of {total}"
+        state = "open" if self._finalizer.alive else "closed"
+        if self._error is not None:
+            state = f"failed: {type(self._error).__name__}"
+        return f"{received}{of} blocks delivered, {state}"
 
     def iter(self) -> Iterator[Any]:
         """Yield guards until the stream is over."""

@@ -25,6 +25,7 @@ from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDatas
 from _multitables.parent.request import Request
 from _multitables.parent.service import Service
 from _multitables.parent.stage import Stage, StagePool
+from _multitables.parent.titles import count, file_title
 from _multitables.selection import Selection
 
 _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
@@ -93,6 +94,14 @@ class Reader:
         self._service = service = Service(os.fsdecode(filename), wanted, notify)
         self._board, self._pool = service.board, service.pool
         self._finalizer = weakref.finalize(self, service.end)
+
+    def __repr__(self) -> str:
+        service = self._service
+        state = "closed" if service.closed else "open"
+        if not service.mine:
+            state = f"of process {service._owner}"
+        readers, requests = count(service.n_readers, "reader"), count(service.requests, "request")
+        return f"<Reader of {file_title(self.filename)}: {readers}, {requests} made, {state}>"
 
     def get_dataset(self, path: str) -> TableDataset | ArrayDataset | VLArrayDataset:
         """Find a dataset, to be indexed for requests.

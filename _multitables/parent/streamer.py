@@ -29,6 +29,7 @@ from _multitables.parent.batches import Batches
 from _multitables.parent.launch import Paths, launch, members_of, open_members
 from _multitables.parent.queue import StreamQueue, iterate_rows
 from _multitables.parent.team import Team
+from _multitables.parent.titles import count, file_title
 from _multitables.read_plan import plan_reads
 from _multitables.read_tasks import lead_of
 
@@ -75,6 +76,11 @@ class Streamer:
         self._closed = False
         self._team = Team()
         self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        n_open = sum(stream.mine and stream._finalizer.alive for stream in list(self._queues))
+        state = "closed" if self._closed else "open"
+        return f"<Streamer of {file_title(self.filename)}: {count(n_open, 'open queue')}, {state}>"
 
     # ---- streams
 
@@ -292,7 +298,6 @@ class Streamer:
             memory_limit_bytes=memory_limit_bytes,
             skip_damaged=skip_damaged,
         )
-        members_of(path)  # an error here is better than one at the first batch
         source = (self.filename, self._open_options, path, field, self._rotational)
         return Batches(*source, rows, transform, wanted, self._team if self._team.keep else None)
 

@@ -1,0 +1,42 @@
+"""What a stream is of, in the few words of a `repr`.
+
+Law
+---
+1. One line of what is known already: nothing is opened, asked of a reader or waited for.
+2. Never fails, whatever it is of; long lists are cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+SHOWN = 3
+
+
+def title(filename: object, datasets: Iterable[tuple[str, tuple[int, ...] | None]]) -> str:
+    """Return ``'/images' (1000, 64), '/labels' (1000,) in 'run7.h5'``.
+
+    Parameters
+    ----------
+    filename : str, bytes or path-like
+        The file.
+    datasets : iterable of (path, shape)
+        None for a shape that is not known yet.
+    """
+    parts = [f"{path!r}" + (f" {shape}" if shape is not None else "") for path, shape in datasets]
+    if len(parts) > SHOWN:
+        parts[SHOWN:] = [f"{len(parts) - SHOWN} others"]
+    return f"{', '.join(parts)} in {file_title(filename)}"
+
+
+def file_title(filename: object) -> str:
+    """Return a file's name between quotes."""
+    known = isinstance(filename, (str, bytes, os.PathLike))
+    return repr(os.fsdecode(filename) if known else filename)  # type: ignore[arg-type]
+
+
+def count(number: int, noun: str) -> str:
+    """Return ``1 block`` or ``2 blocks``, and ``2 batches``."""
+    plural = "es" if noun.endswith("h") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"
