@@ -16,8 +16,9 @@ struct Shuffle {
 }
 
 pub(super) fn make(spec: &FilterSpec) -> Option<Box<dyn Decoder>> {
+    // HDF5 refuses elements of no bytes: the library says so.
     let element_size = usize::try_from(*spec.values.first()?).ok()?;
-    Some(Box::new(Shuffle { element_size }))
+    (element_size > 0).then(|| Box::new(Shuffle { element_size }) as Box<dyn Decoder>)
 }
 
 impl Decoder for Shuffle {
@@ -203,6 +204,18 @@ mod sse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_of_no_bytes_are_left_to_the_library() {
+        let spec = |values| FilterSpec {
+            id: 2,
+            flags: 0,
+            values,
+        };
+        assert!(make(&spec(vec![4])).is_some());
+        assert!(make(&spec(vec![0])).is_none());
+        assert!(make(&spec(vec![])).is_none());
+    }
 
     #[test]
     fn equals_the_definition_for_every_element_size() {

@@ -1,0 +1,118 @@
+"""Bytes changed anywhere in a file's metadata: an exception of ours, whatever h5py raises for it.
+
+Law
+---
+1. Every layout that HDF5 has, but virtual datasets: HDF5 itself crashes on some of these.
+2. Indexed by a stream's way and by a Reader's; where type, shape or filters are others then, the
+   rows are h5py's, or there is an error. Which chunks there are is not compared here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from elements import FAST, smooth, values
+from oracle import h5py_read, same, streamed
+
+import multitables
+from _multitables.chunk_index import ChunkIndex, open_source
+
+CASES = 250
+STREAMED = 6
+LARGE = 1 << 20
+#: Of an index: what is not compared.
+PLACES = ("fingerprint", "grid_index", "byte_offset", "stored_size", "filter_mask")
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "contiguous": {"data": smooth((12, 5))},
+    "never written": {"shape": (12, 5), "dtype": "<i4", "fillvalue": 3},
+    "chunks": {"data": smooth((12, 5)), "chunks": (4, 3)},
+    "one chunk": {"data": smooth((12, 5)), "chunks": (12, 5), "compression": "gzip"},
+    "filters": {"data": smooth((12, 5)), "chunks": (4, 3), "shuffle": True, "fletcher32": True},
+    "extensible": {"data": smooth((12, 5)), "chunks": (4, 3), "maxshape": (None, 5)},
+    "resizable": {"data": smooth((12, 5)), "chunks": (4, 3), "maxshape": (None, None)},
+    "compound": {"data": values(FAST["deep"], (12,)), "chunks": (4,)},
+    "enum": {"data": smooth((12,), "i2"), "dtype": h5py.enum_dtype({"a": 1, "b": 2}, "i2")},
+    "strings": {"data": values(FAST["S7"], (12,)), "fillvalue": b"zz", "chunks": (5,)},
+    "ragged": {"shape": (3,), "dtype": h5py.vlen_dtype("<i4")},
+}
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_damage_anywhere(h5: Path, layout: str, libver: str) -> None:
+    with h5py.File(h5, "w", libver=libver) as file:
+        file.create_dataset("g/x", **LAYOUTS[layout]).attrs["CLASS"] = np.bytes_("ARRAY")
+    good = h5.read_bytes()
+    before, _ = _indexed(h5)
+    rng = np.random.default_rng(len(good))
+    changed = 0
+    for _ in range(CASES):
+        at, size = int(rng.integers(len(good))), int(rng.choice([1, 2, 4, 8]))
+        by = bytes([rng.choice([0, 1, 0x7F, 0x80, 0xFF])]) * size
+        h5.write_bytes((good[:at] + by + good[at + size :])[: len(good)])
+        index, _ = _indexed(h5)
+        if index is None or math.prod(index.dims) > LARGE or changed == STREAMED:
+            continue
+        if not _alike(index, before):
+            changed += 1
+            _either_rows_or_an_error(h5)
+
+
+def _indexed(path: Path) -> tuple[ChunkIndex | None, ChunkIndex | None]:
+    """What a stream and a Reader make of the dataset; None for an error of ours."""
+    found: list[ChunkIndex | None] = []
+    for how in (lambda source: source.index("/g/x"), lambda source: source.describe("/g/x")[1]):
+        try:
+            with open_source(path, {}) as source:
+                found.append(how(source))
+        except multitables.MultitablesError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+            found.append(None)
+    return found[0], found[1]
+
+
+def _alike(index: ChunkIndex, other: ChunkIndex | None) -> bool:
+    """Whether two indexes of a file that was written anew say the same, up to where it lies."""
+    if other is None:
+        return False
+    same_places = {name: getattr(other, name) for name in PLACES}
+    return dataclasses.replace(index, **same_places) == other
+
+
+def _either_rows_or_an_error(path: Path) -> None:
+    try:
+        got, _ = streamed(path, "/g/x", n_procs=1)
+    except multitables.MultitablesError:
+        return
+    same(got, h5py_read(path, "/g/x"))
+
+
+@pytest.mark.parametrize("kind", [TypeError, MemoryError, SystemError, OverflowError])
+def test_whatever_h5py_raises(
+    h5: Path, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which of them comes depends on the byte and on h5py's release."""
+    with h5py.File(h5, "w") as file:
+        file["x"] = smooth((5,))
+
+    def damaged(*_: Any) -> None:
+        raise kind
+
+    monkeypatch.setattr("_multitables.hdf5_facts.pipeline_of", damaged)
+    for ask in (
+        lambda: multitables.Streamer(h5).get_queue("/x", n_procs=1),
+        lambda: _indexed_by_a_reader(h5),
+    ):
+        with pytest.raises(multitables.FileOpenError, match=r"'/x' in .* cannot be indexed: \w+"):
+            ask()
+
+
+def _indexed_by_a_reader(path: Path) -> None:
+    with multitables.Reader(path, n_procs=1) as reader:
+        reader.get_dataset("/x")
