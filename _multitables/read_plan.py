@@ -243,6 +243,6 @@ def n_slots(tasks: Records, lap_rows: int, capacity: int, endless: bool) -> int:
     if len(repeated):
         # Of each member as many as the capacity has, and one more where such a task begins or ends.
         each = int((repeated["row_end"] - repeated["row_begin"]).min())
-        within = 2 * within + len(np.unique(repeated["member"])) * (rest // each + 1)
+        within = 2 * within + len(set(repeated["member"].tolist())) * (rest // each + 1)
         n = int(tasks["repeat"].sum())
     return 1 << (laps * n + within + 1).bit_length()
