@@ -113,6 +113,7 @@ ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}
 #: What modules of `reader/` may import of ours: they run in another process.
 READER_MAY = {
     "_multitables._core",
+    "_multitables.reader.chunk_by_chunk",
     "_multitables.reader.library_failure",
     "_multitables.reader.library_read",
     "_multitables.reader.library_request",

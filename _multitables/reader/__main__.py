@@ -16,7 +16,9 @@ import sys
 from _multitables import _core
 
 
-def _library_read(what: str, start: int, stop: int, out: memoryview) -> None:
+def _library_read(
+    what: str, start: int, stop: int, out: memoryview, mark: memoryview | None
+) -> None:
     """Read rows through an HDF5 library; imported here because most readers never need one."""
     import json
 
@@ -32,14 +34,17 @@ def _library_read(what: str, start: int, stop: int, out: memoryview) -> None:
         start,
         stop,
         out,
+        mark,
     )
 
 
-def _library_request(ask: memoryview, out: memoryview) -> tuple[int, list[int]]:
+def _library_request(
+    ask: memoryview, out: memoryview, mark: memoryview | None
+) -> tuple[int, list[int]]:
     """Answer a request through an HDF5 library; imported here for the same reason."""
     from _multitables.reader.library_request import library_request
 
-    return library_request(ask, out)
+    return library_request(ask, out, mark)
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from _multitables.reader.chunk_by_chunk import name_chunks
 from _multitables.reader.library_failure import explained
 
 #: From so many bytes on the copy that h5py's indexing makes costs more than to ask without it.
@@ -37,6 +38,7 @@ def library_read(
     start: int,
     stop: int,
     out: memoryview,
+    mark: memoryview | None = None,
 ) -> None:
     """Read rows of a dataset through an HDF5 library.
 
@@ -52,9 +54,13 @@ def library_read(
         Rows.
     out : memoryview
         Receives the rows' bytes, in C order.
+    mark : memoryview, optional
+        For the name of the chunk in hand, when a reader has died of these rows before.
     """
     with explained(library, lambda: _opened("h5py", filename, path, open_options_json)):
         dataset = _dataset(library, filename, path, open_options_json)
+        if mark is not None:
+            name_chunks(dataset, [(start, stop)], mark)
         if library == "h5py" and not field and _straight(dataset, start, stop, out):
             return
         if library == "tables":

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.reader.chunk_by_chunk import name_chunks
 from _multitables.reader.library_failure import explained
 from _multitables.reader.library_read import OPENERS, field_of, from_h5py
 from _multitables.wire_request import decode_library, pack_ragged
@@ -39,7 +40,9 @@ _open: OrderedDict[tuple[Any, ...], tuple[Any, Any]] = OrderedDict()
 _kept: tuple[bytes, list[Array], list[int]] | None = None
 
 
-def library_request(ask: memoryview, out: memoryview) -> tuple[int, list[int]]:
+def library_request(
+    ask: memoryview, out: memoryview, mark: memoryview | None = None
+) -> tuple[int, list[int]]:
     """Answer a request through an HDF5 library.
 
     Parameters
@@ -48,6 +51,8 @@ def library_request(ask: memoryview, out: memoryview) -> tuple[int, list[int]]:
         As `encode_library` laid it out.
     out : memoryview
         Receives the result; untouched when it is too small.
+    mark : memoryview, optional
+        For the name of the chunk in hand, when a reader has died of this ask before.
 
     Returns
     -------
@@ -60,7 +65,10 @@ def library_request(ask: memoryview, out: memoryview) -> tuple[int, list[int]]:
     if _kept is not None and _kept[0] == key:
         _, parts, shape = _kept
     else:
-        parts, shape = _answer(decode_library(key))
+        told = decode_library(key)
+        if mark is not None:
+            _look_carefully(told, mark)
+        parts, shape = _answer(told)
     _kept = None
     n_bytes = sum(part.nbytes for part in parts)
     if n_bytes > len(out):
@@ -175,6 +183,27 @@ METHODS: dict[str, Callable[..., Any]] = {
     "where": _where,
     "read_sorted": _read_sorted,
 }
+
+
+def _look_carefully(told: dict[str, Any], mark: memoryview) -> None:
+    """Read the chunks that a request may need one by one, so that a bad one is known."""
+    by_rows = told["method"] in ("where", "read_sorted")
+    _, dataset = _dataset(told, "tables" if by_rows else told["library"])
+    given = told["arguments"]
+    if told["method"] == "getitem":
+        box, _ = boxed(given["key"], given["shape"], given["n_dims"])
+        ends = [(item.start, item.stop) if isinstance(item, slice) else item for item in box]
+    else:
+        rows = np.arange(int(dataset.shape[0]))
+        key = slice(given.get("start"), given.get("stop")) if by_rows else given["key"]
+        ends = [rows[key].reshape(-1)]
+    name_chunks(dataset, [_hull(item) for item in ends], mark)
+
+
+def _hull(rows: Any) -> tuple[int, int]:
+    if isinstance(rows, tuple):
+        return rows
+    return (int(rows.min()), int(rows.max()) + 1) if len(rows) else (0, 0)
 
 
 # ---- files that are kept open -------------------------------------------------------------

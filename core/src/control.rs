@@ -12,9 +12,11 @@
 //! A slot holds `(task + 1) << 8 | code`, code being a reader's number + 1, FAILED or PUBLISHED.
 //! Slots are reused: the plan has at least as many as tasks can begin within the ring's capacity.
 
-use crate::failure::Blame;
+mod record;
+
 use crate::futex;
 use crate::plan::{ENDLESS, Plan};
+pub use record::{Mark, Record, STATE_FAILED, STATE_FINISHED, STATE_RUNNING};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
@@ -54,68 +56,6 @@ struct Head {
     turn_word: AtomicU32,
     turn_waiting: AtomicU32,
 }
-
-/// What one reader tells about itself; written by that reader only.
-#[repr(C)]
-pub struct Record {
-    pub pid: AtomicU32,
-    pub state: AtomicU32,
-    /// The task in hand + 1, or 0.
-    pub current: AtomicU64,
-    /// The processor on which it published its last task.
-    cpu: AtomicU64,
-    /// Its chunk in hand + 1, or 0 (random access).
-    pub chunk: AtomicU64,
-    pub tasks: AtomicU64,
-    pub chunks: AtomicU64,
-    pub library_tasks: AtomicU64,
-    pub fetched_bytes: AtomicU64,
-    pub decoded_bytes: AtomicU64,
-    pub open_ns: AtomicU64,
-    pub fetch_ns: AtomicU64,
-    pub decode_ns: AtomicU64,
-    pub wait_ns: AtomicU64,
-    pub fetches: AtomicU64,
-    /// Chunks that were found decoded, or not; bytes of those that are kept (random access).
-    pub cache_hits: AtomicU64,
-    pub cache_misses: AtomicU64,
-    pub cache_bytes: AtomicU64,
-    /// The codec limit's clock (limit.rs).
-    pub begin_ns: AtomicU64,
-    pub end_ns: AtomicU64,
-    /// Why the task in hand failed.
-    pub error: Blame,
-}
-
-impl Record {
-    /// State, pid, tasks, chunks, library tasks, fetches, fetched bytes, decoded bytes, ns of open,
-    /// fetch, decode and wait, cache hits, misses and bytes.
-    pub fn account(&self) -> [u64; 15] {
-        let word = |value: &AtomicU64| value.load(Relaxed);
-        [
-            u64::from(self.state.load(SeqCst)),
-            u64::from(self.pid.load(Relaxed)),
-            word(&self.tasks),
-            word(&self.chunks),
-            word(&self.library_tasks),
-            word(&self.fetches),
-            word(&self.fetched_bytes),
-            word(&self.decoded_bytes),
-            word(&self.open_ns),
-            word(&self.fetch_ns),
-            word(&self.decode_ns),
-            word(&self.wait_ns),
-            word(&self.cache_hits),
-            word(&self.cache_misses),
-            word(&self.cache_bytes),
-        ]
-    }
-}
-
-/// `Record::state`.
-pub const STATE_RUNNING: u32 = 1;
-pub const STATE_FINISHED: u32 = 2;
-pub const STATE_FAILED: u32 = 3;
 
 const _: () = assert!(size_of::<Head>() <= HEAD_BYTES && size_of::<Record>() <= RECORD_BYTES);
 

@@ -47,6 +47,7 @@ mod share_tests;
 #[cfg(test)]
 mod testing;
 
+use control::Mark;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -60,7 +61,8 @@ const READABLE: std::ffi::c_int = 0x100;
 
 /// Run a reader on its control socket until the parent closes it. `rows(what, start, stop, memory)`
 /// reads rows through an HDF5 library; `request(ask, memory)` answers an ask through one, with the
-/// bytes of the result and its shape.
+/// bytes of the result and its shape. Each is given 8 bytes more, or None, for the number + 1 of the
+/// chunk in hand (control.rs).
 #[pyfunction]
 fn serve_reader(
     py: Python<'_>,
@@ -69,18 +71,20 @@ fn serve_reader(
     rows: Py<PyAny>,
     request: Py<PyAny>,
 ) -> PyResult<()> {
-    let mut read_rows = |what: &str, start: u64, stop: u64, out: &mut [u8]| {
+    let mut read_rows = |what: &str, start: u64, stop: u64, out: &mut [u8], mark: Mark<'_>| {
         Python::attach(|py| {
             // SAFETY: released again just below, before `out` is used.
             let view = unsafe { view(py, out.as_mut_ptr(), out.len(), WRITABLE) };
             let result = view.and_then(|view| {
-                let done = rows.call1(py, (what, start, stop, &view));
-                released(done, &[&view])
+                marked(py, mark, |mark| {
+                    let done = rows.call1(py, (what, start, stop, &view, mark));
+                    released(done, &[&view])
+                })
             });
             result.map(drop).map_err(|error| describe(py, &error))
         })
     };
-    let mut answer = |ask: &[u8], out: &mut [u8]| {
+    let mut answer = |ask: &[u8], out: &mut [u8], mark: Mark<'_>| {
         Python::attach(|py| {
             // SAFETY: both are released again just below, before `ask` and `out` are used; the first
             // is read-only.
@@ -89,8 +93,11 @@ fn serve_reader(
                     .and_then(|ask| Ok((ask, view(py, out.as_mut_ptr(), out.len(), WRITABLE)?)))
             };
             let result = views.and_then(|(ask, out)| {
-                let done = request.call1(py, (&ask, &out));
-                released(done, &[&ask, &out])?.extract(py)
+                marked(py, mark, |mark| {
+                    let done = request.call1(py, (&ask, &out, mark));
+                    released(done, &[&ask, &out])
+                })?
+                .extract(py)
             });
             result.map_err(|error| describe(py, &error))
         })
@@ -140,6 +147,19 @@ unsafe fn view(
         let view = pyo3::ffi::PyMemoryView_FromMemory(base.cast(), len as isize, access);
         Bound::from_owned_ptr_or_err(py, view)
     }
+}
+
+/// Call `act` with a word's bytes.
+fn marked(
+    py: Python<'_>,
+    mark: Mark<'_>,
+    act: impl FnOnce(Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let Some(mark) = mark else { return act(None) };
+    // SAFETY: an atomic's memory may be written through a shared reference. Released just below. The
+    // parent reads the word when this process is dead.
+    let view = unsafe { view(py, mark.as_ptr().cast(), size_of::<u64>(), WRITABLE)? };
+    released(act(Some(&view)), &[&view])
 }
 
 /// `done`, once the views are released: a view that was kept is an error of its own.

@@ -5,7 +5,7 @@
 //! 2. The file's own numbers (addresses and sizes of chunks) are the ones that strangers write;
 //!    each lie about them has its own error.
 
-use crate::control::Control;
+use crate::control::{Control, Mark};
 use crate::failure::error_kind;
 use crate::limit::{Trial, run_share};
 use crate::memory::sealed_memfd;
@@ -64,7 +64,7 @@ fn outcome(plan: &TestPlan, file: &TestFile) -> (End, u32, u64) {
     let shared = Shared::new(&plan.encode(file));
     let (plan, maps) = shared.map();
     let mut rows = 0;
-    let mut library = |_: &str, start: u64, stop: u64, _: &mut [u8]| {
+    let mut library = |_: &str, start: u64, stop: u64, _: &mut [u8], _: Mark<'_>| {
         rows += stop - start;
         Ok(())
     };
@@ -228,7 +228,7 @@ fn tasks_before_a_failure_are_delivered() {
     plan.chunks[3][1] = 1 << 40;
     let shared = Shared::new(&plan.encode(&file));
     let (plan, maps) = shared.map();
-    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
     let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
     assert_eq!(end, End::Failed);
     let published = (0..8).take_while(|&task| maps.control.is_published(task));
@@ -243,7 +243,7 @@ fn a_file_that_changed_is_not_read() {
     let shared = Shared::new(&encoded);
     std::fs::write(&file.0, b"another").unwrap();
     let (plan, maps) = shared.map();
-    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
     let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
     assert_eq!(end, End::Failed);
     let kind = maps
@@ -287,7 +287,7 @@ fn any_word_of_a_plan_may_lie() {
             // SAFETY: the mapping of the header is at least this long.
             unsafe { maps.head.base().write_bytes(0, plan.control_bytes()) };
             run_briefly(&plan, &maps.control, || {
-                let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+                let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
                 Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
             });
         }

@@ -5,6 +5,7 @@
 //! 2. What is not refused can be run: nothing is written outside, and nothing panics.
 //! 3. Lies of the file about its chunks have the errors that they have without an order.
 
+use crate::control::Mark;
 use crate::failure::error_kind;
 use crate::lies::{direct_works, run_briefly};
 use crate::memory::sealed_memfd;
@@ -63,7 +64,7 @@ fn honest(name: &str, listed: bool, flags: u64) -> (TestPlan, TestFile) {
 fn outcome(plan: &TestPlan, file: &TestFile) -> (End, u32) {
     let shared = Shared::new(&plan.encode(file));
     let (plan, maps) = shared.map();
-    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
     let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
     let failure = maps.control.record(0).failure();
     (end, failure.map_or(0, |failure| failure.0))
@@ -306,7 +307,7 @@ fn rows_without_elements_are_no_chunks() {
     let shared = Shared::new(&encoded);
     let (plan, maps) = shared.map();
     assert_eq!((plan.members[0].dims[1], plan.members[0].row_bytes), (0, 0));
-    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
     let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
     assert_eq!(end, End::Done);
 }
@@ -344,7 +345,7 @@ fn any_word_of_a_plan_with_an_order_may_lie() {
                 // SAFETY: the mapping of the header is at least this long.
                 unsafe { maps.head.base().write_bytes(0, plan.control_bytes()) };
                 run_briefly(&plan, &maps.control, || {
-                    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+                    let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
                     Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
                 });
             }

@@ -7,6 +7,7 @@
 //!    is given back: nothing may have written to it meanwhile.
 //! 3. Nothing here waits for ever: without progress the test fails.
 
+use crate::control::Mark;
 use crate::lending::{CLOSED, ENDED, FAILED, Lending};
 use crate::memory::sealed_memfd;
 use crate::plan::{KIND_LIBRARY, Plan};
@@ -131,7 +132,7 @@ impl Race {
                 maps.control.try_claim(&plan, me);
                 continue;
             }
-            let mut library = |_: &str, start: u64, stop: u64, out: &mut [u8]| {
+            let mut library = |_: &str, start: u64, stop: u64, out: &mut [u8], _: Mark<'_>| {
                 let dies = self.deaths && dice.below(10) == 0;
                 let half = out.len() / 16 * 8;
                 fill_rows(1, start, &mut out[..half]);

@@ -13,7 +13,7 @@
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
-use crate::control::{Claim, Control, Record};
+use crate::control::{Claim, Control, Mark, Record};
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, Run, runs};
 use crate::filters::FilterErrorKind;
@@ -41,8 +41,9 @@ const ROTATING_FLIGHT_BYTES: u64 = 16 << 20;
 /// How long a reader sleeps at most before it looks again.
 const NAP: Duration = Duration::from_millis(500);
 
-/// Reads rows through an HDF5 library: (what, first row, end row, where to).
-pub type LibraryRead<'a> = dyn FnMut(&str, u64, u64, &mut [u8]) -> Result<(), String> + 'a;
+/// Reads rows through an HDF5 library: (what, first row, end row, where to, its mark).
+pub type LibraryRead<'a> =
+    dyn FnMut(&str, u64, u64, &mut [u8], Mark<'_>) -> Result<(), String> + 'a;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
@@ -94,6 +95,8 @@ pub struct Reader<'a> {
     entered: Vec<Entered>,
     /// Tasks take turns.
     turns: bool,
+    /// Tasks of a predecessor that died: perhaps one of them killed it.
+    careful: Vec<u64>,
     /// A task has failed: rows of the tape from this one on are of no use.
     useless_row: Option<u64>,
 }
@@ -112,6 +115,7 @@ impl<'a> Reader<'a> {
             kept: Kept::new(plan),
             entered: plan.members.iter().map(|_| Entered::default()).collect(),
             turns: plan.members.iter().any(|member| member.turnstile),
+            careful: Vec::new(),
             useless_row: None,
         }
     }
@@ -119,7 +123,8 @@ impl<'a> Reader<'a> {
     /// Run the stream to its end, or until it is stopped or a task fails.
     pub fn run(&mut self, library: &mut LibraryRead<'_>) -> End {
         let mut pending: VecDeque<Pending> = VecDeque::new();
-        let mut inherited: VecDeque<u64> = self.control.inherited(self.me).into();
+        self.careful = self.control.inherited(self.me);
+        let mut inherited: VecDeque<u64> = self.careful.clone().into();
         let most = window(self.plan);
         let direct = self.plan.members.iter().any(|member| member.direct);
         let mut claimed_all = false;
@@ -291,7 +296,7 @@ impl<'a> Reader<'a> {
             let share = self.windows.share(plan, &task, plan.lap(claimed.global));
             return self.share_by_library(claimed, &share, library);
         }
-        self.read_by_library(&task, lap_row, library)
+        self.read_by_library(&claimed, library)
     }
 
     /// Fetch and decode a task's chunks.

@@ -371,6 +371,15 @@ impl Ring {
         tasks
     }
 
+    /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's
+    /// number in the grid + 1 or 0).
+    fn inside(&self, reader: usize) -> PyResult<(u32, u64, u64)> {
+        if reader >= self.inner.book.plan.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        Ok(self.inner.book.maps.control.record(reader).inside())
+    }
+
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns).
     fn account(&self, reader: usize) -> PyResult<[u64; 12]> {

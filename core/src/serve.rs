@@ -7,7 +7,7 @@
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 
-use crate::control::{Control, STATE_FAILED, STATE_FINISHED, STATE_RUNNING};
+use crate::control::{Control, STATE_FAILED, STATE_FINISHED};
 use crate::failure::TaskError;
 use crate::limit::{TRIAL, map_control, run_share};
 use crate::memory::{Mapping, file_len};
@@ -92,8 +92,7 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
 
 fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>) {
     let record = ring.control.record(me);
-    record.pid.store(std::process::id(), Relaxed);
-    record.state.store(STATE_RUNNING, SeqCst);
+    record.begin();
     let mut reader = Reader::new(plan, ring.control, &ring.tapes, me);
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.run(library)));
     let end = ran.unwrap_or_else(|panic| {
@@ -115,6 +114,7 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
         }
         End::Failed
     });
+    record.left_library();
     let state = if end == End::Failed {
         STATE_FAILED
     } else {

@@ -6,7 +6,7 @@
 //! 2. However the readers are scheduled, the same blocks come.
 
 use super::{Closer, PATIENCE, PLAIN, ROW_BYTES, Race};
-use crate::control::{STATE_FAILED, STATE_FINISHED};
+use crate::control::{Mark, STATE_FAILED, STATE_FINISHED};
 use crate::lending::{EMPTY, FAILED, HELD, Lending};
 use crate::plan::KIND_LIBRARY;
 use crate::reader::{End, Reader};
@@ -70,7 +70,7 @@ impl Race {
                 scope.spawn(move || {
                     let (plan, maps) = shared.map();
                     let mut dice = Dice((me + 31 * bad) as u64 + 1);
-                    let mut library = |_: &str, start: u64, _: u64, out: &mut [u8]| {
+                    let mut library = |_: &str, start: u64, _: u64, out: &mut [u8], _: Mark<'_>| {
                         if dice.below(4) == 0 {
                             std::thread::sleep(Duration::from_micros(dice.below(200)));
                         }

@@ -392,6 +392,15 @@ impl Board {
         self.0.mourn(reader, status)
     }
 
+    /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's
+    /// number in the grid + 1 or 0).
+    fn inside(&self, reader: usize) -> PyResult<(u32, u64, u64)> {
+        if reader >= self.0.board.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        Ok(self.0.board.record(reader).inside())
+    }
+
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns, cache hits, misses, bytes).
     fn account(&self, reader: usize) -> PyResult<[u64; 15]> {

@@ -8,7 +8,7 @@
 
 use super::answer::Answerer;
 use super::board::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
-use crate::control::{Record, STATE_FINISHED, STATE_RUNNING};
+use crate::control::{Mark, Record, STATE_FINISHED};
 use crate::failure::TaskError;
 use crate::memory::{Mapping, file_len};
 use crate::source::add_ns;
@@ -25,7 +25,8 @@ const NAP: Duration = Duration::from_millis(500);
 
 /// Answers an ask through a library: (ask, where to) -> (bytes of the result, its shape), or
 /// "module\0type\0text" of an exception. A result larger than `where to` is not written.
-pub type LibraryRequest<'a> = dyn FnMut(&[u8], &mut [u8]) -> Result<(u64, Vec<u64>), String> + 'a;
+pub type LibraryRequest<'a> =
+    dyn FnMut(&[u8], &mut [u8], Mark<'_>) -> Result<(u64, Vec<u64>), String> + 'a;
 
 /// Serve a board until it is closed and empty, or stopped.
 pub fn serve_board(
@@ -43,8 +44,7 @@ pub fn serve_board(
     }
     let arena = Arc::new(Mapping::new(arena, 0, file_len(arena)?, true)?);
     let record = board.record(me);
-    record.pid.store(std::process::id(), Relaxed);
-    record.state.store(STATE_RUNNING, SeqCst);
+    record.begin();
     let mut desk = Desk {
         answerer: Answerer::new(arena.clone(), board.cache_bytes()),
         board: &board,
@@ -99,7 +99,7 @@ impl Desk<'_> {
                 FAILED
             }
         };
-        self.record.chunk.store(0, Relaxed);
+        self.record.left_library();
         self.record.current.store(0, Relaxed);
         // Counted first: whoever has the answer finds it in the statistics.
         self.record.tasks.fetch_add(1, Relaxed);
@@ -152,7 +152,8 @@ impl Desk<'_> {
         }
         self.board.slow(self.me, true);
         let start = Instant::now();
-        let result = library(bytes, out);
+        let careful = place.deaths.load(SeqCst) > 0;
+        let result = (self.record).call(careful, |chunk| library(bytes, out, chunk));
         self.board.slow(self.me, false);
         add_ns(&self.record.decode_ns, start);
         let (result_bytes, shape) = result.map_err(TaskError::Library)?;

@@ -10,7 +10,7 @@
 use super::{Claimed, LibraryRead, Reader};
 use crate::failure::TaskError;
 use crate::fetch::DataFile;
-use crate::plan::{Member, Task};
+use crate::plan::Member;
 use crate::share::Share;
 use crate::share_work::ShareWork;
 use crate::source::{add_ns, grow};
@@ -44,13 +44,17 @@ impl Reader<'_> {
                 claimed.rows(),
             )
         };
+        let careful = self.careful.contains(&claimed.global);
         let mut result = Ok(());
         let mut rows = Vec::new();
         for span in share.spans() {
             let len = ((span.end - span.begin) as usize).saturating_mul(member.row_bytes);
             grow(&mut rows, len, number)?;
-            rows[..len].fill(0);
-            result = library(&member.library, span.begin, span.end, &mut rows[..len]);
+            let out = &mut rows[..len];
+            out.fill(0);
+            result = record.call(careful, |chunk| {
+                library(&member.library, span.begin, span.end, out, chunk)
+            });
             if result.is_err() {
                 break;
             }
@@ -69,10 +73,10 @@ impl Reader<'_> {
     /// All rows of a task at once.
     pub(super) fn read_by_library(
         &self,
-        task: &Task,
-        lap_row: u64,
+        claimed: &Claimed,
         library: &mut LibraryRead<'_>,
     ) -> Result<(), TaskError> {
+        let (task, lap_row) = (&claimed.task, claimed.lap_row);
         let member: &Member = &self.plan.members[task.member as usize];
         let start = Instant::now();
         let number = self.plan.records(task).start as u64;
@@ -85,12 +89,14 @@ impl Reader<'_> {
         let first = self.plan.first_row();
         let (begin, end) = (first + task.row_begin, first + task.row_end);
         out.fill(0);
-        let result = library(&member.library, begin, end, out);
+        let (record, careful) = (self.record(), self.careful.contains(&claimed.global));
+        let result = record.call(careful, |chunk| {
+            library(&member.library, begin, end, out, chunk)
+        });
         // A file that changed explains any error.
         file.check_unchanged()
             .map_err(|error| TaskError::Fetch(number, error))?;
         result.map_err(TaskError::Library)?;
-        let record = self.record();
         record.library_tasks.fetch_add(1, Relaxed);
         record.decoded_bytes.fetch_add(out.len() as u64, Relaxed);
         add_ns(&record.decode_ns, start);
