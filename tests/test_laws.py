@@ -117,6 +117,7 @@ READER_MAY = {
     "_multitables.reader.library_failure",
     "_multitables.reader.library_read",
     "_multitables.reader.library_request",
+    "_multitables.reader.output",
     "_multitables.wire_request",
 }
 

@@ -20,31 +20,37 @@ def _library_read(
     what: str, start: int, stop: int, out: memoryview, mark: memoryview | None
 ) -> None:
     """Read rows through an HDF5 library; imported here because most readers never need one."""
-    import json
+    from _multitables.reader.output import held
 
-    from _multitables.reader.library_read import library_read
+    with held():
+        import json
 
-    source = json.loads(what)
-    library_read(
-        source["library"],
-        source["filename"],
-        source["path"],
-        source["field"],
-        json.dumps(source["open_options"]),
-        start,
-        stop,
-        out,
-        mark,
-    )
+        from _multitables.reader.library_read import library_read
+
+        source = json.loads(what)
+        library_read(
+            source["library"],
+            source["filename"],
+            source["path"],
+            source["field"],
+            json.dumps(source["open_options"]),
+            start,
+            stop,
+            out,
+            mark,
+        )
 
 
 def _library_request(
     ask: memoryview, out: memoryview, mark: memoryview | None
 ) -> tuple[int, list[int]]:
     """Answer a request through an HDF5 library; imported here for the same reason."""
-    from _multitables.reader.library_request import library_request
+    from _multitables.reader.output import held
 
-    return library_request(ask, out, mark)
+    with held():
+        from _multitables.reader.library_request import library_request
+
+        return library_request(ask, out, mark)
 
 
 def main() -> None:
