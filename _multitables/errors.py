@@ -87,6 +87,13 @@ class ReaderDiedError(SubprocessException, ChildProcessError):
     """A reader process died and was not replaced, or cannot be started."""
 
 
+class LibraryTimeoutError(SubprocessException, TimeoutError):
+    """A reader did not come back from an HDF5 library, twice for the same data."""
+
+    path: str
+    chunk_offset: tuple[int, ...] | None
+
+
 class FileChangedError(SubprocessException, OSError):
     """The file changed after it was indexed."""
 

@@ -9,6 +9,7 @@ Law
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ MAX_N_PROCS = 200
 STALL_SECONDS = 30.0
 #: Seconds between two looks at the readers while somebody waits for them.
 WATCH_SECONDS = 0.05
+#: Seconds that a reader may be inside a library without reading, by default.
+LIBRARY_TIMEOUT_SECONDS = 60.0
 #: Rows of unchunked data that make a block by default, in bytes.
 UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden, ...
@@ -128,6 +131,7 @@ class ReaderOptions:
     n_procs: int
     memory_limit_bytes: int
     cache_limit_bytes: int
+    library_timeout_seconds: float | None
 
 
 def available_cores() -> int:
@@ -250,6 +254,25 @@ def check_rotational(value: bool | None) -> bool | None:
     )
 
 
+def check_library_timeout(seconds: float | None) -> float | None:
+    """Check how long a reader may be inside a library."""
+    if seconds is None:
+        return None
+    try:
+        number = math.nan if isinstance(seconds, bool) else float(seconds)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise OptionsError(
+            f"library_timeout_seconds is no time: expected seconds above 0, or None, "
+            f"got {seconds!r}",
+            advice="None waits for ever",
+            option="library_timeout_seconds",
+            got=seconds,
+        )
+    return number
+
+
 def check_epoch(name: str, epoch: int) -> int:
     """Check the number of an epoch."""
     return _number(name, epoch)
@@ -282,7 +305,10 @@ def _procs(n_procs: int | None) -> int:
 
 
 def check_reader_options(
-    n_procs: int | None, memory_limit_bytes: int | None, cache_limit_bytes: int | None
+    n_procs: int | None,
+    memory_limit_bytes: int | None,
+    cache_limit_bytes: int | None,
+    library_timeout_seconds: float | None = LIBRARY_TIMEOUT_SECONDS,
 ) -> ReaderOptions:
     """Check the options of `Reader`, and fill in what is left open."""
     procs, memory = _procs(n_procs), REQUEST_BYTES
@@ -292,7 +318,7 @@ def check_reader_options(
         cache = cache_bytes(available_bytes(), procs)
     else:
         cache = _whole("cache_limit_bytes", cache_limit_bytes, 0, "0 keeps no chunks")
-    return ReaderOptions(procs, memory, cache)
+    return ReaderOptions(procs, memory, cache, check_library_timeout(library_timeout_seconds))
 
 
 def cache_bytes(memory_bytes: int, n_procs: int) -> int:

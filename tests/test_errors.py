@@ -22,6 +22,7 @@ BUILTINS = {
     "CorruptChunkWarning": UserWarning,
     "FileChangedError": OSError,
     "FileOpenError": OSError,
+    "LibraryTimeoutError": TimeoutError,
     "MissingDatasetError": KeyError,
     "MissingFieldError": KeyError,
     "MissingFileError": FileNotFoundError,

@@ -69,6 +69,7 @@ class Batches:
         rows: Any,
         transform: Callable[[Any], Any] | None,
         wanted: BatchOptions,
+        library_timeout_seconds: float | None,
         team: Team | None = None,
     ) -> None:
         self.batch_size = wanted.batch_size
@@ -93,7 +94,7 @@ class Batches:
         self._begun = self._goes_on = False
         #: Readers are ours, or those of a streamer that keeps them for others, too.
         self._own_team = team is None
-        self._team = Team(keep=True) if team is None else team
+        self._team = Team(True, library_timeout_seconds) if team is None else team
         self._progress: Progress | None = None
         self._parked: Parked | None = None
         self._latest: weakref.ref[BatchIterator] | None = None

@@ -22,6 +22,7 @@ from _multitables.errors import (
     CorruptChunkError,
     CorruptChunkWarning,
     FileChangedError,
+    LibraryTimeoutError,
     ReaderDiedError,
     StalledError,
     SubprocessException,
@@ -35,6 +36,16 @@ _COPY_AGAIN = "Copy the file again from its source or from a backup"
 _REPAIR = (
     f"{_COPY_AGAIN}; until then leave out the rows in the error's `rows`, as with "
     "get_batches(rows=mask) or get_batches(skip_damaged=True)"
+)
+
+
+_LIBRARY_DIED = (
+    "The library died with it, perhaps of damaged data, or was killed: copy the file again from "
+    "its source, and look at dmesg for a lack of memory"
+)
+_LIBRARY_LATE = (
+    "What is stored there is probably damaged: copy the file again from its source or from a "
+    "backup. If it is good and only slow to decode, give a larger library_timeout_seconds"
 )
 
 
@@ -122,6 +133,37 @@ def place_of_request(
     """Name the place of a request, or of one of its chunks: grid index, byte offset and size."""
     rows = index.shape[0] if index.shape else 0
     return replace(_place(index, chunk_dims, 0, rows, chunk), of_request=True)
+
+
+def place_of_death(plan: ReadPlan, ring: _core.Ring, death: Death) -> Place:
+    """Name the place of a task of which readers died."""
+    assert death.task is not None
+    place = place_of(plan, ring, death.task)
+    if not death.in_library:
+        return place
+    rows = None if death.chunk is None or place.of_order else (place.row_begin, place.row_end)
+    found = place_in_library(place.index, death.chunk, rows=rows)
+    if found.chunk_offset is None:
+        return replace(place, chunk_offset=None, byte_begin=None, byte_end=None)
+    return replace(found, of_order=place.of_order)
+
+
+def place_in_library(
+    index: ChunkIndex,
+    number: int | None,
+    rows: tuple[int, int] | None = None,
+    of_request: bool = False,
+) -> Place:
+    """Name the place of what a library was at: a chunk of this number in the grid, if known."""
+    row_begin, row_end = rows or (0, index.shape[0] if index.shape else 0)
+    chunk = None
+    if number is not None and index.chunk_dims is not None:
+        at = int(index.grid_index.searchsorted(number))
+        chunk = number, UNALLOCATED, 0
+        if at < len(index.grid_index) and index.grid_index[at] == number:
+            chunk = number, int(index.byte_offset[at]), int(index.stored_size[at])
+    place = _place(index, index.chunk_dims or (), row_begin, row_end, chunk)
+    return replace(place, of_request=of_request)
 
 
 def _place(
@@ -337,6 +379,20 @@ def _death(death: Death, place: Place | None, doing: str, good: str) -> Exceptio
     if death.status == -9:
         advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
     happened = f"reader {death.reader} (pid {death.pid}) {death.how}{times}{when}"
+    if death.in_library:
+        advice = _LIBRARY_DIED
+    if death.timeout_seconds is not None and place is not None and not death.hindrance:
+        library = place.index.library or "h5py"
+        return LibraryTimeoutError(
+            f"a reader did not come back from the {library} library within "
+            f"{death.timeout_seconds:g} s{times}, at {place.where}",
+            good=good,
+            advice=_LIBRARY_LATE,
+            reader=death.reader,
+            pid=death.pid,
+            seconds=death.timeout_seconds,
+            **place.values(),
+        )
     if death.hindrance:
         happened += f", and {death.hindrance}"
         advice = death.advice

@@ -89,7 +89,8 @@ class StreamQueue:
         queue.Empty
             No block within `timeout`.
         SubprocessException
-            A reader failed: `CorruptChunkError`, `FileChangedError`, `ReaderDiedError`, ...
+            A reader failed: `CorruptChunkError`, `FileChangedError`, `ReaderDiedError`,
+            `LibraryTimeoutError`, ...
         StalledError
             The caller holds every block that fits the ring, for 30 seconds.
         """
@@ -177,7 +178,7 @@ class StreamQueue:
     def _death_error(self, death: Death) -> BaseException:
         place = None
         if death.task is not None:
-            place = failure.place_of(self._plan, self._ring, death.task)
+            place = failure.place_of_death(self._plan, self._ring, death)
         return failure.death_error(death, place, *self._ring.progress())
 
     def __repr__(self) -> str:

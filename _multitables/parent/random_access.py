@@ -52,6 +52,10 @@ class Reader:
     cache_limit_bytes : int, optional
         Decoded chunks that each reader process keeps between requests. Default: all readers
         together a 32nd of the memory that is available when they start, each 64 to 512 MiB.
+    library_timeout_seconds : float, optional
+        How long a reader may be inside an HDF5 library without reading from the file. Then it is
+        replaced, once, and the next time the request fails with `LibraryTimeoutError`. None waits
+        for ever.
     **kw_args
         Options of `tables.open_file`, as for `Streamer`.
 
@@ -84,9 +88,12 @@ class Reader:
         *,
         memory_limit_bytes: int | None = None,
         cache_limit_bytes: int | None = None,
+        library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         **kw_args: Any,
     ) -> None:
-        wanted = options.check_reader_options(n_procs, memory_limit_bytes, cache_limit_bytes)
+        wanted = options.check_reader_options(
+            n_procs, memory_limit_bytes, cache_limit_bytes, library_timeout_seconds
+        )
         open_source(filename, kw_args).close()
         self.filename = filename
         self._open_options = kw_args

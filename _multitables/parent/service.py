@@ -72,7 +72,7 @@ class Service:
         self.pool: _core.Stages = made(
             lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
         )
-        self.readers = Readers(wanted.n_procs)
+        self.readers = Readers(wanted.n_procs, wanted.library_timeout_seconds)
         self.readers.assign(self.board)
         if notify is not None:
             self.watcher.start()
@@ -296,11 +296,14 @@ class Service:
 
     def _task_error(self, key: Selection, record: failure.Record) -> BaseException:
         part = self._part(key)
+        death = self.readers.killers.get(record.task) if record.kind == _DIED else None
+        if death is not None and death.in_library:
+            place = failure.place_in_library(part.index, death.chunk, of_request=True)
+            return failure.request_death_error(death, place)
         chunk = None
         if part.core is not None and record.chunk != _NO_CHUNK:
             chunk = part.core.chunk(record.chunk)
         place = failure.place_of_request(part.index, part.chunk_dims, chunk)
-        death = self.readers.killers.get(record.task) if record.kind == _DIED else None
         if death is not None:
             return failure.request_death_error(death, place)
         return failure.task_error(place, record)

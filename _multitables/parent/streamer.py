@@ -22,6 +22,7 @@ from _multitables.errors import ClosedError
 from _multitables.options import (
     StreamOptions,
     check_batch_options,
+    check_library_timeout,
     check_options,
     check_rotational,
 )
@@ -45,6 +46,10 @@ class Streamer:
         Whether the file lies on a rotating disk, where readers take turns at the disk. Default:
         what the kernel says of the device; of disks behind a network, a hypervisor or FUSE it does
         not know.
+    library_timeout_seconds : float, optional
+        How long a reader may be inside an HDF5 library without reading from the file, for data that
+        readers do not decode themselves. Then it is replaced, once, and the next time the stream
+        ends with `LibraryTimeoutError`. None waits for ever.
     **kw_args
         Options of `tables.open_file`. ``DRIVER='H5FD_DIRECT'`` reads around the page cache, with
         any build of HDF5. ``root_uep`` prefixes paths. Others as PyTables treats them.
@@ -68,13 +73,15 @@ class Streamer:
         filename: str | os.PathLike[str],
         *,
         rotational: bool | None = None,
+        library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         **kw_args: Any,
     ) -> None:
         self.filename = filename
         self._rotational = check_rotational(rotational)
         self._open_options = kw_args
         self._closed = False
-        self._team = Team()
+        self._timeout = check_library_timeout(library_timeout_seconds)
+        self._team = Team(False, self._timeout)
         self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -299,7 +306,8 @@ class Streamer:
             skip_damaged=skip_damaged,
         )
         source = (self.filename, self._open_options, path, field, self._rotational)
-        return Batches(*source, rows, transform, wanted, self._team if self._team.keep else None)
+        team = self._team if self._team.keep else None
+        return Batches(*source, rows, transform, wanted, self._timeout, team)
 
     # ---- life
 

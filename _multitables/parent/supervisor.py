@@ -8,6 +8,8 @@ Law
    Where no new one can be started, the stream or the board ends.
 3. Readers hold nothing of value, so stopping is a kill and a wait: it cannot hang.
 4. A forked child of the user's process never touches readers.
+5. A reader that is inside a library for longer than the deadline, without reading, is killed. The
+   rest is as if it had died by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import os
 import socket
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from _multitables.errors import ReaderDiedError
@@ -33,7 +35,9 @@ DEATHS_ALLOWED = 2
 RETURN_SECONDS = 0.5
 #: Seconds between two looks at the readers during a trial.
 LOOK_SECONDS = 0.1
-#: `Record::state` in core/src/control.rs.
+#: Seconds inside a library from which on its reads are counted.
+COUNT_SECONDS = 1.0
+#: `Record::state` in core/src/control/record.rs.
 STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
 
 
@@ -46,6 +50,11 @@ class Death:
     status: int
     deaths: int
     task: int | None
+    #: It was inside a library, at the chunk of this number in the grid where that is known.
+    in_library: bool = False
+    chunk: int | None = None
+    #: It was killed since it did not come back for longer than this.
+    timeout_seconds: float | None = None
     #: Why no other one could be started in its place, where that was tried, and what to do then.
     hindrance: str = ""
     advice: str = ""
@@ -59,7 +68,12 @@ class Death:
 class Readers:
     """A team of reader processes; serves one stream at a time, or one board of requests."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, library_timeout_seconds: float | None = None) -> None:
+        self._timeout = library_timeout_seconds
+        #: Calls of a library that take long: pid -> (its begin, reads, when these were fewer).
+        self._calls: dict[int, tuple[int, int | None, float]] = {}
+        #: The reader that was killed for the deadline.
+        self._late: set[int] = set()
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._looking = self._stop_asked = False
@@ -124,7 +138,11 @@ class Readers:
             self._looking = True
             for number, (process, _) in enumerate(self._members):
                 status = process.poll()
-                if status is not None:
+                if status is None:
+                    if self._timeout is not None and self._is_late(work, number, process.pid):
+                        self._late.add(process.pid)
+                        process.end()
+                else:
                     death = self._mourn(work, number, process, status)
                     if death is not None:
                         return death
@@ -135,6 +153,24 @@ class Readers:
             if self._stop_asked:
                 self.stop()
 
+    def _is_late(self, work: Ring | Board, number: int, pid: int) -> bool:
+        """Tell whether a reader has been inside a library for too long without reading."""
+        assert self._timeout is not None
+        named, since_ns, _ = work.inside(number)
+        inside = (time.monotonic_ns() - since_ns) / 1e9
+        if named != pid or not since_ns or inside < min(COUNT_SECONDS, self._timeout / 2):
+            self._calls.pop(pid, None)
+            return False
+        now, reads = time.monotonic(), _reads(pid)
+        begun, before, moved = self._calls.get(pid, (0, None, 0.0))
+        if begun != since_ns:
+            # Nobody may have looked for a while: what it read until now is not known.
+            moved = now - (inside if reads is None else min(inside, self._timeout / 2))
+        elif reads != before:
+            moved = now
+        self._calls[pid] = since_ns, reads, moved
+        return now - moved > self._timeout
+
     def _mourn(
         self, work: Ring | Board, number: int, process: Process, status: int
     ) -> Death | None:
@@ -142,34 +178,41 @@ class Readers:
         account = work.account(number)
         if not claimed and account[0] == STATE_FINISHED:
             return None  # it had nothing left to do
+        pid = process.pid
+        named, since_ns, chunk = work.inside(number)
+        in_library = named == pid and since_ns > 0
+        self._calls.pop(pid, None)
+        death = Death(
+            number,
+            pid,
+            status,
+            1,
+            claimed[0] if claimed else None,
+            in_library,
+            chunk - 1 if in_library and chunk else None,
+            self._timeout if pid in self._late else None,
+        )
+        self._late.discard(pid)
         mourn = getattr(work, "mourn", None)
         if mourn is not None:
             for slot in mourn(number, status):
-                self.killers[slot] = Death(number, process.pid, status, DEATHS_ALLOWED, slot)
+                self.killers[slot] = replace(death, deaths=DEATHS_ALLOWED, task=slot)
         # An idle reader of a board may die as often as it likes, if only it had come to life.
-        if mourn is None or (not claimed and account[1] != process.pid):
-            death = self._count(work, number, process, status, claimed[0] if claimed else None)
-            if death is not None:
-                return death
+        if mourn is None or (not claimed and account[1] != pid):
+            deaths = self._count(work, death.task)
+            if deaths >= DEATHS_ALLOWED + (death.task is None):
+                return replace(death, deaths=deaths)
         self._members[number][1].close()
         try:
             self._members[number] = start(1)[0]
         except ReaderDiedError as error:
-            task = claimed[0] if claimed else None
-            return Death(number, process.pid, status, 1, task, error.happened, error.advice)
+            return replace(death, hindrance=error.happened, advice=error.advice)
         self.replaced += 1
         self._send(number, work)
         return None
 
-    def _count(
-        self,
-        work: Ring | Board,
-        number: int,
-        process: Process,
-        status: int,
-        task: int | None,
-    ) -> Death | None:
-        """Count a death for its task, or for no task. Returns it when it is one too many."""
+    def _count(self, work: Ring | Board, task: int | None) -> int:
+        """Count a death for its task, or for no task."""
         progress = sum(work.account(reader)[2] for reader in range(len(self._members)))
         if task is None:
             # Since the last death of this kind readers have worked: it is no failing start.
@@ -178,9 +221,7 @@ class Readers:
             self._progress = progress
         deaths = self._deaths.get(task, 0) + 1
         self._deaths[task] = deaths
-        if deaths >= DEATHS_ALLOWED + (task is None):
-            return Death(number, process.pid, status, deaths, task)
-        return None
+        return deaths
 
     def rest(self) -> bool:
         """After a stream's end, wait for the readers to come back; False when one does not."""
@@ -216,3 +257,12 @@ class Readers:
             process.end()
         for process, _ in members:
             process.wait()
+
+
+def _reads(pid: int) -> int | None:
+    """System calls by which a process has read so far; None where that is not told."""
+    try:
+        with open(f"/proc/{pid}/io", encoding="ascii") as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith("syscr:"))
+    except (OSError, StopIteration):
+        return None

@@ -65,10 +65,7 @@ def library_request(
     if _kept is not None and _kept[0] == key:
         _, parts, shape = _kept
     else:
-        told = decode_library(key)
-        if mark is not None:
-            _look_carefully(told, mark)
-        parts, shape = _answer(told)
+        parts, shape = _answer(decode_library(key), mark)
     _kept = None
     n_bytes = sum(part.nbytes for part in parts)
     if n_bytes > len(out):
@@ -89,8 +86,10 @@ def close_all() -> None:
         _open.popitem()[1][0].close()
 
 
-def _answer(told: dict[str, Any]) -> tuple[list[Array], list[int]]:
+def _answer(told: dict[str, Any], mark: memoryview | None) -> tuple[list[Array], list[int]]:
     with explained(told["library"], lambda: OPENERS["h5py"](*_where_from(told))):
+        if mark is not None:
+            _look_carefully(told, mark)
         return _result(told)
 
 
