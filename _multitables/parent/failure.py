@@ -156,10 +156,10 @@ def place_in_library(
 ) -> Place:
     """Name the place of what a library was at: a chunk of this number in the grid, if known."""
     row_begin, row_end = rows or (0, index.shape[0] if index.shape else 0)
-    chunk = None
+    chunk: tuple[int, int | None, int] | None = None
     if number is not None and index.chunk_dims is not None:
         at = int(index.grid_index.searchsorted(number))
-        chunk = number, UNALLOCATED, 0
+        chunk = number, None, 0
         if at < len(index.grid_index) and index.grid_index[at] == number:
             chunk = number, int(index.byte_offset[at]), int(index.stored_size[at])
     place = _place(index, index.chunk_dims or (), row_begin, row_end, chunk)
@@ -171,7 +171,7 @@ def _place(
     chunk_dims: tuple[int, ...],
     row_begin: int,
     row_end: int,
-    chunk: tuple[int, int, int] | None,
+    chunk: tuple[int, int | None, int] | None,
 ) -> Place:
     names = {spec.id: spec.name for spec in index.pipeline}
     if chunk is None:
@@ -185,7 +185,7 @@ def _place(
     row_begin = max(row_begin, offset[0])
     row_end = min(row_end, offset[0] + chunk_dims[0])
     known = None if index.chunk_dims is None else tuple(offset)
-    end = byte_offset + stored_size
+    end = None if byte_offset is None else byte_offset + stored_size
     return Place(index, row_begin, row_end, known, byte_offset, end, names)
 
 
