@@ -53,8 +53,8 @@ FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
 #: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
 #: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/order.rs.
 BY_ROWS = 8
-#: Rows and chunks of an order have numbers of so many values in core/src/order.rs; readers hold so
-#: many bytes of each chunk.
+#: Limits of core/src/order.rs: rows and chunks of an order, and the bytes that each reader holds of
+#: a chunk.
 MOST_ORDER_ROWS, MOST_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
 MOST_WINDOW_ROWS = 1 << 31

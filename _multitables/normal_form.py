@@ -184,7 +184,7 @@ def check_first(key: Any, shape: tuple[int, ...]) -> None:
     arrays = [item for item in items if isinstance(item, np.ndarray)]
     masks = [array for array in arrays if array.dtype == bool]
     if any(item is None or is_boolean(item) for item in items):
-        what = "None or a boolean is no index of a dataset itself"
+        what = "None and booleans cannot index a dataset directly"
     elif len(items) == len(masks) == 1:
         return
     elif any(array.ndim > 1 for array in masks):
@@ -257,7 +257,7 @@ def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
             elif view.dtype.names:
                 view = view.select(step)
             else:
-                raise IndexError(f"there are no fields (got the name {step!r})")
+                raise IndexError(f"the dataset has no fields (got the name {step!r})")
     except NotNative:
         return None
     return view

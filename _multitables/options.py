@@ -147,7 +147,7 @@ def _whole(name: str, value: object, least: int, advice: str) -> int:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise OptionsError(
-            f"{name} is not a whole number: got {value!r} ({type(value).__name__})",
+            f"{name} must be a whole number, got {value!r} ({type(value).__name__})",
             advice=advice,
             option=name,
             got=value,
@@ -202,8 +202,8 @@ def check_batch_options(
     kind = {True: "window", False: None}[shuffle] if isinstance(shuffle, bool) else shuffle
     if kind not in SHUFFLES:
         raise OptionsError(
-            f"shuffle is none that there is: expected None, 'chunks', 'window', 'full', True or "
-            f"False, got {shuffle!r}",
+            f"unknown shuffle: expected None, 'chunks', 'window', 'full', True or False, "
+            f"got {shuffle!r}",
             advice="True mixes rows over a window, at the speed of a stream",
             option="shuffle",
             got=shuffle,
@@ -246,8 +246,7 @@ def check_rotational(value: bool | None) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
     raise OptionsError(
-        f"rotational is not what there is: expected True, False or None, got {value!r} "
-        f"({type(value).__name__})",
+        f"rotational must be True, False or None, got {value!r} ({type(value).__name__})",
         advice="Leave it out to go by what the kernel says of the disk",
         option="rotational",
         got=value,
@@ -264,8 +263,7 @@ def check_library_timeout(seconds: float | None) -> float | None:
         number = math.nan
     if not 0 < number < math.inf:
         raise OptionsError(
-            f"library_timeout_seconds is no time: expected seconds above 0, or None, "
-            f"got {seconds!r}",
+            f"library_timeout_seconds must be seconds above 0, or None, got {seconds!r}",
             advice="None waits for ever",
             option="library_timeout_seconds",
             got=seconds,

@@ -180,7 +180,7 @@ def _whole_rows(member: Member) -> int:
 
 
 def _in_pieces(member: Member, most: int) -> Member:
-    """Return `member` with pieces of about so many rows, if these can have any length."""
+    """Return `member` with pieces of about this many rows, if these can have any length."""
     if not (member.clipped or member.reason):
         return member
     whole = _whole_rows(member)
@@ -316,7 +316,7 @@ def _fills(member: Member, begin: U64, end: U64, lap: range, each: np.uint64) ->
 
 
 def check_plan(member: Member, n_tasks: int, n_chunks: int, memory_limit_bytes: int) -> None:
-    """Raise if a plan of so many tasks and chunks does not fit into memory."""
+    """Raise if a plan with this many tasks and chunks does not fit into memory."""
     # Tasks are put together from several tables, and sorted.
     needed = n_tasks * 5 * TASK.itemsize + n_chunks * 2 * CHUNK.itemsize
     if needed > memory_limit_bytes:

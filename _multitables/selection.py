@@ -176,7 +176,7 @@ class Selection:
 
     def _with(self, method: Step) -> Selection:
         if self.steps:
-            raise TypeError(f"{self!r} is no dataset: only a dataset itself has such methods")
+            raise TypeError(f"{self!r} is a selection: only the dataset itself has such methods")
         return Selection(self.dataset, (method,))
 
     def __repr__(self) -> str:

@@ -243,7 +243,7 @@ def _behind_external(
     places = (os.path.join(os.path.dirname(home), named), named)  # where HDF5 looks for it
     found = next((os.path.abspath(place) for place in places if os.path.isfile(place)), None)
     if found is None:
-        return _leads_nowhere(filename, path, f"{link.path!r} in {named!r}, which is no file")
+        return _leads_nowhere(filename, path, f"{link.path!r} in {named!r}, which does not exist")
     try:
         with h5py.File(found, "r") as file:
             if link.path in file:

@@ -103,7 +103,7 @@ def _listed(rows: npt.NDArray[np.uint64]) -> Subset:
 
 def _wrong(rows: object) -> OptionsError:
     return OptionsError(
-        f"rows are not rows: expected a slice, whole numbers or a mask, got {rows!r:.80}",
+        f"rows must be a slice, integers or a boolean mask, got {rows!r:.80}",
         advice="Leave rows out for all of them",
         option="rows",
         got=rows,

@@ -295,7 +295,9 @@ def out_of_range(number: int, axis: int, length: int) -> IndexError:
 def name_at(names: Sequence[str], position: int) -> str:
     """Return the field that NumPy gives for a number on a row."""
     if not -len(names) <= position < len(names):
-        raise IndexError(f"no field has the number {position} (there are {len(names)} fields)")
+        raise IndexError(
+            f"field number out of range (expected less than {len(names)}, got {position})"
+        )
     return names[position]
 
 

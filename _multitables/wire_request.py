@@ -132,7 +132,7 @@ def _encoded(value: Any, blobs: bytearray) -> Any:
         return {"ellipsis": None}
     array = np.ascontiguousarray(value).reshape(np.shape(value))
     if array.dtype.hasobject:
-        raise TypeError(f"no array of numbers or strings: {value!r}")
+        raise TypeError(f"expected an array of numbers or strings, got {value!r}")
     blobs += bytes(-len(blobs) % WORD)
     at = len(blobs)
     blobs += array.tobytes()

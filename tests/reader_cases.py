@@ -53,7 +53,7 @@ def kill_all() -> None:
 
 
 def poisoned(h5: Path, monkeypatch: pytest.MonkeyPatch, deaths: int) -> None:
-    """A file whose /x is read through h5py, which kills so many readers."""
+    """A file whose /x is read through h5py, which kills this many readers."""
     poison = h5.parent / "poison"
     poison.mkdir()
     (poison / "h5py.py").write_text(

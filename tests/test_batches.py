@@ -372,15 +372,15 @@ def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"shuffle": "rows"}, "shuffle is none that there is"),
-        ({"shuffle": 1}, "shuffle is none that there is"),
+        ({"shuffle": "rows"}, "unknown shuffle"),
+        ({"shuffle": 1}, "unknown shuffle"),
         ({"rank": 2, "world_size": 2}, "rank is out of range"),
         ({"rank": -1}, "rank is out of range"),
         ({"world_size": 0}, "world_size is out of range"),
         ({"epochs": 0}, "epochs is out of range"),
         ({"seed": -1}, "seed is out of range"),
         ({"seed": 2**63}, "seed is out of range"),
-        ({"seed": 0.5}, "seed is not a whole number"),
+        ({"seed": 0.5}, "seed must be a whole number"),
         ({"start_epoch": -1}, "start_epoch is out of range"),
         ({"window_rows": 0}, "window_rows is out of range"),
         ({"memory_limit_bytes": 0}, "memory_limit_bytes is out of range"),
@@ -397,7 +397,7 @@ def test_other_arguments_that_cannot_work(numbered: Path) -> None:
     streamer = multitables.Streamer(numbered)
     with pytest.raises(multitables.OptionsError, match="batch_size"):
         streamer.get_batches("/rows", 0)
-    with pytest.raises(multitables.OptionsError, match="path is not"):
+    with pytest.raises(multitables.OptionsError, match="path must be"):
         streamer.get_batches(3, 1)  # type: ignore[arg-type]
     with pytest.raises(multitables.OptionsError, match="rows lie outside"):
         next(iter(streamer.get_batches("/rows", 10, rows=[N])))

@@ -336,7 +336,7 @@ def test_a_selection_is_no_array() -> None:
     dataset = Selection(info(TABLE))
     with pytest.raises(TypeError, match="description"):
         list(dataset[3:5])
-    with pytest.raises(TypeError, match="only a dataset"):
+    with pytest.raises(TypeError, match="only the dataset"):
         dataset[3:5].read(3)
     assert repr(dataset["b"][3:5]) == "<selection of '/x': ['b'][slice(3, 5, None)]>"
     assert "Read" in repr(dataset.read(3))

@@ -155,7 +155,7 @@ NOT_ROWS = [
 
 @pytest.mark.parametrize("rows", NOT_ROWS, ids=repr)
 def test_what_are_no_rows(rows: Any) -> None:
-    with pytest.raises(OptionsError, match="rows are not rows: expected") as caught:
+    with pytest.raises(OptionsError, match="rows must be a slice") as caught:
         subset_of(rows, 5)
     assert caught.value.option == "rows"
     assert caught.value.got is rows

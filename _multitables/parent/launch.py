@@ -99,8 +99,7 @@ def members_of(path: object) -> tuple[list[Any] | None, list[str]]:
         names, paths = None, [path]
     if not paths or not all(isinstance(one, str) for one in paths):
         raise OptionsError(
-            f"path is not a path or several: expected str, or a list, tuple or dict of str, "
-            f"got {path!r}",
+            f"path must be a str, or a list, tuple or dict of str, got {path!r}",
             advice="Give the dataset's path in the file, like '/images'",
             option="path",
             got=path,

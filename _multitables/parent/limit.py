@@ -56,7 +56,7 @@ def measure_limit(
     wanted = options.check_options(n_procs, None, False, None, False, True)
     if not isinstance(path, str):
         raise OptionsError(
-            f"path is not a path: expected str, got {path!r}",
+            f"path must be a str, got {path!r}",
             advice="Give the dataset's path in the file, like '/images'",
             option="path",
             got=path,

@@ -139,7 +139,7 @@ class Reader:
             name = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
         if not isinstance(name, str):
             raise OptionsError(
-                f"path is not a path: expected str, got {path!r}",
+                f"path must be a str, got {path!r}",
                 advice="Give the dataset's path in the file, like '/images'",
                 option="path",
                 got=path,

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. For a task of which a reader died: whoever finds this one dead, too, finds the chunk's name.
+1. A reader takes this look at a task of which another died: if it dies too, the parent finds the
+   chunk's name.
 2. What is read is thrown away, and an exception with it: the task itself comes afterwards.
 3. A chunk's name is its row-major number in the dataset's chunk grid + 1.
 

@@ -225,7 +225,7 @@ def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     if type(dataset).__name__ in ("UnImplemented", "Unknown"):  # PyTables' words for "not mine"
         file.close()
         if told["method"] not in ("getitem", "getragged"):
-            raise TypeError(f"{told['path']!r} is no table that PyTables can open")
+            raise TypeError(f"{told['path']!r} is not a table that PyTables can open")
         return _dataset(told, "h5py")
     _open[key] = file, dataset
     if len(_open) > MAX_OPEN:

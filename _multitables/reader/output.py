@@ -6,7 +6,7 @@ Law
    past its end fail.
 2. After the call the first few KiB go to the real standard error. A reader that is killed inside
    takes what was printed with it.
-3. Whoever prints may be Python or native code: the descriptors are changed, not `sys.stdout`.
+3. Python and native code print: the descriptors are changed, not `sys.stdout`.
 
 This file must never know what is called.
 """
