@@ -231,7 +231,7 @@ def test_what_pytables_cannot_open_is_read_by_h5py(h5: Path) -> None:
             want = file[name][2:]
         np.testing.assert_array_equal(answered(dataset(h5, name, "tables")[2:]), want)
     info = DatasetInfo(str(h5), "/t", "table", (3,), np.dtype([("a", "<i4")]), 1, "tables")
-    with pytest.raises(TypeError, match="no table that PyTables"):
+    with pytest.raises(TypeError, match="not a table that PyTables"):
         answered(Selection(info).where("a > 1"))
     np.testing.assert_array_equal(answered(Selection(info)["a"][1:]), [0, 0])
 
