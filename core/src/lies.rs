@@ -165,7 +165,7 @@ fn no_row_is_what_stood_in_the_ring() {
                 unsafe { tape.base().write_bytes(STALE, member.tape_bytes) };
             }
             // A library may leave out what was never stored.
-            let mut library = |_: &str, start: u64, _: u64, out: &mut [u8]| {
+            let mut library = |_: &str, start: u64, _: u64, out: &mut [u8], _: Mark<'_>| {
                 let (_, later) = out.split_at_mut(2 * ROW_BYTES as usize);
                 fill_rows(1, start + 2, later);
                 Ok(())

@@ -229,7 +229,7 @@ fn no_row_is_what_stood_in_the_ring() {
             // SAFETY: nobody else has the ring.
             unsafe { tape.base().write_bytes(STALE, member.tape_bytes) };
         }
-        let mut library = |_: &str, _: u64, _: u64, _: &mut [u8]| Ok(());
+        let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());
         let end = Reader::new(&plan, maps.control, &maps.tapes, 0).run(&mut library);
         assert_eq!(end, End::Done);
         for (number, tape) in maps.tapes.iter().enumerate() {
