@@ -8,6 +8,7 @@
 //!
 //! It must never know what is done.
 
+use crate::os::clock::thread_ns;
 use std::ops::RangeInclusive;
 
 /// Turns of the special way in a trial, and then as many bytes in the plain one. Before either is
@@ -132,18 +133,6 @@ impl Cost {
         bytes: 0,
         turns: 0,
     };
-}
-
-/// What this thread has had of a CPU.
-fn thread_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the address is that of a timespec. The clock exists on every Linux; where it could not
-    // be read the time would stand still, and any winner is right.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

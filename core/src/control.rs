@@ -14,7 +14,8 @@
 
 mod record;
 
-use crate::futex;
+use crate::os::clock::now_ns;
+use crate::os::futex;
 use crate::plan::{ENDLESS, Plan};
 pub use record::{Mark, Record, STATE_FAILED, STATE_FINISHED, STATE_RUNNING};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -392,17 +393,6 @@ impl Control {
 fn this_cpu() -> u32 {
     // SAFETY: it takes nothing, and gives -1 where it is not known.
     unsafe { libc::sched_getcpu() as u32 }
-}
-
-/// Nanoseconds of a clock that all processes of the machine share.
-pub fn now_ns() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: a valid place for the answer; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The number of rows is never near the end of the tape's numbers.

@@ -9,7 +9,7 @@
 //! 4. Waiting ends by its deadline; who died is the supervisor's question.
 //! 5. Knows nothing of Python.
 
-use crate::memory::ForkMark;
+use crate::os::memory::ForkMark;
 use crate::plan::{ENDLESS, Plan};
 use crate::serve::RingMaps;
 use std::collections::VecDeque;

@@ -14,15 +14,13 @@ pub mod failure;
 pub mod fetch;
 pub mod filters;
 pub mod finish;
-pub mod futex;
 pub mod kept;
 pub mod lending;
 pub mod limit;
-pub mod memory;
 pub mod order;
+pub mod os;
 pub mod places;
 pub mod plan;
-pub mod prefetch;
 pub mod random;
 pub mod reader;
 pub mod ring;
@@ -31,7 +29,6 @@ pub mod serve;
 pub mod share;
 pub mod share_work;
 pub mod source;
-pub mod start;
 pub mod strides;
 pub mod tape;
 pub mod work;
@@ -125,10 +122,10 @@ fn start_together(
     let each = calls.into_iter();
     let programs = each
         .map(|(arguments, keep)| {
-            start::Program::new(path.clone(), arguments, environment.clone(), keep)
+            os::spawn::Program::new(path.clone(), arguments, environment.clone(), keep)
         })
         .collect::<std::io::Result<Vec<_>>>()?;
-    py.detach(|| start::start_together(&programs))
+    py.detach(|| os::spawn::start_together(&programs))
         .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
 }
 
@@ -292,7 +289,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add(name, value)?;
     }
-    module.add("PAGE_BYTES", memory::page_bytes())?;
+    module.add("PAGE_BYTES", os::memory::page_bytes())?;
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(start_together, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;

@@ -8,7 +8,7 @@
 use crate::control::{Control, Mark};
 use crate::failure::error_kind;
 use crate::limit::{Trial, run_share};
-use crate::memory::sealed_memfd;
+use crate::os::memory::sealed_memfd;
 use crate::plan::Plan;
 use crate::reader::{End, Reader};
 use crate::serve::map_ring;

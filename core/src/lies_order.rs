@@ -8,8 +8,8 @@
 use crate::control::Mark;
 use crate::failure::error_kind;
 use crate::lies::{direct_works, run_briefly};
-use crate::memory::sealed_memfd;
 use crate::order::Order;
+use crate::os::memory::sealed_memfd;
 use crate::plan::{Plan, UNALLOCATED};
 use crate::reader::{End, Reader};
 use crate::serve::map_ring;

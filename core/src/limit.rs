@@ -7,11 +7,12 @@
 //! 3. Clocks start when every process stands ready, and end when the last one is done.
 //! 4. A chunk that does not decode is an error here too: a limit of wrong bytes is none.
 
-use crate::control::{Control, Record, now_ns};
+use crate::control::{Control, Record};
 use crate::failure::{Failure, TaskError};
 use crate::fetch::{Fetch, FetchError, Run, runs};
 use crate::filters::Pipeline;
-use crate::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
+use crate::os::clock::now_ns;
+use crate::os::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
 use crate::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task};
 use crate::reader::window;
 use crate::source::Source;

@@ -17,7 +17,7 @@ mod positions;
 mod scatter;
 
 use self::scatter::Scatter;
-use crate::prefetch::prefetch;
+use crate::os::prefetch::prefetch;
 use crate::seats::Seats;
 use std::fmt;
 use std::ops::Range;

@@ -6,7 +6,7 @@
 //!    rows to come are asked for before they are written. Where the window is too large for a cache
 //!    to keep, they are written past it.
 
-use crate::prefetch::{prefetch, prefetch_bytes};
+use crate::os::prefetch::{prefetch, prefetch_bytes};
 use crate::seats::Seats;
 use std::ops::Range;
 

@@ -9,7 +9,7 @@
 
 use crate::control::Mark;
 use crate::lending::{CLOSED, ENDED, FAILED, Lending};
-use crate::memory::sealed_memfd;
+use crate::os::memory::sealed_memfd;
 use crate::plan::{KIND_LIBRARY, Plan};
 use crate::reader::{End, Reader, window};
 use crate::tape::tape_rows;

@@ -18,7 +18,7 @@ use crate::failure::TaskError;
 use crate::fetch::{Fetch, Run, runs};
 use crate::filters::FilterErrorKind;
 use crate::kept::Kept;
-use crate::memory::{Entered, Mapping};
+use crate::os::memory::{Entered, Mapping};
 use crate::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Plan, Task, UNALLOCATED};
 use crate::share::{Pick, Share, Windows};
 use crate::share_work::{ShareWork, fetches};

@@ -10,7 +10,7 @@
 
 use crate::failure::Failure;
 use crate::lending::{EMPTY, HELD, Lending};
-use crate::memory::{Mapping, reserved_memfd, sealed_memfd};
+use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, Plan};
 use crate::serve::{RingMaps, map_ring};
 use crate::tape::tape_rows;

@@ -10,7 +10,7 @@
 use crate::control::{Control, STATE_FAILED, STATE_FINISHED};
 use crate::failure::TaskError;
 use crate::limit::{TRIAL, map_control, run_share};
-use crate::memory::{Mapping, file_len};
+use crate::os::memory::{Mapping, file_len};
 use crate::plan::{Member, Plan};
 use crate::random::board::BOARD;
 use crate::random::serve_board::{LibraryRequest, serve_board};

@@ -18,7 +18,7 @@ use crate::fetch::{Fetch, FetchError, Run, runs_within};
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::finish;
 use crate::kept::Kept;
-use crate::memory::Mapping;
+use crate::os::memory::Mapping;
 use crate::plan::{Chunk, Member, UNALLOCATED};
 use crate::share::{NO_CHUNK, Pick, Share};
 use crate::source::{Source, Turn, add_ns, grow};

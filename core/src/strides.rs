@@ -7,9 +7,9 @@
 //! 4. Pure copying between two slices that the caller gives. That no product of a member's numbers is too
 //!    large is checked where a plan is opened (`plan::member`).
 
+use crate::os::prefetch::{prefetch, prefetch_bytes};
 use crate::places::Part;
 use crate::plan::Member;
-use crate::prefetch::{prefetch, prefetch_bytes};
 use std::ops::Range;
 
 /// Rows in far places are asked for so many at a time.

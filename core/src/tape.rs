@@ -5,7 +5,7 @@
 //!    any span up to this length is contiguous.
 //! 2. Knows nothing of tasks: whose rows are whose is the ring's protocol (control.rs).
 
-use crate::memory::Mapping;
+use crate::os::memory::Mapping;
 use crate::plan::Member;
 use std::ops::Range;
 

@@ -6,8 +6,8 @@
 //! 2. A payload says which row and which word of it stands there: nothing can be swapped unseen.
 
 use crate::control::control_bytes;
-use crate::memory::{page_bytes, reserved_memfd, sealed_memfd};
 use crate::order::Order;
+use crate::os::memory::{page_bytes, reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
 use crate::serve::{RingMaps, map_ring};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -15,7 +15,7 @@ use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError, Run};
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::finish::{self, Place};
-use crate::memory::Mapping;
+use crate::os::memory::Mapping;
 use crate::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use crate::source::{Source, Turn, add_ns, grow};
 use crate::strides::Strides;

@@ -4,8 +4,8 @@
 //! 1. Only its reader writes it, and the parent reads it at any time; all is atomics.
 //! 2. Whoever takes a dead reader's number begins it anew: what was in hand is over.
 
-use super::now_ns;
 use crate::failure::Blame;
+use crate::os::clock::now_ns;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 

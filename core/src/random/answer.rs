@@ -16,7 +16,7 @@ use super::stored::Stored;
 use super::task::{Scratch, Task};
 use crate::control::Record;
 use crate::failure::TaskError;
-use crate::memory::Mapping;
+use crate::os::memory::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -12,7 +12,7 @@ use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
-use crate::memory::Mapping;
+use crate::os::memory::Mapping;
 use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
 use crate::source::add_ns;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use super::answer::Answerer;
 use super::board::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
 use crate::control::{Mark, Record, STATE_FINISHED};
 use crate::failure::TaskError;
-use crate::memory::{Mapping, file_len};
+use crate::os::memory::{Mapping, file_len};
 use crate::source::add_ns;
 use std::io;
 use std::os::fd::BorrowedFd;

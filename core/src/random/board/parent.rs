@@ -5,7 +5,7 @@
 //!    holds the dispatcher's lock.
 
 use super::{Board, CLAIMED, DONE, FAILED, FREE, READY};
-use crate::futex;
+use crate::os::futex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 

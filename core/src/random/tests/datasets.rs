@@ -1,7 +1,7 @@
 //! Datasets whose bytes follow from their place, in files of every layout, with catalogues.
 
 use crate::filters::tests::encoders as enc;
-use crate::memory::{Mapping, reserved_memfd};
+use crate::os::memory::{Mapping, reserved_memfd};
 use crate::plan::{MAGIC, Member, Plan, UNALLOCATED};
 use crate::testing::{Dice, TestFile};
 use std::os::fd::AsFd;
