@@ -13,8 +13,8 @@
 //!
 //! It must never know what a filter's bytes look like.
 
-use super::blocks::Parts;
 use super::inflate_abreast::MOST;
+use super::partial::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 use crate::contest::{Contest, Way};
 

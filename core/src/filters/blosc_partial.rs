@@ -7,8 +7,8 @@
 //! 3. A read costs about as much as copying a few thousand bytes, so small savings are left.
 
 use super::Fault;
-use super::blocks::Fetches;
-use super::blosc_chunk::{BloscChunk, Content, Shuffling};
+use super::blosc_format::{BloscChunk, Content, Shuffling};
+use super::partial::Fetches;
 use std::ops::Range;
 
 /// A read has to save so many bytes.

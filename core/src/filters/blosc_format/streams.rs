@@ -8,10 +8,10 @@
 use libdeflater::Decompressor;
 
 use super::super::Fault;
-use super::super::blocks::Fetched;
-use super::super::blosc_part::{likely_bytes, prefix_pays};
-use super::super::c_codecs::{self, Zstd};
+use super::super::blosc_partial::{likely_bytes, prefix_pays};
+use super::super::codecs::{self, Zstd};
 use super::super::deflate::zlib_decode;
+use super::super::partial::Fetched;
 use super::{BAD_STREAM, BloscChunk};
 
 /// What the decoders of one thread reuse.
@@ -84,19 +84,19 @@ impl<'a> BloscChunk<'a> {
     ) -> Result<Option<usize>, Fault> {
         let (stored, mut expected) = (data.len(), out.len());
         let made = match self.codec {
-            0 => c_codecs::blosclz(data, out),
+            0 => codecs::blosclz(data, out),
             1 if prefix_pays(stored, needed, expected) => {
                 let there = match fetched {
                     Fetched::All => stored,
                     Fetched::Asked => likely_bytes(stored, needed, expected),
                 };
                 expected = needed;
-                match c_codecs::lz4_prefix(&data[..there], &mut out[..needed]) {
+                match codecs::lz4_prefix(&data[..there], &mut out[..needed]) {
                     made if made != Some(needed) && there < stored => return Ok(None),
                     made => made,
                 }
             }
-            1 => c_codecs::lz4(data, out),
+            1 => codecs::lz4(data, out),
             3 => zlib_decode(zlib.get_or_insert_with(Decompressor::new), data, out).ok(),
             _ => zstd.get_or_insert_with(Zstd::new).decode(data, out).ok(),
         };

@@ -6,7 +6,7 @@
 //!
 //! 1. Every offset and length is checked against the buffer before it is used.
 //! 2. Blocks are independent: any block may be decoded alone into memory of its size, and then
-//!    nothing of the buffer is looked at but its head and that block, or what `blosc_part` asks for
+//!    nothing of the buffer is looked at but its head and that block, or what `blosc_partial` asks for
 //!    of it.
 //! 3. Streams that were stored raw are never copied before they are unshuffled.
 //! 4. Rare features (delta, dictionaries, plug-in codecs and filters) are `Unsupported`.
@@ -18,8 +18,8 @@ mod streams;
 use std::ops::Range;
 
 use super::Fault;
-use super::blocks::Fetched;
-use super::c_codecs;
+use super::codecs;
+use super::partial::Fetched;
 use super::shuffle::{interleave, unshuffle_part};
 pub(super) use streams::Codecs;
 use streams::Stream;
@@ -383,7 +383,7 @@ impl<'a> BloscChunk<'a> {
                         &gathered
                     }
                 };
-                if !c_codecs::blosc_bitunshuffle(self.typesize, self.version.max(2), source, out) {
+                if !codecs::blosc_bitunshuffle(self.typesize, self.version.max(2), source, out) {
                     return Err(Fault::malformed(BAD_HEADER));
                 }
             }
