@@ -17,17 +17,16 @@ pub mod finish;
 pub mod kept;
 pub mod lending;
 pub mod limit;
-pub mod order;
 pub mod os;
 pub mod places;
 pub mod plan;
 pub mod random;
 pub mod reader;
 pub mod ring;
-pub mod seats;
 pub mod serve;
 pub mod share;
 pub mod share_work;
+pub mod shuffle;
 pub mod source;
 pub mod strides;
 pub mod tape;
@@ -231,13 +230,13 @@ fn ask_order<'py>(
     py: Python<'py>,
     words: [u64; 8],
     listed: &[u8],
-    ask: impl FnOnce(&order::Order, u64) -> Vec<u64> + Send,
+    ask: impl FnOnce(&shuffle::order::Order, u64) -> Vec<u64> + Send,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let found = py.detach(move || {
         let listed: Vec<u64> = (listed.chunks_exact(8))
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
-        let (order, epoch) = order::Order::from_words(words, Arc::new(listed), 1 << 62)?;
+        let (order, epoch) = shuffle::order::Order::from_words(words, Arc::new(listed), 1 << 62)?;
         let found = ask(&order, epoch);
         Ok(found.into_iter().map(|number| number as i64).collect())
     });

@@ -8,11 +8,11 @@
 use crate::control::Mark;
 use crate::failure::error_kind;
 use crate::lies::{direct_works, run_briefly};
-use crate::order::Order;
 use crate::os::memory::sealed_memfd;
 use crate::plan::{Plan, UNALLOCATED};
 use crate::reader::{End, Reader};
 use crate::serve::map_ring;
+use crate::shuffle::order::Order;
 use crate::testing::{ROW_WORDS, Shared, TestFile, TestMember, TestOrder, TestPlan, fill_rows};
 use std::os::fd::AsFd;
 use std::sync::Arc;

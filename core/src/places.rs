@@ -7,7 +7,7 @@
 //!    to keep, they are written past it.
 
 use crate::os::prefetch::{prefetch, prefetch_bytes};
-use crate::seats::Seats;
+use crate::shuffle::row_map::Seats;
 use std::ops::Range;
 
 /// How many rows ahead a place is asked for, and how much of it.

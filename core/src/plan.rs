@@ -12,8 +12,8 @@
 //! 5. This file does no I/O on data files and knows nothing of clocks or processes.
 
 use crate::control::control_bytes;
-use crate::order::{Listed, Order};
 use crate::os::memory::{Mapping, file_len};
+use crate::shuffle::order::{Listed, Order};
 use cover::Cover;
 pub use member::{Fingerprint, Member, StringFix};
 use member::{MemberRecord, member};

@@ -6,10 +6,10 @@
 //! 2. A payload says which row and which word of it stands there: nothing can be swapped unseen.
 
 use crate::control::control_bytes;
-use crate::order::Order;
 use crate::os::memory::{page_bytes, reserved_memfd, sealed_memfd};
 use crate::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
 use crate::serve::{RingMaps, map_ring};
+use crate::shuffle::order::Order;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plan::Fingerprint;
-use crate::seats::Seats;
+use crate::shuffle::row_map::Seats;
 use crate::testing::Dice;
 
 pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Member {

@@ -163,8 +163,8 @@ fn many_items_are_shuffled_like_few() {
     for count in few.into_iter().chain(many.map(|more| NEAR_ITEMS + more)) {
         let mut items: Vec<u32> = (0..count as u32).collect();
         let mut expected = items.clone();
-        shuffled(&mut Dice::new(1, 2, 3), &mut items);
-        let mut dice = Dice::new(1, 2, 3);
+        shuffled(&mut SplitMix64::new(1, 2, 3), &mut items);
+        let mut dice = SplitMix64::new(1, 2, 3);
         for last in (1..count).rev() {
             expected.swap(dice.below(last as u64 + 1) as usize, last);
         }

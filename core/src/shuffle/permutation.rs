@@ -5,7 +5,7 @@
 //!    Domains, 2002).
 //! 2. `rows` and `positions` are each other's inverse.
 
-use super::{Dice, STREAM_FULL, finished, reduced};
+use super::splitmix::{STREAM_FULL, SplitMix64, finished, reduced};
 use std::ops::Range;
 
 /// Positions that are computed side by side: each is a chain of steps that wait for one another.
@@ -27,7 +27,7 @@ impl Scatter {
     const SMALL_ROWS: u64 = 1 << 12;
 
     pub fn new(seed: u64, epoch: u64, n: u64) -> Scatter {
-        let mut dice = Dice::new(seed, epoch, STREAM_FULL);
+        let mut dice = SplitMix64::new(seed, epoch, STREAM_FULL);
         let rounds = match n < Scatter::SMALL_ROWS {
             true => Scatter::SMALL_ROUNDS,
             false => Scatter::ROUNDS,

@@ -9,16 +9,16 @@
 //! 3. Knows rows and their chunks' outer length; never bytes, files, tasks or tapes.
 //!
 //! Chunk order and windows are shuffled by Fisher and Yates' algorithm (Knuth, The Art of Computer
-//! Programming 2, 3.4.2, algorithm P). A full shuffle is computed (`scatter`), so that it needs no
+//! Programming 2, 3.4.2, algorithm P). A full shuffle is computed (`permutation`), so that it needs no
 //! memory. Numbers come from SplitMix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Number
 //! Generators, 2014).
 
-mod positions;
-mod scatter;
+mod inverse;
 
-use self::scatter::Scatter;
+use super::permutation::Scatter;
+use super::splitmix::{STREAM_CHUNKS, STREAM_WINDOWS, SplitMix64};
 use crate::os::prefetch::prefetch;
-use crate::seats::Seats;
+use crate::shuffle::row_map::Seats;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -240,7 +240,7 @@ impl Order {
     }
 
     pub fn epoch(&self, epoch: u64) -> Epoch<'_> {
-        let mut dice = Dice::new(self.seed, epoch, STREAM_CHUNKS);
+        let mut dice = SplitMix64::new(self.seed, epoch, STREAM_CHUNKS);
         let n_chunks = self.begins.len().saturating_sub(1);
         let mut chunks: Vec<u32> = (0..n_chunks as u32).collect();
         shuffled(&mut dice, &mut chunks);
@@ -357,7 +357,10 @@ impl Epoch<'_> {
         }
         let stream = STREAM_WINDOWS + number;
         let mut places: Vec<u32> = (0..len as u32).collect();
-        shuffled(&mut Dice::new(order.seed, self.epoch, stream), &mut places);
+        shuffled(
+            &mut SplitMix64::new(order.seed, self.epoch, stream),
+            &mut places,
+        );
         let whole = order.rows.follow() && wanted == (0..len);
         for (from, at, count) in runs {
             let places = &places[at as usize..(at + count) as usize];
@@ -375,52 +378,12 @@ impl Epoch<'_> {
     }
 }
 
-/// Streams of numbers that one seed and epoch have: for chunks, for all rows, one for each window.
-const STREAM_CHUNKS: u64 = 0;
-const STREAM_FULL: u64 = 1;
-const STREAM_WINDOWS: u64 = 2;
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64, epoch: u64, stream: u64) -> Dice {
-        let key = mixed(mixed(mixed(seed) ^ epoch) ^ stream);
-        Dice(key)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        finished(self.0)
-    }
-
-    /// Below `n`; no number is likelier than another by more than n / 2^64.
-    fn below(&mut self, n: u64) -> u64 {
-        reduced(self.next(), n)
-    }
-}
-
-fn mixed(value: u64) -> u64 {
-    finished(value.wrapping_add(0x9e37_79b9_7f4a_7c15))
-}
-
-fn finished(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// A number of 64 bits, scaled to `[0, n)`.
-fn reduced(value: u64, n: u64) -> u64 {
-    ((u128::from(value) * u128::from(n)) >> 64) as u64
-}
-
 /// So many items lie in a near cache.
 const NEAR_ITEMS: usize = 64 << 10;
 /// Exchanges farther than that are asked for so many before they are made.
 const AHEAD: usize = 64;
 
-fn shuffled(dice: &mut Dice, items: &mut [u32]) {
+fn shuffled(dice: &mut SplitMix64, items: &mut [u32]) {
     let near = items.len().min(NEAR_ITEMS);
     let far = items.len() - near;
     if far > 0 {

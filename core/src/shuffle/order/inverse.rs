@@ -5,7 +5,7 @@
 //! 2. It costs the order of the chunks and the windows that the rows' chunks are in, not all rows.
 
 use super::{Epoch, Order, Shuffle};
-use crate::seats::Seats;
+use crate::shuffle::row_map::Seats;
 use std::ops::Range;
 
 impl Order {
