@@ -16,7 +16,7 @@ mod record;
 
 use crate::os::clock::now_ns;
 use crate::os::futex;
-use crate::plan::{ENDLESS, Plan};
+use crate::tables::plan::{ENDLESS, Plan};
 pub use record::{Mark, Record, STATE_FAILED, STATE_FINISHED, STATE_RUNNING};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};

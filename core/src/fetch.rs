@@ -11,7 +11,7 @@
 //! 6. This file knows nothing of filters, tapes or tasks.
 
 use crate::direct::Direct;
-use crate::plan::{Chunk, Fingerprint, Member, UNALLOCATED};
+use crate::tables::plan::{Chunk, Fingerprint, Member, UNALLOCATED};
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;

@@ -6,7 +6,7 @@
 //! 2. `dst` is exactly the rows `[lo, hi)` of the dataset, whole rows as the tape holds them.
 //! 3. Elements that lie together are treated at once.
 
-use crate::plan::{Member, StringFix};
+use crate::tables::plan::{Member, StringFix};
 
 /// The part of a chunk that is wanted: dataset rows `[lo, hi)` of the chunk at `offset`.
 #[derive(Debug, Clone, Copy)]

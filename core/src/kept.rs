@@ -6,7 +6,7 @@
 //!
 //! It must never know what a chunk's bytes mean.
 
-use crate::plan::Plan;
+use crate::tables::plan::Plan;
 use std::collections::HashMap;
 
 /// Decoded chunks, by their number in the plan.

@@ -10,8 +10,8 @@
 //! 5. Knows nothing of Python.
 
 use crate::os::memory::ForkMark;
-use crate::plan::{ENDLESS, Plan};
 use crate::serve::RingMaps;
+use crate::tables::plan::{ENDLESS, Plan};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -19,7 +19,6 @@ pub mod lending;
 pub mod limit;
 pub mod os;
 pub mod places;
-pub mod plan;
 pub mod random;
 pub mod reader;
 pub mod ring;
@@ -29,6 +28,7 @@ pub mod share_work;
 pub mod shuffle;
 pub mod source;
 pub mod strides;
+pub mod tables;
 pub mod tape;
 pub mod work;
 

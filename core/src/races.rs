@@ -10,8 +10,8 @@
 use crate::control::Mark;
 use crate::lending::{CLOSED, ENDED, FAILED, Lending};
 use crate::os::memory::sealed_memfd;
-use crate::plan::{KIND_LIBRARY, Plan};
 use crate::reader::{End, Reader, window};
+use crate::tables::plan::{KIND_LIBRARY, Plan};
 use crate::tape::tape_rows;
 use crate::testing::{Dice, ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows, payload};
 use std::collections::BTreeSet;
@@ -229,7 +229,7 @@ struct Closer<'a>(&'a Lending);
 
 impl Drop for Closer<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() || self.0.plan.end_row() == crate::plan::ENDLESS {
+        if std::thread::panicking() || self.0.plan.end_row() == crate::tables::plan::ENDLESS {
             self.0.close();
         }
     }

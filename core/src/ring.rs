@@ -11,8 +11,8 @@
 use crate::failure::Failure;
 use crate::lending::{EMPTY, HELD, Lending};
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
-use crate::plan::{ENDLESS, Plan};
 use crate::serve::{RingMaps, map_ring};
+use crate::tables::plan::{ENDLESS, Plan};
 use crate::tape::tape_rows;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};

@@ -9,9 +9,9 @@
 //! 4. Pure but for that memory: no files, no tapes.
 
 use crate::fetch::RUN_BYTES;
-use crate::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use crate::shuffle::order::{Epoch, Order};
 use crate::shuffle::row_map::Seats;
+use crate::tables::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;

@@ -7,10 +7,10 @@
 //! 3. What a share is does not depend on the shares that were asked for before.
 
 use crate::os::memory::sealed_memfd;
-use crate::plan::{Member, Plan, Task, UNALLOCATED};
 use crate::share::{NO_CHUNK, Share, Windows};
 use crate::shuffle::order::Shuffle;
 use crate::shuffle::row_map::Seats;
+use crate::tables::plan::{Member, Plan, Task, UNALLOCATED};
 use crate::testing::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;

@@ -12,7 +12,7 @@ use crate::control::{Control, Record};
 use crate::failure::TaskError;
 use crate::fetch::{DataFile, Fetch, FetchError, Run};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
-use crate::plan::{Chunk, Member, UNALLOCATED};
+use crate::tables::plan::{Chunk, Member, UNALLOCATED};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

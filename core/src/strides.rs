@@ -9,7 +9,7 @@
 
 use crate::os::prefetch::{prefetch, prefetch_bytes};
 use crate::places::Part;
-use crate::plan::Member;
+use crate::tables::plan::Member;
 use std::ops::Range;
 
 /// Rows in far places are asked for so many at a time.

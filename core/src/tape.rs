@@ -6,7 +6,7 @@
 //! 2. Knows nothing of tasks: whose rows are whose is the ring's protocol (control.rs).
 
 use crate::os::memory::Mapping;
-use crate::plan::Member;
+use crate::tables::plan::Member;
 use std::ops::Range;
 
 /// Where some rows of the tape lie in its mapping.

@@ -7,9 +7,9 @@
 
 use crate::control::control_bytes;
 use crate::os::memory::{page_bytes, reserved_memfd, sealed_memfd};
-use crate::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
 use crate::serve::{RingMaps, map_ring};
 use crate::shuffle::order::Order;
+use crate::tables::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 use std::path::PathBuf;

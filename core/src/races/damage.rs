@@ -8,8 +8,8 @@
 use super::{Closer, PATIENCE, PLAIN, ROW_BYTES, Race};
 use crate::control::{Mark, STATE_FAILED, STATE_FINISHED};
 use crate::lending::{EMPTY, FAILED, HELD, Lending};
-use crate::plan::KIND_LIBRARY;
 use crate::reader::{End, Reader};
+use crate::tables::plan::KIND_LIBRARY;
 use crate::testing::{Dice, Shared, TestFile, TestMember, TestPlan, fill_rows};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};

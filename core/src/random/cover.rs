@@ -10,7 +10,7 @@
 //!    kept from request to request is room for numbers.
 
 use super::hyperslab::{Axis, Hyperslab, cells};
-use crate::plan::Member;
+use crate::tables::plan::Member;
 
 /// What of a dataset's shape every request needs.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use crate::failure::TaskError;
 use crate::fetch::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::os::memory::Mapping;
-use crate::plan::{Chunk, Member, Plan, UNALLOCATED};
 use crate::source::add_ns;
+use crate::tables::plan::{Chunk, Member, Plan, UNALLOCATED};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -11,7 +11,7 @@ use super::board::{Board, INLINE_WORDS};
 use super::flight::{self, Flight, Outcome};
 use super::stage::{Refusal, Shelf, Tenure};
 use crate::failure::TaskError;
-use crate::plan::Plan;
+use crate::tables::plan::Plan;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;

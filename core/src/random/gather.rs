@@ -10,7 +10,7 @@
 use super::cover::{Pair, Segment};
 use super::hyperslab::Hyperslab;
 use crate::finish::{fix_element, repeat};
-use crate::plan::{Member, StringFix};
+use crate::tables::plan::{Member, StringFix};
 use std::ops::Range;
 
 /// `n` units of a chunk, `step` bytes apart from byte `src` on, that stand side by side in the

@@ -7,7 +7,7 @@
 //! 3. Nothing is copied out of the words, and nothing allocated to look at them.
 //! 4. Knows nothing of files, stored chunks or memory; of the grid of chunks only what owners need.
 
-use crate::plan::Member;
+use crate::tables::plan::Member;
 
 /// `words[0]` of an ask that is served here.
 pub const KIND_NATIVE: u64 = 0;

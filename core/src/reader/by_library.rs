@@ -10,10 +10,10 @@
 use super::{Claimed, LibraryRead, Reader};
 use crate::failure::TaskError;
 use crate::fetch::DataFile;
-use crate::plan::Member;
 use crate::share::Share;
 use crate::share_work::ShareWork;
 use crate::source::{add_ns, grow};
+use crate::tables::plan::Member;
 use crate::tape::tape_rows;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

@@ -2,7 +2,7 @@
 
 use crate::filters::tests::encoders as enc;
 use crate::os::memory::{Mapping, reserved_memfd};
-use crate::plan::{MAGIC, Member, Plan, UNALLOCATED};
+use crate::tables::plan::{MAGIC, Member, Plan, UNALLOCATED};
 use crate::testing::{Dice, TestFile};
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;

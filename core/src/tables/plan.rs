@@ -11,18 +11,18 @@
 //!    dataset lives. After that nothing of it is read.
 //! 5. This file does no I/O on data files and knows nothing of clocks or processes.
 
+pub use super::dataset::{Fingerprint, Member, StringFix};
+use super::dataset::{MemberRecord, member};
+use super::words::{Header, Refused, part};
 use crate::control::control_bytes;
 use crate::os::memory::{Mapping, file_len};
 use crate::shuffle::order::{Listed, Order};
 use cover::Cover;
-pub use member::{Fingerprint, Member, StringFix};
-use member::{MemberRecord, member};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 mod cover;
-mod member;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN03");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
@@ -38,34 +38,6 @@ pub const KIND_SHARE: u32 = 2;
 /// A slot's code has room for so many readers (control.rs), and memory for so many slots.
 const MAX_READERS: u64 = 200;
 const MAX_SLOTS: u64 = 1 << 40;
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct Header {
-    magic: u64,
-    total_bytes: u64,
-    n_members: u64,
-    n_tasks: u64,
-    n_chunks: u64,
-    n_words: u64,
-    n_blob: u64,
-    n_readers: u64,
-    n_slots: u64,
-    first_row: u64,
-    lap_rows: u64,
-    end_row: u64,
-    capacity_rows: u64,
-    block_rows: u64,
-    control_bytes: u64,
-    ring_bytes: u64,
-    n_listed: u64,
-    order_at: u64,
-    n_order: u64,
-    /// Not zero: blocks end with the lap, the last one of each may be shorter.
-    lap_blocks: u64,
-    keep_bytes: u64,
-    reserved: [u64; 3],
-}
 
 /// One piece of work: some chunks of one member's grid, stored or not, and the rows of the lap that
 /// they touch. Of chunks that were never stored, `repeat` such pieces follow each other; those of
@@ -111,8 +83,6 @@ pub struct Plan {
     /// Of a stream of shares.
     pub order: Option<(Order, u64)>,
 }
-
-type Refused = &'static str;
 
 impl Plan {
     pub fn open(fd: BorrowedFd<'_>) -> Result<Plan, Refused> {
@@ -540,19 +510,4 @@ impl AsRef<[u64]> for Table {
         // the bytes do not change.
         unsafe { table::<u64>(&self.map, self.at, self.count) }
     }
-}
-
-fn part<T>(all: &[T], at: u64, count: u64) -> Result<&[T], Refused> {
-    let end = at
-        .checked_add(count)
-        .ok_or("an offset of the plan overflows")?;
-    all.get(at as usize..end as usize)
-        .ok_or("an offset of the plan is out of range")
-}
-
-fn product(factors: &[u64], start: u64) -> Result<u64, Refused> {
-    factors
-        .iter()
-        .try_fold(start, |all, &n| all.checked_mul(n))
-        .ok_or("an extent of the plan overflows")
 }

@@ -4,7 +4,8 @@
 //! 1. The layout of a record is written by `_multitables/wire.py` and read here.
 //! 2. What a record says is checked when the plan is opened; later code indexes freely.
 
-use super::{Header, KIND_LIBRARY, Refused, Task, part, product};
+use super::plan::{KIND_LIBRARY, Task};
+use super::words::{Header, Refused, part, product};
 use crate::filters::FilterSpec;
 use crate::finish::fix_element;
 
@@ -175,7 +176,7 @@ impl Member {
 }
 
 /// A member as its record tells it.
-pub fn member(
+pub(super) fn member(
     record: &MemberRecord,
     words: &[u64],
     blob: &[u8],
