@@ -6,7 +6,7 @@
 //! 3. Composes no message: the parent knows names, this side only numbers.
 
 use crate::control::Record;
-use crate::fetch::FetchError;
+use crate::fetch::data_file::FetchError;
 use crate::filters::{FilterError, FilterErrorKind};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};

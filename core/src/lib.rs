@@ -9,7 +9,6 @@
 pub mod beside;
 pub mod contest;
 pub mod control;
-pub mod direct;
 pub mod failure;
 pub mod fetch;
 pub mod filters;
@@ -249,7 +248,7 @@ fn ask_order<'py>(
 fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let info = PyDict::new(py);
     info.set_item("core", env!("CARGO_PKG_VERSION"))?;
-    info.set_item("io_uring", direct::io_uring_available())?;
+    info.set_item("io_uring", fetch::direct::io_uring_available())?;
     let blosc2 = std::str::from_utf8(blosc2_sys::BLOSC2_VERSION_STRING).unwrap_or_default();
     info.set_item("c-blosc2", blosc2.trim_end_matches('\0'))?;
     Ok(info)

@@ -9,7 +9,8 @@
 
 use crate::control::{Control, Record};
 use crate::failure::{Failure, TaskError};
-use crate::fetch::{Fetch, FetchError, Run, runs};
+use crate::fetch::coalesce::{Run, runs};
+use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::Pipeline;
 use crate::os::clock::now_ns;
 use crate::os::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};

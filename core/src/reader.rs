@@ -15,7 +15,8 @@
 
 use crate::control::{Claim, Control, Mark, Record};
 use crate::failure::TaskError;
-use crate::fetch::{Fetch, Run, runs};
+use crate::fetch::coalesce::{Run, runs};
+use crate::fetch::data_file::Fetch;
 use crate::filters::FilterErrorKind;
 use crate::kept::Kept;
 use crate::os::memory::{Entered, Mapping};

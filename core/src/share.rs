@@ -8,7 +8,7 @@
 //! 3. Of rows that are stored as they are, a pick is a piece, or where few are wanted a run of them.
 //! 4. Pure but for that memory: no files, no tapes.
 
-use crate::fetch::RUN_BYTES;
+use crate::fetch::coalesce::RUN_BYTES;
 use crate::shuffle::order::{Epoch, Order};
 use crate::shuffle::row_map::Seats;
 use crate::tables::plan::{Chunk, Member, Plan, Task, UNALLOCATED};

@@ -12,9 +12,10 @@ mod seating;
 
 use crate::contest::Way;
 use crate::control::Record;
-use crate::direct::Finished;
 use crate::failure::TaskError;
-use crate::fetch::{Fetch, FetchError, Run, runs_within};
+use crate::fetch::coalesce::{Run, runs_within};
+use crate::fetch::data_file::{Fetch, FetchError};
+use crate::fetch::direct::Finished;
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::finish;
 use crate::kept::Kept;

@@ -12,7 +12,8 @@
 use crate::beside::Beside;
 use crate::control::Record;
 use crate::failure::TaskError;
-use crate::fetch::{Fetch, FetchError, Run};
+use crate::fetch::coalesce::Run;
+use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::finish::{self, Place};
 use crate::os::memory::Mapping;

@@ -10,7 +10,7 @@ use super::cover::Geometry;
 use super::hyperslab::Catalogue;
 use crate::control::Record;
 use crate::failure::TaskError;
-use crate::fetch::{Fetch, FetchError};
+use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::os::memory::Mapping;
 use crate::source::add_ns;

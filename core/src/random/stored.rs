@@ -10,9 +10,9 @@
 use super::cover::{Cover, Walk};
 use super::dataset::Lookup;
 use crate::control::Record;
-use crate::direct::{Direct, Finished};
 use crate::failure::TaskError;
-use crate::fetch::{DataFile, Fetch, FetchError};
+use crate::fetch::data_file::{DataFile, Fetch, FetchError};
+use crate::fetch::direct::{Direct, Finished};
 use crate::source::add_ns;
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -12,7 +12,7 @@ use super::answer::Answerer;
 use super::hyperslab::Hyperslab;
 use crate::control::Record;
 use crate::failure::TaskError;
-use crate::fetch::FetchError;
+use crate::fetch::data_file::FetchError;
 use crate::filters::FilterErrorKind;
 use crate::testing::Dice;
 use asks::Ask;

@@ -9,7 +9,7 @@
 
 use super::{Claimed, LibraryRead, Reader};
 use crate::failure::TaskError;
-use crate::fetch::DataFile;
+use crate::fetch::data_file::DataFile;
 use crate::share::Share;
 use crate::share_work::ShareWork;
 use crate::source::{add_ns, grow};

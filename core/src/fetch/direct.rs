@@ -7,16 +7,16 @@
 //! 3. A buffer belongs to the kernel (or a thread) from `submit` until its completion was seen; a
 //!    queue that is dropped waits for what is in flight.
 
-mod slab;
-mod threads;
+mod aligned_buffer;
+mod thread_pool;
 
+use aligned_buffer::{ALIGN, AlignedBuffer, no_memory};
 use io_uring::{IoUring, Probe, opcode, types};
-use slab::{ALIGN, AlignedBuffer, no_memory};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
-use threads::Pool;
+use thread_pool::Pool;
 
 const ENTRIES: u32 = 64;
 /// A busy kernel is asked again so often, so long apart.
