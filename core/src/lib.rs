@@ -6,27 +6,25 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod beside;
 pub mod contest;
 pub mod control;
 pub mod failure;
 pub mod fetch;
 pub mod filters;
-pub mod finish;
 pub mod kept;
 pub mod lending;
 pub mod limit;
 pub mod os;
-pub mod places;
 pub mod random;
 pub mod reader;
 pub mod ring;
+pub mod scatter;
+pub mod select;
 pub mod serve;
 pub mod share;
 pub mod share_work;
 pub mod shuffle;
 pub mod source;
-pub mod strides;
 pub mod tables;
 pub mod tape;
 pub mod work;

@@ -17,9 +17,9 @@ use crate::fetch::coalesce::{Run, runs_within};
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::fetch::direct::Finished;
 use crate::filters::{FilterError, FilterErrorKind};
-use crate::finish;
 use crate::kept::Kept;
 use crate::os::memory::Mapping;
+use crate::scatter::fill;
 use crate::share::{NO_CHUNK, Pick, Share};
 use crate::source::{Source, Turn, add_ns, grow};
 use crate::tables::plan::{Chunk, Member, UNALLOCATED};
@@ -335,13 +335,13 @@ impl<'a> ShareWork<'a> {
             if member.spans_rows() {
                 for run in share.seats.runs(pick.seats.clone()) {
                     let (_, rows) = self.place(source, run);
-                    finish::repeat(member.fill_shown(), rows);
+                    fill::repeat(member.fill_shown(), rows);
                 }
                 continue;
             }
             grow(&mut source.decoded, pick.size, pick.number)?;
             let mut decoded = std::mem::take(&mut source.decoded);
-            finish::repeat(&member.fill, &mut decoded[..pick.size]);
+            fill::repeat(&member.fill, &mut decoded[..pick.size]);
             self.seat(source, pick, &decoded[..pick.size]);
             source.decoded = decoded;
         }

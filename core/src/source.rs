@@ -6,13 +6,13 @@
 //! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn.
 //! 3. Knows nothing of rows: whoever calls says which bytes, and where to.
 
-use crate::beside::Beside;
 use crate::contest::Contest;
 use crate::control::{Control, Record};
 use crate::failure::TaskError;
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
+use crate::scatter::interleave::Beside;
 use crate::tables::plan::{Chunk, Member, UNALLOCATED};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;

@@ -9,16 +9,16 @@
 //! 4. Every chunk of the task's grid is written: what has no record is the fill value.
 //! 5. Knows nothing of claims and slots; whoever calls owns the rows.
 
-use crate::beside::Beside;
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind};
-use crate::finish::{self, Place};
 use crate::os::memory::Mapping;
+use crate::scatter::fill::{self, Place};
+use crate::scatter::interleave::Beside;
+use crate::scatter::strided::Strides;
 use crate::source::{Source, Turn, add_ns, grow};
-use crate::strides::Strides;
 use crate::tables::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use crate::tape::tape_rows;
 use std::sync::atomic::Ordering::Relaxed;
@@ -172,7 +172,7 @@ impl<'a> Work<'a> {
                     lo,
                     hi,
                 };
-                finish::fix_strings(self.member, at, self.rows(lo, hi));
+                fill::fix_strings(self.member, at, self.rows(lo, hi));
             }
         }
         self.record.decoded_bytes.fetch_add(total, Relaxed);
@@ -295,7 +295,7 @@ impl<'a> Work<'a> {
             lo: spot.lo,
             hi: spot.hi,
         };
-        finish::fix_strings(member, at, self.rows(spot.lo, spot.hi));
+        fill::fix_strings(member, at, self.rows(spot.lo, spot.hi));
     }
 
     /// Bring chunks that wait for others to their rows.
@@ -421,7 +421,7 @@ impl<'a> Work<'a> {
         if chunks.is_empty() && begin % inner == 0 && end % inner == 0 {
             let first = self.plan.first_row();
             let rows = self.rows(first + task.row_begin, first + task.row_end);
-            finish::repeat(self.member.fill_shown(), rows);
+            fill::repeat(self.member.fill_shown(), rows);
             self.record
                 .decoded_bytes
                 .fetch_add(rows.len() as u64, Relaxed);
@@ -442,11 +442,11 @@ impl<'a> Work<'a> {
         let member = self.member;
         let spot = self.spot(source, cell);
         if member.spans_rows() {
-            finish::repeat(member.fill_shown(), self.rows(spot.lo, spot.hi));
+            fill::repeat(member.fill_shown(), self.rows(spot.lo, spot.hi));
         } else {
             grow(&mut source.decoded, spot.size, self.first_record)?;
             let mut decoded = std::mem::take(&mut source.decoded);
-            finish::repeat(&member.fill, &mut decoded[..spot.size]);
+            fill::repeat(&member.fill, &mut decoded[..spot.size]);
             self.deliver(source, &spot, Some(&decoded[..spot.size]));
             source.decoded = decoded;
         }

@@ -6,10 +6,10 @@
 //! 2. Where anything is wrong with one of them, each is decoded again, alone, and errors are as if
 //!    that were all.
 
-use super::chunk_cache::{ENTRY_BYTES, Key};
-use super::cover::Walk;
-use super::task::{InHand, Task, count, deliver, grow};
 use crate::filters::MOST_ABREAST;
+use crate::random::chunk_cache::{ENTRY_BYTES, Key};
+use crate::random::task::{InHand, Task, count, deliver, grow};
+use crate::select::chunk_iter::Walk;
 use crate::source::add_ns;
 use std::time::Instant;
 

@@ -7,16 +7,16 @@
 //! 3. What was read from a file that changed meanwhile is neither published nor kept.
 //! 4. A row that is kept costs no system call, no clock and no new memory.
 
-use super::chunk_cache::ChunkCache;
-use super::cover::{Cover, Walk};
-use super::dataset::{Dataset, NO_CHUNK};
-use super::gather::Unit;
-use super::hyperslab::{Catalogue, Hyperslab};
-use super::stored::Stored;
-use super::task::{Scratch, Task};
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::os::memory::Mapping;
+use crate::random::chunk_cache::ChunkCache;
+use crate::random::dataset::{Dataset, NO_CHUNK};
+use crate::random::stored::Stored;
+use crate::random::task::{Scratch, Task};
+use crate::scatter::elements::Unit;
+use crate::select::chunk_iter::{Cover, Walk};
+use crate::select::selection::{Catalogue, Hyperslab};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

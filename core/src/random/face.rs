@@ -4,12 +4,12 @@
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
-use super::arena::Arena as Memory;
-use super::board::BOARD;
-use super::dispatch::{Ask, Catalogue, CatalogueError, Dispatch};
-use super::flight::Flight as Inner;
-use super::hyperslab::Hyperslab;
-use super::stage::{Refusal, Shelf, Tenure};
+use crate::random::arena::Arena as Memory;
+use crate::random::board::BOARD;
+use crate::random::dispatch::{Ask, Catalogue, CatalogueError, Dispatch};
+use crate::random::flight::Flight as Inner;
+use crate::random::stage::{Refusal, Shelf, Tenure};
+use crate::select::selection::Hyperslab;
 use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};

@@ -6,10 +6,10 @@
 //! 2. Whatever is odd about the head is left to the whole chunk's decoding, which tells.
 //! 3. Decoded bytes keep their places in the chunk; what is between them may be anything.
 
-use super::gather::{Row, Unit};
-use super::task::{InHand, Scratch, Task, count, deliver, grow};
 use crate::failure::TaskError;
 use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts};
+use crate::random::task::{InHand, Scratch, Task, count, deliver, grow};
+use crate::scatter::elements::{Row, Unit};
 use crate::source::add_ns;
 use std::ops::Range;
 use std::time::Instant;

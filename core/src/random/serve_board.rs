@@ -6,11 +6,11 @@
 //!    is no other's.
 //! 3. A task of a library goes to Python; everything else never does.
 
-use super::answer::Answerer;
-use super::board::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
 use crate::control::{Mark, Record, STATE_FINISHED};
 use crate::failure::TaskError;
 use crate::os::memory::{Mapping, file_len};
+use crate::random::answer::Answerer;
+use crate::random::board::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
 use crate::source::add_ns;
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -7,12 +7,12 @@
 //!    is left behind when a task ends, however it ends.
 //! 3. Knows nothing of filters and of where bytes go.
 
-use super::cover::{Cover, Walk};
-use super::dataset::Lookup;
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
 use crate::fetch::direct::{Direct, Finished};
+use crate::random::dataset::Lookup;
+use crate::select::chunk_iter::{Cover, Walk};
 use crate::source::add_ns;
 use std::collections::VecDeque;
 use std::ops::Range;

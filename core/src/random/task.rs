@@ -7,16 +7,16 @@
 //! 3. Everything else is decoded into memory that is kept or was used before, and gathered.
 //! 4. An error names the chunk by its number in the catalogue.
 
-use super::abreast::Followers;
-use super::chunk_cache::{ChunkCache, Key};
-use super::cover::{Cover, Pair, Segment, Walk};
-use super::gather::{Row, Unit};
-use super::lattice::Lattice;
-use super::part::WantedBlocks;
-use super::stored::Stored;
-use super::window::Window;
 use crate::failure::TaskError;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
+use crate::random::abreast::Followers;
+use crate::random::chunk_cache::{ChunkCache, Key};
+use crate::random::part::WantedBlocks;
+use crate::random::stored::Stored;
+use crate::random::window::Window;
+use crate::scatter::elements::{Row, Unit};
+use crate::scatter::lattice::Lattice;
+use crate::select::chunk_iter::{Cover, Pair, Segment, Walk};
 use crate::source::add_ns;
 use crate::tables::plan::Chunk;
 use std::ops::Range;

@@ -8,12 +8,12 @@
 mod asks;
 mod datasets;
 
-use super::answer::Answerer;
-use super::hyperslab::Hyperslab;
 use crate::control::Record;
 use crate::failure::TaskError;
 use crate::fetch::data_file::FetchError;
 use crate::filters::FilterErrorKind;
+use crate::random::answer::Answerer;
+use crate::select::selection::Hyperslab;
 use crate::testing::Dice;
 use asks::Ask;
 use datasets::{Layout, TestDataset};

@@ -5,10 +5,10 @@
 //! 2. Others are read through a window: what lies between wanted bytes is read along as long as
 //!    that is cheaper than another read, and the window stays small.
 
-use super::gather::{Row, Unit};
-use super::lattice::Lattice;
-use super::task::{InHand, Task, count, grow};
 use crate::failure::TaskError;
+use crate::random::task::{InHand, Task, count, grow};
+use crate::scatter::elements::{Row, Unit};
+use crate::scatter::lattice::Lattice;
 use std::ops::Range;
 
 /// Reading so many bytes along costs about as much as another call.

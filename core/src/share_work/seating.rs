@@ -6,13 +6,13 @@
 //! 2. Knows nothing of files and filters.
 
 use super::ShareWork;
-use crate::beside::Beside;
-use crate::finish::{self, Place};
-use crate::places::copy;
+use crate::scatter::fill::{self, Place};
+use crate::scatter::interleave::Beside;
+use crate::scatter::rows::copy;
+use crate::scatter::strided::Strides;
 use crate::share::Pick;
 use crate::shuffle::row_map::Run as SeatRun;
 use crate::source::{Source, add_ns};
-use crate::strides::Strides;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -37,7 +37,7 @@ impl ShareWork<'_> {
         }
         for run in share.seats.runs(pick.seats.clone()) {
             let (at, dst) = self.place(source, run);
-            finish::fix_strings(member, at, dst);
+            fill::fix_strings(member, at, dst);
         }
     }
 

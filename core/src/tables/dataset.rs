@@ -7,7 +7,7 @@
 use super::plan::{KIND_LIBRARY, Task};
 use super::words::{Header, Refused, part, product};
 use crate::filters::FilterSpec;
-use crate::finish::fix_element;
+use crate::scatter::fill::fix_element;
 
 const FLAG_DIRECT: u64 = 1;
 const FLAG_CLIPPED: u64 = 2;

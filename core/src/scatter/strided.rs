@@ -8,7 +8,7 @@
 //!    large is checked where a plan is opened (`plan::member`).
 
 use crate::os::prefetch::{prefetch, prefetch_bytes};
-use crate::places::Part;
+use crate::scatter::rows::Part;
 use crate::tables::plan::Member;
 use std::ops::Range;
 

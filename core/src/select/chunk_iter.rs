@@ -9,7 +9,7 @@
 //! 4. Pure numbers: bytes within a chunk and within the result, no memory is touched here. What is
 //!    kept from request to request is room for numbers.
 
-use super::hyperslab::{Axis, Hyperslab, cells};
+use crate::select::selection::{Axis, Hyperslab, cells};
 use crate::tables::plan::Member;
 
 /// What of a dataset's shape every request needs.

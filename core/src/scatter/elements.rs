@@ -7,9 +7,9 @@
 //! 3. Strings end here where HDF5's conversion ends them, element by element.
 //! 4. Knows nothing of files, filters or the cache.
 
-use super::cover::{Pair, Segment};
-use super::hyperslab::Hyperslab;
-use crate::finish::{fix_element, repeat};
+use crate::scatter::fill::{fix_element, repeat};
+use crate::select::chunk_iter::{Pair, Segment};
+use crate::select::selection::Hyperslab;
 use crate::tables::plan::{Member, StringFix};
 use std::ops::Range;
 

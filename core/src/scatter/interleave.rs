@@ -5,7 +5,7 @@
 //!    time, so that what is near in a row is written while it is in a core's cache.
 //! 2. Knows neither files nor tapes: it is told which rows a chunk has, and tells when to copy which.
 
-use crate::strides::{Piece, Strides};
+use crate::scatter::strided::{Piece, Strides};
 use std::ops::Range;
 
 /// Less than this of a row is little, if it lies together.
@@ -83,7 +83,7 @@ impl Beside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::strides::tests::member;
+    use crate::scatter::strided::tests::member;
 
     fn strides() -> Strides {
         Strides::of(&member(&[900, 4], &[900, 2], 1, (0, 1)), &[0, 0])

@@ -5,8 +5,8 @@
 //!    it begins. Lists inside, strings to be ended and fields in several runs are left to `gather`.
 //! 2. Pure copying between two slices that the caller gives; every access is checked.
 
-use super::cover::{Pair, Segment};
-use super::gather::Unit;
+use crate::scatter::elements::Unit;
+use crate::select::chunk_iter::{Pair, Segment};
 use std::ops::Range;
 
 /// More runs than this are not listed.
