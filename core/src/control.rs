@@ -12,12 +12,10 @@
 //! A slot holds `(task + 1) << 8 | code`, code being a reader's number + 1, FAILED or PUBLISHED.
 //! Slots are reused: the plan has at least as many as tasks can begin within the ring's capacity.
 
-mod record;
-
+use crate::engine::counters::{RECORD_BYTES, Record, STATE_FAILED, STATE_FINISHED};
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::tables::plan::{ENDLESS, Plan};
-pub use record::{Mark, Record, STATE_FAILED, STATE_FINISHED, STATE_RUNNING};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
@@ -27,7 +25,6 @@ const FAILED: u64 = 254;
 
 /// Bytes before the readers' records.
 const HEAD_BYTES: usize = 1024;
-pub const RECORD_BYTES: usize = 2048;
 
 /// A consumer that outruns the readers is not woken for each task, which would take time from the
 /// readers and gain nothing, but for several at once, as long as it has not to wait longer.
@@ -58,7 +55,7 @@ struct Head {
     turn_waiting: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Head>() <= HEAD_BYTES && size_of::<Record>() <= RECORD_BYTES);
+const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 
 /// Bytes that a control header takes.
 pub fn control_bytes(n_readers: usize, n_slots: usize) -> usize {

@@ -6,12 +6,11 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod contest;
+pub mod autotune;
 pub mod control;
-pub mod failure;
+pub mod engine;
 pub mod fetch;
 pub mod filters;
-pub mod kept;
 pub mod lending;
 pub mod limit;
 pub mod os;
@@ -21,26 +20,21 @@ pub mod ring;
 pub mod scatter;
 pub mod select;
 pub mod serve;
-pub mod share;
-pub mod share_work;
 pub mod shuffle;
-pub mod source;
 pub mod tables;
 pub mod tape;
-pub mod work;
+pub mod task_error;
 
+#[cfg(test)]
+mod fixtures;
 #[cfg(test)]
 mod lies;
 #[cfg(test)]
 mod lies_order;
 #[cfg(test)]
 mod races;
-#[cfg(test)]
-mod share_tests;
-#[cfg(test)]
-mod testing;
 
-use control::Mark;
+use engine::counters::Mark;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;

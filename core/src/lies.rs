@@ -5,14 +5,16 @@
 //! 2. The file's own numbers (addresses and sizes of chunks) are the ones that strangers write;
 //!    each lie about them has its own error.
 
-use crate::control::{Control, Mark};
-use crate::failure::error_kind;
+use crate::engine::counters::Mark;
+
+use crate::control::Control;
+use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
 use crate::limit::{Trial, run_share};
 use crate::os::memory::sealed_memfd;
 use crate::reader::{End, Reader};
 use crate::serve::map_ring;
 use crate::tables::plan::Plan;
-use crate::testing::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
+use crate::task_error::error_kind;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};

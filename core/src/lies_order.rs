@@ -5,15 +5,15 @@
 //! 2. What is not refused can be run: nothing is written outside, and nothing panics.
 //! 3. Lies of the file about its chunks have the errors that they have without an order.
 
-use crate::control::Mark;
-use crate::failure::error_kind;
+use crate::engine::counters::Mark;
+use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestOrder, TestPlan, fill_rows};
 use crate::lies::{direct_works, run_briefly};
 use crate::os::memory::sealed_memfd;
 use crate::reader::{End, Reader};
 use crate::serve::map_ring;
 use crate::shuffle::order::Order;
 use crate::tables::plan::{Plan, UNALLOCATED};
-use crate::testing::{ROW_WORDS, Shared, TestFile, TestMember, TestOrder, TestPlan, fill_rows};
+use crate::task_error::error_kind;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 

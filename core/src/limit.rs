@@ -7,16 +7,18 @@
 //! 3. Clocks start when every process stands ready, and end when the last one is done.
 //! 4. A chunk that does not decode is an error here too: a limit of wrong bytes is none.
 
-use crate::control::{Control, Record};
-use crate::failure::{Failure, TaskError};
+use crate::engine::counters::Record;
+
+use crate::control::Control;
+use crate::engine::open_dataset::Source;
 use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::Pipeline;
 use crate::os::clock::now_ns;
 use crate::os::memory::{Mapping, file_len, reserved_memfd, sealed_memfd};
 use crate::reader::window;
-use crate::source::Source;
 use crate::tables::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task};
+use crate::task_error::{Failure, TaskError};
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::io;

@@ -7,13 +7,15 @@
 //!    is given back: nothing may have written to it meanwhile.
 //! 3. Nothing here waits for ever: without progress the test fails.
 
-use crate::control::Mark;
+use crate::engine::counters::Mark;
+use crate::fixtures::{
+    Dice, ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows, payload,
+};
 use crate::lending::{CLOSED, ENDED, FAILED, Lending};
 use crate::os::memory::sealed_memfd;
 use crate::reader::{End, Reader, window};
 use crate::tables::plan::{KIND_LIBRARY, Plan};
 use crate::tape::tape_rows;
-use crate::testing::{Dice, ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows, payload};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;

@@ -13,19 +13,21 @@
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
-use crate::control::{Claim, Control, Mark, Record};
-use crate::failure::TaskError;
+use crate::engine::counters::{Mark, Record};
+
+use crate::control::{Claim, Control};
+use crate::engine::kept::Kept;
+use crate::engine::open_dataset::{Source, Turn, add_ns};
+use crate::engine::share_work::{ShareWork, fetches};
+use crate::engine::shuffle_task::{Pick, Share, Windows};
+use crate::engine::transfer::Work;
 use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::Fetch;
 use crate::filters::FilterErrorKind;
-use crate::kept::Kept;
 use crate::os::memory::{Entered, Mapping};
-use crate::share::{Pick, Share, Windows};
-use crate::share_work::{ShareWork, fetches};
-use crate::source::{Source, Turn, add_ns};
 use crate::tables::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Plan, Task, UNALLOCATED};
 use crate::tape::tape_bytes;
-use crate::work::Work;
+use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

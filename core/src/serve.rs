@@ -7,14 +7,16 @@
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 
-use crate::control::{Control, STATE_FAILED, STATE_FINISHED};
-use crate::failure::TaskError;
+use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
+
+use crate::control::Control;
 use crate::limit::{TRIAL, map_control, run_share};
 use crate::os::memory::{Mapping, file_len};
 use crate::random::board::BOARD;
 use crate::random::serve_board::{LibraryRequest, serve_board};
 use crate::reader::{End, LibraryRead, Reader};
 use crate::tables::plan::{Member, Plan};
+use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -16,7 +16,7 @@
 use super::inflate_abreast::MOST;
 use super::partial::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
-use crate::contest::{Contest, Way};
+use crate::autotune::{Contest, Way};
 
 /// Chunks that make more together are not decoded side by side, as what is in use at once, the chunks
 /// before and after each stage, grows with it. Tasks are planned with the same number

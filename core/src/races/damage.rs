@@ -6,11 +6,11 @@
 //! 2. However the readers are scheduled, the same blocks come.
 
 use super::{Closer, PATIENCE, PLAIN, ROW_BYTES, Race};
-use crate::control::{Mark, STATE_FAILED, STATE_FINISHED};
+use crate::engine::counters::{Mark, STATE_FAILED, STATE_FINISHED};
+use crate::fixtures::{Dice, Shared, TestFile, TestMember, TestPlan, fill_rows};
 use crate::lending::{EMPTY, FAILED, HELD, Lending};
 use crate::reader::{End, Reader};
 use crate::tables::plan::KIND_LIBRARY;
-use crate::testing::{Dice, Shared, TestFile, TestMember, TestPlan, fill_rows};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@
 //! 2. Rows that are listed twice are delivered twice.
 
 use super::{PLAIN, ROW_BYTES, Race};
-use crate::testing::{ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, fill_rows, payload};
+use crate::fixtures::{ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, fill_rows, payload};
 
 /// What is delivered instead of all rows in their order.
 #[derive(Clone, Copy)]

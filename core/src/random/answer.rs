@@ -7,16 +7,16 @@
 //! 3. What was read from a file that changed meanwhile is neither published nor kept.
 //! 4. A row that is kept costs no system call, no clock and no new memory.
 
-use crate::control::Record;
-use crate::failure::TaskError;
+use crate::engine::chunk_cache::ChunkCache;
+use crate::engine::counters::Record;
+use crate::engine::dataset::{Dataset, NO_CHUNK};
+use crate::engine::place_selected::{Scratch, Task};
+use crate::engine::read_ahead::Stored;
 use crate::os::memory::Mapping;
-use crate::random::chunk_cache::ChunkCache;
-use crate::random::dataset::{Dataset, NO_CHUNK};
-use crate::random::stored::Stored;
-use crate::random::task::{Scratch, Task};
 use crate::scatter::elements::Unit;
 use crate::select::chunk_iter::{Cover, Walk};
 use crate::select::selection::{Catalogue, Hyperslab};
+use crate::task_error::TaskError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -15,11 +15,11 @@
 
 mod parent;
 
-use crate::control::{RECORD_BYTES, Record};
-use crate::failure::Blame;
+use crate::engine::counters::{RECORD_BYTES, Record};
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::os::memory::{Mapping, file_len, reserved_memfd};
+use crate::task_error::Blame;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};

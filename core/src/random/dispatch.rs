@@ -6,12 +6,12 @@
 //! 3. Locks are taken in the order flight, dispatch, and never while Python code can run.
 //! 4. A forked child sends nothing.
 
-use crate::failure::TaskError;
 use crate::random::arena::{Arena, Region};
 use crate::random::board::{Board, INLINE_WORDS};
 use crate::random::flight::{self, Flight, Outcome};
 use crate::random::stage::{Refusal, Shelf, Tenure};
 use crate::tables::plan::Plan;
+use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;

@@ -6,11 +6,11 @@
 //! 2. What it brought is told once all its tasks are answered, failures too.
 //! 3. Every wait has a deadline. A forked child waits for nothing.
 
-use crate::failure::Failure;
 use crate::random::arena::Region;
 use crate::random::board;
 use crate::random::dispatch::{Catalogue, Dispatch, lock};
 use crate::random::stage::Tenure;
+use crate::task_error::Failure;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

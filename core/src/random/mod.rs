@@ -6,21 +6,14 @@
 //! 2. An ask is checked where it is read: whatever it says, nothing panics and nothing outside the
 //!    dataset or the stage is touched.
 
-mod abreast;
 pub mod answer;
 pub mod arena;
 pub mod board;
-pub mod chunk_cache;
-pub mod dataset;
 pub mod dispatch;
 pub mod face;
 pub mod flight;
-mod part;
 pub mod serve_board;
 pub mod stage;
-mod stored;
-mod task;
-mod window;
 
 #[cfg(test)]
 mod tests;

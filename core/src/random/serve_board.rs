@@ -6,12 +6,12 @@
 //!    is no other's.
 //! 3. A task of a library goes to Python; everything else never does.
 
-use crate::control::{Mark, Record, STATE_FINISHED};
-use crate::failure::TaskError;
+use crate::engine::counters::{Mark, Record, STATE_FINISHED};
+use crate::engine::open_dataset::add_ns;
 use crate::os::memory::{Mapping, file_len};
 use crate::random::answer::Answerer;
 use crate::random::board::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
-use crate::source::add_ns;
+use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -8,13 +8,13 @@
 mod asks;
 mod datasets;
 
-use crate::control::Record;
-use crate::failure::TaskError;
+use crate::engine::counters::Record;
 use crate::fetch::data_file::FetchError;
 use crate::filters::FilterErrorKind;
+use crate::fixtures::Dice;
 use crate::random::answer::Answerer;
 use crate::select::selection::Hyperslab;
-use crate::testing::Dice;
+use crate::task_error::TaskError;
 use asks::Ask;
 use datasets::{Layout, TestDataset};
 use std::sync::atomic::Ordering::Relaxed;

@@ -8,13 +8,13 @@
 //! 3. A file that changed meanwhile is told as that, whatever the library made of it.
 
 use super::{Claimed, LibraryRead, Reader};
-use crate::failure::TaskError;
+use crate::engine::open_dataset::{add_ns, grow};
+use crate::engine::share_work::ShareWork;
+use crate::engine::shuffle_task::Share;
 use crate::fetch::data_file::DataFile;
-use crate::share::Share;
-use crate::share_work::ShareWork;
-use crate::source::{add_ns, grow};
 use crate::tables::plan::Member;
 use crate::tape::tape_rows;
+use crate::task_error::TaskError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 

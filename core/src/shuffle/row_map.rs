@@ -219,7 +219,7 @@ impl Iterator for Runs<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Dice;
+    use crate::fixtures::Dice;
 
     /// Rows ascending, places anything, against a list of pairs.
     fn check(seats: &Seats, pairs: &[(u64, u32)]) {

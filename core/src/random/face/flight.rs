@@ -7,9 +7,9 @@
 //!    flight cannot deadlock. Waiting releases the GIL.
 
 use super::deadline_in;
-use crate::failure::Failure;
 use crate::random::flight::{Flight as Inner, Outcome};
 use crate::random::stage::Tenure;
+use crate::task_error::Failure;
 use numpy::npyffi::{
     NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayObject, get_type_object, npy_intp,
 };

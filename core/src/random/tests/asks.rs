@@ -1,7 +1,7 @@
 //! Asks, as the parent writes them, and what they mean.
 
 use super::datasets::TestDataset;
-use crate::testing::Dice;
+use crate::fixtures::Dice;
 
 #[derive(Debug)]
 enum Indices {

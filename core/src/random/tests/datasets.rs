@@ -1,9 +1,9 @@
 //! Datasets whose bytes follow from their place, in files of every layout, with catalogues.
 
 use crate::filters::tests::encoders as enc;
+use crate::fixtures::{Dice, TestFile};
 use crate::os::memory::{Mapping, reserved_memfd};
 use crate::tables::plan::{MAGIC, Member, Plan, UNALLOCATED};
-use crate::testing::{Dice, TestFile};
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Copies by strides, beside the same element by element.
 
 use super::*;
+use crate::fixtures::Dice;
 use crate::shuffle::row_map::Seats;
 use crate::tables::plan::Fingerprint;
-use crate::testing::Dice;
 
 pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Member {
     Member {

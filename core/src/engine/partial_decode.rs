@@ -6,11 +6,11 @@
 //! 2. Whatever is odd about the head is left to the whole chunk's decoding, which tells.
 //! 3. Decoded bytes keep their places in the chunk; what is between them may be anything.
 
-use crate::failure::TaskError;
+use crate::engine::open_dataset::add_ns;
+use crate::engine::place_selected::{InHand, Scratch, Task, count, deliver, grow};
 use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts};
-use crate::random::task::{InHand, Scratch, Task, count, deliver, grow};
 use crate::scatter::elements::{Row, Unit};
-use crate::source::add_ns;
+use crate::task_error::TaskError;
 use std::ops::Range;
 use std::time::Instant;
 

@@ -7,13 +7,13 @@
 //!    is left behind when a task ends, however it ends.
 //! 3. Knows nothing of filters and of where bytes go.
 
-use crate::control::Record;
-use crate::failure::TaskError;
+use crate::engine::counters::Record;
+use crate::engine::dataset::Lookup;
+use crate::engine::open_dataset::add_ns;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
 use crate::fetch::direct::{Direct, Finished};
-use crate::random::dataset::Lookup;
 use crate::select::chunk_iter::{Cover, Walk};
-use crate::source::add_ns;
+use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;

@@ -8,22 +8,20 @@
 //!    is decoded alone.
 //! 4. How rows come to their places is `seating`'s.
 
-mod seating;
-
-use crate::contest::Way;
-use crate::control::Record;
-use crate::failure::TaskError;
+use crate::autotune::Way;
+use crate::engine::counters::Record;
+use crate::engine::kept::Kept;
+use crate::engine::open_dataset::{Source, Turn, add_ns, grow};
+use crate::engine::shuffle_task::{NO_CHUNK, Pick, Share};
 use crate::fetch::coalesce::{Run, runs_within};
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::fetch::direct::Finished;
 use crate::filters::{FilterError, FilterErrorKind};
-use crate::kept::Kept;
 use crate::os::memory::Mapping;
 use crate::scatter::fill;
-use crate::share::{NO_CHUNK, Pick, Share};
-use crate::source::{Source, Turn, add_ns, grow};
 use crate::tables::plan::{Chunk, Member, UNALLOCATED};
 use crate::tape::tape_rows;
+use crate::task_error::TaskError;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -70,7 +68,7 @@ pub struct ShareWork<'a> {
     pub record: &'a Record,
     pub share: &'a Share,
     /// The whole window's rows on the tape, of which this share's places are ours.
-    window: &'a mut [u8],
+    pub(super) window: &'a mut [u8],
     kept: &'a mut Kept,
 }
 

@@ -9,38 +9,19 @@
 //! 4. Every chunk of the task's grid is written: what has no record is the fill value.
 //! 5. Knows nothing of claims and slots; whoever calls owns the rows.
 
-use crate::control::Record;
-use crate::failure::TaskError;
+use super::place_rows::Spot;
+use crate::engine::counters::Record;
+use crate::engine::open_dataset::{Source, Turn, add_ns, grow};
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::os::memory::Mapping;
 use crate::scatter::fill::{self, Place};
-use crate::scatter::interleave::Beside;
-use crate::scatter::strided::Strides;
-use crate::source::{Source, Turn, add_ns, grow};
 use crate::tables::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use crate::tape::tape_rows;
+use crate::task_error::TaskError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
-
-/// Where a chunk goes.
-struct Spot {
-    /// Of all its decoded bytes.
-    size: usize,
-    /// The rows that are wanted of it.
-    lo: u64,
-    hi: u64,
-    /// These rows on the tape are the decoded bytes.
-    in_place: bool,
-}
-
-impl Spot {
-    /// What it needs of the buffer in which chunks are decoded that are scattered then.
-    fn buffer_size(&self) -> usize {
-        if self.in_place { 0 } else { self.size }
-    }
-}
 
 /// One task of one member, and where it goes.
 pub struct Work<'a> {
@@ -56,7 +37,7 @@ pub struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// The task's rows `[lo, hi)` of a chunk that begins at dataset row `row`.
-    fn wanted(&self, row: u64, rows: u64) -> (u64, u64) {
+    pub(super) fn wanted(&self, row: u64, rows: u64) -> (u64, u64) {
         let first = self.plan.first_row();
         let end = (first + self.task.row_end).min(self.member.dims[0]);
         let lo = row.max(first + self.task.row_begin);
@@ -64,7 +45,7 @@ impl<'a> Work<'a> {
     }
 
     /// Where dataset rows `[lo, hi)` lie on the tape.
-    fn rows(&self, lo: u64, hi: u64) -> &'a mut [u8] {
+    pub(super) fn rows(&self, lo: u64, hi: u64) -> &'a mut [u8] {
         let row = self.lap_row + (lo - self.plan.first_row());
         // SAFETY: these rows belong to the task that this reader owns. (Chunks beside each other
         // in the same rows belong to the task's owner or to another one that writes other bytes.)
@@ -72,7 +53,7 @@ impl<'a> Work<'a> {
     }
 
     /// Bytes of a decoded chunk; in contiguous layout the last piece is shorter.
-    fn decoded_size(&self, row: u64) -> usize {
+    pub(super) fn decoded_size(&self, row: u64) -> usize {
         if !self.member.clipped {
             return self.member.decoded_size;
         }
@@ -260,46 +241,8 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Where a chunk goes. Its offset is left in `source`.
-    fn spot(&self, source: &mut Source, grid_index: u64) -> Spot {
-        let member = self.member;
-        member.chunk_offset(grid_index, &mut source.offset);
-        let row = source.offset[0];
-        let size = self.decoded_size(row);
-        let (lo, hi) = self.wanted(row, member.chunk_dims[0]);
-        let rows_bytes = ((hi - lo) as usize).saturating_mul(member.row_bytes);
-        Spot {
-            size,
-            lo,
-            hi,
-            in_place: member.whole_rows() && lo == row && rows_bytes == size,
-        }
-    }
-
-    /// Bring a decoded chunk to its rows, if it is not there (None), and end its strings.
-    fn deliver(&self, source: &mut Source, spot: &Spot, decoded: Option<&[u8]>) {
-        let (member, first) = (self.member, source.offset[0]);
-        if let Some(decoded) = decoded {
-            let strides = Strides::of(member, &source.offset);
-            let rows = spot.lo..spot.hi;
-            if Beside::wants(&strides, decoded.len()) && member.fixes.is_empty() {
-                if !source.beside.has_room(&rows, decoded.len()) {
-                    self.end_waiting(source);
-                }
-                return source.beside.add(rows, strides, first, decoded);
-            }
-            strides.copy(decoded, spot.lo - first, self.rows(spot.lo, spot.hi));
-        }
-        let at = Place {
-            offset: &source.offset,
-            lo: spot.lo,
-            hi: spot.hi,
-        };
-        fill::fix_strings(member, at, self.rows(spot.lo, spot.hi));
-    }
-
     /// Bring chunks that wait for others to their rows.
-    fn end_waiting(&self, source: &mut Source) {
+    pub(super) fn end_waiting(&self, source: &mut Source) {
         if source.beside.is_empty() {
             return;
         }

@@ -4,8 +4,8 @@
 //! 1. Only its reader writes it, and the parent reads it at any time; all is atomics.
 //! 2. Whoever takes a dead reader's number begins it anew: what was in hand is over.
 
-use crate::failure::Blame;
 use crate::os::clock::now_ns;
+use crate::task_error::{Blame, Failure, TaskError};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -20,7 +20,7 @@ pub struct Record {
     /// The task in hand + 1, or 0.
     pub current: AtomicU64,
     /// The processor on which it published its last task.
-    pub(super) cpu: AtomicU64,
+    pub(crate) cpu: AtomicU64,
     /// Its chunk in hand + 1, or 0 (random access, and careful calls of a library).
     pub chunk: AtomicU64,
     pub tasks: AtomicU64,
@@ -104,7 +104,25 @@ impl Record {
     }
 }
 
+impl Record {
+    /// What `blame` left here.
+    pub fn failure(&self) -> Option<Failure> {
+        self.error.get()
+    }
+
+    /// Leave the reason why `task` cannot be read, from `done_row` of the tape on, where the parent
+    /// finds it.
+    pub fn blame(&self, task: u64, done_row: u64, error: &TaskError) {
+        self.error.done_row.store(done_row, SeqCst);
+        self.error.set(task, error);
+    }
+}
+
 /// `Record::state`.
 pub const STATE_RUNNING: u32 = 1;
 pub const STATE_FINISHED: u32 = 2;
 pub const STATE_FAILED: u32 = 3;
+
+/// What a reader's record takes in shared memory.
+pub const RECORD_BYTES: usize = 2048;
+const _: () = assert!(size_of::<Record>() <= RECORD_BYTES);

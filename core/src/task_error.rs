@@ -5,7 +5,6 @@
 //! 2. A record is complete before its `error_kind` says so.
 //! 3. Composes no message: the parent knows names, this side only numbers.
 
-use crate::control::Record;
 use crate::fetch::data_file::FetchError;
 use crate::filters::{FilterError, FilterErrorKind};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -76,7 +75,7 @@ pub struct Blame {
     expected: AtomicU64,
     got: AtomicU64,
     /// The tape's row up to which this task, and those that failed after it, are done.
-    done_row: AtomicU64,
+    pub(crate) done_row: AtomicU64,
     text: [AtomicU8; TEXT_BYTES],
 }
 
@@ -178,20 +177,6 @@ impl Blame {
     /// Forget the reason: what it stood for is done, or will be tried again.
     pub fn clear(&self) {
         self.kind.store(0, SeqCst);
-    }
-}
-
-impl Record {
-    /// What `blame` left here.
-    pub fn failure(&self) -> Option<Failure> {
-        self.error.get()
-    }
-
-    /// Leave the reason why `task` cannot be read, from `done_row` of the tape on, where the parent
-    /// finds it.
-    pub fn blame(&self, task: u64, done_row: u64, error: &TaskError) {
-        self.error.done_row.store(done_row, SeqCst);
-        self.error.set(task, error);
     }
 }
 

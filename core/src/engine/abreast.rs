@@ -6,11 +6,11 @@
 //! 2. Where anything is wrong with one of them, each is decoded again, alone, and errors are as if
 //!    that were all.
 
+use crate::engine::chunk_cache::{ENTRY_BYTES, Key};
+use crate::engine::open_dataset::add_ns;
+use crate::engine::place_selected::{InHand, Task, count, deliver, grow};
 use crate::filters::MOST_ABREAST;
-use crate::random::chunk_cache::{ENTRY_BYTES, Key};
-use crate::random::task::{InHand, Task, count, deliver, grow};
 use crate::select::chunk_iter::Walk;
-use crate::source::add_ns;
 use std::time::Instant;
 
 /// A chunk behind the one in hand.

@@ -6,15 +6,15 @@
 //! 2. Two datasets that decode the same chunks alike, such as the fields of one table, have the
 //!    same source, and share what is kept of them.
 
-use crate::control::Record;
-use crate::failure::TaskError;
+use crate::engine::counters::Record;
+use crate::engine::open_dataset::add_ns;
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::os::memory::Mapping;
 use crate::select::chunk_iter::Geometry;
 use crate::select::selection::Catalogue;
-use crate::source::add_ns;
 use crate::tables::plan::{Chunk, Member, Plan, UNALLOCATED};
+use crate::task_error::TaskError;
 use std::sync::Arc;
 use std::time::Instant;
 

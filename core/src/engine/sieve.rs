@@ -5,10 +5,10 @@
 //! 2. Others are read through a window: what lies between wanted bytes is read along as long as
 //!    that is cheaper than another read, and the window stays small.
 
-use crate::failure::TaskError;
-use crate::random::task::{InHand, Task, count, grow};
+use crate::engine::place_selected::{InHand, Task, count, grow};
 use crate::scatter::elements::{Row, Unit};
 use crate::scatter::lattice::Lattice;
+use crate::task_error::TaskError;
 use std::ops::Range;
 
 /// Reading so many bytes along costs about as much as another call.

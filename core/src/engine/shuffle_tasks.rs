@@ -6,12 +6,12 @@
 //! 2. What a pick's record says is where these rows are stored.
 //! 3. What a share is does not depend on the shares that were asked for before.
 
+use crate::engine::shuffle_task::{NO_CHUNK, Share, Windows};
+use crate::fixtures::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
 use crate::os::memory::sealed_memfd;
-use crate::share::{NO_CHUNK, Share, Windows};
 use crate::shuffle::order::Shuffle;
 use crate::shuffle::row_map::Seats;
 use crate::tables::plan::{Member, Plan, Task, UNALLOCATED};
-use crate::testing::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 

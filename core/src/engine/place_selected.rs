@@ -7,18 +7,18 @@
 //! 3. Everything else is decoded into memory that is kept or was used before, and gathered.
 //! 4. An error names the chunk by its number in the catalogue.
 
-use crate::failure::TaskError;
+use crate::engine::abreast::Followers;
+use crate::engine::chunk_cache::{ChunkCache, Key};
+use crate::engine::open_dataset::add_ns;
+use crate::engine::partial_decode::WantedBlocks;
+use crate::engine::read_ahead::Stored;
+use crate::engine::sieve::Window;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
-use crate::random::abreast::Followers;
-use crate::random::chunk_cache::{ChunkCache, Key};
-use crate::random::part::WantedBlocks;
-use crate::random::stored::Stored;
-use crate::random::window::Window;
 use crate::scatter::elements::{Row, Unit};
 use crate::scatter::lattice::Lattice;
 use crate::select::chunk_iter::{Cover, Pair, Segment, Walk};
-use crate::source::add_ns;
 use crate::tables::plan::Chunk;
+use crate::task_error::TaskError;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;

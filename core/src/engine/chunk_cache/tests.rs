@@ -1,7 +1,7 @@
 //! The cache against models of it, and what it keeps under several ways of asking.
 
 use super::*;
-use crate::testing::Dice;
+use crate::fixtures::Dice;
 
 fn key(byte_offset: u64) -> Key {
     Key {

@@ -5,14 +5,14 @@
 //!    those beside them.
 //! 2. Knows nothing of files and filters.
 
-use super::ShareWork;
+use crate::engine::open_dataset::{Source, add_ns};
+use crate::engine::share_work::ShareWork;
+use crate::engine::shuffle_task::Pick;
 use crate::scatter::fill::{self, Place};
 use crate::scatter::interleave::Beside;
 use crate::scatter::rows::copy;
 use crate::scatter::strided::Strides;
-use crate::share::Pick;
 use crate::shuffle::row_map::Run as SeatRun;
-use crate::source::{Source, add_ns};
 use std::ops::Range;
 use std::time::Instant;
 

@@ -6,14 +6,15 @@
 //! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn.
 //! 3. Knows nothing of rows: whoever calls says which bytes, and where to.
 
-use crate::contest::Contest;
-use crate::control::{Control, Record};
-use crate::failure::TaskError;
+use crate::autotune::Contest;
+use crate::control::Control;
+use crate::engine::counters::Record;
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::scatter::interleave::Beside;
 use crate::tables::plan::{Chunk, Member, UNALLOCATED};
+use crate::task_error::TaskError;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
