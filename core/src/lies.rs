@@ -9,8 +9,9 @@ use crate::engine::counters::Mark;
 
 use crate::control::Control;
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
-use crate::limit::{Trial, run_share};
+use crate::limit::run_share;
 use crate::os::memory::sealed_memfd;
+use crate::py::codec_limit::Trial;
 use crate::reader::{End, Reader};
 use crate::serve::map_ring;
 use crate::tables::plan::Plan;

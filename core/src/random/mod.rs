@@ -10,7 +10,6 @@ pub mod answer;
 pub mod arena;
 pub mod board;
 pub mod dispatch;
-pub mod face;
 pub mod flight;
 pub mod serve_board;
 pub mod stage;

@@ -6,7 +6,6 @@
 //! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
 //!    flight cannot deadlock. Waiting releases the GIL.
 
-use super::deadline_in;
 use crate::random::flight::{Flight as Inner, Outcome};
 use crate::random::stage::Tenure;
 use crate::task_error::Failure;
@@ -17,6 +16,12 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// When a wait of so many seconds ends; None: it does not begin.
+pub(super) fn deadline_in(seconds: f64) -> Option<Instant> {
+    (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds.min(3600.0)))
+}
 
 /// What `Flight.poll` says.
 pub const PENDING: i32 = 0;

@@ -4,6 +4,7 @@
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
+use super::request_handle::{Flight, deadline_in};
 use crate::random::arena::Arena as Memory;
 use crate::random::board::BOARD;
 use crate::random::dispatch::{Ask, Catalogue, CatalogueError, Dispatch};
@@ -16,11 +17,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
-
-mod flight;
-
-pub use flight::{CANCELLED, CLOSED, DONE, FAILED, Flight, Loan, MORE, PENDING};
+use std::time::Instant;
 
 mod refusals {
     pyo3::create_exception!(_core, Refused, pyo3::exceptions::PyException);
@@ -137,10 +134,6 @@ pub struct Dataset {
 /// The board of one reader object.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Board(Arc<Dispatch>);
-
-fn deadline_in(seconds: f64) -> Option<Instant> {
-    (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds.min(3600.0)))
-}
 
 impl Board {
     fn send(
