@@ -5,9 +5,9 @@
 //!    plan.rs: so a change of one alone is seen.
 //! 2. A payload says which row and which word of it stands there: nothing can be swapped unseen.
 
-use crate::control::control_bytes;
 use crate::os::memory::{page_bytes, reserved_memfd, sealed_memfd};
-use crate::serve::{RingMaps, map_ring};
+use crate::ring::control::control_bytes;
+use crate::ring::maps::{RingMaps, map_ring};
 use crate::shuffle::order::Order;
 use crate::tables::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -9,29 +9,24 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod autotune;
-pub mod control;
 pub mod engine;
 pub mod fetch;
 pub mod filters;
-pub mod lending;
 pub mod limit;
 pub mod os;
 pub mod py;
 pub mod random;
-pub mod reader;
+pub mod ring;
 pub mod scatter;
 pub mod select;
 pub mod serve;
 pub mod shuffle;
 pub mod tables;
-pub mod tape;
 pub mod task_error;
 
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
-mod lies;
+mod malformed_order;
 #[cfg(test)]
-mod lies_order;
-#[cfg(test)]
-mod races;
+mod malformed_plan;

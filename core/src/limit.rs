@@ -9,14 +9,14 @@
 
 use crate::engine::counters::Record;
 
-use crate::control::Control;
 use crate::engine::open_dataset::Source;
 use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::Pipeline;
 use crate::os::clock::now_ns;
 use crate::os::memory::{Mapping, file_len};
-use crate::reader::window;
+use crate::ring::control::Control;
+use crate::ring::reader_loop::window;
 use crate::tables::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;

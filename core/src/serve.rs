@@ -9,49 +9,16 @@
 
 use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
 
-use crate::control::Control;
 use crate::limit::{TRIAL, map_control, run_share};
-use crate::os::memory::{Mapping, file_len};
 use crate::random::board::BOARD;
 use crate::random::serve_board::{LibraryRequest, serve_board};
-use crate::reader::{End, LibraryRead, Reader};
-use crate::tables::plan::{Member, Plan};
+use crate::ring::maps::{RingMaps, map_ring};
+use crate::ring::reader_loop::{End, LibraryRead, Reader};
+use crate::tables::plan::Plan;
 use crate::task_error::TaskError;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-
-/// The two mappings of a ring: its control header and one tape a member.
-pub struct RingMaps {
-    pub head: Mapping,
-    pub tapes: Vec<Mapping>,
-    pub control: Control,
-}
-
-/// Map a ring as the plan describes it.
-pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
-    if file_len(fd)? != plan.ring_bytes() || !plan.control_fits() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the ring does not fit its plan",
-        ));
-    }
-    let head = Mapping::new(fd, 0, plan.control_bytes(), true)?;
-    let tape = |member: &Member| Mapping::double(fd, member.tape_at, member.tape_bytes);
-    let tapes = plan
-        .members
-        .iter()
-        .map(tape)
-        .collect::<io::Result<Vec<_>>>()?;
-    // SAFETY: the header has the size that was just checked and lives as long as `RingMaps`, with
-    // which the control is only ever used.
-    let control = unsafe { Control::new(head.base(), plan.n_readers(), plan.n_slots()) };
-    Ok(RingMaps {
-        head,
-        tapes,
-        control,
-    })
-}
 
 /// What a reader does through HDF5 libraries.
 pub struct Library<'a> {

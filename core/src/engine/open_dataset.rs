@@ -7,11 +7,11 @@
 //! 3. Knows nothing of rows: whoever calls says which bytes, and where to.
 
 use crate::autotune::Contest;
-use crate::control::Control;
 use crate::engine::counters::Record;
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
+use crate::ring::control::Control;
 use crate::scatter::interleave::Beside;
 use crate::tables::plan::{Chunk, Member, UNALLOCATED};
 use crate::task_error::TaskError;

@@ -3,9 +3,9 @@
 //! Law:
 //! 1. Readers start together, when all are ready, and the time is from the first start to the last end.
 
-use crate::control::Control;
 use crate::limit::{TRIAL, map_control};
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
+use crate::ring::control::Control;
 use crate::tables::plan::Plan;
 use crate::task_error::Failure;
 use pyo3::prelude::*;

@@ -155,7 +155,7 @@ fn native_filters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Bytes of a ring's control header.
 #[pyfunction]
 fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
-    crate::control::control_bytes(n_readers, n_slots)
+    crate::ring::control::control_bytes(n_readers, n_slots)
 }
 
 /// The rows at positions `[begin, end)` of an order; words and listed rows are those of a plan.
@@ -235,11 +235,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Exhausted", py.get_type::<super::requests::Exhausted>())?;
     module.add("TooSmall", py.get_type::<super::requests::TooSmall>())?;
     for (name, value) in [
-        ("ENDED", crate::lending::ENDED),
-        ("EMPTY", crate::lending::EMPTY),
-        ("FAILED", crate::lending::FAILED),
-        ("HELD", crate::lending::HELD),
-        ("CLOSED", crate::lending::CLOSED),
+        ("ENDED", crate::ring::leases::ENDED),
+        ("EMPTY", crate::ring::leases::EMPTY),
+        ("FAILED", crate::ring::leases::FAILED),
+        ("HELD", crate::ring::leases::HELD),
+        ("CLOSED", crate::ring::leases::CLOSED),
         ("FLIGHT_PENDING", super::request_handle::PENDING),
         ("FLIGHT_DONE", super::request_handle::DONE),
         ("FLIGHT_FAILED", super::request_handle::FAILED),

@@ -8,11 +8,11 @@
 //! 3. The mapping outlives the stream as long as a view of it lives.
 //! 4. Waiting releases the GIL. What is ready and what is lent is the book's (lending.rs).
 
-use crate::lending::{EMPTY, HELD, Lending};
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
-use crate::serve::{RingMaps, map_ring};
+use crate::ring::leases::{EMPTY, HELD, Lending};
+use crate::ring::maps::{RingMaps, map_ring};
+use crate::ring::tape::tape_rows;
 use crate::tables::plan::{ENDLESS, Plan};
-use crate::tape::tape_rows;
 use crate::task_error::Failure;
 use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};

@@ -14,8 +14,8 @@
 pub use super::dataset::{Fingerprint, Member, StringFix};
 use super::dataset::{MemberRecord, member};
 use super::words::{Header, Refused, part};
-use crate::control::control_bytes;
 use crate::os::memory::{Mapping, file_len};
+use crate::ring::control::control_bytes;
 use crate::shuffle::order::{Listed, Order};
 use cover::Cover;
 use std::ops::Range;

@@ -7,10 +7,10 @@
 
 use crate::engine::counters::Mark;
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestOrder, TestPlan, fill_rows};
-use crate::lies::{direct_works, run_briefly};
+use crate::malformed_plan::{direct_works, run_briefly};
 use crate::os::memory::sealed_memfd;
-use crate::reader::{End, Reader};
-use crate::serve::map_ring;
+use crate::ring::maps::map_ring;
+use crate::ring::reader_loop::{End, Reader};
 use crate::shuffle::order::Order;
 use crate::tables::plan::{Plan, UNALLOCATED};
 use crate::task_error::error_kind;

@@ -15,7 +15,6 @@
 
 use crate::engine::counters::{Mark, Record};
 
-use crate::control::{Claim, Control};
 use crate::engine::kept::Kept;
 use crate::engine::open_dataset::{Source, Turn, add_ns};
 use crate::engine::share_work::{ShareWork, fetches};
@@ -25,15 +24,14 @@ use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::Fetch;
 use crate::filters::FilterErrorKind;
 use crate::os::memory::{Entered, Mapping};
+use crate::ring::control::{Claim, Control};
+use crate::ring::tape::tape_bytes;
 use crate::tables::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Plan, Task, UNALLOCATED};
-use crate::tape::tape_bytes;
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
-
-mod by_library;
 
 /// Bytes and tasks that a reader keeps in flight while fetches take long.
 const FLIGHT_BYTES: u64 = 8 << 20;
@@ -67,15 +65,15 @@ struct Begun {
 
 /// A task, and where its lap begins on the tape.
 #[derive(Clone, Copy)]
-struct Claimed {
-    global: u64,
-    task: Task,
-    lap_row: u64,
+pub(super) struct Claimed {
+    pub(super) global: u64,
+    pub(super) task: Task,
+    pub(super) lap_row: u64,
 }
 
 impl Claimed {
     /// Its rows on the tape.
-    fn rows(&self) -> Range<u64> {
+    pub(super) fn rows(&self) -> Range<u64> {
         self.lap_row + self.task.row_begin..self.lap_row + self.task.row_end
     }
 }
@@ -87,19 +85,19 @@ struct Pending {
 }
 
 pub struct Reader<'a> {
-    plan: &'a Plan,
-    control: Control,
-    tapes: &'a [Mapping],
-    me: usize,
+    pub(super) plan: &'a Plan,
+    pub(super) control: Control,
+    pub(super) tapes: &'a [Mapping],
+    pub(super) me: usize,
     sources: Vec<Option<Source>>,
     spare_runs: Vec<Run>,
     windows: Windows<'a>,
-    kept: Kept,
+    pub(super) kept: Kept,
     entered: Vec<Entered>,
     /// Tasks take turns.
     turns: bool,
     /// Tasks of a predecessor that died: perhaps one of them killed it.
-    careful: Vec<u64>,
+    pub(super) careful: Vec<u64>,
     /// A task has failed: rows of the tape from this one on are of no use.
     useless_row: Option<u64>,
 }
@@ -189,7 +187,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn record(&self) -> &Record {
+    pub(super) fn record(&self) -> &Record {
         self.control.record(self.me)
     }
 

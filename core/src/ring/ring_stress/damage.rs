@@ -8,8 +8,8 @@
 use super::{Closer, PATIENCE, PLAIN, ROW_BYTES, Race};
 use crate::engine::counters::{Mark, STATE_FAILED, STATE_FINISHED};
 use crate::fixtures::{Dice, Shared, TestFile, TestMember, TestPlan, fill_rows};
-use crate::lending::{EMPTY, FAILED, HELD, Lending};
-use crate::reader::{End, Reader};
+use crate::ring::leases::{EMPTY, FAILED, HELD, Lending};
+use crate::ring::reader_loop::{End, Reader};
 use crate::tables::plan::KIND_LIBRARY;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};

@@ -11,11 +11,11 @@ use crate::engine::counters::Mark;
 use crate::fixtures::{
     Dice, ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows, payload,
 };
-use crate::lending::{CLOSED, ENDED, FAILED, Lending};
 use crate::os::memory::sealed_memfd;
-use crate::reader::{End, Reader, window};
+use crate::ring::leases::{CLOSED, ENDED, FAILED, Lending};
+use crate::ring::reader_loop::{End, Reader, window};
+use crate::ring::tape::tape_rows;
 use crate::tables::plan::{KIND_LIBRARY, Plan};
-use crate::tape::tape_rows;
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;

@@ -10,7 +10,7 @@
 //! 5. Knows nothing of Python.
 
 use crate::os::memory::ForkMark;
-use crate::serve::RingMaps;
+use crate::ring::maps::RingMaps;
 use crate::tables::plan::{ENDLESS, Plan};
 use std::collections::VecDeque;
 use std::io;

@@ -7,13 +7,13 @@
 
 use crate::engine::counters::Mark;
 
-use crate::control::Control;
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
 use crate::limit::run_share;
 use crate::os::memory::sealed_memfd;
 use crate::py::codec_limit::Trial;
-use crate::reader::{End, Reader};
-use crate::serve::map_ring;
+use crate::ring::control::Control;
+use crate::ring::maps::map_ring;
+use crate::ring::reader_loop::{End, Reader};
 use crate::tables::plan::Plan;
 use crate::task_error::error_kind;
 use std::os::fd::AsFd;

@@ -7,13 +7,13 @@
 //!    value, and what stood there before is no row of this stream.
 //! 3. A file that changed meanwhile is told as that, whatever the library made of it.
 
-use super::{Claimed, LibraryRead, Reader};
 use crate::engine::open_dataset::{add_ns, grow};
 use crate::engine::share_work::ShareWork;
 use crate::engine::shuffle_task::Share;
 use crate::fetch::data_file::DataFile;
+use crate::ring::reader_loop::{Claimed, LibraryRead, Reader};
+use crate::ring::tape::tape_rows;
 use crate::tables::plan::Member;
-use crate::tape::tape_rows;
 use crate::task_error::TaskError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
