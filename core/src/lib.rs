@@ -15,7 +15,7 @@ pub mod filters;
 pub mod limit;
 pub mod os;
 pub mod py;
-pub mod random;
+pub mod requests;
 pub mod ring;
 pub mod scatter;
 pub mod select;

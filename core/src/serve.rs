@@ -10,8 +10,8 @@
 use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
 
 use crate::limit::{TRIAL, map_control, run_share};
-use crate::random::board::BOARD;
-use crate::random::serve_board::{LibraryRequest, serve_board};
+use crate::requests::server::{LibraryRequest, serve_board};
+use crate::requests::work_queue::BOARD;
 use crate::ring::maps::{RingMaps, map_ring};
 use crate::ring::reader_loop::{End, LibraryRead, Reader};
 use crate::tables::plan::Plan;

@@ -6,8 +6,8 @@
 //! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
 //!    flight cannot deadlock. Waiting releases the GIL.
 
-use crate::random::flight::{Flight as Inner, Outcome};
-use crate::random::stage::Tenure;
+use crate::requests::handle::{Flight as Inner, Outcome};
+use crate::requests::stage_pool::Tenure;
 use crate::task_error::Failure;
 use numpy::npyffi::{
     NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayObject, get_type_object, npy_intp,

@@ -5,11 +5,11 @@
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
 use super::request_handle::{Flight, deadline_in};
-use crate::random::arena::Arena as Memory;
-use crate::random::board::BOARD;
-use crate::random::dispatch::{Ask, Catalogue, CatalogueError, Dispatch};
-use crate::random::flight::Flight as Inner;
-use crate::random::stage::{Refusal, Shelf, Tenure};
+use crate::requests::arena::Arena as Memory;
+use crate::requests::dispatcher::{Ask, Catalogue, CatalogueError, Dispatch};
+use crate::requests::handle::Flight as Inner;
+use crate::requests::stage_pool::{Refusal, Shelf, Tenure};
+use crate::requests::work_queue::BOARD;
 use crate::select::selection::Hyperslab;
 use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};

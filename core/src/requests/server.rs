@@ -9,8 +9,8 @@
 use crate::engine::counters::{Mark, Record, STATE_FINISHED};
 use crate::engine::open_dataset::add_ns;
 use crate::os::memory::{Mapping, file_len};
-use crate::random::answer::Answerer;
-use crate::random::board::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
+use crate::requests::answer::Answerer;
+use crate::requests::work_queue::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
 use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,7 +1,7 @@
 //! Requests, answers, deaths and ends, with threads for readers.
 
 use super::*;
-use crate::random::board::{DONE, MORE, Next};
+use crate::requests::work_queue::{DONE, MORE, Next};
 
 const READERS: usize = 3;
 

@@ -6,10 +6,10 @@
 //! 2. What it brought is told once all its tasks are answered, failures too.
 //! 3. Every wait has a deadline. A forked child waits for nothing.
 
-use crate::random::arena::Region;
-use crate::random::board;
-use crate::random::dispatch::{Catalogue, Dispatch, lock};
-use crate::random::stage::Tenure;
+use crate::requests::arena::Region;
+use crate::requests::dispatcher::{Catalogue, Dispatch, lock};
+use crate::requests::stage_pool::Tenure;
+use crate::requests::work_queue;
 use crate::task_error::Failure;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
@@ -69,12 +69,12 @@ impl Flight {
             };
             let answer = board.slot(slot);
             match code {
-                board::FAILED => {
+                work_queue::FAILED => {
                     state.failure = state.failure.take().or_else(|| answer.error.get());
                 }
-                board::MORE => state.more = Some(answer.result_bytes.load(SeqCst)),
+                work_queue::MORE => state.more = Some(answer.result_bytes.load(SeqCst)),
                 _ => {
-                    let n = (answer.n_dims.load(SeqCst) as usize).min(board::MAX_DIMS);
+                    let n = (answer.n_dims.load(SeqCst) as usize).min(work_queue::MAX_DIMS);
                     state.shape = answer.dims[..n]
                         .iter()
                         .map(|dim| dim.load(SeqCst))
@@ -115,7 +115,7 @@ impl Flight {
             if let Some(outcome) = self.poll() {
                 return Some(outcome);
             }
-            let left = board::until(deadline);
+            let left = work_queue::until(deadline);
             if left.is_zero() {
                 return None;
             }

@@ -13,7 +13,7 @@
 //!
 //! It must never know of requests or Python.
 
-use crate::random::arena::{Arena, Region};
+use crate::requests::arena::{Arena, Region};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

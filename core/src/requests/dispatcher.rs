@@ -6,10 +6,10 @@
 //! 3. Locks are taken in the order flight, dispatch, and never while Python code can run.
 //! 4. A forked child sends nothing.
 
-use crate::random::arena::{Arena, Region};
-use crate::random::board::{Board, INLINE_WORDS};
-use crate::random::flight::{self, Flight, Outcome};
-use crate::random::stage::{Refusal, Shelf, Tenure};
+use crate::requests::arena::{Arena, Region};
+use crate::requests::handle::{self, Flight, Outcome};
+use crate::requests::stage_pool::{Refusal, Shelf, Tenure};
+use crate::requests::work_queue::{Board, INLINE_WORDS};
 use crate::tables::plan::Plan;
 use crate::task_error::TaskError;
 use std::io;
@@ -182,7 +182,7 @@ impl Dispatch {
         };
         let flight = Arc::new(Flight {
             dispatch: self.clone(),
-            state: Mutex::new(flight::State {
+            state: Mutex::new(handle::State {
                 slots: slots.clone(),
                 outcome: slots.is_empty().then_some(Outcome::Done),
                 failure: None,

@@ -12,7 +12,7 @@ use crate::engine::counters::Record;
 use crate::fetch::data_file::FetchError;
 use crate::filters::FilterErrorKind;
 use crate::fixtures::Dice;
-use crate::random::answer::Answerer;
+use crate::requests::answer::Answerer;
 use crate::select::selection::Hyperslab;
 use crate::task_error::TaskError;
 use asks::Ask;
