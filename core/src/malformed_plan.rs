@@ -8,8 +8,8 @@
 use crate::engine::counters::Mark;
 
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
-use crate::limit::run_share;
 use crate::os::memory::sealed_memfd;
+use crate::process::codec_limit::run_share;
 use crate::py::codec_limit::Trial;
 use crate::ring::control::Control;
 use crate::ring::maps::map_ring;

@@ -3,3 +3,5 @@
 //! Law:
 //! 1. No panic leaves a reader: it becomes a failed task.
 
+pub mod codec_limit;
+pub mod serve;

@@ -61,11 +61,11 @@ fn serve_reader(
     // SAFETY: the caller hands its only use of this descriptor over.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     py.detach(|| {
-        let mut library = crate::serve::Library {
+        let mut library = crate::process::serve::Library {
             rows: &mut read_rows,
             request: &mut answer,
         };
-        crate::serve::serve(socket, parent, &mut library)
+        crate::process::serve::serve(socket, parent, &mut library)
     })
     .map_err(PyOSError::new_err)
 }

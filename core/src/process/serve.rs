@@ -9,7 +9,7 @@
 
 use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
 
-use crate::limit::{TRIAL, map_control, run_share};
+use crate::process::codec_limit::{TRIAL, map_control, run_share};
 use crate::requests::server::{LibraryRequest, serve_board};
 use crate::requests::work_queue::BOARD;
 use crate::ring::maps::{RingMaps, map_ring};
