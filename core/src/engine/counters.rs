@@ -37,7 +37,7 @@ pub struct Record {
     pub cache_hits: AtomicU64,
     pub cache_misses: AtomicU64,
     pub cache_bytes: AtomicU64,
-    /// The codec limit's clock (limit.rs).
+    /// The codec limit's clock (codec_limit.rs).
     pub begin_ns: AtomicU64,
     pub end_ns: AtomicU64,
     /// Since when it has been inside a library (`now_ns`), or 0.

@@ -6,7 +6,7 @@
 //! 2. What the plan says of the file is checked before it is fetched.
 //! 3. Chunks may be decoded side by side, wherever they lie in the file; where anything is wrong, each
 //!    is decoded alone.
-//! 4. How rows come to their places is `seating`'s.
+//! 4. How rows come to their places is `place_shuffled`'s.
 
 use crate::autotune::Way;
 use crate::engine::counters::Record;

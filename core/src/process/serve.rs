@@ -2,8 +2,8 @@
 //!
 //! Law:
 //! 1. The parent sends one message a stream: a reader's number, and the plan's and the ring's
-//!    descriptors; with a mark on the number it is a trial (limit.rs) without a ring, or a board
-//!    and an arena (random/). The end of the socket ends the reader.
+//!    descriptors; with a mark on the number it is a trial (codec_limit.rs) without a ring, or a board
+//!    and an arena (requests/). The end of the socket ends the reader.
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 

@@ -3,7 +3,15 @@
 //! Law:
 //! 1. What Python may call is named here, and nowhere else.
 
+use super::{codec_limit, request_handle, requests, ring};
 use crate::engine::counters::Mark;
+use crate::fetch::direct::io_uring_available;
+use crate::filters::FILTERS;
+use crate::os::memory::page_bytes;
+use crate::os::spawn;
+use crate::process::serve;
+use crate::ring::{control, leases};
+use crate::shuffle::order::Order;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
@@ -18,7 +26,7 @@ const READABLE: std::ffi::c_int = 0x100;
 /// Run a reader on its control socket until the parent closes it. `rows(what, start, stop, memory)`
 /// reads rows through an HDF5 library; `request(ask, memory)` answers an ask through one, with the
 /// bytes of the result and its shape. Each is given 8 bytes more, or None, for the number + 1 of the
-/// chunk in hand (control.rs).
+/// chunk in hand (counters.rs).
 #[pyfunction]
 fn serve_reader(
     py: Python<'_>,
@@ -61,11 +69,11 @@ fn serve_reader(
     // SAFETY: the caller hands its only use of this descriptor over.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     py.detach(|| {
-        let mut library = crate::process::serve::Library {
+        let mut library = serve::Library {
             rows: &mut read_rows,
             request: &mut answer,
         };
-        crate::process::serve::serve(socket, parent, &mut library)
+        serve::serve(socket, parent, &mut library)
     })
     .map_err(PyOSError::new_err)
 }
@@ -81,10 +89,10 @@ fn start_together(
     let each = calls.into_iter();
     let programs = each
         .map(|(arguments, keep)| {
-            crate::os::spawn::Program::new(path.clone(), arguments, environment.clone(), keep)
+            spawn::Program::new(path.clone(), arguments, environment.clone(), keep)
         })
         .collect::<std::io::Result<Vec<_>>>()?;
-    py.detach(|| crate::os::spawn::start_together(&programs))
+    py.detach(|| spawn::start_together(&programs))
         .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
 }
 
@@ -146,7 +154,7 @@ fn describe(py: Python<'_>, error: &PyErr) -> String {
 #[pyfunction]
 fn native_filters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let names = PyDict::new(py);
-    for filter in &crate::filters::FILTERS {
+    for filter in &FILTERS {
         names.set_item(filter.id, filter.name)?;
     }
     Ok(names)
@@ -155,7 +163,7 @@ fn native_filters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 /// Bytes of a ring's control header.
 #[pyfunction]
 fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
-    crate::ring::control::control_bytes(n_readers, n_slots)
+    control::control_bytes(n_readers, n_slots)
 }
 
 /// The rows at positions `[begin, end)` of an order; words and listed rows are those of a plan.
@@ -190,14 +198,13 @@ fn ask_order<'py>(
     py: Python<'py>,
     words: [u64; 8],
     listed: &[u8],
-    ask: impl FnOnce(&crate::shuffle::order::Order, u64) -> Vec<u64> + Send,
+    ask: impl FnOnce(&Order, u64) -> Vec<u64> + Send,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let found = py.detach(move || {
         let listed: Vec<u64> = (listed.chunks_exact(8))
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
-        let (order, epoch) =
-            crate::shuffle::order::Order::from_words(words, Arc::new(listed), 1 << 62)?;
+        let (order, epoch) = Order::from_words(words, Arc::new(listed), 1 << 62)?;
         let found = ask(&order, epoch);
         Ok(found.into_iter().map(|number| number as i64).collect())
     });
@@ -210,7 +217,7 @@ fn ask_order<'py>(
 fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let info = PyDict::new(py);
     info.set_item("core", env!("CARGO_PKG_VERSION"))?;
-    info.set_item("io_uring", crate::fetch::direct::io_uring_available())?;
+    info.set_item("io_uring", io_uring_available())?;
     let blosc2 = std::str::from_utf8(blosc2_sys::BLOSC2_VERSION_STRING).unwrap_or_default();
     info.set_item("c-blosc2", blosc2.trim_end_matches('\0'))?;
     Ok(info)
@@ -218,38 +225,38 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<super::ring::Ring>()?;
-    module.add_class::<super::ring::Guard>()?;
-    module.add_class::<super::ring::Guards>()?;
-    module.add_class::<super::ring::Lease>()?;
-    module.add_class::<super::codec_limit::Trial>()?;
-    module.add_class::<super::requests::Arena>()?;
-    module.add_class::<super::requests::Stages>()?;
-    module.add_class::<super::requests::Dataset>()?;
-    module.add_class::<super::requests::Board>()?;
-    module.add_class::<super::request_handle::Flight>()?;
-    module.add_class::<super::request_handle::Loan>()?;
+    module.add_class::<ring::Ring>()?;
+    module.add_class::<ring::Guard>()?;
+    module.add_class::<ring::Guards>()?;
+    module.add_class::<ring::Lease>()?;
+    module.add_class::<codec_limit::Trial>()?;
+    module.add_class::<requests::Arena>()?;
+    module.add_class::<requests::Stages>()?;
+    module.add_class::<requests::Dataset>()?;
+    module.add_class::<requests::Board>()?;
+    module.add_class::<request_handle::Flight>()?;
+    module.add_class::<request_handle::Loan>()?;
     let py = module.py();
-    module.add("Refused", py.get_type::<super::requests::Refused>())?;
-    module.add("Closed", py.get_type::<super::requests::Closed>())?;
-    module.add("Exhausted", py.get_type::<super::requests::Exhausted>())?;
-    module.add("TooSmall", py.get_type::<super::requests::TooSmall>())?;
+    module.add("Refused", py.get_type::<requests::Refused>())?;
+    module.add("Closed", py.get_type::<requests::Closed>())?;
+    module.add("Exhausted", py.get_type::<requests::Exhausted>())?;
+    module.add("TooSmall", py.get_type::<requests::TooSmall>())?;
     for (name, value) in [
-        ("ENDED", crate::ring::leases::ENDED),
-        ("EMPTY", crate::ring::leases::EMPTY),
-        ("FAILED", crate::ring::leases::FAILED),
-        ("HELD", crate::ring::leases::HELD),
-        ("CLOSED", crate::ring::leases::CLOSED),
-        ("FLIGHT_PENDING", super::request_handle::PENDING),
-        ("FLIGHT_DONE", super::request_handle::DONE),
-        ("FLIGHT_FAILED", super::request_handle::FAILED),
-        ("FLIGHT_MORE", super::request_handle::MORE),
-        ("FLIGHT_CANCELLED", super::request_handle::CANCELLED),
-        ("FLIGHT_CLOSED", super::request_handle::CLOSED),
+        ("ENDED", leases::ENDED),
+        ("EMPTY", leases::EMPTY),
+        ("FAILED", leases::FAILED),
+        ("HELD", leases::HELD),
+        ("CLOSED", leases::CLOSED),
+        ("FLIGHT_PENDING", request_handle::PENDING),
+        ("FLIGHT_DONE", request_handle::DONE),
+        ("FLIGHT_FAILED", request_handle::FAILED),
+        ("FLIGHT_MORE", request_handle::MORE),
+        ("FLIGHT_CANCELLED", request_handle::CANCELLED),
+        ("FLIGHT_CLOSED", request_handle::CLOSED),
     ] {
         module.add(name, value)?;
     }
-    module.add("PAGE_BYTES", crate::os::memory::page_bytes())?;
+    module.add("PAGE_BYTES", page_bytes())?;
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(start_together, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;

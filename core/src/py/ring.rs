@@ -6,7 +6,7 @@
 //! 2. The book's lock is never held while Python code can run (arrays are made outside it), so a
 //!    garbage collection that drops a lease cannot deadlock.
 //! 3. The mapping outlives the stream as long as a view of it lives.
-//! 4. Waiting releases the GIL. What is ready and what is lent is the book's (lending.rs).
+//! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
 
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::ring::leases::{EMPTY, HELD, Lending};

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. Only where the inner axes are ranges: then every outer index has the same runs, as far from where
-//!    it begins. Lists inside, strings to be ended and fields in several runs are left to `gather`.
+//!    it begins. Lists inside, strings to be ended and fields in several runs are left to `elements`.
 //! 2. Pure copying between two slices that the caller gives; every access is checked.
 
 use crate::scatter::elements::Unit;

@@ -5,7 +5,7 @@
 //! 2. What is contiguous on both sides is copied at once, runs of the common sizes by single moves.
 //! 3. A copy is checked as a whole, before its first byte.
 //! 4. Pure copying between two slices that the caller gives. That no product of a member's numbers is too
-//!    large is checked where a plan is opened (`plan::member`).
+//!    large is checked where a plan is opened (`tables::dataset`).
 
 use crate::os::prefetch::{prefetch, prefetch_bytes};
 use crate::scatter::rows::Part;

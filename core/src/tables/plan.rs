@@ -13,7 +13,7 @@
 
 pub use super::dataset::{Fingerprint, Member, StringFix};
 use super::dataset::{MemberRecord, member};
-use super::words::{Header, Refused, part};
+use super::words::{Header, Refused, Table, part, table};
 use crate::os::memory::{Mapping, file_len};
 use crate::ring::control::control_bytes;
 use crate::shuffle::order::{Listed, Order};
@@ -487,27 +487,4 @@ fn after(at: usize, count: u64, each: usize) -> Result<usize, Refused> {
         .and_then(|n| n.checked_mul(each))
         .and_then(|bytes| at.checked_add(bytes))
         .ok_or("a table of the plan is too large")
-}
-
-/// # Safety
-/// `count` records of `T` from byte `at` must lie inside the mapping, aligned for `T`, and `T` must
-/// be valid for any bytes.
-unsafe fn table<T>(map: &Mapping, at: usize, count: u64) -> &[T] {
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(map.base().add(at).cast::<T>(), count as usize) }
-}
-
-/// A plan's table of words, which keeps the plan's memory.
-struct Table {
-    map: Arc<Mapping>,
-    at: usize,
-    count: u64,
-}
-
-impl AsRef<[u64]> for Table {
-    fn as_ref(&self) -> &[u64] {
-        // SAFETY: the range was checked in `over` before this was made, and is aligned for words;
-        // the bytes do not change.
-        unsafe { table::<u64>(&self.map, self.at, self.count) }
-    }
 }

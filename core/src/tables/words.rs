@@ -4,6 +4,9 @@
 //! 1. The layout of the header is written by `_multitables/wire.py` and read in plan.rs.
 //! 2. An offset or a product that a plan's numbers make is checked here, before it is used.
 
+use crate::os::memory::Mapping;
+use std::sync::Arc;
+
 /// Why a plan is refused.
 pub type Refused = &'static str;
 
@@ -50,4 +53,29 @@ pub(super) fn product(factors: &[u64], start: u64) -> Result<u64, Refused> {
         .iter()
         .try_fold(start, |all, &n| all.checked_mul(n))
         .ok_or("an extent of the plan overflows")
+}
+
+/// A table in the memory of a plan.
+///
+/// # Safety
+/// `count` records of `T` from byte `at` must lie inside the mapping, aligned for `T`, and `T` must
+/// be valid for any bytes.
+pub(super) unsafe fn table<T>(map: &Mapping, at: usize, count: u64) -> &[T] {
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(map.base().add(at).cast::<T>(), count as usize) }
+}
+
+/// A plan's table of words, which keeps the plan's memory.
+pub(super) struct Table {
+    pub(super) map: Arc<Mapping>,
+    pub(super) at: usize,
+    pub(super) count: u64,
+}
+
+impl AsRef<[u64]> for Table {
+    fn as_ref(&self) -> &[u64] {
+        // SAFETY: the range was checked in `Plan::over` before this was made, and is aligned for words;
+        // the bytes do not change.
+        unsafe { table::<u64>(&self.map, self.at, self.count) }
+    }
 }
