@@ -322,10 +322,10 @@ impl Shared {
     }
 }
 
-/// A small source of numbers, the same for a seed on every machine.
-pub struct Dice(pub u64);
+/// XorShift64: numbers for tests, the same for a seed on every machine.
+pub struct XorShift64(pub u64);
 
-impl Dice {
+impl XorShift64 {
     pub fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

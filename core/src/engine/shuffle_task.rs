@@ -10,7 +10,7 @@
 
 use crate::fetch::coalesce::RUN_BYTES;
 use crate::shuffle::order::{Epoch, Order};
-use crate::shuffle::row_map::Seats;
+use crate::shuffle::row_map::RowMap;
 use crate::tables::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -42,7 +42,7 @@ pub struct Pick {
 /// What one task does.
 pub struct Share {
     /// Of the whole window, or of this share's rows alone.
-    pub seats: Rc<Seats>,
+    pub seats: Rc<RowMap>,
     range: Range<usize>,
     outer: u64,
     pub picks: Vec<Pick>,
@@ -63,7 +63,7 @@ pub struct Windows<'a> {
     order: Option<(&'a Order, u64)>,
     epoch: Option<(u64, Epoch<'a>)>,
     /// `(lap, position, seats)`
-    recent: VecDeque<(u64, u64, Rc<Seats>)>,
+    recent: VecDeque<(u64, u64, Rc<RowMap>)>,
 }
 
 impl<'a> Windows<'a> {
@@ -90,7 +90,7 @@ impl<'a> Windows<'a> {
         plan: &Plan,
         task: &Task,
         lap: u64,
-    ) -> Option<(Rc<Seats>, Range<usize>)> {
+    ) -> Option<(Rc<RowMap>, Range<usize>)> {
         let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
         let (order, _) = self.order?;
         if !order.goes_by_rows(rows, plan.members.len()) {
@@ -99,23 +99,23 @@ impl<'a> Windows<'a> {
         let outer = plan.members[task.member as usize].chunk_dims[0];
         let (share, shares) = task.share();
         let cut = |share| order.cut(outer, share, shares);
-        let mut seats = Seats::default();
+        let mut seats = RowMap::default();
         let epoch = self.epoch(lap)?;
         epoch.part_seats(cut(share)..cut(share + 1), begin..begin + rows, &mut seats);
         let own = 0..seats.count();
         Some((Rc::new(seats), own))
     }
 
-    fn seats(&mut self, lap: u64, task: &Task) -> Rc<Seats> {
+    fn seats(&mut self, lap: u64, task: &Task) -> Rc<RowMap> {
         let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
         // A window that lies has another length than one that begins with it.
-        let known = |(a, b, seats): &&(u64, u64, Rc<Seats>)| {
+        let known = |(a, b, seats): &&(u64, u64, Rc<RowMap>)| {
             (*a, *b, seats.count() as u64) == (lap, begin, rows)
         };
         if let Some((_, _, seats)) = self.recent.iter().find(known) {
             return seats.clone();
         }
-        let mut seats = Seats::default();
+        let mut seats = RowMap::default();
         while self.recent.len() >= REMEMBERED {
             if let Some((_, _, old)) = self.recent.pop_front() {
                 seats = Rc::try_unwrap(old).unwrap_or_default();
@@ -163,7 +163,7 @@ impl<'a> Windows<'a> {
 }
 
 /// Where a share begins: at the first seat of a chunk.
-fn cut(seats: &Seats, outer: u64, share: u32, shares: u32) -> usize {
+fn cut(seats: &RowMap, outer: u64, share: u32, shares: u32) -> usize {
     let at = (seats.count() as u64 * u64::from(share) / u64::from(shares)) as usize;
     let Some(before) = at.checked_sub(1) else {
         return 0;

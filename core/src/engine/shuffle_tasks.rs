@@ -7,10 +7,10 @@
 //! 3. What a share is does not depend on the shares that were asked for before.
 
 use crate::engine::shuffle_task::{NO_CHUNK, Share, Windows};
-use crate::fixtures::{Dice, ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask};
+use crate::fixtures::{ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask, XorShift64};
 use crate::os::memory::sealed_memfd;
 use crate::shuffle::order::Shuffle;
-use crate::shuffle::row_map::Seats;
+use crate::shuffle::row_map::RowMap;
 use crate::tables::plan::{Member, Plan, Task, UNALLOCATED};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -220,7 +220,7 @@ fn check_share(plan: &Plan, number: u32, share: &Share) {
     }
 }
 
-fn rows_of(seats: &Seats) -> Vec<u64> {
+fn rows_of(seats: &RowMap) -> Vec<u64> {
     let mut rows = Vec::new();
     seats.each(0..seats.count(), |row, _| rows.push(row));
     rows
@@ -278,7 +278,7 @@ fn shares_are_about_equal() {
 /// Readers have any tasks of any laps, in any order, and windows that are remembered or not.
 #[test]
 fn shares_are_the_same_whatever_was_asked_before() {
-    type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, Seats);
+    type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, RowMap);
     let told = |share: &Share| -> Told {
         let picks = share.picks.iter();
         let picks = picks.map(|pick| (pick.number, pick.row, pick.seats.clone()));
@@ -286,7 +286,7 @@ fn shares_are_the_same_whatever_was_asked_before() {
     };
     all("shares-again", |_, plan, _| {
         let mut windows = Windows::new(plan);
-        let mut dice = Dice(7);
+        let mut dice = XorShift64(7);
         for _ in 0..20 {
             let task = &plan.tasks()[dice.below(plan.tasks().len() as u64) as usize];
             let lap = dice.below(3);

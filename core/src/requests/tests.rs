@@ -11,7 +11,7 @@ mod datasets;
 use crate::engine::counters::Record;
 use crate::fetch::data_file::FetchError;
 use crate::filters::FilterErrorKind;
-use crate::fixtures::Dice;
+use crate::fixtures::XorShift64;
 use crate::requests::answer::Answerer;
 use crate::select::selection::Hyperslab;
 use crate::task_error::TaskError;
@@ -76,7 +76,7 @@ fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, ask: &Ask, n_part
 #[test]
 fn every_ask_equals_the_model() {
     for seed in 1..120 {
-        let mut dice = Dice(seed * 0x9e37_79b9);
+        let mut dice = XorShift64(seed * 0x9e37_79b9);
         let dataset = TestDataset::new(&mut dice);
         let limit = [0, 3000, 1 << 20][dice.below(3) as usize];
         let mut answerer = Answerer::new(dataset.arena.clone(), limit);
@@ -91,7 +91,7 @@ fn every_ask_equals_the_model() {
 #[test]
 fn malformed_asks_are_refused_and_never_panic() {
     for seed in 1..80 {
-        let mut dice = Dice(seed * 0x51_7cc1);
+        let mut dice = XorShift64(seed * 0x51_7cc1);
         let dataset = TestDataset::new(&mut dice);
         let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
         for _ in 0..60 {
@@ -127,7 +127,7 @@ fn malformed_asks_are_refused_and_never_panic() {
 
 #[test]
 fn too_little_room_is_an_internal_error() {
-    let mut dice = Dice(5);
+    let mut dice = XorShift64(5);
     let dataset = TestDataset::with(&mut dice, &[10], &[3], Layout::Deflate);
     let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
     let ask = Ask::rows(0, 1, 5);
@@ -140,7 +140,7 @@ fn too_little_room_is_an_internal_error() {
 fn what_is_wrong_with_a_chunk_is_told_with_its_number() {
     let mut seen_absurd = false;
     for (seed, layout) in (1..).zip(Layout::ALL.repeat(4)) {
-        let mut dice = Dice(seed * 77);
+        let mut dice = XorShift64(seed * 77);
         let dataset = TestDataset::with(&mut dice, &[60, 7], &[10, 7], layout);
         // Grid index 2 may have another number: unallocated chunks have none.
         let Some(number) = dataset.number_of(2) else {
@@ -189,7 +189,7 @@ fn what_is_wrong_with_a_chunk_is_told_with_its_number() {
 #[test]
 fn damaged_chunks_are_errors_or_bytes_and_never_panic() {
     for seed in 1..60 {
-        let mut dice = Dice(seed * 91);
+        let mut dice = XorShift64(seed * 91);
         let layout = Layout::ALL[dice.below(Layout::ALL.len() as u64) as usize];
         let dataset = TestDataset::with(&mut dice, &[40, 9], &[7, 4], layout).damaged(&mut dice);
         let mut answerer = Answerer::new(dataset.arena.clone(), 4000);
@@ -207,7 +207,7 @@ fn damaged_chunks_are_errors_or_bytes_and_never_panic() {
 
 #[test]
 fn a_file_that_changed_is_neither_answered_nor_kept() {
-    let mut dice = Dice(3);
+    let mut dice = XorShift64(3);
     let dataset = TestDataset::with(&mut dice, &[100], &[10], Layout::Deflate);
     let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 20);
     let ask = Ask::rows(0, 1, 1);
@@ -224,7 +224,7 @@ fn a_file_that_changed_is_neither_answered_nor_kept() {
 
 #[test]
 fn chunks_are_kept_within_the_limit_and_counted() {
-    let mut dice = Dice(4);
+    let mut dice = XorShift64(4);
     for layout in [Layout::Deflate, Layout::ShuffleDeflate, Layout::Blosc] {
         let dataset = TestDataset::with(&mut dice, &[1000], &[100], layout);
         let chunk_bytes = dataset.member().decoded_size;
@@ -256,7 +256,7 @@ fn chunks_are_kept_within_the_limit_and_counted() {
 fn neighbours_equal_the_model_and_the_bad_one_is_named() {
     for layout in [Layout::Deflate, Layout::ShuffleDeflate] {
         for seed in 1..30 {
-            let mut dice = Dice(seed * 31);
+            let mut dice = XorShift64(seed * 31);
             let dataset = TestDataset::with(&mut dice, &[1000], &[50], layout);
             let chunk_bytes = dataset.member().decoded_size;
             let limit = dice.below(10) as usize * (chunk_bytes + 128);
@@ -291,7 +291,7 @@ fn neighbours_equal_the_model_and_the_bad_one_is_named() {
 
 #[test]
 fn many_datasets_share_one_answerer() {
-    let mut dice = Dice(9);
+    let mut dice = XorShift64(9);
     let arena = datasets::arena(4 << 20);
     let all: Vec<TestDataset> = (0..70)
         .map(|n| {

@@ -9,7 +9,7 @@
 
 use crate::engine::counters::Mark;
 use crate::fixtures::{
-    Dice, ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows, payload,
+    ROW_WORDS, Shared, TestFile, TestMember, TestPlan, XorShift64, fill_rows, payload,
 };
 use crate::os::memory::sealed_memfd;
 use crate::ring::leases::{CLOSED, ENDED, FAILED, Lending};
@@ -109,7 +109,7 @@ impl Race {
                     // Whatever happens here, the readers have to end, or the scope never does.
                     let _end = Closer(book);
                     let look = |block| self.check(book, wanted, block);
-                    self.consume(book, Dice(number * 77 + 5), total, seen, moved, &look);
+                    self.consume(book, XorShift64(number * 77 + 5), total, seen, moved, &look);
                 });
             }
         });
@@ -125,7 +125,7 @@ impl Race {
     }
 
     fn read(&self, shared: &Shared, me: usize) {
-        let mut dice = Dice(me as u64 + 1);
+        let mut dice = XorShift64(me as u64 + 1);
         loop {
             // After a death everything is mapped anew, as in a new process.
             let (plan, maps) = shared.map();
@@ -164,7 +164,7 @@ impl Race {
     fn consume(
         &self,
         book: &Lending,
-        mut dice: Dice,
+        mut dice: XorShift64,
         total: u64,
         seen: &Mutex<BTreeSet<u64>>,
         moved: &AtomicU64,

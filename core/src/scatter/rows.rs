@@ -7,7 +7,7 @@
 //!    to keep, they are written past it.
 
 use crate::os::prefetch::{prefetch, prefetch_bytes};
-use crate::shuffle::row_map::Seats;
+use crate::shuffle::row_map::RowMap;
 use std::ops::Range;
 
 /// How many rows ahead a place is asked for, and how much of it.
@@ -24,7 +24,7 @@ const FAR_WINDOW: usize = 32 << 20;
 const FAR_ROW: usize = 256;
 
 /// Rows of a window: all of them, and the indices of those that are meant.
-pub type Part<'a> = (&'a Seats, Range<usize>);
+pub type Part<'a> = (&'a RowMap, Range<usize>);
 
 /// Copy rows of `size` bytes, of which the first is row `first`, to their places.
 pub fn copy(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8], size: usize) {
@@ -131,7 +131,7 @@ mod tests {
             let count = FAR_WINDOW / size + 1;
             let rows: Vec<u8> = (0..64 * size).map(|at| (at * 7 % 251) as u8).collect();
             let pairs = (0..64).map(|row| (1000 + u64::from(row), row * 7919 % count as u32));
-            let mut seats = Seats::default();
+            let mut seats = RowMap::default();
             (pairs.clone()).for_each(|(row, place)| seats.push_mixed(row, &[place]));
             let mut window = vec![0xA5; count * size];
             assert!(is_far(window.len(), size) == cfg!(target_arch = "x86_64"));
@@ -171,7 +171,7 @@ mod tests {
                 .filter(|row| row % 7 != 2)
                 .map(|row| (1000 + u64::from(row), (16 - row / 3) * 3 + row % 3))
                 .collect();
-            let (mut runs, mut mixed) = (Seats::default(), Seats::default());
+            let (mut runs, mut mixed) = (RowMap::default(), RowMap::default());
             for &(row, place) in &pairs {
                 runs.push(row, place, 1);
                 mixed.push_mixed(row, &[place]);

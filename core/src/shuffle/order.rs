@@ -15,10 +15,10 @@
 
 mod inverse;
 
-use super::permutation::Scatter;
+use super::permutation::Permutation;
 use super::splitmix::{STREAM_CHUNKS, STREAM_WINDOWS, SplitMix64};
 use crate::os::prefetch::prefetch;
-use crate::shuffle::row_map::Seats;
+use crate::shuffle::row_map::RowMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Order {
         let end = end.min(self.n_rows);
         let epoch = self.epoch(epoch);
         let mut rows = vec![0; end.saturating_sub(begin) as usize];
-        let (mut at, mut seats) = (begin, Seats::default());
+        let (mut at, mut seats) = (begin, RowMap::default());
         while at < end {
             let window_end = (at / self.window_rows + 1) * self.window_rows;
             let stop = window_end.min(end).min(at + LISTED_AT_ONCE);
@@ -257,7 +257,7 @@ impl Order {
             position += len;
         }
         let scatter = match self.shuffle {
-            Shuffle::Full => Some(Scatter::new(self.seed, epoch, self.n_rows)),
+            Shuffle::Full => Some(Permutation::new(self.seed, epoch, self.n_rows)),
             _ => None,
         };
         Epoch {
@@ -276,13 +276,13 @@ pub struct Epoch<'a> {
     epoch: u64,
     chunks: Vec<u32>,
     cuts: Vec<(usize, u64)>,
-    scatter: Option<Scatter>,
+    scatter: Option<Permutation>,
 }
 
 impl Epoch<'_> {
     /// The rows at positions `[begin, end)`, with their places counted from `begin`.
     /// The positions must lie in one window, unless nothing but chunks is shuffled or all is.
-    pub fn seats(&self, begin: u64, end: u64, into: &mut Seats) {
+    pub fn seats(&self, begin: u64, end: u64, into: &mut RowMap) {
         into.clear();
         let order = self.order;
         let end = end.min(order.n_rows);
@@ -298,7 +298,7 @@ impl Epoch<'_> {
     }
 
     /// Of a full shuffle: which of the rows that take part, of these indices, stand at these positions.
-    pub fn part_seats(&self, indices: Range<u64>, positions: Range<u64>, into: &mut Seats) {
+    pub fn part_seats(&self, indices: Range<u64>, positions: Range<u64>, into: &mut RowMap) {
         into.clear();
         let Some(scatter) = &self.scatter else {
             return;
@@ -311,7 +311,7 @@ impl Epoch<'_> {
     }
 
     /// Rows from index `from` of the rows that take part, in places that follow each other.
-    fn follow(&self, from: u64, places: Range<u64>, into: &mut Seats) {
+    fn follow(&self, from: u64, places: Range<u64>, into: &mut RowMap) {
         let rows = &self.order.rows;
         if rows.follow() {
             let count = places.end - places.start;
@@ -323,7 +323,7 @@ impl Epoch<'_> {
         }
     }
 
-    fn window(&self, begin: u64, end: u64, into: &mut Seats) {
+    fn window(&self, begin: u64, end: u64, into: &mut RowMap) {
         let order = self.order;
         let number = begin / order.window_rows;
         let Some(&(first_slot, skip)) = self.cuts.get(number as usize) else {

@@ -12,7 +12,7 @@ use std::ops::Range;
 const LANES: usize = 8;
 
 /// The permutation of one seed and epoch.
-pub struct Scatter {
+pub struct Permutation {
     n: u64,
     /// `[0, n)` lies in a rectangle of so many columns and rows.
     columns: u64,
@@ -20,21 +20,21 @@ pub struct Scatter {
     keys: Vec<u64>,
 }
 
-impl Scatter {
+impl Permutation {
     /// Rounds, even. Small domains need more of them to be uniform, and have the time.
     const ROUNDS: usize = 12;
     const SMALL_ROUNDS: usize = 64;
     const SMALL_ROWS: u64 = 1 << 12;
 
-    pub fn new(seed: u64, epoch: u64, n: u64) -> Scatter {
+    pub fn new(seed: u64, epoch: u64, n: u64) -> Permutation {
         let mut dice = SplitMix64::new(seed, epoch, STREAM_FULL);
-        let rounds = match n < Scatter::SMALL_ROWS {
-            true => Scatter::SMALL_ROUNDS,
-            false => Scatter::ROUNDS,
+        let rounds = match n < Permutation::SMALL_ROWS {
+            true => Permutation::SMALL_ROUNDS,
+            false => Permutation::ROUNDS,
         };
         let columns = n.isqrt().max(1);
         let columns = columns + u64::from(columns * columns < n);
-        Scatter {
+        Permutation {
             n,
             columns,
             lines: n.div_ceil(columns).max(1),
@@ -45,14 +45,14 @@ impl Scatter {
     /// What stands at each of these positions.
     pub fn rows(&self, positions: Range<u64>) -> impl Iterator<Item = u64> {
         abreast(positions, |one| {
-            self.walk(one, Scatter::once::<LANES>, Scatter::once::<1>)
+            self.walk(one, Permutation::once::<LANES>, Permutation::once::<1>)
         })
     }
 
     /// At which position each of these stands.
     pub fn positions(&self, rows: Range<u64>) -> impl Iterator<Item = u64> {
         abreast(rows, |one| {
-            self.walk(one, Scatter::back::<LANES>, Scatter::back::<1>)
+            self.walk(one, Permutation::back::<LANES>, Permutation::back::<1>)
         })
     }
 
@@ -60,8 +60,8 @@ impl Scatter {
     fn walk(
         &self,
         values: [u64; LANES],
-        all: impl Fn(&Scatter, [u64; LANES]) -> [u64; LANES],
-        one: impl Fn(&Scatter, [u64; 1]) -> [u64; 1],
+        all: impl Fn(&Permutation, [u64; LANES]) -> [u64; LANES],
+        one: impl Fn(&Permutation, [u64; 1]) -> [u64; 1],
     ) -> [u64; LANES] {
         all(self, values).map(|mut value| {
             while value >= self.n {
@@ -130,7 +130,7 @@ mod tests {
     fn positions_are_the_inverse_of_rows() {
         for n in [1, 2, 3, 9, 10, 100, 4095, 4096, 5000, 70_001] {
             for epoch in 0..3 {
-                let scatter = Scatter::new(7, epoch, n);
+                let scatter = Permutation::new(7, epoch, n);
                 let rows: Vec<u64> = scatter.rows(0..n).collect();
                 let mut expected = vec![n; n as usize];
                 for (position, &row) in (0..).zip(&rows) {

@@ -26,7 +26,7 @@ impl Begin {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seats {
+pub struct RowMap {
     begins: Vec<Begin>,
     /// The place of each row where they are mixed, otherwise empty.
     places: Vec<u32>,
@@ -49,7 +49,7 @@ impl Run {
     }
 }
 
-impl Seats {
+impl RowMap {
     /// How many rows there are.
     pub fn count(&self) -> usize {
         self.len as usize
@@ -169,7 +169,7 @@ impl Seats {
 
 /// The rows of a range of indices, as few runs as there are.
 pub struct Runs<'a> {
-    seats: &'a Seats,
+    seats: &'a RowMap,
     stretch: usize,
     range: Range<usize>,
 }
@@ -219,10 +219,10 @@ impl Iterator for Runs<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::Dice;
+    use crate::fixtures::XorShift64;
 
     /// Rows ascending, places anything, against a list of pairs.
-    fn check(seats: &Seats, pairs: &[(u64, u32)]) {
+    fn check(seats: &RowMap, pairs: &[(u64, u32)]) {
         assert_eq!(seats.count(), pairs.len());
         for (index, pair) in pairs.iter().enumerate() {
             assert_eq!(seats.row(index), pair.0);
@@ -257,8 +257,8 @@ mod tests {
 
     #[test]
     fn seats_are_the_pairs_that_made_them() {
-        let mut dice = Dice(11);
-        let mut seats = Seats::default();
+        let mut dice = XorShift64(11);
+        let mut seats = RowMap::default();
         for case in 0..120u64 {
             let (mut row, mut place, mut pairs) = (0, 0, Vec::new());
             for _ in 0..case % 25 {

@@ -1,7 +1,7 @@
 //! The cache against models of it, and what it keeps under several ways of asking.
 
 use super::*;
-use crate::fixtures::Dice;
+use crate::fixtures::XorShift64;
 
 fn key(byte_offset: u64) -> Key {
     Key {
@@ -15,7 +15,7 @@ fn key(byte_offset: u64) -> Key {
 fn it_is_least_recently_used_within_its_bound() {
     for limit in [0, 100, 1000, 5000, 11_000] {
         let (mut cache, mut model) = (ChunkCache::new(limit), Vec::<(u64, usize)>::new());
-        let mut dice = Dice(limit as u64 + 1);
+        let mut dice = XorShift64(limit as u64 + 1);
         for _ in 0..3000 {
             let number = dice.below(30);
             let len = [700, 1000, 1100, 40][number as usize % 4];
@@ -133,7 +133,7 @@ fn a_full_cache_takes_newcomers_on_trial() {
     (2105..2200).for_each(|number| assert!(!touch(&mut cache, number)));
     assert!(touch(&mut cache, 6000));
     // A new liking, as large as half the cache, is kept in time.
-    let mut dice = Dice(3);
+    let mut dice = XorShift64(3);
     for _ in 0..3000 {
         touch(&mut cache, 9000 + dice.below(50));
     }
@@ -145,7 +145,7 @@ fn a_full_cache_takes_newcomers_on_trial() {
 #[test]
 fn a_full_cache_hardly_changes_under_uniform_access() {
     let mut cache = ChunkCache::new(500 * (1000 + ENTRY_BYTES));
-    let (mut dice, mut hits, mut whole) = (Dice(11), 0, 0);
+    let (mut dice, mut hits, mut whole) = (XorShift64(11), 0, 0);
     for turn in 0..40_000 {
         let number = dice.below(1000);
         if cache.find(key(number)).is_some() {

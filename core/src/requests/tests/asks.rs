@@ -1,7 +1,7 @@
 //! Asks, as the parent writes them, and what they mean.
 
 use super::datasets::TestDataset;
-use crate::fixtures::Dice;
+use crate::fixtures::XorShift64;
 
 #[derive(Debug)]
 enum Indices {
@@ -40,7 +40,7 @@ impl Ask {
         }
     }
 
-    pub fn new(dice: &mut Dice, dataset: &TestDataset) -> Ask {
+    pub fn new(dice: &mut XorShift64, dataset: &TestDataset) -> Ask {
         let n = dataset.dims.len();
         let k = match dice.below(3) {
             0 => dice.below(n as u64 + 1) as usize,
@@ -148,8 +148,8 @@ impl Ask {
     }
 }
 
-fn some_indices(dice: &mut Dice, dim: u64, most: u64) -> Indices {
-    let count = |dice: &mut Dice, n: u64| dice.below(n.min(most) + 1);
+fn some_indices(dice: &mut XorShift64, dim: u64, most: u64) -> Indices {
+    let count = |dice: &mut XorShift64, n: u64| dice.below(n.min(most) + 1);
     if dim == 0 {
         return [Indices::Range(7, 1, 0), Indices::List(vec![])]
             .into_iter()

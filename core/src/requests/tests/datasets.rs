@@ -1,7 +1,7 @@
 //! Datasets whose bytes follow from their place, in files of every layout, with catalogues.
 
 use crate::filters::tests::encoders as enc;
-use crate::fixtures::{Dice, TestFile};
+use crate::fixtures::{TestFile, XorShift64};
 use crate::os::memory::{Mapping, reserved_memfd};
 use crate::tables::plan::{MAGIC, Member, Plan, UNALLOCATED};
 use std::os::fd::AsFd;
@@ -97,7 +97,7 @@ fn byte_at(flat: u64, byte: usize) -> u8 {
 }
 
 impl TestDataset {
-    pub fn new(dice: &mut Dice) -> TestDataset {
+    pub fn new(dice: &mut XorShift64) -> TestDataset {
         let n_dims = match dice.below(12) {
             0 => 5 + dice.below(28) as usize,
             few => 1 + few as usize % 4,
@@ -123,7 +123,12 @@ impl TestDataset {
         TestDataset::with(dice, &dims, &chunk_dims, layout)
     }
 
-    pub fn with(dice: &mut Dice, dims: &[u64], chunk_dims: &[u64], layout: Layout) -> TestDataset {
+    pub fn with(
+        dice: &mut XorShift64,
+        dims: &[u64],
+        chunk_dims: &[u64],
+        layout: Layout,
+    ) -> TestDataset {
         let mut chunk_dims = chunk_dims.to_vec();
         if layout.is_contiguous() {
             chunk_dims[1..].copy_from_slice(&dims[1..]);
@@ -193,7 +198,7 @@ impl TestDataset {
         bytes
     }
 
-    fn store(&mut self, dice: &mut Dice) {
+    fn store(&mut self, dice: &mut XorShift64) {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let n_cells: u64 = (0..self.dims.len()).map(|dim| self.grid(dim)).product();
         let user_block = [0, 512, 1 << 17][dice.below(3) as usize];
@@ -382,7 +387,7 @@ impl TestDataset {
     }
 
     /// Some stored bytes are others.
-    pub fn damaged(&self, dice: &mut Dice) -> TestDataset {
+    pub fn damaged(&self, dice: &mut XorShift64) -> TestDataset {
         let mut bytes = std::fs::read(&self.file.0).unwrap();
         for _ in 0..1 + bytes.len() / 300 {
             let at = dice.below(bytes.len() as u64) as usize;

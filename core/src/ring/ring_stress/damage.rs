@@ -7,7 +7,7 @@
 
 use super::{Closer, PATIENCE, PLAIN, ROW_BYTES, Race};
 use crate::engine::counters::{Mark, STATE_FAILED, STATE_FINISHED};
-use crate::fixtures::{Dice, Shared, TestFile, TestMember, TestPlan, fill_rows};
+use crate::fixtures::{Shared, TestFile, TestMember, TestPlan, XorShift64, fill_rows};
 use crate::ring::leases::{EMPTY, FAILED, HELD, Lending};
 use crate::ring::reader_loop::{End, Reader};
 use crate::tables::plan::KIND_LIBRARY;
@@ -69,7 +69,7 @@ impl Race {
                 let shared = &shared;
                 scope.spawn(move || {
                     let (plan, maps) = shared.map();
-                    let mut dice = Dice((me + 31 * bad) as u64 + 1);
+                    let mut dice = XorShift64((me + 31 * bad) as u64 + 1);
                     let mut library = |_: &str, start: u64, _: u64, out: &mut [u8], _: Mark<'_>| {
                         if dice.below(4) == 0 {
                             std::thread::sleep(Duration::from_micros(dice.below(200)));

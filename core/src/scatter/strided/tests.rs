@@ -1,8 +1,8 @@
 //! Copies by strides, beside the same element by element.
 
 use super::*;
-use crate::fixtures::Dice;
-use crate::shuffle::row_map::Seats;
+use crate::fixtures::XorShift64;
+use crate::shuffle::row_map::RowMap;
 use crate::tables::plan::Fingerprint;
 
 pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Member {
@@ -104,13 +104,13 @@ fn offsets(member: &Member) -> Vec<Vec<u64>> {
 /// Places of a window that no row has.
 const SPARE: usize = 3;
 
-/// Seats of some rows in a window: in order, and mixed.
-fn seats_of(rows: Range<u64>, dice: &mut Dice) -> [Seats; 2] {
+/// The map of some rows in a window: in order, and mixed.
+fn seats_of(rows: Range<u64>, dice: &mut XorShift64) -> [RowMap; 2] {
     let mut places: Vec<u32> = (0..(rows.end - rows.start) as u32 + SPARE as u32).collect();
     for last in (1..places.len()).rev() {
         places.swap(last, dice.below(last as u64 + 1) as usize);
     }
-    let (mut runs, mut mixed) = (Seats::default(), Seats::default());
+    let (mut runs, mut mixed) = (RowMap::default(), RowMap::default());
     for (number, place) in rows.clone().zip(places) {
         runs.push(number, (number - rows.start) as u32, 1);
         mixed.push_mixed(number, &[place]);
@@ -119,7 +119,7 @@ fn seats_of(rows: Range<u64>, dice: &mut Dice) -> [Seats; 2] {
 }
 
 /// Some chunks beside each other, scattered together.
-fn check_together(member: &Member, dice: &mut Dice) {
+fn check_together(member: &Member, dice: &mut XorShift64) {
     let size = member.row_bytes;
     let mut beside = offsets(member);
     let outer = beside[dice.below(beside.len() as u64) as usize][0];
@@ -156,7 +156,7 @@ fn check_together(member: &Member, dice: &mut Dice) {
     }
 }
 
-fn check(member: &Member, dice: &mut Dice) {
+fn check(member: &Member, dice: &mut XorShift64) {
     check_together(member, dice);
     let size = member.row_bytes;
     for offset in offsets(member) {
@@ -194,7 +194,7 @@ fn check(member: &Member, dice: &mut Dice) {
 
 #[test]
 fn chunks_of_any_shape_land_in_rows() {
-    let mut dice = Dice(5);
+    let mut dice = XorShift64(5);
     for case in 0..400 {
         let n = 1 + dice.below(4) as usize;
         let outer = [3, 20][case % 2]; // with and without a list of runs
@@ -219,7 +219,7 @@ fn chunks_of_any_shape_land_in_rows() {
 
 #[test]
 fn long_runs_and_long_lists_land_in_rows() {
-    let mut dice = Dice(6);
+    let mut dice = XorShift64(6);
     check(&member(&[9, 40, 30], &[9, 39, 29], 1, (0, 1)), &mut dice);
     check(&member(&[90, 64], &[89, 3], 4, (0, 4)), &mut dice);
     check(&member(&[90, 64], &[89, 8], 2, (0, 2)), &mut dice);

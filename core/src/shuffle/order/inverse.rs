@@ -5,7 +5,7 @@
 //! 2. It costs the order of the chunks and the windows that the rows' chunks are in, not all rows.
 
 use super::{Epoch, Order, Shuffle};
-use crate::shuffle::row_map::Seats;
+use crate::shuffle::row_map::RowMap;
 use std::ops::Range;
 
 impl Order {
@@ -40,7 +40,7 @@ impl Epoch<'_> {
         }
         windows.sort_unstable();
         windows.dedup();
-        let (mut found, mut seats) = (Vec::new(), Seats::default());
+        let (mut found, mut seats) = (Vec::new(), RowMap::default());
         for number in windows {
             let begin = number * order.window_rows;
             self.seats(begin, begin + order.window_rows, &mut seats);

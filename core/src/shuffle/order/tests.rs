@@ -5,7 +5,7 @@ use super::*;
 fn all(order: &Order, epoch: u64, step: u64) -> Vec<u64> {
     let epoch = order.epoch(epoch);
     let mut rows = vec![u64::MAX; order.n_rows as usize];
-    let mut seats = Seats::default();
+    let mut seats = RowMap::default();
     let mut begin = 0;
     while begin < order.n_rows {
         let window_end = (begin / order.window_rows + 1) * order.window_rows;
