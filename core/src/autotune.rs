@@ -21,13 +21,13 @@ const PAUSE: RangeInclusive<u32> = 32..=2048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// What may be quicker, and need not be possible each time.
-    Special,
+    Optimized,
     /// What is always possible.
-    Plain,
+    Baseline,
 }
 
 /// When something began that is timed, if it is.
-pub struct Watch {
+pub struct Timer {
     way: Way,
     start: Option<u64>,
 }
@@ -40,25 +40,25 @@ struct Cost {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Contest {
+pub struct AutoTuner {
     winner: Way,
     /// What is being tried.
     tried: Option<Way>,
     /// How many turns to go until the next trial, and how many are between the next two.
     left: u32,
     pause: u32,
-    special: Cost,
-    plain: Cost,
+    optimized: Cost,
+    baseline: Cost,
 }
 
-impl Contest {
-    pub const NEW: Contest = Contest {
-        winner: Way::Special,
+impl AutoTuner {
+    pub const NEW: AutoTuner = AutoTuner {
+        winner: Way::Optimized,
         tried: None,
         left: 0,
         pause: *PAUSE.start(),
-        special: Cost::NONE,
-        plain: Cost::NONE,
+        optimized: Cost::NONE,
+        baseline: Cost::NONE,
     };
 
     /// How to do what comes next.
@@ -67,24 +67,24 @@ impl Contest {
             match self.left.checked_sub(1) {
                 Some(left) => self.left = left,
                 None => {
-                    self.tried = Some(Way::Special);
-                    (self.special, self.plain) = (Cost::NONE, Cost::NONE);
+                    self.tried = Some(Way::Optimized);
+                    (self.optimized, self.baseline) = (Cost::NONE, Cost::NONE);
                 }
             }
         }
         self.tried.unwrap_or(self.winner)
     }
 
-    /// Call it before something is done this way, and `tell` after it.
-    pub fn watch(&self, way: Way) -> Watch {
-        Watch {
+    /// Call it before something is done this way, and `record` after it.
+    pub fn start(&self, way: Way) -> Timer {
+        Timer {
             way,
             start: (self.tried == Some(way)).then(thread_ns),
         }
     }
 
     /// So many bytes were made; 0 if it was in vain.
-    pub fn tell(&mut self, watch: Watch, bytes: usize) {
+    pub fn record(&mut self, watch: Timer, bytes: usize) {
         if let Some(start) = watch.start {
             let ns = thread_ns().saturating_sub(start);
             self.count(watch.way, ns, bytes as u64);
@@ -94,8 +94,8 @@ impl Contest {
     /// What a turn took of the way that is being tried.
     fn count(&mut self, way: Way, ns: u64, bytes: u64) {
         let cost = match way {
-            Way::Special => &mut self.special,
-            Way::Plain => &mut self.plain,
+            Way::Optimized => &mut self.optimized,
+            Way::Baseline => &mut self.baseline,
         };
         cost.turns += 1;
         if cost.turns == 1 {
@@ -104,19 +104,19 @@ impl Contest {
         cost.ns += ns;
         cost.bytes += bytes;
         match way {
-            Way::Special if self.special.turns <= TURNS => {}
-            Way::Special if self.special.bytes > 0 => self.tried = Some(Way::Plain),
-            Way::Plain if self.plain.bytes < self.special.bytes => {}
+            Way::Optimized if self.optimized.turns <= TURNS => {}
+            Way::Optimized if self.optimized.bytes > 0 => self.tried = Some(Way::Baseline),
+            Way::Baseline if self.baseline.bytes < self.optimized.bytes => {}
             _ => self.end(),
         }
     }
 
     fn end(&mut self) {
         let of = |ns: u64, bytes: u64| u128::from(ns) * u128::from(bytes);
-        let (special, plain) = (self.special, self.plain);
-        let winner = match of(special.ns, plain.bytes) < of(plain.ns, special.bytes) {
-            true => Way::Special,
-            false => Way::Plain,
+        let (optimized, baseline) = (self.optimized, self.baseline);
+        let winner = match of(optimized.ns, baseline.bytes) < of(baseline.ns, optimized.bytes) {
+            true => Way::Optimized,
+            false => Way::Baseline,
         };
         self.left = self.pause;
         self.pause = match winner == self.winner {
@@ -141,17 +141,17 @@ mod tests {
 
     /// Makes 40 bytes in a special turn and 10 in a plain one, at these costs for a byte. Returns how
     /// many of the next `turns` were special.
-    fn went_special(contest: &mut Contest, turns: u32, special: u64, plain: u64) -> u32 {
+    fn went_special(tuner: &mut AutoTuner, turns: u32, optimized: u64, baseline: u64) -> u32 {
         let mut n = 0;
         for _ in 0..turns {
-            let way = contest.way();
+            let way = tuner.way();
             let (bytes, cost) = match way {
-                Way::Special => (40, special),
-                Way::Plain => (10, plain),
+                Way::Optimized => (40, optimized),
+                Way::Baseline => (10, baseline),
             };
-            n += u32::from(way == Way::Special);
-            if contest.tried == Some(way) {
-                contest.count(way, cost * bytes, bytes);
+            n += u32::from(way == Way::Optimized);
+            if tuner.tried == Some(way) {
+                tuner.count(way, cost * bytes, bytes);
             }
         }
         n
@@ -162,25 +162,28 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_taken() {
-        for (special, plain, winner) in [(3, 4, Way::Special), (4, 3, Way::Plain)] {
-            let mut contest = Contest::NEW;
-            assert_eq!(went_special(&mut contest, TRIAL, special, plain), TURNS + 1);
-            assert_eq!(contest.winner, winner);
-            let many = went_special(&mut contest, 32, special, plain);
-            assert_eq!(many, if winner == Way::Special { 32 } else { 0 });
+        for (optimized, baseline, winner) in [(3, 4, Way::Optimized), (4, 3, Way::Baseline)] {
+            let mut tuner = AutoTuner::NEW;
+            assert_eq!(
+                went_special(&mut tuner, TRIAL, optimized, baseline),
+                TURNS + 1
+            );
+            assert_eq!(tuner.winner, winner);
+            let many = went_special(&mut tuner, 32, optimized, baseline);
+            assert_eq!(many, if winner == Way::Optimized { 32 } else { 0 });
         }
     }
 
     #[test]
     fn what_wins_again_is_tried_ever_less() {
-        let mut contest = Contest::NEW;
+        let mut tuner = AutoTuner::NEW;
         let mut pauses = vec![];
         while pauses.len() < 9 {
-            went_special(&mut contest, TRIAL, 5, 4);
-            assert_eq!((contest.winner, contest.tried), (Way::Plain, None));
-            let left = contest.left;
+            went_special(&mut tuner, TRIAL, 5, 4);
+            assert_eq!((tuner.winner, tuner.tried), (Way::Baseline, None));
+            let left = tuner.left;
             pauses.push(left);
-            assert_eq!(went_special(&mut contest, left, 5, 4), 0);
+            assert_eq!(went_special(&mut tuner, left, 5, 4), 0);
         }
         // The first trial had another winner than was taken at first.
         assert_eq!(pauses, [32, 32, 64, 128, 256, 512, 1024, 2048, 2048]);
@@ -188,35 +191,35 @@ mod tests {
 
     #[test]
     fn another_winner_is_found_and_tried_soon_again() {
-        let mut contest = Contest::NEW;
-        went_special(&mut contest, 5000, 3, 4);
-        assert_eq!(contest.winner, Way::Special);
-        went_special(&mut contest, 2048 + TRIAL, 4, 3);
-        assert_eq!(contest.winner, Way::Plain);
-        assert_eq!(contest.pause, 32);
+        let mut tuner = AutoTuner::NEW;
+        went_special(&mut tuner, 5000, 3, 4);
+        assert_eq!(tuner.winner, Way::Optimized);
+        went_special(&mut tuner, 2048 + TRIAL, 4, 3);
+        assert_eq!(tuner.winner, Way::Baseline);
+        assert_eq!(tuner.pause, 32);
     }
 
     #[test]
     fn what_is_in_vain_loses() {
-        let mut contest = Contest::NEW;
+        let mut tuner = AutoTuner::NEW;
         for _ in 0..=TURNS {
-            assert_eq!(contest.way(), Way::Special);
-            contest.tell(contest.watch(Way::Special), 0);
+            assert_eq!(tuner.way(), Way::Optimized);
+            tuner.record(tuner.start(Way::Optimized), 0);
         }
-        assert_eq!((contest.winner, contest.tried), (Way::Plain, None));
-        assert_eq!(contest.way(), Way::Plain);
+        assert_eq!((tuner.winner, tuner.tried), (Way::Baseline, None));
+        assert_eq!(tuner.way(), Way::Baseline);
     }
 
     #[test]
     fn only_what_is_tried_is_timed() {
-        let mut contest = Contest::NEW;
-        contest.tell(contest.watch(Way::Special), 10);
-        assert_eq!(contest, Contest::NEW);
-        contest.way();
-        contest.tell(contest.watch(Way::Plain), 10);
-        assert_eq!((contest.plain, contest.special), (Cost::NONE, Cost::NONE));
-        contest.tell(contest.watch(Way::Special), 10);
-        assert_eq!(contest.special.turns, 1);
+        let mut tuner = AutoTuner::NEW;
+        tuner.record(tuner.start(Way::Optimized), 10);
+        assert_eq!(tuner, AutoTuner::NEW);
+        tuner.way();
+        tuner.record(tuner.start(Way::Baseline), 10);
+        assert_eq!((tuner.baseline, tuner.optimized), (Cost::NONE, Cost::NONE));
+        tuner.record(tuner.start(Way::Optimized), 10);
+        assert_eq!(tuner.optimized.turns, 1);
     }
 
     #[test]

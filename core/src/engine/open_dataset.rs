@@ -6,7 +6,7 @@
 //! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn.
 //! 3. Knows nothing of rows: whoever calls says which bytes, and where to.
 
-use crate::autotune::Contest;
+use crate::autotune::AutoTuner;
 use crate::engine::counters::Record;
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
@@ -30,8 +30,8 @@ pub struct Source {
     pub decoded: Vec<u8>,
     pub offset: Vec<u64>,
     pub beside: Beside,
-    /// How short rows that no filter changes come to their places. Special: the kernel puts them there.
-    pub placing: Contest,
+    /// How short rows that no filter changes come to their places. Optimized: the kernel puts them there.
+    pub placing: AutoTuner,
     /// The page cache missed lately: what is claimed is asked for at once.
     pub cold: bool,
 }
@@ -50,7 +50,7 @@ impl Source {
             decoded: Vec::new(),
             offset: Vec::new(),
             beside: Beside::default(),
-            placing: Contest::NEW,
+            placing: AutoTuner::NEW,
             cold: false,
         })
     }

@@ -123,14 +123,14 @@ impl<'a> ShareWork<'a> {
     ) -> Result<(), TaskError> {
         let mut next = found;
         while let Some(run) = next.first() {
-            let contested = self.is_contested(source);
-            let way = match contested {
+            let tuned = self.is_tuned(source);
+            let way = match tuned {
                 true => source.placing.way(),
-                false => Way::Special,
+                false => Way::Optimized,
             };
-            let watch = contested.then(|| source.placing.watch(way));
+            let watch = tuned.then(|| source.placing.start(way));
             let start = Instant::now();
-            let in_place = way == Way::Special && self.read_in_place(source, run);
+            let in_place = way == Way::Optimized && self.read_in_place(source, run);
             let count = match in_place {
                 true => {
                     add_ns(&self.record.fetch_ns, start);
@@ -140,9 +140,11 @@ impl<'a> ShareWork<'a> {
             };
             let (runs, rest) = next.split_at(count);
             if let Some(watch) = watch {
-                let in_vain = way == Way::Special && !in_place;
+                let in_vain = way == Way::Optimized && !in_place;
                 let bytes = runs.iter().map(|run| run.len as usize).sum();
-                source.placing.tell(watch, if in_vain { 0 } else { bytes });
+                source
+                    .placing
+                    .record(watch, if in_vain { 0 } else { bytes });
             }
             next = rest;
         }
@@ -150,7 +152,7 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Rows without filters may be short enough for us to be the quicker ones to place them.
-    fn is_contested(&self, source: &Source) -> bool {
+    fn is_tuned(&self, source: &Source) -> bool {
         let short = SHORT_BYTES..LONG_BYTES;
         let as_stored = source.pipeline.is_identity(0);
         as_stored && self.share.seats.is_mixed() && short.contains(&self.member.row_bytes)

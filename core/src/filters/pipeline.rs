@@ -16,7 +16,7 @@
 use super::inflate_abreast::MOST;
 use super::partial::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
-use crate::autotune::{Contest, Way};
+use crate::autotune::{AutoTuner, Way};
 
 /// Chunks that make more together are not decoded side by side, as what is in use at once, the chunks
 /// before and after each stage, grows with it. Tasks are planned with the same number
@@ -39,8 +39,8 @@ pub struct Pipeline {
     scratch: [Vec<u8>; 2],
     /// What the first stage made of chunks side by side, when others follow.
     abreast: [Vec<u8>; MOST],
-    /// Special: side by side. Plain: one chunk after the other.
-    contest: Contest,
+    /// Optimized: side by side. Baseline: one chunk after the other.
+    tuner: AutoTuner,
 }
 
 impl Stage {
@@ -70,7 +70,7 @@ impl Pipeline {
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
             abreast: [const { Vec::new() }; MOST],
-            contest: Contest::NEW,
+            tuner: AutoTuner::NEW,
         })
     }
 
@@ -102,9 +102,9 @@ impl Pipeline {
         let limit = scratch_limit(self.decoded_size.max(out.len()));
         let [mut from, mut into] = std::mem::take(&mut self.scratch);
         let scratch = [&mut from, &mut into];
-        let watch = self.contest.watch(Way::Plain);
+        let watch = self.tuner.start(Way::Baseline);
         let result = decode_stages(&mut self.stages, filter_mask, stored, out, scratch, limit);
-        self.contest.tell(watch, out.len());
+        self.tuner.record(watch, out.len());
         self.scratch = [from, into];
         result
     }
@@ -129,7 +129,7 @@ impl Pipeline {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
         self.most_abreast() > 1
             && active.any(|s| s.decoder.goes_abreast())
-            && self.contest.way() == Way::Special
+            && self.tuner.way() == Way::Optimized
     }
 
     /// Decodes two to `MOST` chunks with the same filter mask, each as `decode` would. False: it was
@@ -141,9 +141,9 @@ impl Pipeline {
         outs: [&mut [u8]; N],
     ) -> bool {
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
-        let watch = self.contest.watch(Way::Special);
+        let watch = self.tuner.start(Way::Optimized);
         let done = self.stages_abreast(filter_mask, stored, outs);
-        self.contest.tell(watch, if done { bytes } else { 0 });
+        self.tuner.record(watch, if done { bytes } else { 0 });
         done
     }
 
