@@ -10,13 +10,13 @@ use crate::engine::chunk_cache::{ENTRY_BYTES, Key};
 use crate::engine::open_dataset::add_ns;
 use crate::engine::place_selected::{InHand, Task, count, deliver, grow};
 use crate::filters::MOST_ABREAST;
-use crate::select::chunk_iter::Walk;
+use crate::select::chunk_iter::Cursor;
 use std::time::Instant;
 
 /// A chunk behind the one in hand.
 #[derive(Debug, Default)]
 pub struct Follower {
-    walk: Walk,
+    walk: Cursor,
     /// Its place in the task.
     turn: usize,
     key: Key,
@@ -28,7 +28,7 @@ pub struct Follower {
 
 impl Follower {
     /// What is known of the chunk in hand too.
-    fn as_first(&self) -> (Key, &Walk, &[u8], Option<usize>) {
+    fn as_first(&self) -> (Key, &Cursor, &[u8], Option<usize>) {
         let stored = &self.stored[..self.stored_size];
         (self.key, &self.walk, stored, self.dst)
     }
@@ -106,7 +106,7 @@ impl Task<'_> {
     }
 
     /// Where in the result the chunk goes, if it is wanted whole and in its own order.
-    fn place(&self, walk: &Walk) -> Option<usize> {
+    fn place(&self, walk: &Cursor) -> Option<usize> {
         let row = self.unit.only_row(&walk.segments, self.cover.pairs());
         let row = self.whole(row, self.stored.lookup.member.decoded_size);
         row.map(|row| row.dst)

@@ -12,7 +12,7 @@ use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::ring::control::Control;
-use crate::scatter::interleave::Beside;
+use crate::scatter::interleave::Interleaver;
 use crate::tables::plan::{Chunk, Member, UNALLOCATED};
 use crate::task_error::TaskError;
 use std::io;
@@ -23,33 +23,37 @@ use std::time::Instant;
 const PLAUSIBLE_EXTRA_BYTES: u64 = 1 << 16;
 
 /// What a reader keeps open for one member.
-pub struct Source {
+pub struct OpenDataset {
     pub fetch: Fetch,
     pub pipeline: Pipeline,
     pub stored: Vec<u8>,
     pub decoded: Vec<u8>,
     pub offset: Vec<u64>,
-    pub beside: Beside,
+    pub beside: Interleaver,
     /// How short rows that no filter changes come to their places. Optimized: the kernel puts them there.
     pub placing: AutoTuner,
     /// The page cache missed lately: what is claimed is asked for at once.
     pub cold: bool,
 }
 
-impl Source {
-    pub fn open(member: &Member, record: &Record, first_chunk: u64) -> Result<Source, TaskError> {
+impl OpenDataset {
+    pub fn open(
+        member: &Member,
+        record: &Record,
+        first_chunk: u64,
+    ) -> Result<OpenDataset, TaskError> {
         let start = Instant::now();
         let pipeline = Pipeline::new(&member.filters, member.decoded_size)
             .map_err(TaskError::UnknownFilter)?;
         let fetch = Fetch::open(member).map_err(|error| TaskError::Fetch(first_chunk, error))?;
         add_ns(&record.open_ns, start);
-        Ok(Source {
+        Ok(OpenDataset {
             fetch,
             pipeline,
             stored: Vec::new(),
             decoded: Vec::new(),
             offset: Vec::new(),
-            beside: Beside::default(),
+            beside: Interleaver::default(),
             placing: AutoTuner::NEW,
             cold: false,
         })

@@ -4,14 +4,14 @@
 //! 1. A chunk of whole rows is its place; of others, the wanted rows are scattered.
 //! 2. Nothing outside the task's rows is written.
 
-use super::open_dataset::Source;
-use super::transfer::Work;
+use super::open_dataset::OpenDataset;
+use super::transfer::Transfer;
 use crate::scatter::fill::{self, Place};
-use crate::scatter::interleave::Beside;
+use crate::scatter::interleave::Interleaver;
 use crate::scatter::strided::Strides;
 
 /// Where a chunk goes.
-pub(super) struct Spot {
+pub(super) struct Placement {
     /// Of all its decoded bytes.
     pub(super) size: usize,
     /// The rows that are wanted of it.
@@ -21,23 +21,23 @@ pub(super) struct Spot {
     pub(super) in_place: bool,
 }
 
-impl Spot {
+impl Placement {
     /// What it needs of the buffer in which chunks are decoded that are scattered then.
     pub(super) fn buffer_size(&self) -> usize {
         if self.in_place { 0 } else { self.size }
     }
 }
 
-impl Work<'_> {
+impl Transfer<'_> {
     /// Where a chunk goes. Its offset is left in `source`.
-    pub(super) fn spot(&self, source: &mut Source, grid_index: u64) -> Spot {
+    pub(super) fn spot(&self, source: &mut OpenDataset, grid_index: u64) -> Placement {
         let member = self.member;
         member.chunk_offset(grid_index, &mut source.offset);
         let row = source.offset[0];
         let size = self.decoded_size(row);
         let (lo, hi) = self.wanted(row, member.chunk_dims[0]);
         let rows_bytes = ((hi - lo) as usize).saturating_mul(member.row_bytes);
-        Spot {
+        Placement {
             size,
             lo,
             hi,
@@ -46,12 +46,17 @@ impl Work<'_> {
     }
 
     /// Bring a decoded chunk to its rows, if it is not there (None), and end its strings.
-    pub(super) fn deliver(&self, source: &mut Source, spot: &Spot, decoded: Option<&[u8]>) {
+    pub(super) fn deliver(
+        &self,
+        source: &mut OpenDataset,
+        spot: &Placement,
+        decoded: Option<&[u8]>,
+    ) {
         let (member, first) = (self.member, source.offset[0]);
         if let Some(decoded) = decoded {
             let strides = Strides::of(member, &source.offset);
             let rows = spot.lo..spot.hi;
-            if Beside::wants(&strides, decoded.len()) && member.fixes.is_empty() {
+            if Interleaver::wants(&strides, decoded.len()) && member.fixes.is_empty() {
                 if !source.beside.has_room(&rows, decoded.len()) {
                     self.end_waiting(source);
                 }

@@ -11,12 +11,12 @@ use crate::engine::abreast::Followers;
 use crate::engine::chunk_cache::{ChunkCache, Key};
 use crate::engine::open_dataset::add_ns;
 use crate::engine::partial_decode::WantedBlocks;
-use crate::engine::read_ahead::Stored;
-use crate::engine::sieve::Window;
+use crate::engine::read_ahead::ReadAhead;
+use crate::engine::sieve::Sieve;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::scatter::elements::{Row, Unit};
 use crate::scatter::lattice::Lattice;
-use crate::select::chunk_iter::{Cover, Pair, Segment, Walk};
+use crate::select::chunk_iter::{ChunkIter, Cursor, Pair, Segment};
 use crate::tables::plan::Chunk;
 use crate::task_error::TaskError;
 use std::ops::Range;
@@ -28,20 +28,20 @@ use std::time::Instant;
 pub struct Scratch {
     pub stored: Vec<u8>,
     pub followers: Followers,
-    ahead: Walk,
+    ahead: Cursor,
     pub decoded: Vec<u8>,
     value: Vec<u8>,
     pub served: Served,
-    pub window: Window,
+    pub window: Sieve,
     pub blocks: WantedBlocks,
 }
 
 pub struct Task<'a> {
-    pub stored: Stored<'a>,
+    pub stored: ReadAhead<'a>,
     pub pipeline: &'a mut Pipeline,
     pub source: u64,
     pub cache: &'a mut ChunkCache,
-    pub cover: &'a Cover,
+    pub cover: &'a ChunkIter,
     pub unit: Unit<'a>,
     pub scratch: &'a mut Scratch,
     pub out: &'a mut [u8],
@@ -71,7 +71,7 @@ impl Served {
 pub struct InHand<'w> {
     pub number: u64,
     pub chunk: Chunk,
-    pub walk: &'w Walk,
+    pub walk: &'w Cursor,
     pub key: Key,
 }
 
@@ -82,7 +82,7 @@ impl InHand<'_> {
 }
 
 impl Task<'_> {
-    pub fn run(&mut self, walk: &mut Walk) -> Result<(), TaskError> {
+    pub fn run(&mut self, walk: &mut Cursor) -> Result<(), TaskError> {
         if !self.cover.begin(walk) {
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl Task<'_> {
         }
     }
 
-    fn serve_kept(&mut self, walk: &Walk) {
+    fn serve_kept(&mut self, walk: &Cursor) {
         let mut ahead = std::mem::take(&mut self.scratch.ahead);
         ahead.clone_from(walk);
         for turn in 1.. {
@@ -119,7 +119,7 @@ impl Task<'_> {
     }
 
     /// Gather from a chunk that is kept. False: it is not.
-    fn find(&mut self, walk: &Walk, chunk: &Chunk) -> bool {
+    fn find(&mut self, walk: &Cursor, chunk: &Chunk) -> bool {
         let key = Key {
             source: self.source,
             byte_offset: chunk.byte_offset,
@@ -133,7 +133,7 @@ impl Task<'_> {
         true
     }
 
-    fn serve(&mut self, walk: &Walk) -> Result<(), TaskError> {
+    fn serve(&mut self, walk: &Cursor) -> Result<(), TaskError> {
         let lookup = self.stored.lookup;
         let Some((number, chunk)) = lookup.chunk(walk.grid_index) else {
             self.fill(walk);
@@ -176,7 +176,7 @@ impl Task<'_> {
     }
 
     /// What an unallocated chunk shows.
-    fn fill(&mut self, walk: &Walk) {
+    fn fill(&mut self, walk: &Cursor) {
         let member = self.stored.lookup.member;
         let (unit, out, value) = (&self.unit, &mut *self.out, &mut self.scratch.value);
         unit.fill_value(member, value);
@@ -292,7 +292,7 @@ impl Task<'_> {
 }
 
 /// From the first wanted byte of a chunk in the file to the last.
-fn hull(unit: &Unit<'_>, cover: &Cover, walk: &Walk, chunk: &Chunk) -> Range<u64> {
+fn hull(unit: &Unit<'_>, cover: &ChunkIter, walk: &Cursor, chunk: &Chunk) -> Range<u64> {
     let (mut start, mut end) = (usize::MAX, 0);
     unit.each_row(&walk.segments, cover.pairs(), &mut |row| {
         let reach = unit.reach(&row);

@@ -5,11 +5,11 @@
 //!    those beside them.
 //! 2. Knows nothing of files and filters.
 
-use crate::engine::open_dataset::{Source, add_ns};
+use crate::engine::open_dataset::{OpenDataset, add_ns};
 use crate::engine::share_work::ShareWork;
-use crate::engine::shuffle_task::Pick;
+use crate::engine::shuffle_task::ChunkRead;
 use crate::scatter::fill::{self, Place};
-use crate::scatter::interleave::Beside;
+use crate::scatter::interleave::Interleaver;
 use crate::scatter::rows::copy;
 use crate::scatter::strided::Strides;
 use crate::shuffle::row_map::Run as SeatRun;
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 impl ShareWork<'_> {
     /// When a chunk is its rows, all wanted and in order: their bytes in the window.
-    pub(super) fn in_place(&self, pick: &Pick, size: usize) -> Option<Range<usize>> {
+    pub(super) fn in_place(&self, pick: &ChunkRead, size: usize) -> Option<Range<usize>> {
         let row_bytes = self.member.row_bytes;
         if !self.member.whole_rows() || self.member.kept {
             return None;
@@ -30,7 +30,7 @@ impl ShareWork<'_> {
         (all && run.row == pick.row).then(|| at..at + size)
     }
 
-    pub(super) fn end_strings(&mut self, source: &Source, pick: &Pick) {
+    pub(super) fn end_strings(&mut self, source: &OpenDataset, pick: &ChunkRead) {
         let (share, member) = (self.share, self.member);
         if member.fixes.is_empty() {
             return;
@@ -44,7 +44,7 @@ impl ShareWork<'_> {
     /// Where some rows go.
     pub(super) fn place<'b>(
         &'b mut self,
-        source: &'b Source,
+        source: &'b OpenDataset,
         run: SeatRun,
     ) -> (Place<'b>, &'b mut [u8]) {
         let row_bytes = self.member.row_bytes;
@@ -58,14 +58,14 @@ impl ShareWork<'_> {
     }
 
     /// Copy the wanted rows of a decoded chunk to their places.
-    pub(super) fn seat(&mut self, source: &mut Source, pick: &Pick, decoded: &[u8]) {
+    pub(super) fn seat(&mut self, source: &mut OpenDataset, pick: &ChunkRead, decoded: &[u8]) {
         let member = self.member;
         if member.whole_rows() {
             self.copy(pick.row, pick.seats.clone(), decoded);
             return self.end_strings(source, pick);
         }
         let strides = Strides::of(member, &source.offset);
-        if !Beside::wants(&strides, decoded.len()) || !member.fixes.is_empty() {
+        if !Interleaver::wants(&strides, decoded.len()) || !member.fixes.is_empty() {
             let of = (&*self.share.seats, pick.seats.clone());
             strides.scatter(decoded, pick.row, of, self.window);
             return self.end_strings(source, pick);
@@ -78,7 +78,7 @@ impl ShareWork<'_> {
     }
 
     /// Bring chunks that wait for others to the places of their rows.
-    pub(super) fn end_waiting(&mut self, source: &mut Source) {
+    pub(super) fn end_waiting(&mut self, source: &mut OpenDataset) {
         if source.beside.is_empty() {
             return;
         }

@@ -12,7 +12,7 @@ use crate::engine::dataset::Lookup;
 use crate::engine::open_dataset::add_ns;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
 use crate::fetch::direct::{Direct, Finished};
-use crate::select::chunk_iter::{Cover, Walk};
+use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,12 +31,12 @@ struct Flight {
     ticket: u64,
 }
 
-pub struct Stored<'a> {
+pub struct ReadAhead<'a> {
     pub lookup: Lookup<'a>,
     pub record: &'a Record,
-    cover: &'a Cover,
+    cover: &'a ChunkIter,
     fetch: &'a mut Fetch,
-    ahead: &'a mut Walk,
+    ahead: &'a mut Cursor,
     /// The place in the task of the chunk in hand, from 1 on.
     pub turn: usize,
     /// Up to here they were named, or started.
@@ -49,15 +49,15 @@ pub struct Stored<'a> {
     flights: VecDeque<Flight>,
 }
 
-impl<'a> Stored<'a> {
+impl<'a> ReadAhead<'a> {
     pub fn new(
         lookup: Lookup<'a>,
         record: &'a Record,
-        cover: &'a Cover,
+        cover: &'a ChunkIter,
         fetch: &'a mut Fetch,
-        ahead: &'a mut Walk,
-    ) -> Stored<'a> {
-        Stored {
+        ahead: &'a mut Cursor,
+    ) -> ReadAhead<'a> {
+        ReadAhead {
             lookup,
             record,
             cover,
@@ -92,7 +92,7 @@ impl<'a> Stored<'a> {
     /// Fill `out` from the file, for the chunk at which `walk` stands.
     pub fn read(
         &mut self,
-        walk: &Walk,
+        walk: &Cursor,
         number: u64,
         byte_offset: u64,
         out: &mut [u8],
@@ -127,7 +127,7 @@ impl<'a> Stored<'a> {
 
     /// Start reads for the chunk in hand, at which `walk` stands, and for those behind it; `wanted`
     /// tells the bytes of a chunk, or None where nothing has to be read.
-    pub fn fly(&mut self, walk: &Walk, wanted: impl Fn(&Walk) -> Option<Range<u64>>) {
+    pub fn fly(&mut self, walk: &Cursor, wanted: impl Fn(&Cursor) -> Option<Range<u64>>) {
         let Fetch::Direct(queue, _) = &mut *self.fetch else {
             return;
         };
@@ -220,7 +220,7 @@ fn discard(queue: &mut Direct, ticket: u64) {
 }
 
 /// Name the chunks from where `ahead` stands to the kernel.
-fn hint(file: &mut DataFile, lookup: Lookup<'_>, cover: &Cover, ahead: &mut Walk) {
+fn hint(file: &mut DataFile, lookup: Lookup<'_>, cover: &ChunkIter, ahead: &mut Cursor) {
     for _ in 0..HINTS {
         if let Some((_, chunk)) = lookup.chunk(ahead.grid_index) {
             file.hint(chunk.byte_offset, chunk.stored_size);

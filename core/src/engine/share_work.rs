@@ -11,8 +11,8 @@
 use crate::autotune::Way;
 use crate::engine::counters::Record;
 use crate::engine::kept::Kept;
-use crate::engine::open_dataset::{Source, Turn, add_ns, grow};
-use crate::engine::shuffle_task::{NO_CHUNK, Pick, Share};
+use crate::engine::open_dataset::{OpenDataset, Turn, add_ns, grow};
+use crate::engine::shuffle_task::{ChunkRead, NO_CHUNK, ShuffleTask};
 use crate::fetch::coalesce::{Run, runs_within};
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::fetch::direct::Finished;
@@ -35,7 +35,7 @@ const SHORT_BYTES: usize = 512;
 const TOGETHER_BYTES: u64 = 256 << 10;
 
 /// How many of these runs to fetch before their chunks are decoded.
-fn together(source: &Source, runs: &[Run]) -> usize {
+fn together(source: &OpenDataset, runs: &[Run]) -> usize {
     let most = source.pipeline.most_abreast();
     if most == 1 {
         return 1;
@@ -50,7 +50,7 @@ fn together(source: &Source, runs: &[Run]) -> usize {
 }
 
 /// The fetches of a share: its chunks that are not kept.
-pub fn fetches(share: &mut Share, kept: &Kept, into: &mut Vec<Run>) {
+pub fn fetches(share: &mut ShuffleTask, kept: &Kept, into: &mut Vec<Run>) {
     if !kept.is_empty() {
         // A chunk that is kept is as if it were nowhere in the file.
         for (pick, chunk) in share.picks.iter().zip(&mut share.chunks) {
@@ -66,7 +66,7 @@ pub fn fetches(share: &mut Share, kept: &Kept, into: &mut Vec<Run>) {
 pub struct ShareWork<'a> {
     pub member: &'a Member,
     pub record: &'a Record,
-    pub share: &'a Share,
+    pub share: &'a ShuffleTask,
     /// The whole window's rows on the tape, of which this share's places are ours.
     pub(super) window: &'a mut [u8],
     kept: &'a mut Kept,
@@ -78,7 +78,7 @@ impl<'a> ShareWork<'a> {
     pub unsafe fn new(
         member: &'a Member,
         record: &'a Record,
-        share: &'a Share,
+        share: &'a ShuffleTask,
         kept: &'a mut Kept,
         tape: &'a Mapping,
         rows: Range<u64>,
@@ -96,7 +96,11 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Every chunk lies inside the file and is not absurdly large, or nothing is fetched.
-    pub fn check(source: &Source, member: &Member, share: &Share) -> Result<(), TaskError> {
+    pub fn check(
+        source: &OpenDataset,
+        member: &Member,
+        share: &ShuffleTask,
+    ) -> Result<(), TaskError> {
         let picks = share.picks.iter().zip(&share.chunks);
         for (pick, chunk) in picks.filter(|(pick, _)| pick.number != NO_CHUNK) {
             source.check(member, std::slice::from_ref(chunk), pick.number)?;
@@ -106,7 +110,7 @@ impl<'a> ShareWork<'a> {
 
     pub fn buffered(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         found: &[Run],
         turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
@@ -117,7 +121,7 @@ impl<'a> ShareWork<'a> {
 
     fn fetch_runs(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         found: &[Run],
         turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
@@ -152,7 +156,7 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Rows without filters may be short enough for us to be the quicker ones to place them.
-    fn is_tuned(&self, source: &Source) -> bool {
+    fn is_tuned(&self, source: &OpenDataset) -> bool {
         let short = SHORT_BYTES..LONG_BYTES;
         let as_stored = source.pipeline.is_identity(0);
         as_stored && self.share.seats.is_mixed() && short.contains(&self.member.row_bytes)
@@ -161,7 +165,7 @@ impl<'a> ShareWork<'a> {
     /// Fetch the first runs, and bring their chunks' rows to their places; how many runs.
     fn fetch_and_decode(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         next: &[Run],
         turn: Option<Turn<'_>>,
     ) -> Result<usize, TaskError> {
@@ -186,7 +190,7 @@ impl<'a> ShareWork<'a> {
     /// Fetch the first `count` runs, one behind the other, into `stored`.
     fn read(
         &self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         runs: &[Run],
         count: usize,
         stored: &mut Vec<u8>,
@@ -210,7 +214,7 @@ impl<'a> ShareWork<'a> {
 
     /// Let the kernel put stored rows where they belong, when the page cache has them and they need
     /// no decoding and are all wanted. False: it is not so.
-    fn read_in_place(&mut self, source: &mut Source, run: &Run) -> bool {
+    fn read_in_place(&mut self, source: &mut OpenDataset, run: &Run) -> bool {
         let (share, row_bytes) = (self.share, self.member.row_bytes);
         let plain = self.member.whole_rows() && self.member.fixes.is_empty();
         let mut total = 0;
@@ -264,7 +268,7 @@ impl<'a> ShareWork<'a> {
 
     pub fn direct(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
         let result = self.land_runs(source, flights);
@@ -274,7 +278,7 @@ impl<'a> ShareWork<'a> {
 
     fn land_runs(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
         let (runs, tickets): (Vec<Run>, Vec<u64>) = flights.into_iter().unzip();
@@ -296,7 +300,12 @@ impl<'a> ShareWork<'a> {
         Ok(())
     }
 
-    fn land(&self, source: &mut Source, run: &Run, ticket: u64) -> Result<Finished, TaskError> {
+    fn land(
+        &self,
+        source: &mut OpenDataset,
+        run: &Run,
+        ticket: u64,
+    ) -> Result<Finished, TaskError> {
         let number = self.share.picks[run.chunks.start].number;
         let start = Instant::now();
         let Fetch::Direct(queue, _) = &mut source.fetch else {
@@ -320,7 +329,7 @@ impl<'a> ShareWork<'a> {
     }
 
     /// What is not fetched: chunks that were never stored, and those that are kept.
-    pub fn unfetched(&mut self, source: &mut Source) -> Result<(), TaskError> {
+    pub fn unfetched(&mut self, source: &mut OpenDataset) -> Result<(), TaskError> {
         let (share, member) = (self.share, self.member);
         for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
             if chunk.byte_offset != UNALLOCATED {
@@ -352,7 +361,7 @@ impl<'a> ShareWork<'a> {
     /// Decode the chunks of some runs, which were fetched.
     fn decode_runs<'b>(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         runs: impl Iterator<Item = (&'b Run, &'b [u8])>,
     ) -> Result<(), TaskError> {
         let start = Instant::now();
@@ -385,8 +394,8 @@ impl<'a> ShareWork<'a> {
 
     fn decode_chunk(
         &mut self,
-        source: &mut Source,
-        pick: &Pick,
+        source: &mut OpenDataset,
+        pick: &ChunkRead,
         chunk: &Chunk,
         stored: &[u8],
     ) -> Result<(), TaskError> {
@@ -428,7 +437,7 @@ impl<'a> ShareWork<'a> {
     /// Decode some chunks side by side, where that is quicker. False: none is done.
     fn decode_abreast<const N: usize>(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         stored: &[(usize, &[u8])],
     ) -> bool {
         let Some(stored) = stored.first_chunk::<N>() else {
@@ -470,7 +479,7 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Bring a decoded chunk's rows to their places, and keep it if others want it.
-    fn deliver(&mut self, source: &mut Source, pick: &Pick, decoded: &[u8]) {
+    fn deliver(&mut self, source: &mut OpenDataset, pick: &ChunkRead, decoded: &[u8]) {
         self.seat(source, pick, decoded);
         if self.member.kept {
             self.kept.keep(pick.number, decoded);
@@ -478,7 +487,7 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Leave in `source` the dataset's element with which the decoded bytes begin.
-    fn offset(&self, source: &mut Source, chunk: &Chunk, pick: &Pick) {
+    fn offset(&self, source: &mut OpenDataset, chunk: &Chunk, pick: &ChunkRead) {
         self.member
             .chunk_offset(chunk.grid_index, &mut source.offset);
         source.offset[0] = pick.row;

@@ -29,7 +29,7 @@ pub const NO_CHUNK: u64 = u64::MAX;
 
 /// A chunk, or a part of one that is stored as it is, with the seats of the rows that are wanted of it.
 #[derive(Clone, Debug)]
-pub struct Pick {
+pub struct ChunkRead {
     /// Which chunk of the plan; `NO_CHUNK` where it was never stored.
     pub number: u64,
     /// The dataset row with which the decoded bytes begin.
@@ -40,12 +40,12 @@ pub struct Pick {
 }
 
 /// What one task does.
-pub struct Share {
+pub struct ShuffleTask {
     /// Of the whole window, or of this share's rows alone.
     pub seats: Rc<RowMap>,
     range: Range<usize>,
     outer: u64,
-    pub picks: Vec<Pick>,
+    pub picks: Vec<ChunkRead>,
     /// The picks' records, for `runs_within`, and how much one fetch may bring.
     pub chunks: Vec<Chunk>,
     pub run_bytes: u64,
@@ -130,7 +130,7 @@ impl<'a> Windows<'a> {
     }
 
     /// What `task` does in lap `lap`.
-    pub fn share(&mut self, plan: &Plan, task: &Task, lap: u64) -> Share {
+    pub fn share(&mut self, plan: &Plan, task: &Task, lap: u64) -> ShuffleTask {
         let member = &plan.members[task.member as usize];
         let outer = member.chunk_dims[0];
         let (seats, range) = self.own_seats(plan, task, lap).unwrap_or_else(|| {
@@ -140,7 +140,7 @@ impl<'a> Windows<'a> {
             let range = cut(share)..cut(share + 1);
             (seats, range)
         });
-        let mut found = Share {
+        let mut found = ShuffleTask {
             seats,
             range,
             outer,
@@ -176,7 +176,7 @@ fn next_chunk(row: u64, outer: u64) -> u64 {
     (row / outer + 1).saturating_mul(outer)
 }
 
-impl Share {
+impl ShuffleTask {
     /// What a library is to read of this share: for each chunk the rows from the first to the last
     /// that is wanted.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
@@ -226,7 +226,7 @@ impl Share {
             let found = stored.next_if(|(_, chunk)| chunk.grid_index == grid_index);
             let (number, chunk) =
                 found.map_or((NO_CHUNK, never), |(number, chunk)| (number, *chunk));
-            self.picks.push(Pick {
+            self.picks.push(ChunkRead {
                 number,
                 row,
                 size,
@@ -297,7 +297,7 @@ impl Share {
             stored_size: size,
             ..*chunk
         });
-        self.picks.push(Pick {
+        self.picks.push(ChunkRead {
             number,
             row: rows.start,
             size: size as usize,

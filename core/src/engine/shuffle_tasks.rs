@@ -6,7 +6,7 @@
 //! 2. What a pick's record says is where these rows are stored.
 //! 3. What a share is does not depend on the shares that were asked for before.
 
-use crate::engine::shuffle_task::{NO_CHUNK, Share, Windows};
+use crate::engine::shuffle_task::{NO_CHUNK, ShuffleTask, Windows};
 use crate::fixtures::{ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask, XorShift64};
 use crate::os::memory::sealed_memfd;
 use crate::shuffle::order::Shuffle;
@@ -180,7 +180,7 @@ fn is_plain(member: &Member) -> bool {
 }
 
 /// What the picks and their records say is true.
-fn check_share(plan: &Plan, number: u32, share: &Share) {
+fn check_share(plan: &Plan, number: u32, share: &ShuffleTask) {
     let member = &plan.members[number as usize];
     let outer = member.chunk_dims[0];
     let rows = rows_of(&share.seats);
@@ -279,7 +279,7 @@ fn shares_are_about_equal() {
 #[test]
 fn shares_are_the_same_whatever_was_asked_before() {
     type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, RowMap);
-    let told = |share: &Share| -> Told {
+    let told = |share: &ShuffleTask| -> Told {
         let picks = share.picks.iter();
         let picks = picks.map(|pick| (pick.number, pick.row, pick.seats.clone()));
         (picks.collect(), (*share.seats).clone())

@@ -20,12 +20,12 @@ const DENSE: usize = 4;
 
 /// Rows of one chunk that are read at once.
 #[derive(Debug, Default)]
-pub struct Window {
+pub struct Sieve {
     pub rows: Vec<Row>,
     pub span: Range<usize>,
 }
 
-impl Window {
+impl Sieve {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.span = 0..0;
@@ -120,7 +120,7 @@ impl Task<'_> {
         Ok(true)
     }
 
-    fn read_window(&mut self, here: &InHand<'_>, window: &Window) -> Result<(), TaskError> {
+    fn read_window(&mut self, here: &InHand<'_>, window: &Sieve) -> Result<(), TaskError> {
         let at = here.chunk.byte_offset + window.span.start as u64;
         let mut bytes = 0;
         if let [row] = &window.rows[..] {

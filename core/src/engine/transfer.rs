@@ -9,9 +9,9 @@
 //! 4. Every chunk of the task's grid is written: what has no record is the fill value.
 //! 5. Knows nothing of claims and slots; whoever calls owns the rows.
 
-use super::place_rows::Spot;
+use super::place_rows::Placement;
 use crate::engine::counters::Record;
-use crate::engine::open_dataset::{Source, Turn, add_ns, grow};
+use crate::engine::open_dataset::{OpenDataset, Turn, add_ns, grow};
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::{FilterError, FilterErrorKind};
@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// One task of one member, and where it goes.
-pub struct Work<'a> {
+pub struct Transfer<'a> {
     pub plan: &'a Plan,
     pub member: &'a Member,
     pub record: &'a Record,
@@ -35,7 +35,7 @@ pub struct Work<'a> {
     pub first_record: u64,
 }
 
-impl<'a> Work<'a> {
+impl<'a> Transfer<'a> {
     /// The task's rows `[lo, hi)` of a chunk that begins at dataset row `row`.
     pub(super) fn wanted(&self, row: u64, rows: u64) -> (u64, u64) {
         let first = self.plan.first_row();
@@ -63,7 +63,7 @@ impl<'a> Work<'a> {
 
     pub fn buffered(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         chunks: &[Chunk],
         found: &[Run],
         turn: Option<Turn<'_>>,
@@ -75,7 +75,7 @@ impl<'a> Work<'a> {
 
     fn fetch_runs(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         chunks: &[Chunk],
         found: &[Run],
         turn: Option<Turn<'_>>,
@@ -119,7 +119,12 @@ impl<'a> Work<'a> {
     }
 
     /// When a run's stored bytes are already the rows, the place where they belong.
-    fn in_place(&self, source: &mut Source, chunks: &[Chunk], run: &Run) -> Option<&'a mut [u8]> {
+    fn in_place(
+        &self,
+        source: &mut OpenDataset,
+        chunks: &[Chunk],
+        run: &Run,
+    ) -> Option<&'a mut [u8]> {
         if !self.member.whole_rows() {
             return None;
         }
@@ -140,7 +145,7 @@ impl<'a> Work<'a> {
         (lo == begin && total == run.len && rows.len() as u64 == total).then_some(rows)
     }
 
-    fn finish_in_place(&self, source: &mut Source, chunks: &[Chunk]) {
+    fn finish_in_place(&self, source: &mut OpenDataset, chunks: &[Chunk]) {
         let mut total = 0;
         for chunk in chunks {
             total += chunk.stored_size;
@@ -161,7 +166,7 @@ impl<'a> Work<'a> {
 
     pub fn direct(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         chunks: &[Chunk],
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
@@ -172,7 +177,7 @@ impl<'a> Work<'a> {
 
     fn land_runs(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         chunks: &[Chunk],
         flights: Vec<(Run, u64)>,
     ) -> Result<(), TaskError> {
@@ -209,7 +214,7 @@ impl<'a> Work<'a> {
     /// Decode each chunk of a fetched run into its rows.
     fn decode_run(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         chunks: &[Chunk],
         run: &Run,
         bytes: &[u8],
@@ -242,7 +247,7 @@ impl<'a> Work<'a> {
     }
 
     /// Bring chunks that wait for others to their rows.
-    pub(super) fn end_waiting(&self, source: &mut Source) {
+    pub(super) fn end_waiting(&self, source: &mut OpenDataset) {
         if source.beside.is_empty() {
             return;
         }
@@ -260,7 +265,7 @@ impl<'a> Work<'a> {
     /// Decode some chunks side by side, where that is quicker. False: none is done.
     fn decode_abreast<'s, const N: usize>(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         chunks: &[Chunk],
         stored: impl Fn(&Chunk) -> &'s [u8],
     ) -> bool {
@@ -279,7 +284,7 @@ impl<'a> Work<'a> {
                 return false;
             }
         }
-        let size = spots.iter().map(Spot::buffer_size).sum();
+        let size = spots.iter().map(Placement::buffer_size).sum();
         if grow(&mut source.decoded, size, 0).is_err() {
             return false;
         }
@@ -312,7 +317,7 @@ impl<'a> Work<'a> {
     }
 
     /// What a chunk is decoded into: its rows, or this buffer.
-    fn out<'b>(&self, spot: &Spot, buffer: &'b mut [u8]) -> &'b mut [u8]
+    fn out<'b>(&self, spot: &Placement, buffer: &'b mut [u8]) -> &'b mut [u8]
     where
         'a: 'b,
     {
@@ -324,7 +329,7 @@ impl<'a> Work<'a> {
 
     fn decode_chunk(
         &mut self,
-        source: &mut Source,
+        source: &mut OpenDataset,
         chunk: &Chunk,
         stored: &[u8],
         number: u64,
@@ -357,7 +362,7 @@ impl<'a> Work<'a> {
     }
 
     /// Chunks of the task's grid that the file never stored; `chunks` are those that it did.
-    pub fn fill(&mut self, source: &mut Source, chunks: &[Chunk]) -> Result<(), TaskError> {
+    pub fn fill(&mut self, source: &mut OpenDataset, chunks: &[Chunk]) -> Result<(), TaskError> {
         let task = self.task;
         let (begin, end) = (task.first_chunk, task.first_chunk + task.n_chunks);
         let inner = self.member.inner_cells().max(1);
@@ -381,7 +386,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn fill_chunk(&mut self, source: &mut Source, cell: u64) -> Result<(), TaskError> {
+    fn fill_chunk(&mut self, source: &mut OpenDataset, cell: u64) -> Result<(), TaskError> {
         let member = self.member;
         let spot = self.spot(source, cell);
         if member.spans_rows() {

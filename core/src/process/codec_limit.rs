@@ -9,7 +9,7 @@
 
 use crate::engine::counters::Record;
 
-use crate::engine::open_dataset::Source;
+use crate::engine::open_dataset::OpenDataset;
 use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::{Fetch, FetchError};
 use crate::filters::Pipeline;
@@ -76,7 +76,7 @@ struct Share<'a> {
     plan: &'a Plan,
     record: &'a Record,
     me: u64,
-    sources: Vec<Option<Source>>,
+    sources: Vec<Option<OpenDataset>>,
     stored: Vec<u8>,
     decoded: Vec<u8>,
 }
@@ -87,7 +87,7 @@ type Flight = (u64, Task, Vec<(Run, u64)>);
 impl Share<'_> {
     fn open(&mut self) -> Result<(), TaskError> {
         for (place, member) in self.sources.iter_mut().zip(&self.plan.members) {
-            *place = Some(Source::open(member, self.record, 0)?);
+            *place = Some(OpenDataset::open(member, self.record, 0)?);
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Share<'_> {
 
 /// Decode a fetched run's chunks, one after the other or some side by side, into the same place.
 fn decode(
-    source: &mut Source,
+    source: &mut OpenDataset,
     decoded: &mut Vec<u8>,
     member: &Member,
     first: u64,

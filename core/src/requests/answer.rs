@@ -11,10 +11,10 @@ use crate::engine::chunk_cache::ChunkCache;
 use crate::engine::counters::Record;
 use crate::engine::dataset::{Dataset, NO_CHUNK};
 use crate::engine::place_selected::{Scratch, Task};
-use crate::engine::read_ahead::Stored;
+use crate::engine::read_ahead::ReadAhead;
 use crate::os::memory::Mapping;
 use crate::scatter::elements::Unit;
-use crate::select::chunk_iter::{Cover, Walk};
+use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::select::selection::{Catalogue, Hyperslab};
 use crate::task_error::TaskError;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub struct Answerer {
     /// The number of the next source.
     next_source: u64,
     cache: ChunkCache,
-    cover: Cover,
-    walk: Walk,
-    ahead: Walk,
+    cover: ChunkIter,
+    walk: Cursor,
+    ahead: Cursor,
     scratch: Scratch,
 }
 
@@ -48,9 +48,9 @@ impl Answerer {
             clock: 0,
             next_source: 0,
             cache: ChunkCache::new(cache_limit_bytes),
-            cover: Cover::default(),
-            walk: Walk::default(),
-            ahead: Walk::default(),
+            cover: ChunkIter::default(),
+            walk: Cursor::default(),
+            ahead: Cursor::default(),
             scratch: Scratch::default(),
         }
     }
@@ -81,7 +81,7 @@ impl Answerer {
         self.cover.set(&slab, member, open.geometry, part, n_parts);
         let unit = Unit::new(&slab, member, self.cover.together);
         let mut task = Task {
-            stored: Stored::new(
+            stored: ReadAhead::new(
                 open.lookup,
                 record,
                 &self.cover,

@@ -9,7 +9,7 @@
 
 use crate::engine::open_dataset::{add_ns, grow};
 use crate::engine::share_work::ShareWork;
-use crate::engine::shuffle_task::Share;
+use crate::engine::shuffle_task::ShuffleTask;
 use crate::fetch::data_file::DataFile;
 use crate::ring::reader_loop::{Claimed, LibraryRead, Reader};
 use crate::ring::tape::tape_rows;
@@ -23,7 +23,7 @@ impl Reader<'_> {
     pub(super) fn share_by_library(
         &mut self,
         claimed: Claimed,
-        share: &Share,
+        share: &ShuffleTask,
         library: &mut LibraryRead<'_>,
     ) -> Result<(), TaskError> {
         let task = &claimed.task;

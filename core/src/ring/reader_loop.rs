@@ -16,10 +16,10 @@
 use crate::engine::counters::{Mark, Record};
 
 use crate::engine::kept::Kept;
-use crate::engine::open_dataset::{Source, Turn, add_ns};
+use crate::engine::open_dataset::{OpenDataset, Turn, add_ns};
 use crate::engine::share_work::{ShareWork, fetches};
-use crate::engine::shuffle_task::{Pick, Share, Windows};
-use crate::engine::transfer::Work;
+use crate::engine::shuffle_task::{ChunkRead, ShuffleTask, Windows};
+use crate::engine::transfer::Transfer;
 use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::Fetch;
 use crate::filters::FilterErrorKind;
@@ -57,7 +57,7 @@ pub enum End {
 /// direct reads its requests in flight.
 #[derive(Default)]
 struct Begun {
-    share: Option<Share>,
+    share: Option<ShuffleTask>,
     flights: Vec<(Run, u64)>,
     /// Only so many of its chunks can be fetched.
     sound: Option<(usize, TaskError)>,
@@ -89,7 +89,7 @@ pub struct Reader<'a> {
     pub(super) control: Control,
     pub(super) tapes: &'a [Mapping],
     pub(super) me: usize,
-    sources: Vec<Option<Source>>,
+    sources: Vec<Option<OpenDataset>>,
     spare_runs: Vec<Run>,
     windows: Windows<'a>,
     pub(super) kept: Kept,
@@ -233,7 +233,11 @@ impl<'a> Reader<'a> {
         let place = &mut self.sources[task.member as usize];
         let source = match place {
             Some(source) => source,
-            None => place.insert(Source::open(member, control.record(self.me), first_record)?),
+            None => place.insert(OpenDataset::open(
+                member,
+                control.record(self.me),
+                first_record,
+            )?),
         };
         let mut chunks = &plan.chunks()[records];
         match &begun.share {
@@ -324,7 +328,7 @@ impl<'a> Reader<'a> {
         &mut self,
         claimed: Claimed,
         begun: Begun,
-        source: &mut Source,
+        source: &mut OpenDataset,
     ) -> Result<u64, TaskError> {
         let (plan, task) = (self.plan, &claimed.task);
         let records = plan.records(task);
@@ -334,7 +338,7 @@ impl<'a> Reader<'a> {
         if let Some((sound, _)) = begun.sound {
             chunks = &chunks[..sound];
         }
-        let mut work = Work {
+        let mut work = Transfer {
             plan,
             member: &plan.members[task.member as usize],
             record: self.control.record(self.me),
@@ -366,9 +370,9 @@ impl<'a> Reader<'a> {
     fn decode_share(
         &mut self,
         claimed: Claimed,
-        mut share: Share,
+        mut share: ShuffleTask,
         flights: Vec<(Run, u64)>,
-        source: &mut Source,
+        source: &mut OpenDataset,
     ) -> Result<u64, TaskError> {
         let (plan, control, task) = (self.plan, self.control, &claimed.task);
         let buffered = matches!(source.fetch, Fetch::Buffered(_));
@@ -394,7 +398,7 @@ impl<'a> Reader<'a> {
         result?;
         work.unfetched(source)?;
         // A chunk may have been picked in parts.
-        let fetched = |(pick, chunk): (&Pick, &Chunk)| {
+        let fetched = |(pick, chunk): (&ChunkRead, &Chunk)| {
             (chunk.byte_offset != UNALLOCATED).then_some(pick.number)
         };
         let mut numbers: Vec<u64> = (share.picks.iter().zip(&share.chunks))

@@ -25,14 +25,14 @@ struct Part {
 
 /// The chunks that wait.
 #[derive(Default)]
-pub struct Beside {
+pub struct Interleaver {
     /// All have these rows.
     rows: Range<u64>,
     parts: Vec<Part>,
     bytes: Vec<u8>,
 }
 
-impl Beside {
+impl Interleaver {
     /// Whether a chunk of so many bytes had better wait.
     pub fn wants(strides: &Strides, len: usize) -> bool {
         len <= MOST_BYTES / 2 && strides.has_less_than(LITTLE_BYTES)
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn all_rows_of_all_chunks_are_copied_some_at_a_time() {
-        let mut beside = Beside::default();
+        let mut beside = Interleaver::default();
         for number in 0..3 {
             assert!(beside.has_room(&(100..300), 10));
             beside.add(100..300, strides(), number, &[number as u8; 10]);
@@ -115,13 +115,13 @@ mod tests {
 
     #[test]
     fn large_chunks_do_not_wait() {
-        assert!(Beside::wants(&strides(), MOST_BYTES / 2));
-        assert!(!Beside::wants(&strides(), MOST_BYTES / 2 + 1));
+        assert!(Interleaver::wants(&strides(), MOST_BYTES / 2));
+        assert!(!Interleaver::wants(&strides(), MOST_BYTES / 2 + 1));
     }
 
     #[test]
     fn those_of_other_rows_and_too_many_bytes_do_not_wait_together() {
-        let mut beside = Beside::default();
+        let mut beside = Interleaver::default();
         assert!(beside.has_room(&(0..5), 2 * MOST_BYTES));
         beside.add(0..5, strides(), 0, &vec![0; MOST_BYTES - 9]);
         assert!(beside.has_room(&(0..5), 9));

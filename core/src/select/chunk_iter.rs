@@ -84,14 +84,14 @@ pub struct Segment {
 
 /// How far a walk over the touched chunks has come.
 #[derive(Clone, Debug, Default)]
-pub struct Walk {
+pub struct Cursor {
     pub segments: Vec<Segment>,
     pub grid_index: u64,
 }
 
 /// The lines of one hyperslab, for one part of it.
 #[derive(Debug, Default)]
-pub struct Cover {
+pub struct ChunkIter {
     lines: Vec<Line>,
     pairs: Vec<Pair>,
     part: u64,
@@ -142,7 +142,7 @@ impl Line {
     }
 }
 
-impl Cover {
+impl ChunkIter {
     /// Begin with what part `part` of `n_parts` has of a hyperslab that is not empty.
     pub fn set(
         &mut self,
@@ -279,7 +279,7 @@ impl Cover {
     }
 
     /// Go to the first chunk of this part. False: there is none.
-    pub fn begin(&self, walk: &mut Walk) -> bool {
+    pub fn begin(&self, walk: &mut Cursor) -> bool {
         walk.segments.clear();
         if self.lines.iter().any(|line| line.count == 0) {
             return false;
@@ -290,7 +290,7 @@ impl Cover {
     }
 
     /// Go to the next chunk of this part. False: there is none.
-    pub fn next(&self, walk: &mut Walk) -> bool {
+    pub fn next(&self, walk: &mut Cursor) -> bool {
         loop {
             let carry = |(line, segment): (&Line, &Segment)| segment.next < line.count;
             let Some(last) = self.lines.iter().zip(&walk.segments).rposition(carry) else {
@@ -308,13 +308,13 @@ impl Cover {
     }
 
     /// No chunk comes behind this one.
-    pub fn is_last(&self, walk: &Walk) -> bool {
+    pub fn is_last(&self, walk: &Cursor) -> bool {
         let ends = |(line, segment): (&Line, &Segment)| segment.next >= line.count;
         self.lines.iter().zip(&walk.segments).all(ends)
     }
 
     /// Number the chunk; whether it belongs to this part.
-    fn number(&self, walk: &mut Walk) -> bool {
+    fn number(&self, walk: &mut Cursor) -> bool {
         walk.grid_index = walk.segments.iter().map(|segment| segment.cell).sum();
         self.n_parts == 1 || walk.grid_index % self.n_parts == self.part
     }
