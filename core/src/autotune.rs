@@ -141,7 +141,7 @@ mod tests {
 
     /// Makes 40 bytes in a special turn and 10 in a plain one, at these costs for a byte. Returns how
     /// many of the next `turns` were special.
-    fn went_special(tuner: &mut AutoTuner, turns: u32, optimized: u64, baseline: u64) -> u32 {
+    fn went_optimized(tuner: &mut AutoTuner, turns: u32, optimized: u64, baseline: u64) -> u32 {
         let mut n = 0;
         for _ in 0..turns {
             let way = tuner.way();
@@ -165,11 +165,11 @@ mod tests {
         for (optimized, baseline, winner) in [(3, 4, Way::Optimized), (4, 3, Way::Baseline)] {
             let mut tuner = AutoTuner::NEW;
             assert_eq!(
-                went_special(&mut tuner, TRIAL, optimized, baseline),
+                went_optimized(&mut tuner, TRIAL, optimized, baseline),
                 TURNS + 1
             );
             assert_eq!(tuner.winner, winner);
-            let many = went_special(&mut tuner, 32, optimized, baseline);
+            let many = went_optimized(&mut tuner, 32, optimized, baseline);
             assert_eq!(many, if winner == Way::Optimized { 32 } else { 0 });
         }
     }
@@ -179,11 +179,11 @@ mod tests {
         let mut tuner = AutoTuner::NEW;
         let mut pauses = vec![];
         while pauses.len() < 9 {
-            went_special(&mut tuner, TRIAL, 5, 4);
+            went_optimized(&mut tuner, TRIAL, 5, 4);
             assert_eq!((tuner.winner, tuner.tried), (Way::Baseline, None));
             let left = tuner.left;
             pauses.push(left);
-            assert_eq!(went_special(&mut tuner, left, 5, 4), 0);
+            assert_eq!(went_optimized(&mut tuner, left, 5, 4), 0);
         }
         // The first trial had another winner than was taken at first.
         assert_eq!(pauses, [32, 32, 64, 128, 256, 512, 1024, 2048, 2048]);
@@ -192,9 +192,9 @@ mod tests {
     #[test]
     fn another_winner_is_found_and_tried_soon_again() {
         let mut tuner = AutoTuner::NEW;
-        went_special(&mut tuner, 5000, 3, 4);
+        went_optimized(&mut tuner, 5000, 3, 4);
         assert_eq!(tuner.winner, Way::Optimized);
-        went_special(&mut tuner, 2048 + TRIAL, 4, 3);
+        went_optimized(&mut tuner, 2048 + TRIAL, 4, 3);
         assert_eq!(tuner.winner, Way::Baseline);
         assert_eq!(tuner.pause, 32);
     }

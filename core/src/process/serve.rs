@@ -11,7 +11,7 @@ use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
 
 use crate::process::codec_limit::{TRIAL, map_control, run_share};
 use crate::requests::server::{LibraryRequest, serve_board};
-use crate::requests::work_queue::BOARD;
+use crate::requests::work_queue::WORK_QUEUE;
 use crate::ring::maps::{RingMaps, map_ring};
 use crate::ring::reader_loop::{End, LibraryRead, Reader};
 use crate::tables::plan::Plan;
@@ -32,8 +32,8 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
     // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
     unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
-        if me & BOARD != 0 {
-            let me = (me & !BOARD) as usize;
+        if me & WORK_QUEUE != 0 {
+            let me = (me & !WORK_QUEUE) as usize;
             serve_board(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
             continue;
         }

@@ -6,8 +6,8 @@
 //! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
 //!    flight cannot deadlock. Waiting releases the GIL.
 
-use crate::requests::handle::{Flight as Inner, Outcome};
-use crate::requests::stage_pool::Tenure;
+use crate::requests::handle::{Outcome, RequestHandle as Inner};
+use crate::requests::stage_pool::StageLease;
 use crate::task_error::Failure;
 use numpy::npyffi::{
     NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayObject, get_type_object, npy_intp,
@@ -33,7 +33,7 @@ pub const CLOSED: i32 = 5;
 
 /// A stage in use, as the base of views.
 #[pyclass(frozen, module = "_multitables._core")]
-pub struct Loan(#[expect(dead_code, reason = "held, and given back when dropped")] Arc<Tenure>);
+pub struct Loan(#[expect(dead_code, reason = "held, and given back when dropped")] Arc<StageLease>);
 
 /// One request on its way.
 #[pyclass(frozen, module = "_multitables._core")]
@@ -80,7 +80,7 @@ impl Flight {
 
 impl Flight {
     /// The result's shape, and its bytes, which the stage has.
-    fn dims(&self, py: Python<'_>, tenure: &Tenure) -> PyResult<(Vec<npy_intp>, usize)> {
+    fn dims(&self, py: Python<'_>, tenure: &StageLease) -> PyResult<(Vec<npy_intp>, usize)> {
         let dims: Vec<npy_intp> = match &self.shape {
             Some(shape) => shape.clone(),
             None => self.inner.shape().iter().map(|&n| n as npy_intp).collect(),

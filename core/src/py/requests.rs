@@ -6,10 +6,10 @@
 
 use super::request_handle::{Flight, deadline_in};
 use crate::requests::arena::Arena as Memory;
-use crate::requests::dispatcher::{Ask, Catalogue, CatalogueError, Dispatch};
-use crate::requests::handle::Flight as Inner;
-use crate::requests::stage_pool::{Refusal, Shelf, Tenure};
-use crate::requests::work_queue::BOARD;
+use crate::requests::dispatcher::{Catalogue, CatalogueError, Dispatcher, Request};
+use crate::requests::handle::RequestHandle as Inner;
+use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
+use crate::requests::work_queue::WORK_QUEUE;
 use crate::select::selection::Hyperslab;
 use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -70,7 +70,7 @@ impl Arena {
 /// Where results can go: one stage, several, or as many as are needed within a limit.
 #[pyclass(frozen, subclass, module = "_multitables._core")]
 pub struct Stages {
-    shelf: Arc<Shelf>,
+    shelf: Arc<StagePool>,
     limit: usize,
     count: Option<usize>,
 }
@@ -82,8 +82,8 @@ impl Stages {
     #[pyo3(signature = (arena, n_bytes, count = None))]
     fn new(arena: &Arena, n_bytes: usize, count: Option<usize>) -> PyResult<Stages> {
         let shelf = match count {
-            Some(count) => Shelf::fixed(&arena.0, n_bytes, count)?,
-            None => Shelf::growing(&arena.0, n_bytes),
+            Some(count) => StagePool::fixed(&arena.0, n_bytes, count)?,
+            None => StagePool::growing(&arena.0, n_bytes),
         };
         Ok(Stages {
             shelf,
@@ -133,13 +133,13 @@ pub struct Dataset {
 
 /// The board of one reader object.
 #[pyclass(frozen, module = "_multitables._core")]
-pub struct Board(Arc<Dispatch>);
+pub struct Board(Arc<Dispatcher>);
 
 impl Board {
     fn send(
         &self,
         py: Python<'_>,
-        ask: &Ask<'_>,
+        ask: &Request<'_>,
         catalogue: Option<&Arc<Catalogue>>,
         stages: &Stages,
         out_bytes: usize,
@@ -163,8 +163,8 @@ impl Board {
         // A library's result may be as large as the stage.
         let tenure = tenure.map_err(refusal)?;
         let out_bytes = match ask {
-            Ask::Parts(..) => out_bytes,
-            Ask::Library(_) => tenure.len(),
+            Request::Parts(..) => out_bytes,
+            Request::Library(_) => tenure.len(),
         };
         self.send_into(py, ask, catalogue, tenure, out_bytes, timeout)
     }
@@ -172,9 +172,9 @@ impl Board {
     fn send_into(
         &self,
         py: Python<'_>,
-        ask: &Ask<'_>,
+        ask: &Request<'_>,
         catalogue: Option<&Arc<Catalogue>>,
-        tenure: Tenure,
+        tenure: StageLease,
         out_bytes: usize,
         timeout: f64,
     ) -> PyResult<Arc<Inner>> {
@@ -207,7 +207,7 @@ impl Board {
         let slab = Hyperslab::parse(words, member).map_err(PyValueError::new_err)?;
         let out_bytes = slab.out_bytes();
         let owners = slab.owners(member, self.0.board.n_readers());
-        let ask = Ask::Parts(words, &owners);
+        let ask = Request::Parts(words, &owners);
         let catalogue = Some(&dataset.catalogue);
         let inner = self.send(py, &ask, catalogue, stages, out_bytes, timeout)?;
         Ok((inner, out_bytes))
@@ -217,12 +217,12 @@ impl Board {
 #[pymethods]
 impl Board {
     #[classattr]
-    const MARK: u32 = BOARD;
+    const MARK: u32 = WORK_QUEUE;
 
     /// `n_slots` is a power of two.
     #[new]
     fn new(arena: &Arena, n_readers: usize, n_slots: usize, cache_bytes: usize) -> PyResult<Board> {
-        let dispatch = Dispatch::new(arena.0.clone(), n_readers, n_slots, cache_bytes)?;
+        let dispatch = Dispatcher::new(arena.0.clone(), n_readers, n_slots, cache_bytes)?;
         Ok(Board(dispatch))
     }
 
@@ -351,7 +351,7 @@ impl Board {
         stages: &Stages,
         timeout: f64,
     ) -> PyResult<Flight> {
-        let inner = self.send(py, &Ask::Library(ask), None, stages, n_bytes, timeout)?;
+        let inner = self.send(py, &Request::Library(ask), None, stages, n_bytes, timeout)?;
         Ok(Flight {
             inner,
             dtype: dtype.unbind(),
@@ -364,7 +364,7 @@ impl Board {
     fn library_again(&self, py: Python<'_>, ask: &[u8], flight: &Flight) -> PyResult<Flight> {
         let tenure = flight.inner.take_stage();
         let tenure = tenure.ok_or_else(|| PyValueError::new_err("the flight has no stage"))?;
-        let (ask, len) = (Ask::Library(ask), tenure.len());
+        let (ask, len) = (Request::Library(ask), tenure.len());
         let inner = self.send_into(py, &ask, None, tenure, len, RETRY_SECONDS)?;
         Ok(Flight {
             inner,
@@ -382,7 +382,7 @@ impl Board {
     /// After a reader's death its tasks are queued again; the slots of those that fail instead,
     /// because they killed before.
     fn mourn(&self, reader: usize, status: i32) -> Vec<u32> {
-        self.0.mourn(reader, status)
+        self.0.recover(reader, status)
     }
 
     /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's

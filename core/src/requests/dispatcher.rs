@@ -7,9 +7,9 @@
 //! 4. A forked child sends nothing.
 
 use crate::requests::arena::{Arena, Region};
-use crate::requests::handle::{self, Flight, Outcome};
-use crate::requests::stage_pool::{Refusal, Shelf, Tenure};
-use crate::requests::work_queue::{Board, INLINE_WORDS};
+use crate::requests::handle::{self, Outcome, RequestHandle};
+use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
+use crate::requests::work_queue::{INLINE_WORDS, WorkQueue};
 use crate::tables::plan::Plan;
 use crate::task_error::TaskError;
 use std::io;
@@ -60,24 +60,24 @@ pub enum CatalogueError {
 }
 
 /// Who shall answer an ask.
-pub enum Ask<'a> {
+pub enum Request<'a> {
     /// The readers that own a chunk of it, each its part.
     Parts(&'a [u64], &'a [usize]),
     /// Any reader, through a library.
     Library(&'a [u8]),
 }
 
-impl Ask<'_> {
+impl Request<'_> {
     pub fn n_tasks(&self) -> usize {
         match self {
-            Ask::Parts(_, owners) => owners.len(),
-            Ask::Library(_) => 1,
+            Request::Parts(_, owners) => owners.len(),
+            Request::Library(_) => 1,
         }
     }
 }
 
-pub struct Dispatch {
-    pub board: Board,
+pub struct Dispatcher {
+    pub board: WorkQueue,
     pub arena: Arc<Arena>,
     state: Mutex<State>,
     fd: Mutex<Option<OwnedFd>>,
@@ -87,8 +87,8 @@ pub struct Dispatch {
 struct State {
     free: Vec<u32>,
     /// By slot.
-    flights: Vec<Weak<Flight>>,
-    dropped: Vec<Arc<Flight>>,
+    flights: Vec<Weak<RequestHandle>>,
+    dropped: Vec<Arc<RequestHandle>>,
     spare_asks: Vec<Region>,
     pending: usize,
 }
@@ -97,15 +97,15 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Dispatch {
+impl Dispatcher {
     pub fn new(
         arena: Arc<Arena>,
         n_readers: usize,
         n_slots: usize,
         cache_bytes: usize,
-    ) -> io::Result<Arc<Dispatch>> {
-        let (fd, board) = Board::new(n_readers, n_slots, cache_bytes)?;
-        Ok(Arc::new(Dispatch {
+    ) -> io::Result<Arc<Dispatcher>> {
+        let (fd, board) = WorkQueue::new(n_readers, n_slots, cache_bytes)?;
+        Ok(Arc::new(Dispatcher {
             state: Mutex::new(State {
                 free: (0..board.n_slots() as u32).rev().collect(),
                 flights: (0..board.n_slots()).map(|_| Weak::new()).collect(),
@@ -137,10 +137,10 @@ impl Dispatch {
     /// Take a stage, see dropped flights home meanwhile, and wait at most until `deadline`.
     pub fn stage(
         &self,
-        shelf: &Arc<Shelf>,
+        shelf: &Arc<StagePool>,
         size: usize,
         deadline: Option<Instant>,
-    ) -> Result<Tenure, Refusal> {
+    ) -> Result<StageLease, Refusal> {
         loop {
             match shelf.take(size, None) {
                 Err(Refusal::Exhausted) => {}
@@ -157,22 +157,22 @@ impl Dispatch {
 
     /// Send an ask out, in as many slots as it has tasks.
     pub fn send(
-        self: &Arc<Dispatch>,
-        ask: &Ask<'_>,
+        self: &Arc<Dispatcher>,
+        ask: &Request<'_>,
         slots: Vec<u32>,
         catalogue: Option<&Arc<Catalogue>>,
-        tenure: Tenure,
+        tenure: StageLease,
         out_bytes: usize,
-    ) -> io::Result<Arc<Flight>> {
-        let library = [self.board.idlest()];
+    ) -> io::Result<Arc<RequestHandle>> {
+        let library = [self.board.least_loaded()];
         let (bytes, owners) = match ask {
-            Ask::Parts(words, owners) => (8 * words.len(), *owners),
-            Ask::Library(bytes) => (bytes.len(), &library[..]),
+            Request::Parts(words, owners) => (8 * words.len(), *owners),
+            Request::Library(bytes) => (bytes.len(), &library[..]),
         };
-        let is_inline = matches!(ask, Ask::Parts(words, _) if words.len() <= INLINE_WORDS);
+        let is_inline = matches!(ask, Request::Parts(words, _) if words.len() <= INLINE_WORDS);
         let region = match is_inline || owners.is_empty() {
             true => None,
-            false => match self.region_for_ask(ask, bytes) {
+            false => match self.region_for_request(ask, bytes) {
                 Ok(region) => Some(region),
                 Err(error) => {
                     lock(&self.state).free.extend(slots);
@@ -180,7 +180,7 @@ impl Dispatch {
                 }
             },
         };
-        let flight = Arc::new(Flight {
+        let flight = Arc::new(RequestHandle {
             dispatch: self.clone(),
             state: Mutex::new(handle::State {
                 slots: slots.clone(),
@@ -204,7 +204,7 @@ impl Dispatch {
                 .as_ref()
                 .map_or(u64::MAX, |region| region.at() as u64);
             place.ask_at.store(at, SeqCst);
-            if let (Ask::Parts(words, _), true) = (ask, is_inline) {
+            if let (Request::Parts(words, _), true) = (ask, is_inline) {
                 for (to, &word) in place.inline.iter().zip(*words) {
                     to.store(word, SeqCst);
                 }
@@ -230,7 +230,7 @@ impl Dispatch {
         Ok(flight)
     }
 
-    fn region_for_ask(&self, ask: &Ask<'_>, bytes: usize) -> io::Result<Region> {
+    fn region_for_request(&self, ask: &Request<'_>, bytes: usize) -> io::Result<Region> {
         let spare = {
             let mut state = lock(&self.state);
             let fits = |region: &Region| region.len() >= bytes;
@@ -242,11 +242,11 @@ impl Dispatch {
             None => self.arena.take(bytes)?,
         };
         match ask {
-            Ask::Parts(words, _) => {
+            Request::Parts(words, _) => {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 region.write(&bytes);
             }
-            Ask::Library(bytes) => region.write(bytes),
+            Request::Library(bytes) => region.write(bytes),
         }
         Ok(region)
     }
@@ -289,7 +289,7 @@ impl Dispatch {
     }
 
     /// Nobody asks for this flight any more, which is still on its way.
-    pub(super) fn see_home(&self, flight: Arc<Flight>) {
+    pub(super) fn reap(&self, flight: Arc<RequestHandle>) {
         lock(&self.state).dropped.push(flight);
     }
 
@@ -326,7 +326,7 @@ impl Dispatch {
     }
 
     /// A dead reader's tasks are queued again, or fail if they killed before; the slots of these.
-    pub fn mourn(&self, reader: usize, status: i32) -> Vec<u32> {
+    pub fn recover(&self, reader: usize, status: i32) -> Vec<u32> {
         let mut failed = Vec::new();
         let chunk = self.board.record(reader).chunk.swap(0, SeqCst);
         for slot in self.board.claimed(reader) {
@@ -338,7 +338,7 @@ impl Dispatch {
                 deaths >= DEATHS_ALLOWED
             };
             let table = lock(&self.state);
-            if self.board.mourn(slot, reader, fail) {
+            if self.board.recover(slot, reader, fail) {
                 failed.push(slot);
             }
             drop(table);

@@ -7,8 +7,8 @@
 //! 3. Every wait has a deadline. A forked child waits for nothing.
 
 use crate::requests::arena::Region;
-use crate::requests::dispatcher::{Catalogue, Dispatch, lock};
-use crate::requests::stage_pool::Tenure;
+use crate::requests::dispatcher::{Catalogue, Dispatcher, lock};
+use crate::requests::stage_pool::StageLease;
 use crate::requests::work_queue;
 use crate::task_error::Failure;
 use std::sync::atomic::Ordering::SeqCst;
@@ -30,8 +30,8 @@ pub enum Outcome {
     Closed,
 }
 
-pub struct Flight {
-    pub(super) dispatch: Arc<Dispatch>,
+pub struct RequestHandle {
+    pub(super) dispatch: Arc<Dispatcher>,
     pub(super) state: Mutex<State>,
 }
 
@@ -43,13 +43,13 @@ pub(super) struct State {
     pub(super) more: Option<u64>,
     pub(super) cancelled: bool,
     pub(super) shape: Vec<u64>,
-    pub(super) tenure: Option<Arc<Tenure>>,
+    pub(super) tenure: Option<Arc<StageLease>>,
     pub(super) ask: Option<Region>,
     /// Held, not looked at: the readers do.
     pub(super) catalogue: Option<Arc<Catalogue>>,
 }
 
-impl Flight {
+impl RequestHandle {
     /// How it ended, or None: it is still on its way.
     pub fn poll(&self) -> Option<Outcome> {
         // First: a thread of the parent may have held the lock at the fork.
@@ -151,7 +151,7 @@ impl Flight {
     }
 
     /// Where the result lies, once the flight is done and until `release`.
-    pub fn tenure(&self) -> Option<Arc<Tenure>> {
+    pub fn tenure(&self) -> Option<Arc<StageLease>> {
         match self.poll() {
             Some(Outcome::Done) => lock(&self.state).tenure.clone(),
             _ => None,
@@ -159,7 +159,7 @@ impl Flight {
     }
 
     /// The stage of a flight that has failed, for another try.
-    pub fn take_stage(&self) -> Option<Tenure> {
+    pub fn take_stage(&self) -> Option<StageLease> {
         match self.poll() {
             Some(Outcome::Failed(_) | Outcome::More(_)) => {
                 Arc::into_inner(lock(&self.state).tenure.take()?)
@@ -177,7 +177,7 @@ impl Flight {
     }
 
     /// The result is not needed any more, or not at all.
-    pub fn release(self: &Arc<Flight>) {
+    pub fn release(self: &Arc<RequestHandle>) {
         if !self.dispatch.is_mine() {
             return;
         }
@@ -188,7 +188,7 @@ impl Flight {
                 kept.detach();
             }
         } else {
-            self.dispatch.see_home(self.clone());
+            self.dispatch.reap(self.clone());
         }
     }
 }

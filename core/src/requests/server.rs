@@ -10,7 +10,7 @@ use crate::engine::counters::{Mark, Record, STATE_FINISHED};
 use crate::engine::open_dataset::add_ns;
 use crate::os::memory::{Mapping, file_len};
 use crate::requests::answer::Answerer;
-use crate::requests::work_queue::{Board, DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next};
+use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};
 use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,7 +35,7 @@ pub fn serve_board(
     me: usize,
     library: &mut LibraryRequest<'_>,
 ) -> io::Result<()> {
-    let board = Board::open(board)?;
+    let board = WorkQueue::open(board)?;
     if me >= board.n_readers() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -71,7 +71,7 @@ pub fn serve_board(
 
 struct Desk<'a> {
     answerer: Answerer,
-    board: &'a Board,
+    board: &'a WorkQueue,
     arena: &'a Arc<Mapping>,
     me: usize,
     record: &'a Record,

@@ -6,7 +6,7 @@
 //! 2. A shelf of a fixed number has stages of one size. A growing one makes stages of the sizes
 //!    that are asked for, and keeps them, within its limit.
 //! 3. A view may outlive its request. A shelf of a fixed number then no longer counts the stage
-//!    (`Tenure::detach`) and takes other memory from the arena for the next request. It keeps one
+//!    (`StageLease::detach`) and takes other memory from the arena for the next request. It keeps one
 //!    stage beyond its number, because a loop whose variable holds the last view needs two in turn.
 //! 4. A closed shelf lends nothing; its stages are given back to the arena as they return.
 //! 5. The lock is never held while Python code can run. A forked child is lent nothing.
@@ -35,7 +35,7 @@ enum Kind {
     Growing { limit: usize },
 }
 
-pub struct Shelf {
+pub struct StagePool {
     arena: Arc<Arena>,
     kind: Kind,
     state: Mutex<State>,
@@ -79,14 +79,14 @@ impl State {
     }
 }
 
-impl Shelf {
+impl StagePool {
     /// `count` stages of `size` bytes.
-    pub fn fixed(arena: &Arc<Arena>, size: usize, count: usize) -> io::Result<Arc<Shelf>> {
+    pub fn fixed(arena: &Arc<Arena>, size: usize, count: usize) -> io::Result<Arc<StagePool>> {
         let mut regions = Vec::new();
         for _ in 0..count {
             regions.push(arena.take(size)?);
         }
-        let shelf = Shelf::new(arena, Kind::Fixed { size, count });
+        let shelf = StagePool::new(arena, Kind::Fixed { size, count });
         let mut state = shelf.state();
         state.free_bytes = regions.iter().map(Region::len).sum();
         state.free.insert(0, regions);
@@ -95,12 +95,12 @@ impl Shelf {
     }
 
     /// Stages of any size, together at most `limit` bytes.
-    pub fn growing(arena: &Arc<Arena>, limit: usize) -> Arc<Shelf> {
-        Arc::new(Shelf::new(arena, Kind::Growing { limit }))
+    pub fn growing(arena: &Arc<Arena>, limit: usize) -> Arc<StagePool> {
+        Arc::new(StagePool::new(arena, Kind::Growing { limit }))
     }
 
-    fn new(arena: &Arc<Arena>, kind: Kind) -> Shelf {
-        Shelf {
+    fn new(arena: &Arc<Arena>, kind: Kind) -> StagePool {
+        StagePool {
             arena: arena.clone(),
             kind,
             state: Mutex::default(),
@@ -118,10 +118,10 @@ impl Shelf {
 
     /// Lend a stage of at least `size` bytes; wait for one at most until `deadline`.
     pub fn take(
-        self: &Arc<Shelf>,
+        self: &Arc<StagePool>,
         size: usize,
         deadline: Option<Instant>,
-    ) -> Result<Tenure, Refusal> {
+    ) -> Result<StageLease, Refusal> {
         if !self.arena.is_mine() {
             return Err(Refusal::Closed);
         }
@@ -175,7 +175,7 @@ impl Shelf {
         self.arena.take(wanted).map(Some).map_err(Refusal::Memory)
     }
 
-    fn lend(self: &Arc<Shelf>, state: &mut State, region: Region) -> Tenure {
+    fn lend(self: &Arc<StagePool>, state: &mut State, region: Region) -> StageLease {
         let number = state.next;
         state.next += 1;
         state.lent_bytes += region.len();
@@ -184,7 +184,7 @@ impl Shelf {
             Kind::Fixed { size, .. } => size,
             Kind::Growing { .. } => region.len(),
         };
-        Tenure {
+        StageLease {
             shelf: self.clone(),
             region: Some(region),
             len,
@@ -238,15 +238,15 @@ fn size_class(size: usize) -> usize {
 }
 
 /// A stage in use.
-pub struct Tenure {
-    shelf: Arc<Shelf>,
+pub struct StageLease {
+    shelf: Arc<StagePool>,
     /// None only while it is dropped.
     region: Option<Region>,
     len: usize,
     number: u64,
 }
 
-impl Tenure {
+impl StageLease {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -283,7 +283,7 @@ impl Tenure {
     }
 }
 
-impl Drop for Tenure {
+impl Drop for StageLease {
     fn drop(&mut self) {
         let shelf = &self.shelf;
         if !shelf.arena.is_mine() {
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_stage_is_lent_once_at_a_time() {
-        let shelf = Shelf::fixed(&arena(), 100, 1).unwrap();
+        let shelf = StagePool::fixed(&arena(), 100, 1).unwrap();
         let first = shelf.take(100, None).unwrap();
         assert_eq!(first.len(), 100);
         assert!(matches!(shelf.take(1, None), Err(Refusal::Exhausted)));
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_detached_stage_makes_room_for_another() {
         let arena = arena();
-        let shelf = Shelf::fixed(&arena, 8, 1).unwrap();
+        let shelf = StagePool::fixed(&arena, 8, 1).unwrap();
         let page = arena.used_bytes();
         let first = shelf.take(8, None).unwrap();
         first.detach();
@@ -367,14 +367,14 @@ mod tests {
     #[test]
     fn a_fixed_shelf_keeps_one_stage_beyond_its_number() {
         let arena = arena();
-        let shelf = Shelf::fixed(&arena, 8, 2).unwrap();
+        let shelf = StagePool::fixed(&arena, 8, 2).unwrap();
         let page = arena.used_bytes() / 2;
         let take = |_| {
             let tenure = shelf.take(8, None).unwrap();
             tenure.detach();
             tenure
         };
-        let held: Vec<Tenure> = (0..9).map(take).collect();
+        let held: Vec<StageLease> = (0..9).map(take).collect();
         assert_eq!(arena.used_bytes(), 9 * page);
         drop(held);
         assert_eq!(
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn waiting_ends_when_one_is_detached_or_there_is_no_memory_for_another() {
         let arena = arena();
-        let shelf = Shelf::fixed(&arena, 20 << 20, 1).unwrap();
+        let shelf = StagePool::fixed(&arena, 20 << 20, 1).unwrap();
         let mut held = vec![shelf.take(8, None).unwrap()];
         let other = shelf.clone();
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_one_returns() {
-        let shelf = Shelf::fixed(&arena(), 8, 2).unwrap();
+        let shelf = StagePool::fixed(&arena(), 8, 2).unwrap();
         let held = (shelf.take(8, None).unwrap(), shelf.take(8, None).unwrap());
         let other = shelf.clone();
         let thread = std::thread::spawn(move || {
@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn closing_waits_for_nobody_and_frees_what_returns() {
         let arena = arena();
-        let shelf = Shelf::fixed(&arena, 8, 2).unwrap();
+        let shelf = StagePool::fixed(&arena, 8, 2).unwrap();
         let held = shelf.take(8, None).unwrap();
         shelf.close();
         assert!(arena.used_bytes() > 0);
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn a_growing_shelf_keeps_to_its_limit_and_uses_stages_again() {
         let arena = arena();
-        let shelf = Shelf::growing(&arena, 1 << 20);
+        let shelf = StagePool::growing(&arena, 1 << 20);
         let first = shelf.take(5000, None).unwrap();
         let at = first.at();
         drop(first);

@@ -5,8 +5,8 @@
 //! 2. The model looks up one element at a time and shares no arithmetic with what is tested.
 //! 3. What a part writes is found by answering into two different memories.
 
-mod asks;
 mod datasets;
+mod random_requests;
 
 use crate::engine::counters::Record;
 use crate::fetch::data_file::FetchError;
@@ -15,8 +15,8 @@ use crate::fixtures::XorShift64;
 use crate::requests::answer::Answerer;
 use crate::select::selection::Hyperslab;
 use crate::task_error::TaskError;
-use asks::Ask;
 use datasets::{Layout, TestDataset};
+use random_requests::Request;
 use std::sync::atomic::Ordering::Relaxed;
 
 fn record() -> Box<Record> {
@@ -37,7 +37,7 @@ fn answer(
 }
 
 /// Answer in parts; each byte is written by exactly one, and only owners write.
-fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, ask: &Ask, n_parts: u64) {
+fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, ask: &Request, n_parts: u64) {
     let words = ask.words(dataset);
     let expected = ask.expected(dataset);
     let member = dataset.member();
@@ -81,7 +81,7 @@ fn every_ask_equals_the_model() {
         let limit = [0, 3000, 1 << 20][dice.below(3) as usize];
         let mut answerer = Answerer::new(dataset.arena.clone(), limit);
         for _ in 0..20 {
-            let ask = Ask::new(&mut dice, &dataset);
+            let ask = Request::new(&mut dice, &dataset);
             let n_parts = 1 + dice.below(4);
             check_parts(&dataset, &mut answerer, &ask, n_parts);
         }
@@ -95,7 +95,7 @@ fn malformed_asks_are_refused_and_never_panic() {
         let dataset = TestDataset::new(&mut dice);
         let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
         for _ in 0..60 {
-            let mut words = Ask::new(&mut dice, &dataset).words(&dataset);
+            let mut words = Request::new(&mut dice, &dataset).words(&dataset);
             for _ in 0..1 + dice.below(3) {
                 // The catalogue's place is the parent's own.
                 let at = 4 + dice.below(words.len() as u64 - 4) as usize;
@@ -130,7 +130,7 @@ fn too_little_room_is_an_internal_error() {
     let mut dice = XorShift64(5);
     let dataset = TestDataset::with(&mut dice, &[10], &[3], Layout::Deflate);
     let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
-    let ask = Ask::rows(0, 1, 5);
+    let ask = Request::rows(0, 1, 5);
     let len = ask.expected(&dataset).len() - 1;
     let refused = answer(&mut answerer, &ask.words(&dataset), (0, 1), len, 0);
     assert!(matches!(refused, Err(TaskError::Internal(_))));
@@ -148,7 +148,7 @@ fn what_is_wrong_with_a_chunk_is_told_with_its_number() {
         };
         let told = |dataset: &TestDataset, rows: u64| {
             let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
-            let ask = Ask::rows(20, 1, rows);
+            let ask = Request::rows(20, 1, rows);
             let len = ask.expected(dataset).len();
             answer(&mut answerer, &ask.words(dataset), (0, 1), len, 0)
         };
@@ -194,7 +194,7 @@ fn damaged_chunks_are_errors_or_bytes_and_never_panic() {
         let dataset = TestDataset::with(&mut dice, &[40, 9], &[7, 4], layout).damaged(&mut dice);
         let mut answerer = Answerer::new(dataset.arena.clone(), 4000);
         for _ in 0..20 {
-            let ask = Ask::new(&mut dice, &dataset);
+            let ask = Request::new(&mut dice, &dataset);
             let len = ask.expected(&dataset).len();
             match answer(&mut answerer, &ask.words(&dataset), (0, 1), len, 0) {
                 Err(TaskError::Internal(reason)) => panic!("{reason}"),
@@ -210,12 +210,12 @@ fn a_file_that_changed_is_neither_answered_nor_kept() {
     let mut dice = XorShift64(3);
     let dataset = TestDataset::with(&mut dice, &[100], &[10], Layout::Deflate);
     let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 20);
-    let ask = Ask::rows(0, 1, 1);
+    let ask = Request::rows(0, 1, 1);
     let len = ask.expected(&dataset).len();
     assert!(answer(&mut answerer, &ask.words(&dataset), (0, 1), len, 0).is_ok());
     dataset.touch();
     for row in [50, 0] {
-        let words = Ask::rows(row, 1, 1).words(&dataset);
+        let words = Request::rows(row, 1, 1).words(&dataset);
         let changed = answer(&mut answerer, &words, (0, 1), len, 0).unwrap_err();
         let is_it = matches!(changed, TaskError::Fetch(_, FetchError::Changed { .. }));
         assert!(is_it, "{changed:?}");
@@ -232,8 +232,8 @@ fn chunks_are_kept_within_the_limit_and_counted() {
         let mut answerer = Answerer::new(dataset.arena.clone(), limit);
         let record = record();
         let mut row = |row: u64| {
-            let words = Ask::rows(row, 1, 1).words(&dataset);
-            let mut out = vec![0; Ask::rows(row, 1, 1).expected(&dataset).len()];
+            let words = Request::rows(row, 1, 1).words(&dataset);
+            let mut out = vec![0; Request::rows(row, 1, 1).expected(&dataset).len()];
             answerer.answer(&words, 0, 1, &mut out, &record).unwrap();
             assert!(record.cache_bytes.load(Relaxed) <= limit as u64);
             let count = [&record.cache_hits, &record.cache_misses];
@@ -263,20 +263,25 @@ fn neighbours_equal_the_model_and_the_bad_one_is_named() {
             let mut answerer = Answerer::new(dataset.arena.clone(), limit);
             for _ in 0..20 {
                 let rows = dice.below(1000);
-                check_parts(&dataset, &mut answerer, &Ask::rows(999 - rows, 1, rows), 1);
+                check_parts(
+                    &dataset,
+                    &mut answerer,
+                    &Request::rows(999 - rows, 1, rows),
+                    1,
+                );
                 let step = 1 + dice.below(120);
                 let count = rows / step + 1;
                 check_parts(
                     &dataset,
                     &mut answerer,
-                    &Ask::rows(rows % step, step as i64, count),
+                    &Request::rows(rows % step, step as i64, count),
                     1,
                 );
             }
             let bad = dice.below(20);
             let number = dataset.number_of(bad).unwrap();
             let lying = dataset.lie(bad, 2, 30);
-            for ask in [Ask::rows(0, 1, 1000), Ask::rows(0, 40, 25)] {
+            for ask in [Request::rows(0, 1, 1000), Request::rows(0, 40, 25)] {
                 let mut answerer = Answerer::new(lying.arena.clone(), limit);
                 let len = ask.expected(&lying).len();
                 let error = answer(&mut answerer, &ask.words(&lying), (0, 1), len, 0).unwrap_err();
@@ -303,7 +308,7 @@ fn many_datasets_share_one_answerer() {
     let mut answerer = Answerer::new(arena, 20_000);
     for _ in 0..300 {
         let dataset = &all[dice.below(70) as usize];
-        let ask = Ask::new(&mut dice, dataset);
+        let ask = Request::new(&mut dice, dataset);
         check_parts(dataset, &mut answerer, &ask, 1);
     }
 }

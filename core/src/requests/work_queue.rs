@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// In the control socket's number: a board and an arena come with it.
-pub const BOARD: u32 = 1 << 30;
+pub const WORK_QUEUE: u32 = 1 << 30;
 /// Words of an ask that find room in the slot itself.
 pub const INLINE_WORDS: usize = 32;
 /// NumPy's arrays have so many dimensions at most, with room to spare.
@@ -103,7 +103,7 @@ pub struct Slot {
 }
 
 /// A mapped board.
-pub struct Board {
+pub struct WorkQueue {
     map: Mapping,
     n_readers: usize,
     n_slots: usize,
@@ -137,13 +137,13 @@ fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-impl Board {
+impl WorkQueue {
     /// Make a board; `n_slots` is a power of two.
     pub fn new(
         n_readers: usize,
         n_slots: usize,
         cache_bytes: usize,
-    ) -> io::Result<(OwnedFd, Board)> {
+    ) -> io::Result<(OwnedFd, WorkQueue)> {
         let fd = reserved_memfd(c"multitables-board", board_bytes(n_readers, n_slots))?;
         let map = Mapping::new(fd.as_fd(), 0, board_bytes(n_readers, n_slots), true)?;
         // SAFETY: the mapping is page aligned and longer than the head; nobody else knows it yet.
@@ -155,11 +155,11 @@ impl Board {
             (*head).cache_bytes = cache_bytes as u64;
         }
         drop(map);
-        let board = Board::open(fd.as_fd())?;
+        let board = WorkQueue::open(fd.as_fd())?;
         Ok((fd, board))
     }
 
-    pub fn open(fd: BorrowedFd<'_>) -> io::Result<Board> {
+    pub fn open(fd: BorrowedFd<'_>) -> io::Result<WorkQueue> {
         let len = file_len(fd)?;
         if len < size_of::<Head>() {
             return Err(refused("the board is shorter than its head"));
@@ -177,7 +177,7 @@ impl Board {
         if !in_range || board_bytes(n_readers as usize, n_slots as usize) != len {
             return Err(refused("the board's head does not fit its bytes"));
         }
-        Ok(Board {
+        Ok(WorkQueue {
             map,
             n_readers: n_readers as usize,
             n_slots: n_slots as usize,

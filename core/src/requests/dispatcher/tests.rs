@@ -5,9 +5,9 @@ use crate::requests::work_queue::{DONE, MORE, Next};
 
 const READERS: usize = 3;
 
-fn dispatch(n_slots: usize) -> Arc<Dispatch> {
+fn dispatch(n_slots: usize) -> Arc<Dispatcher> {
     let arena = Arena::new(64 << 20).unwrap();
-    Dispatch::new(arena, READERS, n_slots, 0).unwrap()
+    Dispatcher::new(arena, READERS, n_slots, 0).unwrap()
 }
 
 fn soon() -> Instant {
@@ -16,19 +16,19 @@ fn soon() -> Instant {
 
 /// Send `words` to the readers `owners`, each of which shall fill its third of the result.
 fn send(
-    dispatch: &Arc<Dispatch>,
-    shelf: &Arc<Shelf>,
+    dispatch: &Arc<Dispatcher>,
+    shelf: &Arc<StagePool>,
     words: &[u64],
     owners: &[usize],
-) -> Option<Arc<Flight>> {
+) -> Option<Arc<RequestHandle>> {
     let slots = dispatch.slots(owners.len(), Some(soon()))?;
     let tenure = dispatch.stage(shelf, 24, Some(soon())).unwrap();
-    let ask = Ask::Parts(words, owners);
+    let ask = Request::Parts(words, owners);
     Some(dispatch.send(&ask, slots, None, tenure, 24).unwrap())
 }
 
 /// What a reader does: the first word of the ask, once for its part.
-fn answer(dispatch: &Dispatch, slot: u32) {
+fn answer(dispatch: &Dispatcher, slot: u32) {
     let place = dispatch.board.slot(slot);
     let word = match place.ask_at.load(SeqCst) {
         u64::MAX => place.inline[0].load(SeqCst),
@@ -40,14 +40,14 @@ fn answer(dispatch: &Dispatch, slot: u32) {
     unsafe { *dispatch.arena.map().base().add(at).cast::<u64>() = word };
 }
 
-fn result(flight: &Flight) -> [u64; 3] {
+fn result(flight: &RequestHandle) -> [u64; 3] {
     let tenure = flight.tenure().unwrap();
     // SAFETY: a stage of 24 bytes, all answered.
     unsafe { *tenure.base().cast::<[u64; 3]>() }
 }
 
 /// Readers as threads; every so often one dies with its task in hand.
-fn readers(dispatch: &Arc<Dispatch>, dying: bool) -> Vec<std::thread::JoinHandle<u64>> {
+fn readers(dispatch: &Arc<Dispatcher>, dying: bool) -> Vec<std::thread::JoinHandle<u64>> {
     let reader = |me: usize| {
         let dispatch = dispatch.clone();
         std::thread::spawn(move || {
@@ -60,7 +60,7 @@ fn readers(dispatch: &Arc<Dispatch>, dying: bool) -> Vec<std::thread::JoinHandle
                         served += 1;
                         let first = dispatch.board.slot(slot).deaths.load(SeqCst) == 0;
                         if dying && first && served % 7 == 3 {
-                            assert!(dispatch.mourn(me, 9).is_empty());
+                            assert!(dispatch.recover(me, 9).is_empty());
                             continue;
                         }
                         answer(&dispatch, slot);
@@ -79,7 +79,7 @@ fn many_requests(dying: bool) {
     let asker = |seed: u64| {
         let dispatch = dispatch.clone();
         std::thread::spawn(move || {
-            let shelf = Shelf::growing(&dispatch.arena, 16 << 20);
+            let shelf = StagePool::growing(&dispatch.arena, 16 << 20);
             let mut flights = std::collections::VecDeque::new();
             for number in 0..3000u64 {
                 let word = seed << 32 | number;
@@ -130,14 +130,14 @@ fn deaths_lose_nothing() {
 #[test]
 fn a_task_that_kills_twice_fails_alone() {
     let dispatch = dispatch(4);
-    let shelf = Shelf::growing(&dispatch.arena, 1 << 20);
+    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
     let bad = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
     let good = send(&dispatch, &shelf, &[2; 9], &[0]).unwrap();
     let Next::Task(slot) = dispatch.board.next(0) else {
         panic!("no task");
     };
     dispatch.board.record(0).chunk.store(18, SeqCst);
-    assert!(dispatch.mourn(0, -9).is_empty());
+    assert!(dispatch.recover(0, -9).is_empty());
     assert_eq!(bad.poll(), None);
     let Next::Task(next) = dispatch.board.next(0) else {
         panic!("no task");
@@ -146,7 +146,7 @@ fn a_task_that_kills_twice_fails_alone() {
     assert_eq!(good.poll(), Some(Outcome::Done));
     assert_eq!(dispatch.board.next(0), Next::Task(slot));
     dispatch.board.record(0).chunk.store(18, SeqCst);
-    assert_eq!(dispatch.mourn(0, -9), [slot]);
+    assert_eq!(dispatch.recover(0, -9), [slot]);
     let Some(Outcome::Failed(failure)) = bad.poll() else {
         panic!("not failed");
     };
@@ -159,7 +159,7 @@ fn a_task_that_kills_twice_fails_alone() {
 #[test]
 fn stopping_ends_flights_and_gives_their_memory_back() {
     let dispatch = dispatch(4);
-    let shelf = Shelf::growing(&dispatch.arena, 1 << 20);
+    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
     let held = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
     let dropped = send(&dispatch, &shelf, &[1; 100], &[1]).unwrap();
     dropped.release();
@@ -178,7 +178,7 @@ fn stopping_ends_flights_and_gives_their_memory_back() {
 #[test]
 fn only_what_nobody_began_is_cancelled() {
     let dispatch = dispatch(4);
-    let shelf = Shelf::growing(&dispatch.arena, 1 << 20);
+    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
     let one = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
     let other = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
     let Next::Task(slot) = dispatch.board.next(0) else {
@@ -195,7 +195,7 @@ fn only_what_nobody_began_is_cancelled() {
 #[test]
 fn others_help_a_reader_that_is_behind() {
     let dispatch = dispatch(4);
-    let shelf = Shelf::growing(&dispatch.arena, 1 << 20);
+    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
     let _one = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
     assert_eq!(dispatch.board.next(1), Next::Nothing);
     dispatch.board.slow(0, true);

@@ -4,12 +4,12 @@
 //! 1. Only the parent calls this. Its threads are one writer to the queues: whoever submits or mourns
 //!    holds the dispatcher's lock.
 
-use super::{Board, CLAIMED, DONE, FAILED, FREE, READY};
+use super::{CLAIMED, DONE, FAILED, FREE, READY, WorkQueue};
 use crate::os::futex;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-impl Board {
+impl WorkQueue {
     /// Hand a free slot, which is filled, to `reader`.
     pub fn submit(&self, slot: u32, reader: usize) {
         self.slot(slot).deaths.store(0, SeqCst);
@@ -32,7 +32,7 @@ impl Board {
     }
 
     /// The reader with least to do.
-    pub fn idlest(&self) -> usize {
+    pub fn least_loaded(&self) -> usize {
         let load = |&reader: &usize| {
             let (queue, _) = self.queue(reader);
             let busy = queue.sleeping.load(SeqCst) == 0;
@@ -96,7 +96,7 @@ impl Board {
     }
 
     /// A dead reader's task is queued for its successor, or has failed: `fail` tells of the deaths.
-    pub fn mourn(&self, slot: u32, reader: usize, fail: impl FnOnce(u64) -> bool) -> bool {
+    pub fn recover(&self, slot: u32, reader: usize, fail: impl FnOnce(u64) -> bool) -> bool {
         let deaths = self.slot(slot).deaths.fetch_add(1, SeqCst) + 1;
         let failed = fail(deaths);
         let code = if failed { FAILED } else { READY };

@@ -11,7 +11,7 @@ enum Indices {
 
 /// What is wanted; axes that are not named are whole.
 #[derive(Debug)]
-pub struct Ask {
+pub struct Request {
     k: usize,
     points: Vec<u64>,
     axes: Vec<Indices>,
@@ -30,9 +30,9 @@ impl Indices {
     }
 }
 
-impl Ask {
-    pub fn rows(start: u64, step: i64, count: u64) -> Ask {
-        Ask {
+impl Request {
+    pub fn rows(start: u64, step: i64, count: u64) -> Request {
+        Request {
             k: 0,
             points: Vec::new(),
             axes: vec![Indices::Range(start, step, count)],
@@ -40,7 +40,7 @@ impl Ask {
         }
     }
 
-    pub fn new(dice: &mut XorShift64, dataset: &TestDataset) -> Ask {
+    pub fn new(dice: &mut XorShift64, dataset: &TestDataset) -> Request {
         let n = dataset.dims.len();
         let k = match dice.below(3) {
             0 => dice.below(n as u64 + 1) as usize,
@@ -72,7 +72,7 @@ impl Ask {
                 })
                 .collect()
         });
-        Ask {
+        Request {
             k,
             points,
             axes,
