@@ -65,7 +65,7 @@ pub type Failure = (u32, u32, u32, u64, u64, u64, u64, String);
 
 /// Why a task failed, in shared memory; zeros: it did not.
 #[repr(C)]
-pub struct Blame {
+pub struct ErrorRecord {
     kind: AtomicU32,
     filter: AtomicU32,
     detail: AtomicU32,
@@ -79,7 +79,7 @@ pub struct Blame {
     text: [AtomicU8; TEXT_BYTES],
 }
 
-impl Blame {
+impl ErrorRecord {
     /// What `set` left here.
     pub fn get(&self) -> Option<Failure> {
         let kind = self.kind.load(SeqCst);

@@ -5,7 +5,7 @@
 //! 2. Whoever takes a dead reader's number begins it anew: what was in hand is over.
 
 use crate::os::clock::now_ns;
-use crate::task_error::{Blame, Failure, TaskError};
+use crate::task_error::{ErrorRecord, Failure, TaskError};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -43,7 +43,7 @@ pub struct Record {
     /// Since when it has been inside a library (`now_ns`), or 0.
     library_ns: AtomicU64,
     /// Why the task in hand failed.
-    pub error: Blame,
+    pub error: ErrorRecord,
 }
 
 impl Record {
@@ -105,14 +105,14 @@ impl Record {
 }
 
 impl Record {
-    /// What `blame` left here.
+    /// What `set_error` left here.
     pub fn failure(&self) -> Option<Failure> {
         self.error.get()
     }
 
     /// Leave the reason why `task` cannot be read, from `done_row` of the tape on, where the parent
     /// finds it.
-    pub fn blame(&self, task: u64, done_row: u64, error: &TaskError) {
+    pub fn set_error(&self, task: u64, done_row: u64, error: &TaskError) {
         self.error.done_row.store(done_row, SeqCst);
         self.error.set(task, error);
     }

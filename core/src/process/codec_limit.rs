@@ -63,7 +63,7 @@ pub fn run_share(plan: &Plan, control: Control, me: usize) {
     let done = std::panic::catch_unwind(run).unwrap_or_else(|_| Err(panicked()));
     record.end_ns.store(now_ns(), SeqCst);
     if let Err(error) = done {
-        record.blame(record.current.load(Relaxed).saturating_sub(1), 0, &error);
+        record.set_error(record.current.load(Relaxed).saturating_sub(1), 0, &error);
     }
     control.count(Duration::ZERO);
 }

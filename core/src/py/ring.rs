@@ -9,7 +9,7 @@
 //! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
 
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
-use crate::ring::leases::{EMPTY, HELD, Lending};
+use crate::ring::leases::{EMPTY, HELD, Leases};
 use crate::ring::maps::{RingMaps, map_ring};
 use crate::ring::tape::tape_rows;
 use crate::tables::plan::{ENDLESS, Plan};
@@ -43,7 +43,7 @@ struct View {
 }
 
 struct Inner {
-    book: Lending,
+    book: Leases,
     views: Vec<View>,
     container: Container,
 }
@@ -261,7 +261,7 @@ impl Ring {
         });
         let (ring_fd, maps) = made?;
         let inner = Inner {
-            book: Lending::new(plan, maps)?,
+            book: Leases::new(plan, maps)?,
             views: kept,
             container,
         };

@@ -19,7 +19,7 @@ use crate::engine::counters::{RECORD_BYTES, Record};
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::os::memory::{Mapping, file_len, reserved_memfd};
-use crate::task_error::Blame;
+use crate::task_error::ErrorRecord;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -99,7 +99,7 @@ pub struct Slot {
     pub dims: [AtomicU64; MAX_DIMS],
     pub deaths: AtomicU64,
     pub inline: [AtomicU64; INLINE_WORDS],
-    pub error: Blame,
+    pub error: ErrorRecord,
 }
 
 /// A mapped board.

@@ -36,16 +36,16 @@ pub struct State {
 }
 
 /// The plan, the mapped ring and its book.
-pub struct Lending {
+pub struct Leases {
     pub plan: Plan,
     pub maps: RingMaps,
     state: Mutex<State>,
     mark: ForkMark,
 }
 
-impl Lending {
-    pub fn new(plan: Plan, maps: RingMaps) -> io::Result<Lending> {
-        Ok(Lending {
+impl Leases {
+    pub fn new(plan: Plan, maps: RingMaps) -> io::Result<Leases> {
+        Ok(Leases {
             plan,
             maps,
             state: Mutex::default(),

@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
             let start = Instant::now();
             if let Err(error) = self.complete(task, library) {
                 let done_row = self.done_row(global, &error);
-                self.blame(global, done_row, &error);
+                self.set_error(global, done_row, &error);
                 self.useless_row = Some(self.useless_row.map_or(done_row, |row| row.min(done_row)));
                 continue;
             }
@@ -438,16 +438,16 @@ impl<'a> Reader<'a> {
 
     /// Leave the reason where the parent finds it.
     pub fn fail(&self, global: u64, error: &TaskError) {
-        self.blame(global, self.plan.ready_rows(global), error);
+        self.set_error(global, self.plan.ready_rows(global), error);
     }
 
-    fn blame(&self, global: u64, done_row: u64, error: &TaskError) {
+    fn set_error(&self, global: u64, done_row: u64, error: &TaskError) {
         let record = self.record();
         // A reason that nobody marked is of a task that was run again, after a death.
         let stands = |task| self.control.is_failed(task);
         match record.error.task().is_some_and(stands) {
             true => record.error.lower(done_row),
-            false => record.blame(global, done_row, error),
+            false => record.set_error(global, done_row, error),
         }
         self.control.pass_turn(global);
         self.control.fail(global);

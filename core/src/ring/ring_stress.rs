@@ -12,7 +12,7 @@ use crate::fixtures::{
     ROW_WORDS, Shared, TestFile, TestMember, TestPlan, XorShift64, fill_rows, payload,
 };
 use crate::os::memory::sealed_memfd;
-use crate::ring::leases::{CLOSED, ENDED, FAILED, Lending};
+use crate::ring::leases::{CLOSED, ENDED, FAILED, Leases};
 use crate::ring::reader_loop::{End, Reader, window};
 use crate::ring::tape::tape_rows;
 use crate::tables::plan::{KIND_LIBRARY, Plan};
@@ -85,7 +85,7 @@ impl Race {
         let (plan, file) = self.plan();
         let shared = Shared::new(&plan.encode(&file));
         let (plan, maps) = shared.map();
-        let book = Lending::new(plan, maps).unwrap();
+        let book = Leases::new(plan, maps).unwrap();
         let laps = book.plan.end_row() / book.plan.lap_rows();
         let per_lap = book.plan.lap_rows().div_ceil(self.block_rows);
         let total = self.cyclic_blocks.unwrap_or(laps * per_lap);
@@ -163,7 +163,7 @@ impl Race {
 
     fn consume(
         &self,
-        book: &Lending,
+        book: &Leases,
         mut dice: XorShift64,
         total: u64,
         seen: &Mutex<BTreeSet<u64>>,
@@ -209,7 +209,7 @@ impl Race {
     }
 
     /// `wanted` are the dataset's rows, for each lap or for all.
-    fn check(&self, book: &Lending, wanted: &[Vec<u64>], block: u64) {
+    fn check(&self, book: &Leases, wanted: &[Vec<u64>], block: u64) {
         let (begin, end) = book.block_rows(block);
         for (number, member) in book.plan.members.iter().enumerate() {
             // SAFETY: the block is lent, so nobody else may write here: that is the test.
@@ -227,7 +227,7 @@ impl Race {
 }
 
 /// Closes the stream when a consumer ends in a panic.
-struct Closer<'a>(&'a Lending);
+struct Closer<'a>(&'a Leases);
 
 impl Drop for Closer<'_> {
     fn drop(&mut self) {

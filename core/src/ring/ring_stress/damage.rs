@@ -8,7 +8,7 @@
 use super::{Closer, PATIENCE, PLAIN, ROW_BYTES, Race};
 use crate::engine::counters::{Mark, STATE_FAILED, STATE_FINISHED};
 use crate::fixtures::{Shared, TestFile, TestMember, TestPlan, XorShift64, fill_rows};
-use crate::ring::leases::{EMPTY, FAILED, HELD, Lending};
+use crate::ring::leases::{EMPTY, FAILED, HELD, Leases};
 use crate::ring::reader_loop::{End, Reader};
 use crate::tables::plan::KIND_LIBRARY;
 use std::sync::atomic::Ordering::SeqCst;
@@ -62,7 +62,7 @@ impl Race {
         let (plan, file) = self.damaged_plan(bad);
         let shared = Shared::new(&plan.encode(&file));
         let (plan, maps) = shared.map();
-        let book = Lending::new(plan, maps).unwrap();
+        let book = Leases::new(plan, maps).unwrap();
         let rows: Vec<u64> = (0..self.n_rows).collect();
         std::thread::scope(|scope| {
             for me in 0..self.n_readers as usize {
