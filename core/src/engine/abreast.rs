@@ -9,7 +9,7 @@
 use crate::engine::chunk_cache::{ENTRY_BYTES, Key};
 use crate::engine::open_dataset::add_ns;
 use crate::engine::place_selected::{InHand, Task, count, deliver, grow};
-use crate::filters::MOST_ABREAST;
+use crate::filters::MAX_ABREAST;
 use crate::select::chunk_iter::Cursor;
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl Follower {
     }
 }
 
-pub type Followers = [Follower; MOST_ABREAST - 1];
+pub type Followers = [Follower; MAX_ABREAST - 1];
 
 impl Task<'_> {
     /// Decode the chunk in hand together with the next ones. False: none is done.

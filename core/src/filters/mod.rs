@@ -34,7 +34,7 @@ mod zstd;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use inflate_abreast::MOST as MOST_ABREAST;
+pub use inflate_abreast::MAX_STREAMS as MAX_ABREAST;
 pub use partial::{Blocks, Fetched, Fetches, Parts};
 pub use pipeline::Pipeline;
 

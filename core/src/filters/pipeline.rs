@@ -13,7 +13,7 @@
 //!
 //! It must never know what a filter's bytes look like.
 
-use super::inflate_abreast::MOST;
+use super::inflate_abreast::MAX_STREAMS;
 use super::partial::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 use crate::autotune::{AutoTuner, Way};
@@ -38,7 +38,7 @@ pub struct Pipeline {
     /// Where stages between the first and the last write, in turns.
     scratch: [Vec<u8>; 2],
     /// What the first stage made of chunks side by side, when others follow.
-    abreast: [Vec<u8>; MOST],
+    abreast: [Vec<u8>; MAX_STREAMS],
     /// Optimized: side by side. Baseline: one chunk after the other.
     tuner: AutoTuner,
 }
@@ -69,7 +69,7 @@ impl Pipeline {
             stages,
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
-            abreast: [const { Vec::new() }; MOST],
+            abreast: [const { Vec::new() }; MAX_STREAMS],
             tuner: AutoTuner::NEW,
         })
     }
@@ -112,7 +112,7 @@ impl Pipeline {
     /// How many chunks may be decoded side by side, and so should be at hand together.
     pub fn most_abreast(&self) -> usize {
         match self.stages.iter().any(|s| s.decoder.goes_abreast()) {
-            true => (ABREAST_BYTES / self.decoded_size.max(1)).clamp(1, MOST),
+            true => (ABREAST_BYTES / self.decoded_size.max(1)).clamp(1, MAX_STREAMS),
             false => 1,
         }
     }
@@ -132,7 +132,7 @@ impl Pipeline {
             && self.tuner.way() == Way::Optimized
     }
 
-    /// Decodes two to `MOST` chunks with the same filter mask, each as `decode` would. False: it was
+    /// Decodes two to `MAX_STREAMS` chunks with the same filter mask, each as `decode` would. False: it was
     /// not done, the outs may hold anything, and each chunk has to be decoded alone.
     pub fn decode_abreast<const N: usize>(
         &mut self,
@@ -401,7 +401,7 @@ mod tests {
             groups
         };
         for chunks in 2..100 {
-            for most in 3..=MOST {
+            for most in 3..=MAX_STREAMS {
                 let groups = groups(ABREAST_BYTES / most, chunks);
                 assert!(groups.iter().all(|count| (2..=most).contains(count)));
             }

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// With less address space than this there is no arena.
-const LEAST_BYTES: usize = 16 << 20;
+const MIN_BYTES: usize = 16 << 20;
 
 pub struct Arena {
     fd: OwnedFd,
@@ -33,7 +33,7 @@ struct Book {
 impl Arena {
     /// An arena of `len` bytes at most; less where the address space is limited.
     pub fn new(len: usize) -> io::Result<Arc<Arena>> {
-        let mut len = whole_pages(len.max(LEAST_BYTES))?;
+        let mut len = whole_pages(len.max(MIN_BYTES))?;
         loop {
             let fd = sparse_memfd(c"multitables-arena", len)?;
             match Mapping::new(fd.as_fd(), 0, len, true) {
@@ -48,7 +48,7 @@ impl Arena {
                         }),
                     }));
                 }
-                Err(error) if len / 2 < LEAST_BYTES => return Err(error),
+                Err(error) if len / 2 < MIN_BYTES => return Err(error),
                 Err(_) => len = whole_pages(len / 2)?,
             }
         }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn regions_do_not_overlap_and_come_back_whole() {
-        let arena = Arena::new(LEAST_BYTES).unwrap();
+        let arena = Arena::new(MIN_BYTES).unwrap();
         let page = page_bytes();
         let mut held: Vec<Region> = Vec::new();
         let mut seed = 1u64;
@@ -203,12 +203,12 @@ mod tests {
             assert_eq!(arena.used_bytes(), sum);
         }
         held.clear();
-        assert_eq!(arena.take(LEAST_BYTES).unwrap().at(), 0);
+        assert_eq!(arena.take(MIN_BYTES).unwrap().at(), 0);
     }
 
     #[test]
     fn a_region_given_back_is_empty_again() {
-        let arena = Arena::new(LEAST_BYTES).unwrap();
+        let arena = Arena::new(MIN_BYTES).unwrap();
         let mut region = arena.take(10).unwrap();
         region.write(b"0123456789");
         let at = region.at();
@@ -221,8 +221,8 @@ mod tests {
 
     #[test]
     fn too_much_is_an_error() {
-        let arena = Arena::new(LEAST_BYTES).unwrap();
-        assert!(arena.take(LEAST_BYTES + 1).is_err());
+        let arena = Arena::new(MIN_BYTES).unwrap();
+        assert!(arena.take(MIN_BYTES + 1).is_err());
         assert!(arena.take(usize::MAX).is_err());
     }
 }

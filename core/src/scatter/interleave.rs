@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Less than this of a row is little, if it lies together.
 const LITTLE_BYTES: usize = 256;
 /// So many bytes wait at most; chunks of more than half of it would wait for nothing.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// Rows that are copied at a time.
 const ROWS: u64 = 64;
 
@@ -35,7 +35,7 @@ pub struct Interleaver {
 impl Interleaver {
     /// Whether a chunk of so many bytes had better wait.
     pub fn wants(strides: &Strides, len: usize) -> bool {
-        len <= MOST_BYTES / 2 && strides.has_less_than(LITTLE_BYTES)
+        len <= MAX_BYTES / 2 && strides.has_less_than(LITTLE_BYTES)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -45,7 +45,7 @@ impl Interleaver {
     /// Whether there is room for a chunk of these rows and bytes. Otherwise those that wait are to be
     /// copied first.
     pub fn has_room(&self, rows: &Range<u64>, len: usize) -> bool {
-        self.parts.is_empty() || self.rows == *rows && self.bytes.len() + len <= MOST_BYTES
+        self.parts.is_empty() || self.rows == *rows && self.bytes.len() + len <= MAX_BYTES
     }
 
     pub fn add(&mut self, rows: Range<u64>, strides: Strides, first: u64, decoded: &[u8]) {
@@ -115,15 +115,15 @@ mod tests {
 
     #[test]
     fn large_chunks_do_not_wait() {
-        assert!(Interleaver::wants(&strides(), MOST_BYTES / 2));
-        assert!(!Interleaver::wants(&strides(), MOST_BYTES / 2 + 1));
+        assert!(Interleaver::wants(&strides(), MAX_BYTES / 2));
+        assert!(!Interleaver::wants(&strides(), MAX_BYTES / 2 + 1));
     }
 
     #[test]
     fn those_of_other_rows_and_too_many_bytes_do_not_wait_together() {
         let mut beside = Interleaver::default();
-        assert!(beside.has_room(&(0..5), 2 * MOST_BYTES));
-        beside.add(0..5, strides(), 0, &vec![0; MOST_BYTES - 9]);
+        assert!(beside.has_room(&(0..5), 2 * MAX_BYTES));
+        beside.add(0..5, strides(), 0, &vec![0; MAX_BYTES - 9]);
         assert!(beside.has_room(&(0..5), 9));
         assert!(!beside.has_room(&(0..5), 10));
         assert!(!beside.has_room(&(0..6), 1));

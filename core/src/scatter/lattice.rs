@@ -10,7 +10,7 @@ use crate::select::chunk_iter::{Pair, Segment};
 use std::ops::Range;
 
 /// More runs than this are not listed.
-const MOST_RUNS: usize = 1024;
+const MAX_RUNS: usize = 1024;
 
 /// What a chunk has to give.
 pub struct Lattice<'a> {
@@ -31,7 +31,7 @@ impl<'a> Lattice<'a> {
         }
         let (mut runs, mut run_bytes) = (vec![(unit.at, 0)], unit.bytes);
         for axis in inner.iter().rev() {
-            if axis.pairs_at.is_some() || runs.len().saturating_mul(axis.n) > MOST_RUNS {
+            if axis.pairs_at.is_some() || runs.len().saturating_mul(axis.n) > MAX_RUNS {
                 return None;
             }
             for (src, dst) in &mut runs {

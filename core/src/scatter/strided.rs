@@ -22,7 +22,7 @@ const NEAR_AHEAD: usize = 16;
 /// The runs of a row are listed where a chunk has so many rows, ...
 const LISTED_ROWS: u64 = 8;
 /// ... and a row no more runs than this.
-const MOST_LISTED: usize = 1024;
+const MAX_LISTED: usize = 1024;
 
 /// Call a function that is made for runs of a size, or, with 0, for those of any.
 macro_rules! of_size {
@@ -112,7 +112,7 @@ impl Strides {
     fn list(&mut self) {
         let count: usize = self.axes.iter().map(|axis| axis.count).product();
         let is_far = self.from_reach.max(self.to_reach) > u32::MAX as usize;
-        if self.axes.len() < 2 || count > MOST_LISTED || is_far {
+        if self.axes.len() < 2 || count > MAX_LISTED || is_far {
             return;
         }
         self.runs.push((0, 0));
