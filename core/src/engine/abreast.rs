@@ -16,7 +16,7 @@ use std::time::Instant;
 /// A chunk behind the one in hand.
 #[derive(Debug, Default)]
 pub struct Follower {
-    walk: Cursor,
+    cursor: Cursor,
     /// Its place in the task.
     turn: usize,
     key: Key,
@@ -30,7 +30,7 @@ impl Follower {
     /// What is known of the chunk in hand too.
     fn as_first(&self) -> (Key, &Cursor, &[u8], Option<usize>) {
         let stored = &self.stored[..self.stored_size];
-        (self.key, &self.walk, stored, self.dst)
+        (self.key, &self.cursor, stored, self.dst)
     }
 }
 
@@ -57,20 +57,21 @@ impl Task<'_> {
         let lookup = self.stored.lookup;
         let size = lookup.member.decoded_size;
         let most = self.pipeline.most_abreast();
-        let (mut walk, mut turn, mut dst) = (here.walk, self.stored.turn, self.place(here.walk));
+        let (mut cursor, mut turn, mut dst) =
+            (here.cursor, self.stored.turn, self.place(here.cursor));
         let mut n = 0;
         for next in followers.iter_mut().take(most - 1) {
-            next.walk.clone_from(walk);
+            next.cursor.clone_from(cursor);
             loop {
                 turn += 1;
-                if !self.cover.next(&mut next.walk) {
+                if !self.cover.next(&mut next.cursor) {
                     return n;
                 }
                 if !self.scratch.served.has(turn) {
                     break;
                 }
             }
-            let Some((number, chunk)) = lookup.chunk(next.walk.grid_index) else {
+            let Some((number, chunk)) = lookup.chunk(next.cursor.grid_index) else {
                 return n;
             };
             next.turn = turn;
@@ -78,7 +79,7 @@ impl Task<'_> {
                 byte_offset: chunk.byte_offset,
                 ..here.key
             };
-            next.dst = self.place(&next.walk);
+            next.dst = self.place(&next.cursor);
             // Memory that is kept has room for all of them.
             let goes_along = match (dst, next.dst) {
                 (Some(before), Some(dst)) => before + size <= dst,
@@ -94,20 +95,20 @@ impl Task<'_> {
             next.stored_size = chunk.stored_size as usize;
             let read = grow(&mut next.stored, next.stored_size, number).and_then(|()| {
                 let stored = &mut next.stored[..next.stored_size];
-                (self.stored).read(&next.walk, number, chunk.byte_offset, stored)
+                (self.stored).read(&next.cursor, number, chunk.byte_offset, stored)
             });
             if read.is_err() {
                 return n;
             }
-            (walk, dst) = (&next.walk, next.dst);
+            (cursor, dst) = (&next.cursor, next.dst);
             n += 1;
         }
         n
     }
 
     /// Where in the result the chunk goes, if it is wanted whole and in its own order.
-    fn place(&self, walk: &Cursor) -> Option<usize> {
-        let row = self.unit.only_row(&walk.segments, self.cover.pairs());
+    fn place(&self, cursor: &Cursor) -> Option<usize> {
+        let row = self.unit.only_row(&cursor.segments, self.cover.pairs());
         let row = self.whole(row, self.stored.lookup.member.decoded_size);
         row.map(|row| row.dst)
     }
@@ -121,8 +122,8 @@ impl Task<'_> {
         let start = Instant::now();
         let size = self.stored.lookup.member.decoded_size;
         let mask = here.chunk.filter_mask;
-        let first_dst = self.place(here.walk);
-        let first = (here.key, here.walk, stored, first_dst);
+        let first_dst = self.place(here.cursor);
+        let first = (here.key, here.cursor, stored, first_dst);
         let group: [_; N] = std::array::from_fn(|i| match i {
             0 => first,
             _ => followers[i - 1].as_first(),
@@ -151,12 +152,12 @@ impl Task<'_> {
                 return false;
             }
             let pairs = self.cover.pairs();
-            for ((key, walk, ..), bytes) in group.into_iter().zip(rooms) {
+            for ((key, cursor, ..), bytes) in group.into_iter().zip(rooms) {
                 if key != here.key {
                     self.cache.is_worth_it(key, size);
                 }
                 let bytes = self.cache.keep(key, bytes);
-                deliver(&self.unit, &walk.segments, pairs, bytes, 0, self.out);
+                deliver(&self.unit, &cursor.segments, pairs, bytes, 0, self.out);
             }
         }
         for next in followers {

@@ -29,7 +29,7 @@ pub struct OpenDataset {
     pub stored: Vec<u8>,
     pub decoded: Vec<u8>,
     pub offset: Vec<u64>,
-    pub beside: Interleaver,
+    pub interleaver: Interleaver,
     /// How short rows that no filter changes come to their places. Optimized: the kernel puts them there.
     pub placing: AutoTuner,
     /// The page cache missed lately: what is claimed is asked for at once.
@@ -53,7 +53,7 @@ impl OpenDataset {
             stored: Vec::new(),
             decoded: Vec::new(),
             offset: Vec::new(),
-            beside: Interleaver::default(),
+            interleaver: Interleaver::default(),
             placing: AutoTuner::NEW,
             cold: false,
         })

@@ -141,7 +141,7 @@ impl Task<'_> {
         let stored = &mut stored[..len];
         let mut fetch = |stored: &mut [u8], span: Range<usize>| {
             let at = here.chunk.byte_offset + span.start as u64;
-            (self.stored).read(here.walk, here.number, at, &mut stored[span])
+            (self.stored).read(here.cursor, here.number, at, &mut stored[span])
         };
         let head = HEAD_BYTES.min(len);
         fetch(stored, 0..head)?;
@@ -155,7 +155,7 @@ impl Task<'_> {
             fetch(stored, head..blocks.head_bytes)?;
         }
         let unit = self.unit;
-        unit.each_row(&here.walk.segments, self.cover.pairs(), &mut |row| {
+        unit.each_row(&here.cursor.segments, self.cover.pairs(), &mut |row| {
             wanted.add(&blocks, &unit, &row);
         });
         // Where it is nearly all, it may as well be kept.
@@ -223,7 +223,7 @@ impl Task<'_> {
                 unit.end_strings(&mut self.out[row.dst..row.dst + len]);
             }
             None => {
-                let (segments, pairs) = (&here.walk.segments, self.cover.pairs());
+                let (segments, pairs) = (&here.cursor.segments, self.cover.pairs());
                 deliver(&unit, segments, pairs, &decoded[..size], 0, self.out);
             }
         }

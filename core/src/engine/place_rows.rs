@@ -30,7 +30,7 @@ impl Placement {
 
 impl Transfer<'_> {
     /// Where a chunk goes. Its offset is left in `source`.
-    pub(super) fn spot(&self, source: &mut OpenDataset, grid_index: u64) -> Placement {
+    pub(super) fn placement(&self, source: &mut OpenDataset, grid_index: u64) -> Placement {
         let member = self.member;
         member.chunk_offset(grid_index, &mut source.offset);
         let row = source.offset[0];
@@ -49,26 +49,30 @@ impl Transfer<'_> {
     pub(super) fn deliver(
         &self,
         source: &mut OpenDataset,
-        spot: &Placement,
+        placement: &Placement,
         decoded: Option<&[u8]>,
     ) {
         let (member, first) = (self.member, source.offset[0]);
         if let Some(decoded) = decoded {
             let strides = Strides::of(member, &source.offset);
-            let rows = spot.lo..spot.hi;
+            let rows = placement.lo..placement.hi;
             if Interleaver::wants(&strides, decoded.len()) && member.fixes.is_empty() {
-                if !source.beside.has_room(&rows, decoded.len()) {
+                if !source.interleaver.has_room(&rows, decoded.len()) {
                     self.end_waiting(source);
                 }
-                return source.beside.add(rows, strides, first, decoded);
+                return source.interleaver.add(rows, strides, first, decoded);
             }
-            strides.copy(decoded, spot.lo - first, self.rows(spot.lo, spot.hi));
+            strides.copy(
+                decoded,
+                placement.lo - first,
+                self.rows(placement.lo, placement.hi),
+            );
         }
         let at = Place {
             offset: &source.offset,
-            lo: spot.lo,
-            hi: spot.hi,
+            lo: placement.lo,
+            hi: placement.hi,
         };
-        fill::fix_strings(member, at, self.rows(spot.lo, spot.hi));
+        fill::fix_strings(member, at, self.rows(placement.lo, placement.hi));
     }
 }

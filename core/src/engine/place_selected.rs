@@ -71,7 +71,7 @@ impl Served {
 pub struct InHand<'w> {
     pub number: u64,
     pub chunk: Chunk,
-    pub walk: &'w Cursor,
+    pub cursor: &'w Cursor,
     pub key: Key,
 }
 
@@ -82,29 +82,29 @@ impl InHand<'_> {
 }
 
 impl Task<'_> {
-    pub fn run(&mut self, walk: &mut Cursor) -> Result<(), TaskError> {
-        if !self.cover.begin(walk) {
+    pub fn run(&mut self, cursor: &mut Cursor) -> Result<(), TaskError> {
+        if !self.cover.begin(cursor) {
             return Ok(());
         }
         self.scratch.served.0.clear();
         let may_be_kept = self.cache.bytes() > 0 && !self.pipeline.is_identity(0);
-        if may_be_kept && !self.cover.is_last(walk) {
-            self.serve_kept(walk);
+        if may_be_kept && !self.cover.is_last(cursor) {
+            self.serve_kept(cursor);
         }
         loop {
             let turn = self.stored.next_turn();
             if !self.scratch.served.has(turn) {
-                self.serve(walk)?;
+                self.serve(cursor)?;
             }
-            if !self.cover.next(walk) {
+            if !self.cover.next(cursor) {
                 return Ok(());
             }
         }
     }
 
-    fn serve_kept(&mut self, walk: &Cursor) {
+    fn serve_kept(&mut self, cursor: &Cursor) {
         let mut ahead = std::mem::take(&mut self.scratch.ahead);
-        ahead.clone_from(walk);
+        ahead.clone_from(cursor);
         for turn in 1.. {
             if let Some((_, chunk)) = self.stored.lookup.chunk(ahead.grid_index) {
                 if self.find(&ahead, &chunk) {
@@ -119,7 +119,7 @@ impl Task<'_> {
     }
 
     /// Gather from a chunk that is kept. False: it is not.
-    fn find(&mut self, walk: &Cursor, chunk: &Chunk) -> bool {
+    fn find(&mut self, cursor: &Cursor, chunk: &Chunk) -> bool {
         let key = Key {
             source: self.source,
             byte_offset: chunk.byte_offset,
@@ -127,16 +127,16 @@ impl Task<'_> {
         let Some(bytes) = self.cache.find(key) else {
             return false;
         };
-        let (segments, pairs) = (&walk.segments, self.cover.pairs());
+        let (segments, pairs) = (&cursor.segments, self.cover.pairs());
         deliver(&self.unit, segments, pairs, bytes, 0, self.out);
         count(&self.stored.record.cache_hits, 1);
         true
     }
 
-    fn serve(&mut self, walk: &Cursor) -> Result<(), TaskError> {
+    fn serve(&mut self, cursor: &Cursor) -> Result<(), TaskError> {
         let lookup = self.stored.lookup;
-        let Some((number, chunk)) = lookup.chunk(walk.grid_index) else {
-            self.fill(walk);
+        let Some((number, chunk)) = lookup.chunk(cursor.grid_index) else {
+            self.fill(cursor);
             return Ok(());
         };
         let record = self.stored.record;
@@ -146,7 +146,7 @@ impl Task<'_> {
             byte_offset: chunk.byte_offset,
         };
         if !as_stored {
-            if self.find(walk, &chunk) {
+            if self.find(cursor, &chunk) {
                 return Ok(());
             }
             count(&record.cache_misses, 1);
@@ -157,7 +157,7 @@ impl Task<'_> {
         let here = InHand {
             number,
             chunk,
-            walk,
+            cursor,
             key,
         };
         if as_stored {
@@ -176,12 +176,12 @@ impl Task<'_> {
     }
 
     /// What an unallocated chunk shows.
-    fn fill(&mut self, walk: &Cursor) {
+    fn fill(&mut self, cursor: &Cursor) {
         let member = self.stored.lookup.member;
         let (unit, out, value) = (&self.unit, &mut *self.out, &mut self.scratch.value);
         unit.fill_value(member, value);
         let mut bytes = 0;
-        unit.each_row(&walk.segments, self.cover.pairs(), &mut |row| {
+        unit.each_row(&cursor.segments, self.cover.pairs(), &mut |row| {
             unit.fill(&row, value, out);
             bytes += row.n * unit.bytes;
         });
@@ -191,7 +191,9 @@ impl Task<'_> {
     /// A chunk that is not kept: decode it, or what is wanted of it.
     fn miss(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
         let size = self.stored.lookup.member.decoded_size;
-        let row = self.unit.only_row(&here.walk.segments, self.cover.pairs());
+        let row = self
+            .unit
+            .only_row(&here.cursor.segments, self.cover.pairs());
         let is_part = self.whole(row, size).is_none();
         let is_worth_it = is_part && self.cache.is_worth_it(here.key, size);
         let has_parts = is_part && self.pipeline.parts(here.chunk.filter_mask).is_some();
@@ -203,7 +205,7 @@ impl Task<'_> {
         let result = grow(&mut stored, len, here.number).and_then(|()| {
             let at = here.chunk.byte_offset;
             self.stored
-                .read(here.walk, here.number, at, &mut stored[..len])?;
+                .read(here.cursor, here.number, at, &mut stored[..len])?;
             let wants_abreast = self.pipeline.wants_abreast(here.chunk.filter_mask);
             if wants_abreast && self.serve_abreast(&here, &stored[..len]) {
                 return Ok(());
@@ -226,7 +228,7 @@ impl Task<'_> {
         let start = Instant::now();
         let size = self.stored.lookup.member.decoded_size;
         let mask = here.chunk.filter_mask;
-        let (segments, pairs) = (&here.walk.segments, self.cover.pairs());
+        let (segments, pairs) = (&here.cursor.segments, self.cover.pairs());
         let row = self.unit.only_row(segments, pairs);
         if let Some(row) = self.whole(row, size) {
             let out = &mut self.out[row.dst..row.dst + size];
@@ -256,11 +258,11 @@ impl Task<'_> {
     fn around(&mut self, here: InHand<'_>, as_stored: bool) -> Result<(), TaskError> {
         let (unit, cover, lookup) = (self.unit, self.cover, self.stored.lookup);
         let (cache, pipeline, source) = (&*self.cache, &*self.pipeline, self.source);
-        self.stored.fly(here.walk, |walk| {
-            let (number, chunk) = lookup.chunk(walk.grid_index)?;
+        self.stored.fly(here.cursor, |cursor| {
+            let (number, chunk) = lookup.chunk(cursor.grid_index)?;
             lookup.check(number, &chunk).ok()?;
             if pipeline.is_identity(chunk.filter_mask) {
-                return Some(hull(&unit, cover, walk, &chunk));
+                return Some(hull(&unit, cover, cursor, &chunk));
             }
             let key = Key {
                 source,
@@ -271,14 +273,14 @@ impl Task<'_> {
         });
         let chunk = here.chunk;
         let span = match as_stored {
-            true => hull(&unit, cover, here.walk, &chunk),
+            true => hull(&unit, cover, here.cursor, &chunk),
             false => chunk.byte_offset..chunk.byte_offset + chunk.stored_size,
         };
         let base = (span.start - chunk.byte_offset) as usize;
         let finished = self.stored.land(here.number, span)?;
         let result = match as_stored {
             true => {
-                let (segments, pairs) = (&here.walk.segments, cover.pairs());
+                let (segments, pairs) = (&here.cursor.segments, cover.pairs());
                 let bytes = finished.bytes();
                 count(&self.stored.record.decoded_bytes, bytes.len());
                 deliver(&unit, segments, pairs, bytes, base, self.out);
@@ -292,9 +294,9 @@ impl Task<'_> {
 }
 
 /// From the first wanted byte of a chunk in the file to the last.
-fn hull(unit: &Unit<'_>, cover: &ChunkIter, walk: &Cursor, chunk: &Chunk) -> Range<u64> {
+fn hull(unit: &Unit<'_>, cover: &ChunkIter, cursor: &Cursor, chunk: &Chunk) -> Range<u64> {
     let (mut start, mut end) = (usize::MAX, 0);
-    unit.each_row(&walk.segments, cover.pairs(), &mut |row| {
+    unit.each_row(&cursor.segments, cover.pairs(), &mut |row| {
         let reach = unit.reach(&row);
         (start, end) = (start.min(reach.start), end.max(reach.end));
     });

@@ -18,24 +18,24 @@ use std::time::Instant;
 
 impl ShareWork<'_> {
     /// When a chunk is its rows, all wanted and in order: their bytes in the window.
-    pub(super) fn in_place(&self, pick: &ChunkRead, size: usize) -> Option<Range<usize>> {
+    pub(super) fn in_place(&self, read: &ChunkRead, size: usize) -> Option<Range<usize>> {
         let row_bytes = self.member.row_bytes;
         if !self.member.whole_rows() || self.member.kept {
             return None;
         }
-        let run = self.share.seats.runs(pick.seats.clone()).next()?;
+        let run = self.share.seats.runs(read.seats.clone()).next()?;
         // A row that is wanted twice has two seats.
-        let all = run.rows == pick.seats.len() && run.rows * row_bytes == size;
+        let all = run.rows == read.seats.len() && run.rows * row_bytes == size;
         let at = run.place as usize * row_bytes;
-        (all && run.row == pick.row).then(|| at..at + size)
+        (all && run.row == read.row).then(|| at..at + size)
     }
 
-    pub(super) fn end_strings(&mut self, source: &OpenDataset, pick: &ChunkRead) {
+    pub(super) fn end_strings(&mut self, source: &OpenDataset, read: &ChunkRead) {
         let (share, member) = (self.share, self.member);
         if member.fixes.is_empty() {
             return;
         }
-        for run in share.seats.runs(pick.seats.clone()) {
+        for run in share.seats.runs(read.seats.clone()) {
             let (at, dst) = self.place(source, run);
             fill::fix_strings(member, at, dst);
         }
@@ -58,33 +58,33 @@ impl ShareWork<'_> {
     }
 
     /// Copy the wanted rows of a decoded chunk to their places.
-    pub(super) fn seat(&mut self, source: &mut OpenDataset, pick: &ChunkRead, decoded: &[u8]) {
+    pub(super) fn seat(&mut self, source: &mut OpenDataset, read: &ChunkRead, decoded: &[u8]) {
         let member = self.member;
         if member.whole_rows() {
-            self.copy(pick.row, pick.seats.clone(), decoded);
-            return self.end_strings(source, pick);
+            self.copy(read.row, read.seats.clone(), decoded);
+            return self.end_strings(source, read);
         }
         let strides = Strides::of(member, &source.offset);
         if !Interleaver::wants(&strides, decoded.len()) || !member.fixes.is_empty() {
-            let of = (&*self.share.seats, pick.seats.clone());
-            strides.scatter(decoded, pick.row, of, self.window);
-            return self.end_strings(source, pick);
+            let of = (&*self.share.seats, read.seats.clone());
+            strides.scatter(decoded, read.row, of, self.window);
+            return self.end_strings(source, read);
         }
-        let seats = pick.seats.start as u64..pick.seats.end as u64;
-        if !source.beside.has_room(&seats, decoded.len()) {
+        let seats = read.seats.start as u64..read.seats.end as u64;
+        if !source.interleaver.has_room(&seats, decoded.len()) {
             self.end_waiting(source);
         }
-        source.beside.add(seats, strides, pick.row, decoded);
+        source.interleaver.add(seats, strides, read.row, decoded);
     }
 
     /// Bring chunks that wait for others to the places of their rows.
     pub(super) fn end_waiting(&mut self, source: &mut OpenDataset) {
-        if source.beside.is_empty() {
+        if source.interleaver.is_empty() {
             return;
         }
         let (start, all) = (Instant::now(), &*self.share.seats);
         let indices = |seats: Range<u64>| seats.start as usize..seats.end as usize;
-        source.beside.copy(|seats, ahead, pieces| {
+        source.interleaver.copy(|seats, ahead, pieces| {
             Strides::scatter_all(pieces, (all, indices(seats)), indices(ahead), self.window);
         });
         add_ns(&self.record.decode_ns, start);

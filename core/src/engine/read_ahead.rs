@@ -89,10 +89,10 @@ impl<'a> ReadAhead<'a> {
         matches!(self.fetch, Fetch::Direct(..))
     }
 
-    /// Fill `out` from the file, for the chunk at which `walk` stands.
+    /// Fill `out` from the file, for the chunk at which `cursor` stands.
     pub fn read(
         &mut self,
-        walk: &Cursor,
+        cursor: &Cursor,
         number: u64,
         byte_offset: u64,
         out: &mut [u8],
@@ -109,7 +109,7 @@ impl<'a> ReadAhead<'a> {
         let mut result = Ok(());
         if have < out.len() {
             if self.turn > self.hinted {
-                self.ahead.clone_from(walk);
+                self.ahead.clone_from(cursor);
                 hint(file, self.lookup, self.cover, self.ahead);
                 self.hinted = self.turn + HINTS;
             }
@@ -125,14 +125,14 @@ impl<'a> ReadAhead<'a> {
         result.map_err(|error| TaskError::Fetch(number, error))
     }
 
-    /// Start reads for the chunk in hand, at which `walk` stands, and for those behind it; `wanted`
+    /// Start reads for the chunk in hand, at which `cursor` stands, and for those behind it; `wanted`
     /// tells the bytes of a chunk, or None where nothing has to be read.
-    pub fn fly(&mut self, walk: &Cursor, wanted: impl Fn(&Cursor) -> Option<Range<u64>>) {
+    pub fn fly(&mut self, cursor: &Cursor, wanted: impl Fn(&Cursor) -> Option<Range<u64>>) {
         let Fetch::Direct(queue, _) = &mut *self.fetch else {
             return;
         };
         if self.started == 0 {
-            self.ahead.clone_from(walk);
+            self.ahead.clone_from(cursor);
         }
         while !self.all_started && self.flights.len() < FLIGHTS {
             self.started += 1;

@@ -53,8 +53,8 @@ fn together(source: &OpenDataset, runs: &[Run]) -> usize {
 pub fn fetches(share: &mut ShuffleTask, kept: &Kept, into: &mut Vec<Run>) {
     if !kept.is_empty() {
         // A chunk that is kept is as if it were nowhere in the file.
-        for (pick, chunk) in share.picks.iter().zip(&mut share.chunks) {
-            if kept.holds(pick.number) {
+        for (read, chunk) in share.reads.iter().zip(&mut share.chunks) {
+            if kept.holds(read.number) {
                 chunk.byte_offset = UNALLOCATED;
             }
         }
@@ -101,9 +101,9 @@ impl<'a> ShareWork<'a> {
         member: &Member,
         share: &ShuffleTask,
     ) -> Result<(), TaskError> {
-        let picks = share.picks.iter().zip(&share.chunks);
-        for (pick, chunk) in picks.filter(|(pick, _)| pick.number != NO_CHUNK) {
-            source.check(member, std::slice::from_ref(chunk), pick.number)?;
+        let reads = share.reads.iter().zip(&share.chunks);
+        for (read, chunk) in reads.filter(|(read, _)| read.number != NO_CHUNK) {
+            source.check(member, std::slice::from_ref(chunk), read.number)?;
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ impl<'a> ShareWork<'a> {
         stored: &mut Vec<u8>,
         turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
-        let number = |run: &Run| self.share.picks[run.chunks.start].number;
+        let number = |run: &Run| self.share.reads[run.chunks.start].number;
         let len = runs[..count].iter().map(|run| run.len as usize).sum();
         grow(stored, len, number(&runs[0]))?;
         let mut from = 0;
@@ -219,9 +219,9 @@ impl<'a> ShareWork<'a> {
         let plain = self.member.whole_rows() && self.member.fixes.is_empty();
         let mut total = 0;
         for index in run.chunks.clone() {
-            let (pick, chunk) = (&share.picks[index], &share.chunks[index]);
-            let wanted = pick.seats.len() as u64 * row_bytes as u64;
-            let whole = wanted == chunk.stored_size && pick.size as u64 == wanted;
+            let (read, chunk) = (&share.reads[index], &share.chunks[index]);
+            let wanted = read.seats.len() as u64 * row_bytes as u64;
+            let whole = wanted == chunk.stored_size && read.size as u64 == wanted;
             if !source.pipeline.is_identity(chunk.filter_mask) || !whole {
                 return false;
             }
@@ -232,7 +232,7 @@ impl<'a> ShareWork<'a> {
             return false;
         }
         let seats =
-            share.picks[run.chunks.start].seats.start..share.picks[run.chunks.end - 1].seats.end;
+            share.reads[run.chunks.start].seats.start..share.reads[run.chunks.end - 1].seats.end;
         let shortest = match share.seats.is_mixed() {
             true => SHORT_BYTES,
             false => LONG_BYTES,
@@ -306,7 +306,7 @@ impl<'a> ShareWork<'a> {
         run: &Run,
         ticket: u64,
     ) -> Result<Finished, TaskError> {
-        let number = self.share.picks[run.chunks.start].number;
+        let number = self.share.reads[run.chunks.start].number;
         let start = Instant::now();
         let Fetch::Direct(queue, _) = &mut source.fetch else {
             return Err(TaskError::Internal(
@@ -331,27 +331,27 @@ impl<'a> ShareWork<'a> {
     /// What is not fetched: chunks that were never stored, and those that are kept.
     pub fn unfetched(&mut self, source: &mut OpenDataset) -> Result<(), TaskError> {
         let (share, member) = (self.share, self.member);
-        for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
+        for (read, chunk) in share.reads.iter().zip(&share.chunks) {
             if chunk.byte_offset != UNALLOCATED {
                 continue;
             }
-            self.offset(source, chunk, pick);
-            if let Some(decoded) = self.kept.take(pick.number) {
-                self.seat(source, pick, &decoded);
-                self.kept.put_back(pick.number, decoded);
+            self.offset(source, chunk, read);
+            if let Some(decoded) = self.kept.take(read.number) {
+                self.seat(source, read, &decoded);
+                self.kept.put_back(read.number, decoded);
                 continue;
             }
             if member.spans_rows() {
-                for run in share.seats.runs(pick.seats.clone()) {
+                for run in share.seats.runs(read.seats.clone()) {
                     let (_, rows) = self.place(source, run);
                     fill::repeat(member.fill_shown(), rows);
                 }
                 continue;
             }
-            grow(&mut source.decoded, pick.size, pick.number)?;
+            grow(&mut source.decoded, read.size, read.number)?;
             let mut decoded = std::mem::take(&mut source.decoded);
-            fill::repeat(&member.fill, &mut decoded[..pick.size]);
-            self.seat(source, pick, &decoded[..pick.size]);
+            fill::repeat(&member.fill, &mut decoded[..read.size]);
+            self.seat(source, read, &decoded[..read.size]);
             source.decoded = decoded;
         }
         self.end_waiting(source);
@@ -384,7 +384,7 @@ impl<'a> ShareWork<'a> {
                 _ => false,
             };
             if !done {
-                self.decode_chunk(source, &share.picks[index], &share.chunks[index], bytes)?;
+                self.decode_chunk(source, &share.reads[index], &share.chunks[index], bytes)?;
             }
             left = &left[if done { count } else { 1 }..];
         }
@@ -395,14 +395,14 @@ impl<'a> ShareWork<'a> {
     fn decode_chunk(
         &mut self,
         source: &mut OpenDataset,
-        pick: &ChunkRead,
+        read: &ChunkRead,
         chunk: &Chunk,
         stored: &[u8],
     ) -> Result<(), TaskError> {
-        let wrong = |error| TaskError::Filter(pick.number, error);
-        let size = pick.size;
+        let wrong = |error| TaskError::Filter(read.number, error);
+        let size = read.size;
         self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
-        self.offset(source, chunk, pick);
+        self.offset(source, chunk, read);
         if source.pipeline.is_identity(chunk.filter_mask) {
             if stored.len() != size {
                 return Err(wrong(FilterError {
@@ -412,23 +412,23 @@ impl<'a> ShareWork<'a> {
                     got: stored.len() as u64,
                 }));
             }
-            self.seat(source, pick, stored);
+            self.seat(source, read, stored);
             return Ok(());
         }
-        if let Some(out) = self.in_place(pick, size) {
+        if let Some(out) = self.in_place(read, size) {
             let result = source
                 .pipeline
                 .decode(chunk.filter_mask, stored, &mut self.window[out]);
-            self.end_strings(source, pick);
+            self.end_strings(source, read);
             return result.map_err(wrong);
         }
-        grow(&mut source.decoded, size, pick.number)?;
+        grow(&mut source.decoded, size, read.number)?;
         let mut decoded = std::mem::take(&mut source.decoded);
         let result = source
             .pipeline
             .decode(chunk.filter_mask, stored, &mut decoded[..size]);
         if result.is_ok() {
-            self.deliver(source, pick, &decoded[..size]);
+            self.deliver(source, read, &decoded[..size]);
         }
         source.decoded = decoded;
         result.map_err(wrong)
@@ -444,21 +444,21 @@ impl<'a> ShareWork<'a> {
             return false;
         };
         let share = self.share;
-        let picks = stored.map(|(index, _)| &share.picks[index]);
+        let reads = stored.map(|(index, _)| &share.reads[index]);
         let chunks = stored.map(|(index, _)| &share.chunks[index]);
         let mask = chunks[0].filter_mask;
         let is_alike = chunks.iter().all(|chunk| chunk.filter_mask == mask);
         if !is_alike || !source.pipeline.wants_abreast(mask) {
             return false;
         }
-        let size = picks.iter().map(|pick| pick.size).sum();
+        let size = reads.iter().map(|read| read.size).sum();
         if grow(&mut source.decoded, size, 0).is_err() {
             return false;
         }
         let mut decoded = std::mem::take(&mut source.decoded);
         let mut rest = decoded.as_mut_slice();
-        let mut outs = picks.map(|pick| {
-            let (out, others) = std::mem::take(&mut rest).split_at_mut(pick.size);
+        let mut outs = reads.map(|read| {
+            let (out, others) = std::mem::take(&mut rest).split_at_mut(read.size);
             rest = others;
             out
         });
@@ -466,12 +466,12 @@ impl<'a> ShareWork<'a> {
         let stored = stored.map(|(_, bytes)| bytes);
         let done = source.pipeline.decode_abreast(mask, stored, places);
         if done {
-            for ((chunk, pick), decoded) in chunks.into_iter().zip(picks).zip(outs) {
-                self.offset(source, chunk, pick);
+            for ((chunk, read), decoded) in chunks.into_iter().zip(reads).zip(outs) {
+                self.offset(source, chunk, read);
                 self.record
                     .decoded_bytes
-                    .fetch_add(pick.size as u64, Relaxed);
-                self.deliver(source, pick, decoded);
+                    .fetch_add(read.size as u64, Relaxed);
+                self.deliver(source, read, decoded);
             }
         }
         source.decoded = decoded;
@@ -479,17 +479,17 @@ impl<'a> ShareWork<'a> {
     }
 
     /// Bring a decoded chunk's rows to their places, and keep it if others want it.
-    fn deliver(&mut self, source: &mut OpenDataset, pick: &ChunkRead, decoded: &[u8]) {
-        self.seat(source, pick, decoded);
+    fn deliver(&mut self, source: &mut OpenDataset, read: &ChunkRead, decoded: &[u8]) {
+        self.seat(source, read, decoded);
         if self.member.kept {
-            self.kept.keep(pick.number, decoded);
+            self.kept.keep(read.number, decoded);
         }
     }
 
     /// Leave in `source` the dataset's element with which the decoded bytes begin.
-    fn offset(&self, source: &mut OpenDataset, chunk: &Chunk, pick: &ChunkRead) {
+    fn offset(&self, source: &mut OpenDataset, chunk: &Chunk, read: &ChunkRead) {
         self.member
             .chunk_offset(chunk.grid_index, &mut source.offset);
-        source.offset[0] = pick.row;
+        source.offset[0] = read.row;
     }
 }

@@ -45,7 +45,7 @@ pub struct ShuffleTask {
     pub seats: Rc<RowMap>,
     range: Range<usize>,
     outer: u64,
-    pub picks: Vec<ChunkRead>,
+    pub reads: Vec<ChunkRead>,
     /// The picks' records, for `runs_within`, and how much one fetch may bring.
     pub chunks: Vec<Chunk>,
     pub run_bytes: u64,
@@ -144,7 +144,7 @@ impl<'a> Windows<'a> {
             seats,
             range,
             outer,
-            picks: Vec::new(),
+            reads: Vec::new(),
             chunks: Vec::new(),
             run_bytes: match member.filters.is_empty() && !member.direct {
                 true => PIECE_BYTES,
@@ -226,7 +226,7 @@ impl ShuffleTask {
             let found = stored.next_if(|(_, chunk)| chunk.grid_index == grid_index);
             let (number, chunk) =
                 found.map_or((NO_CHUNK, never), |(number, chunk)| (number, *chunk));
-            self.picks.push(ChunkRead {
+            self.reads.push(ChunkRead {
                 number,
                 row,
                 size,
@@ -297,7 +297,7 @@ impl ShuffleTask {
             stored_size: size,
             ..*chunk
         });
-        self.picks.push(ChunkRead {
+        self.reads.push(ChunkRead {
             number,
             row: rows.start,
             size: size as usize,

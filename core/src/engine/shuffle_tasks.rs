@@ -139,10 +139,10 @@ fn every_seat_has_one_place_in_each_member() {
                     .entry((task.member, task.row_begin))
                     .or_insert((vec![0; wanted.len()], Vec::new()));
                 check_share(plan, task.member, &share);
-                for pick in &share.picks {
-                    chunks.push(pick.number);
+                for read in &share.reads {
+                    chunks.push(read.number);
                     let count = |_, place| counts[place as usize] += 1;
-                    share.seats.each(pick.seats.clone(), count);
+                    share.seats.each(read.seats.clone(), count);
                 }
                 if plan.members[task.member as usize].by_library {
                     for span in share.spans() {
@@ -185,30 +185,30 @@ fn check_share(plan: &Plan, number: u32, share: &ShuffleTask) {
     let outer = member.chunk_dims[0];
     let rows = rows_of(&share.seats);
     assert!(rows.is_sorted());
-    assert_eq!(share.picks.len(), share.chunks.len());
-    for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
-        let rows = &rows[pick.seats.clone()];
+    assert_eq!(share.reads.len(), share.chunks.len());
+    for (read, chunk) in share.reads.iter().zip(&share.chunks) {
+        let rows = &rows[read.seats.clone()];
         let (first, last) = (rows[0], rows[rows.len() - 1]);
         assert_eq!(first / outer, last / outer);
         let mut offset = Vec::new();
         member.chunk_offset(chunk.grid_index, &mut offset);
         assert_eq!(offset[0], first / outer * outer);
-        if pick.number == NO_CHUNK {
-            assert_eq!((number, chunk.grid_index, pick.row), (2, 1, offset[0]));
+        if read.number == NO_CHUNK {
+            assert_eq!((number, chunk.grid_index, read.row), (2, 1, offset[0]));
             assert_eq!(chunk.byte_offset, UNALLOCATED);
             continue;
         }
-        let record = &plan.chunks()[pick.number as usize];
+        let record = &plan.chunks()[read.number as usize];
         assert_eq!(chunk.grid_index, record.grid_index);
         let same =
             (chunk.byte_offset, chunk.stored_size) == (record.byte_offset, record.stored_size);
-        if same && pick.row == offset[0] {
+        if same && read.row == offset[0] {
             continue; // the whole chunk
         }
         assert!(is_plain(member));
-        assert_eq!(pick.row, first);
+        assert_eq!(read.row, first);
         assert_eq!(chunk.byte_offset, first * ROW_BYTES);
-        assert_eq!(pick.size as u64, chunk.stored_size);
+        assert_eq!(read.size as u64, chunk.stored_size);
         assert_eq!(chunk.stored_size, (last + 1 - first) * ROW_BYTES);
         assert!(rows.windows(2).all(|two| two[1] - two[0] <= 1));
     }
@@ -232,17 +232,17 @@ fn few_rows_of_contiguous_data_are_fetched_alone() {
         let mut windows = Windows::new(plan);
         for task in plan.tasks().iter().filter(|task| task.member == 2) {
             let share = windows.share(plan, task, 0);
-            for (pick, chunk) in share.picks.iter().zip(&share.chunks) {
-                let piece = pick.row / 64;
+            for (read, chunk) in share.reads.iter().zip(&share.chunks) {
+                let piece = read.row / 64;
                 let rows = rows_of(&share.seats);
                 let of_piece = rows.iter().filter(|row| **row / 64 == piece);
                 let piece_rows = 64.min(N_ROWS - piece * 64);
                 let sparse = (of_piece.count() as u64) * 4 < piece_rows && piece != 1;
                 let piece_bytes = piece_rows * ROW_BYTES;
                 if !sparse && piece != 1 {
-                    assert_eq!((pick.row % 64, chunk.stored_size), (0, piece_bytes));
+                    assert_eq!((read.row % 64, chunk.stored_size), (0, piece_bytes));
                 } else if sparse {
-                    let distinct = rows[pick.seats.clone()].chunk_by(|a, b| a == b);
+                    let distinct = rows[read.seats.clone()].chunk_by(|a, b| a == b);
                     assert_eq!(chunk.stored_size, distinct.count() as u64 * ROW_BYTES);
                 }
             }
@@ -280,9 +280,9 @@ fn shares_are_about_equal() {
 fn shares_are_the_same_whatever_was_asked_before() {
     type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, RowMap);
     let told = |share: &ShuffleTask| -> Told {
-        let picks = share.picks.iter();
-        let picks = picks.map(|pick| (pick.number, pick.row, pick.seats.clone()));
-        (picks.collect(), (*share.seats).clone())
+        let reads = share.reads.iter();
+        let reads = reads.map(|read| (read.number, read.row, read.seats.clone()));
+        (reads.collect(), (*share.seats).clone())
     };
     all("shares-again", |_, plan, _| {
         let mut windows = Windows::new(plan);

@@ -83,7 +83,7 @@ impl Task<'_> {
         let mut result = Ok(());
         let unit = self.unit;
         let cover = self.cover;
-        unit.each_row(&here.walk.segments, cover.pairs(), &mut |row| {
+        unit.each_row(&here.cursor.segments, cover.pairs(), &mut |row| {
             split(&unit, row, &mut |row| {
                 if result.is_ok() && !window.take(&unit, row) {
                     result = self.read_window(&here, &window);
@@ -99,7 +99,7 @@ impl Task<'_> {
 
     /// Read at once what lies dense enough, in many rows. False: it does not.
     fn read_dense(&mut self, here: &InHand<'_>) -> Result<bool, TaskError> {
-        let (segments, pairs) = (&here.walk.segments, self.cover.pairs());
+        let (segments, pairs) = (&here.cursor.segments, self.cover.pairs());
         if self.unit.only_row(segments, pairs).is_some() {
             return Ok(false);
         }
@@ -114,7 +114,7 @@ impl Task<'_> {
         let stored = &mut self.scratch.stored;
         grow(stored, span.len(), here.number)?;
         let stored = &mut stored[..span.len()];
-        self.stored.read(here.walk, here.number, at, stored)?;
+        self.stored.read(here.cursor, here.number, at, stored)?;
         lattice.copy(stored, span.start, self.out);
         count(&self.stored.record.decoded_bytes, bytes);
         Ok(true)
@@ -126,7 +126,7 @@ impl Task<'_> {
         if let [row] = &window.rows[..] {
             if self.unit.is_contiguous(row) {
                 let out = &mut self.out[row.dst..row.dst + row.n * self.unit.bytes];
-                self.stored.read(here.walk, here.number, at, out)?;
+                self.stored.read(here.cursor, here.number, at, out)?;
                 self.unit.end_strings(out);
                 count(&self.stored.record.decoded_bytes, out.len());
                 return Ok(());
@@ -136,7 +136,7 @@ impl Task<'_> {
         let stored = &mut self.scratch.stored;
         grow(stored, len, here.number)?;
         self.stored
-            .read(here.walk, here.number, at, &mut stored[..len])?;
+            .read(here.cursor, here.number, at, &mut stored[..len])?;
         for row in &window.rows {
             self.unit
                 .copy(row, &stored[..len], window.span.start, self.out);

@@ -248,11 +248,11 @@ impl<'a> Transfer<'a> {
 
     /// Bring chunks that wait for others to their rows.
     pub(super) fn end_waiting(&self, source: &mut OpenDataset) {
-        if source.beside.is_empty() {
+        if source.interleaver.is_empty() {
             return;
         }
         let start = Instant::now();
-        source.beside.copy(|rows, _, pieces| {
+        source.interleaver.copy(|rows, _, pieces| {
             for piece in pieces {
                 let first = rows.start - piece.first;
                 let rows = self.rows(rows.start, rows.end);
@@ -277,39 +277,43 @@ impl<'a> Transfer<'a> {
         if !is_alike || !source.pipeline.wants_abreast(filter_mask) {
             return false;
         }
-        let spots = chunks.map(|chunk| self.spot(source, chunk.grid_index));
-        let in_place = || spots.iter().filter(|spot| spot.in_place);
+        let placements = chunks.map(|chunk| self.placement(source, chunk.grid_index));
+        let in_place = || placements.iter().filter(|placement| placement.in_place);
         for (i, a) in in_place().enumerate() {
             if in_place().skip(i + 1).any(|b| a.lo < b.hi && b.lo < a.hi) {
                 return false;
             }
         }
-        let size = spots.iter().map(Placement::buffer_size).sum();
+        let size = placements.iter().map(Placement::buffer_size).sum();
         if grow(&mut source.decoded, size, 0).is_err() {
             return false;
         }
         let mut decoded = std::mem::take(&mut source.decoded);
         let mut rest = decoded.as_mut_slice();
-        let mut buffers = spots.each_ref().map(|spot| {
-            let (buffer, others) = std::mem::take(&mut rest).split_at_mut(spot.buffer_size());
+        let mut buffers = placements.each_ref().map(|placement| {
+            let (buffer, others) = std::mem::take(&mut rest).split_at_mut(placement.buffer_size());
             rest = others;
             buffer
         });
-        let mut spot = spots.iter();
+        let mut placement = placements.iter();
         let outs = buffers.each_mut().map(|buffer| {
-            let spot = spot.next().expect("as many spots as buffers");
-            self.out(spot, buffer)
+            let placement = placement.next().expect("as many placements as buffers");
+            self.out(placement, buffer)
         });
         let done = source
             .pipeline
             .decode_abreast(filter_mask, chunks.map(stored), outs);
         if done {
             for (chunk, buffer) in chunks.into_iter().zip(buffers) {
-                let spot = self.spot(source, chunk.grid_index);
+                let placement = self.placement(source, chunk.grid_index);
                 self.record
                     .decoded_bytes
-                    .fetch_add(spot.size as u64, Relaxed);
-                self.deliver(source, &spot, (!spot.in_place).then_some(&*buffer));
+                    .fetch_add(placement.size as u64, Relaxed);
+                self.deliver(
+                    source,
+                    &placement,
+                    (!placement.in_place).then_some(&*buffer),
+                );
             }
         }
         source.decoded = decoded;
@@ -317,12 +321,12 @@ impl<'a> Transfer<'a> {
     }
 
     /// What a chunk is decoded into: its rows, or this buffer.
-    fn out<'b>(&self, spot: &Placement, buffer: &'b mut [u8]) -> &'b mut [u8]
+    fn out<'b>(&self, placement: &Placement, buffer: &'b mut [u8]) -> &'b mut [u8]
     where
         'a: 'b,
     {
-        match spot.in_place {
-            true => self.rows(spot.lo, spot.hi),
+        match placement.in_place {
+            true => self.rows(placement.lo, placement.hi),
             false => buffer,
         }
     }
@@ -335,8 +339,8 @@ impl<'a> Transfer<'a> {
         number: u64,
     ) -> Result<(), TaskError> {
         let wrong = |error| TaskError::Filter(number, error);
-        let spot = self.spot(source, chunk.grid_index);
-        let size = spot.size;
+        let placement = self.placement(source, chunk.grid_index);
+        let size = placement.size;
         self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
         if source.pipeline.is_identity(chunk.filter_mask) {
             if stored.len() != size {
@@ -347,15 +351,19 @@ impl<'a> Transfer<'a> {
                     got: stored.len() as u64,
                 }));
             }
-            self.deliver(source, &spot, Some(stored));
+            self.deliver(source, &placement, Some(stored));
             return Ok(());
         }
-        grow(&mut source.decoded, spot.buffer_size(), number)?;
+        grow(&mut source.decoded, placement.buffer_size(), number)?;
         let mut buffer = std::mem::take(&mut source.decoded);
-        let out = self.out(&spot, &mut buffer[..spot.buffer_size()]);
+        let out = self.out(&placement, &mut buffer[..placement.buffer_size()]);
         let result = source.pipeline.decode(chunk.filter_mask, stored, out);
         if result.is_ok() {
-            self.deliver(source, &spot, (!spot.in_place).then(|| &buffer[..size]));
+            self.deliver(
+                source,
+                &placement,
+                (!placement.in_place).then(|| &buffer[..size]),
+            );
         }
         source.decoded = buffer;
         result.map_err(wrong)
@@ -388,19 +396,19 @@ impl<'a> Transfer<'a> {
 
     fn fill_chunk(&mut self, source: &mut OpenDataset, cell: u64) -> Result<(), TaskError> {
         let member = self.member;
-        let spot = self.spot(source, cell);
+        let placement = self.placement(source, cell);
         if member.spans_rows() {
-            fill::repeat(member.fill_shown(), self.rows(spot.lo, spot.hi));
+            fill::repeat(member.fill_shown(), self.rows(placement.lo, placement.hi));
         } else {
-            grow(&mut source.decoded, spot.size, self.first_record)?;
+            grow(&mut source.decoded, placement.size, self.first_record)?;
             let mut decoded = std::mem::take(&mut source.decoded);
-            fill::repeat(&member.fill, &mut decoded[..spot.size]);
-            self.deliver(source, &spot, Some(&decoded[..spot.size]));
+            fill::repeat(&member.fill, &mut decoded[..placement.size]);
+            self.deliver(source, &placement, Some(&decoded[..placement.size]));
             source.decoded = decoded;
         }
         self.record
             .decoded_bytes
-            .fetch_add(spot.size as u64, Relaxed);
+            .fetch_add(placement.size as u64, Relaxed);
         Ok(())
     }
 }

@@ -80,7 +80,7 @@ impl Flight {
 
 impl Flight {
     /// The result's shape, and its bytes, which the stage has.
-    fn dims(&self, py: Python<'_>, tenure: &StageLease) -> PyResult<(Vec<npy_intp>, usize)> {
+    fn dims(&self, py: Python<'_>, lease: &StageLease) -> PyResult<(Vec<npy_intp>, usize)> {
         let dims: Vec<npy_intp> = match &self.shape {
             Some(shape) => shape.clone(),
             None => self.inner.shape().iter().map(|&n| n as npy_intp).collect(),
@@ -89,7 +89,7 @@ impl Flight {
         let bytes = dims
             .iter()
             .try_fold(size, |all, &n| all.checked_mul(usize::try_from(n).ok()?));
-        match bytes.filter(|&bytes| bytes <= tenure.len()) {
+        match bytes.filter(|&bytes| bytes <= lease.len()) {
             Some(bytes) => Ok((dims, bytes)),
             None => Err(PyValueError::new_err("a result is larger than its stage")),
         }
@@ -142,12 +142,12 @@ impl Flight {
 
     /// The result, a view of the stage; None when there is none, or no more.
     fn array<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(tenure) = self.inner.tenure() else {
+        let Some(lease) = self.inner.lease() else {
             return Ok(None);
         };
-        let (mut dims, _) = self.dims(py, &tenure)?;
-        let base = tenure.base();
-        let loan = Py::new(py, Loan(tenure))?;
+        let (mut dims, _) = self.dims(py, &lease)?;
+        let base = lease.base();
+        let loan = Py::new(py, Loan(lease))?;
         let array = self.new_array(py, &mut dims, base)?;
         // SAFETY: NumPy's C API with the GIL held. The bytes stay mapped and lent as long as the
         // base lives, which is the loan; the reference to it is stolen.
@@ -162,18 +162,18 @@ impl Flight {
 
     /// A copy of the result, which gives the stage back; None when there is none, or no more.
     fn copy<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(tenure) = self.inner.tenure() else {
+        let Some(lease) = self.inner.lease() else {
             return Ok(None);
         };
-        let (mut dims, bytes) = self.dims(py, &tenure)?;
+        let (mut dims, bytes) = self.dims(py, &lease)?;
         let array = self.new_array(py, &mut dims, std::ptr::null_mut())?;
         // SAFETY: the array was just made with room for `bytes`, which the stage has too; nobody
         // writes to either.
         unsafe {
             let to = (*array.as_ptr().cast::<PyArrayObject>()).fields.data;
-            std::ptr::copy_nonoverlapping(tenure.base(), to.cast(), bytes);
+            std::ptr::copy_nonoverlapping(lease.base(), to.cast(), bytes);
         }
-        drop(tenure);
+        drop(lease);
         self.inner.release();
         Ok(Some(array))
     }

@@ -70,7 +70,7 @@ impl Arena {
 /// Where results can go: one stage, several, or as many as are needed within a limit.
 #[pyclass(frozen, subclass, module = "_multitables._core")]
 pub struct Stages {
-    shelf: Arc<StagePool>,
+    pool: Arc<StagePool>,
     limit: usize,
     count: Option<usize>,
 }
@@ -81,12 +81,12 @@ impl Stages {
     #[new]
     #[pyo3(signature = (arena, n_bytes, count = None))]
     fn new(arena: &Arena, n_bytes: usize, count: Option<usize>) -> PyResult<Stages> {
-        let shelf = match count {
+        let pool = match count {
             Some(count) => StagePool::fixed(&arena.0, n_bytes, count)?,
             None => StagePool::growing(&arena.0, n_bytes),
         };
         Ok(Stages {
-            shelf,
+            pool,
             limit: n_bytes,
             count,
         })
@@ -104,21 +104,21 @@ impl Stages {
 
     #[getter]
     fn used_bytes(&self) -> usize {
-        self.shelf.used_bytes()
+        self.pool.used_bytes()
     }
 
     /// Stages in use, and seconds since the oldest of them was lent.
     fn lent(&self) -> (usize, f64) {
-        self.shelf.lent()
+        self.pool.lent()
     }
 
     #[getter]
     fn closed(&self) -> bool {
-        self.shelf.is_closed()
+        self.pool.is_closed()
     }
 
     fn close(&self) {
-        self.shelf.close();
+        self.pool.close();
     }
 }
 
@@ -149,24 +149,24 @@ impl Board {
         if dispatch.is_closed() {
             return Err(Closed::new_err(()));
         }
-        if !Arc::ptr_eq(stages.shelf.arena(), &dispatch.arena) {
+        if !Arc::ptr_eq(stages.pool.arena(), &dispatch.arena) {
             return Err(PyValueError::new_err("a stage of another arena"));
         }
         let deadline = deadline_in(timeout);
         // First without waiting, and without letting the GIL go.
-        let tenure = match dispatch.stage(&stages.shelf, out_bytes, None) {
+        let lease = match dispatch.stage(&stages.pool, out_bytes, None) {
             Err(Refusal::Exhausted) if deadline.is_some() => {
-                py.detach(|| dispatch.stage(&stages.shelf, out_bytes, deadline))
+                py.detach(|| dispatch.stage(&stages.pool, out_bytes, deadline))
             }
-            tenure => tenure,
+            lease => lease,
         };
         // A library's result may be as large as the stage.
-        let tenure = tenure.map_err(refusal)?;
+        let lease = lease.map_err(refusal)?;
         let out_bytes = match ask {
             Request::Parts(..) => out_bytes,
-            Request::Library(_) => tenure.len(),
+            Request::Library(_) => lease.len(),
         };
-        self.send_into(py, ask, catalogue, tenure, out_bytes, timeout)
+        self.send_into(py, ask, catalogue, lease, out_bytes, timeout)
     }
 
     fn send_into(
@@ -174,7 +174,7 @@ impl Board {
         py: Python<'_>,
         ask: &Request<'_>,
         catalogue: Option<&Arc<Catalogue>>,
-        tenure: StageLease,
+        lease: StageLease,
         out_bytes: usize,
         timeout: f64,
     ) -> PyResult<Arc<Inner>> {
@@ -185,7 +185,7 @@ impl Board {
             slots => slots,
         };
         match slots {
-            Some(slots) => Ok(dispatch.send(ask, slots, catalogue, tenure, out_bytes)?),
+            Some(slots) => Ok(dispatch.send(ask, slots, catalogue, lease, out_bytes)?),
             None if dispatch.is_closed() => Err(Closed::new_err(())),
             None => Err(Exhausted::new_err("slot")),
         }
@@ -362,10 +362,10 @@ impl Board {
 
     /// Ask again through a library, into the stage of a flight that has failed.
     fn library_again(&self, py: Python<'_>, ask: &[u8], flight: &Flight) -> PyResult<Flight> {
-        let tenure = flight.inner.take_stage();
-        let tenure = tenure.ok_or_else(|| PyValueError::new_err("the flight has no stage"))?;
-        let (ask, len) = (Request::Library(ask), tenure.len());
-        let inner = self.send_into(py, &ask, None, tenure, len, RETRY_SECONDS)?;
+        let lease = flight.inner.take_stage();
+        let lease = lease.ok_or_else(|| PyValueError::new_err("the flight has no stage"))?;
+        let (ask, len) = (Request::Library(ask), lease.len());
+        let inner = self.send_into(py, &ask, None, lease, len, RETRY_SECONDS)?;
         Ok(Flight {
             inner,
             dtype: flight.dtype.clone_ref(py),

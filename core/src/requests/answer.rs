@@ -34,7 +34,7 @@ pub struct Answerer {
     next_source: u64,
     cache: ChunkCache,
     cover: ChunkIter,
-    walk: Cursor,
+    cursor: Cursor,
     ahead: Cursor,
     scratch: Scratch,
 }
@@ -49,7 +49,7 @@ impl Answerer {
             next_source: 0,
             cache: ChunkCache::new(cache_limit_bytes),
             cover: ChunkIter::default(),
-            walk: Cursor::default(),
+            cursor: Cursor::default(),
             ahead: Cursor::default(),
             scratch: Scratch::default(),
         }
@@ -96,11 +96,11 @@ impl Answerer {
             scratch: &mut self.scratch,
             out,
         };
-        let done = task.run(&mut self.walk);
+        let done = task.run(&mut self.cursor);
         let touched = task.stored.touched;
         // A file that changed explains any other error.
         if let Err(error) = task.stored.end() {
-            let chunk = open.lookup.chunk(self.walk.grid_index);
+            let chunk = open.lookup.chunk(self.cursor.grid_index);
             self.cache.forget(open.source);
             return Err(TaskError::Fetch(
                 chunk.map_or(NO_CHUNK, |found| found.0),

@@ -137,18 +137,18 @@ impl Dispatcher {
     /// Take a stage, see dropped flights home meanwhile, and wait at most until `deadline`.
     pub fn stage(
         &self,
-        shelf: &Arc<StagePool>,
+        pool: &Arc<StagePool>,
         size: usize,
         deadline: Option<Instant>,
     ) -> Result<StageLease, Refusal> {
         loop {
-            match shelf.take(size, None) {
+            match pool.take(size, None) {
                 Err(Refusal::Exhausted) => {}
                 taken => return taken,
             }
             self.sweep();
             let end = deadline.map(|deadline| deadline.min(Instant::now() + SWEEP));
-            match shelf.take(size, end) {
+            match pool.take(size, end) {
                 Err(Refusal::Exhausted) if end < deadline && !self.is_closed() => {}
                 taken => return taken,
             }
@@ -161,7 +161,7 @@ impl Dispatcher {
         ask: &Request<'_>,
         slots: Vec<u32>,
         catalogue: Option<&Arc<Catalogue>>,
-        tenure: StageLease,
+        lease: StageLease,
         out_bytes: usize,
     ) -> io::Result<Arc<RequestHandle>> {
         let library = [self.board.least_loaded()];
@@ -189,7 +189,7 @@ impl Dispatcher {
                 more: None,
                 cancelled: false,
                 shape: Vec::new(),
-                tenure: None,
+                lease: None,
                 ask: None,
                 catalogue: catalogue.cloned(),
             }),
@@ -209,11 +209,11 @@ impl Dispatcher {
                     to.store(word, SeqCst);
                 }
             }
-            place.out_at.store(tenure.at() as u64, SeqCst);
+            place.out_at.store(lease.at() as u64, SeqCst);
             place.out_bytes.store(out_bytes as u64, SeqCst);
             place.n_dims.store(0, SeqCst);
         }
-        state.tenure = Some(Arc::new(tenure));
+        state.lease = Some(Arc::new(lease));
         state.ask = region;
         {
             let mut table = lock(&self.state);

@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) more: Option<u64>,
     pub(super) cancelled: bool,
     pub(super) shape: Vec<u64>,
-    pub(super) tenure: Option<Arc<StageLease>>,
+    pub(super) lease: Option<Arc<StageLease>>,
     pub(super) ask: Option<Region>,
     /// Held, not looked at: the readers do.
     pub(super) catalogue: Option<Arc<Catalogue>>,
@@ -100,11 +100,11 @@ impl RequestHandle {
         }
         let over = matches!(state.outcome, Some(Outcome::Cancelled | Outcome::Closed));
         let ask = state.ask.take_if(|_| landed);
-        let tenure = state.tenure.take_if(|_| over);
+        let lease = state.lease.take_if(|_| over);
         self.dispatch.take_home(home, ask);
         let outcome = state.outcome.clone();
         drop(state);
-        drop(tenure);
+        drop(lease);
         outcome
     }
 
@@ -151,9 +151,9 @@ impl RequestHandle {
     }
 
     /// Where the result lies, once the flight is done and until `release`.
-    pub fn tenure(&self) -> Option<Arc<StageLease>> {
+    pub fn lease(&self) -> Option<Arc<StageLease>> {
         match self.poll() {
-            Some(Outcome::Done) => lock(&self.state).tenure.clone(),
+            Some(Outcome::Done) => lock(&self.state).lease.clone(),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl RequestHandle {
     pub fn take_stage(&self) -> Option<StageLease> {
         match self.poll() {
             Some(Outcome::Failed(_) | Outcome::More(_)) => {
-                Arc::into_inner(lock(&self.state).tenure.take()?)
+                Arc::into_inner(lock(&self.state).lease.take()?)
             }
             _ => None,
         }
@@ -182,9 +182,9 @@ impl RequestHandle {
             return;
         }
         if self.poll().is_some() {
-            let tenure = lock(&self.state).tenure.take();
+            let lease = lock(&self.state).lease.take();
             // Where views keep it, the stage is free for the next request all the same.
-            if let Some(Err(kept)) = tenure.map(Arc::try_unwrap) {
+            if let Some(Err(kept)) = lease.map(Arc::try_unwrap) {
                 kept.detach();
             }
         } else {

@@ -86,12 +86,12 @@ impl StagePool {
         for _ in 0..count {
             regions.push(arena.take(size)?);
         }
-        let shelf = StagePool::new(arena, Kind::Fixed { size, count });
-        let mut state = shelf.state();
+        let pool = StagePool::new(arena, Kind::Fixed { size, count });
+        let mut state = pool.state();
         state.free_bytes = regions.iter().map(Region::len).sum();
         state.free.insert(0, regions);
         drop(state);
-        Ok(Arc::new(shelf))
+        Ok(Arc::new(pool))
     }
 
     /// Stages of any size, together at most `limit` bytes.
@@ -185,7 +185,7 @@ impl StagePool {
             Kind::Growing { .. } => region.len(),
         };
         StageLease {
-            shelf: self.clone(),
+            pool: self.clone(),
             region: Some(region),
             len,
             number,
@@ -239,7 +239,7 @@ fn size_class(size: usize) -> usize {
 
 /// A stage in use.
 pub struct StageLease {
-    shelf: Arc<StagePool>,
+    pool: Arc<StagePool>,
     /// None only while it is dropped.
     region: Option<Region>,
     len: usize,
@@ -269,10 +269,10 @@ impl StageLease {
     /// The request is through, and only views keep the stage: a shelf of a fixed number may lend
     /// another. A growing one counts it on, as its limit is one of bytes.
     pub fn detach(&self) {
-        let shelf = &self.shelf;
-        if shelf.arena.is_mine() && matches!(shelf.kind, Kind::Fixed { .. }) {
-            self.uncount(&mut shelf.state());
-            shelf.returned.notify_all();
+        let pool = &self.pool;
+        if pool.arena.is_mine() && matches!(pool.kind, Kind::Fixed { .. }) {
+            self.uncount(&mut pool.state());
+            pool.returned.notify_all();
         }
     }
 
@@ -285,16 +285,16 @@ impl StageLease {
 
 impl Drop for StageLease {
     fn drop(&mut self) {
-        let shelf = &self.shelf;
-        if !shelf.arena.is_mine() {
+        let pool = &self.pool;
+        if !pool.arena.is_mine() {
             return;
         }
-        let mut state = shelf.state();
+        let mut state = pool.state();
         self.uncount(&mut state);
         let Some(region) = self.region.take() else {
             return;
         };
-        let (key, most) = match shelf.kind {
+        let (key, most) = match pool.kind {
             Kind::Fixed { count, .. } => (0, count + 1 - state.lent.len()),
             Kind::Growing { .. } => (region.len(), usize::MAX),
         };
@@ -309,7 +309,7 @@ impl Drop for StageLease {
         };
         drop(state);
         drop(unwanted);
-        shelf.returned.notify_all();
+        pool.returned.notify_all();
     }
 }
 
@@ -323,15 +323,15 @@ mod tests {
 
     #[test]
     fn a_stage_is_lent_once_at_a_time() {
-        let shelf = StagePool::fixed(&arena(), 100, 1).unwrap();
-        let first = shelf.take(100, None).unwrap();
+        let pool = StagePool::fixed(&arena(), 100, 1).unwrap();
+        let first = pool.take(100, None).unwrap();
         assert_eq!(first.len(), 100);
-        assert!(matches!(shelf.take(1, None), Err(Refusal::Exhausted)));
-        assert_eq!(shelf.lent().0, 1);
+        assert!(matches!(pool.take(1, None), Err(Refusal::Exhausted)));
+        assert_eq!(pool.lent().0, 1);
         drop(first);
-        assert!(shelf.take(0, None).is_ok());
+        assert!(pool.take(0, None).is_ok());
         assert!(matches!(
-            shelf.take(101, None),
+            pool.take(101, None),
             Err(Refusal::TooSmall(101, 100))
         ));
     }
@@ -339,26 +339,26 @@ mod tests {
     #[test]
     fn a_detached_stage_makes_room_for_another() {
         let arena = arena();
-        let shelf = StagePool::fixed(&arena, 8, 1).unwrap();
+        let pool = StagePool::fixed(&arena, 8, 1).unwrap();
         let page = arena.used_bytes();
-        let first = shelf.take(8, None).unwrap();
+        let first = pool.take(8, None).unwrap();
         first.detach();
-        assert_eq!((shelf.lent().0, shelf.used_bytes()), (0, 0));
-        let second = shelf.take(8, None).unwrap();
+        assert_eq!((pool.lent().0, pool.used_bytes()), (0, 0));
+        let second = pool.take(8, None).unwrap();
         assert_ne!(first.at(), second.at());
-        assert!(matches!(shelf.take(8, None), Err(Refusal::Exhausted)));
+        assert!(matches!(pool.take(8, None), Err(Refusal::Exhausted)));
         let (one, two) = (first.at(), second.at());
         drop(first);
         second.detach();
-        let third = shelf.take(8, None).unwrap();
+        let third = pool.take(8, None).unwrap();
         assert_eq!(third.at(), one);
         drop(second);
         // One beyond its number is free, but not lent.
-        assert!(matches!(shelf.take(8, None), Err(Refusal::Exhausted)));
+        assert!(matches!(pool.take(8, None), Err(Refusal::Exhausted)));
         third.detach();
-        assert_eq!(shelf.take(8, None).unwrap().at(), two);
+        assert_eq!(pool.take(8, None).unwrap().at(), two);
         assert_eq!(arena.used_bytes(), 2 * page);
-        shelf.close();
+        pool.close();
         assert_eq!(arena.used_bytes(), page);
         drop(third);
         assert_eq!(arena.used_bytes(), 0);
@@ -367,18 +367,18 @@ mod tests {
     #[test]
     fn a_fixed_shelf_keeps_one_stage_beyond_its_number() {
         let arena = arena();
-        let shelf = StagePool::fixed(&arena, 8, 2).unwrap();
+        let pool = StagePool::fixed(&arena, 8, 2).unwrap();
         let page = arena.used_bytes() / 2;
         let take = |_| {
-            let tenure = shelf.take(8, None).unwrap();
-            tenure.detach();
-            tenure
+            let lease = pool.take(8, None).unwrap();
+            lease.detach();
+            lease
         };
         let held: Vec<StageLease> = (0..9).map(take).collect();
         assert_eq!(arena.used_bytes(), 9 * page);
         drop(held);
         assert_eq!(
-            (arena.used_bytes(), shelf.used_bytes()),
+            (arena.used_bytes(), pool.used_bytes()),
             (3 * page, 3 * page)
         );
     }
@@ -386,29 +386,29 @@ mod tests {
     #[test]
     fn waiting_ends_when_one_is_detached_or_there_is_no_memory_for_another() {
         let arena = arena();
-        let shelf = StagePool::fixed(&arena, 20 << 20, 1).unwrap();
-        let mut held = vec![shelf.take(8, None).unwrap()];
-        let other = shelf.clone();
+        let pool = StagePool::fixed(&arena, 20 << 20, 1).unwrap();
+        let mut held = vec![pool.take(8, None).unwrap()];
+        let other = pool.clone();
         let deadline = Instant::now() + Duration::from_secs(30);
         let thread = std::thread::spawn(move || other.take(8, Some(deadline)));
         held[0].detach();
         held.push(thread.join().unwrap().unwrap());
         held[1].detach();
-        held.push(shelf.take(8, None).unwrap());
+        held.push(pool.take(8, None).unwrap());
         held[2].detach();
-        assert!(matches!(shelf.take(8, None), Err(Refusal::Memory(_))));
+        assert!(matches!(pool.take(8, None), Err(Refusal::Memory(_))));
         held.remove(1);
-        assert!(shelf.take(8, None).is_ok());
+        assert!(pool.take(8, None).is_ok());
     }
 
     #[test]
     fn waiting_ends_when_one_returns() {
-        let shelf = StagePool::fixed(&arena(), 8, 2).unwrap();
-        let held = (shelf.take(8, None).unwrap(), shelf.take(8, None).unwrap());
-        let other = shelf.clone();
+        let pool = StagePool::fixed(&arena(), 8, 2).unwrap();
+        let held = (pool.take(8, None).unwrap(), pool.take(8, None).unwrap());
+        let other = pool.clone();
         let thread = std::thread::spawn(move || {
             let deadline = Instant::now() + Duration::from_secs(30);
-            other.take(8, Some(deadline)).map(|tenure| tenure.at())
+            other.take(8, Some(deadline)).map(|lease| lease.at())
         });
         let at = held.1.at();
         drop(held.1);
@@ -418,11 +418,11 @@ mod tests {
     #[test]
     fn closing_waits_for_nobody_and_frees_what_returns() {
         let arena = arena();
-        let shelf = StagePool::fixed(&arena, 8, 2).unwrap();
-        let held = shelf.take(8, None).unwrap();
-        shelf.close();
+        let pool = StagePool::fixed(&arena, 8, 2).unwrap();
+        let held = pool.take(8, None).unwrap();
+        pool.close();
         assert!(arena.used_bytes() > 0);
-        assert!(matches!(shelf.take(8, None), Err(Refusal::Closed)));
+        assert!(matches!(pool.take(8, None), Err(Refusal::Closed)));
         drop(held);
         assert_eq!(arena.used_bytes(), 0);
     }
@@ -430,26 +430,24 @@ mod tests {
     #[test]
     fn a_growing_shelf_keeps_to_its_limit_and_uses_stages_again() {
         let arena = arena();
-        let shelf = StagePool::growing(&arena, 1 << 20);
-        let first = shelf.take(5000, None).unwrap();
+        let pool = StagePool::growing(&arena, 1 << 20);
+        let first = pool.take(5000, None).unwrap();
         let at = first.at();
         drop(first);
-        assert_eq!(shelf.take(4500, None).unwrap().at(), at);
-        let held: Vec<_> = (0..)
-            .map_while(|_| shelf.take(100_000, None).ok())
-            .collect();
-        assert!(held.len() >= 8 && shelf.used_bytes() <= 1 << 20);
+        assert_eq!(pool.take(4500, None).unwrap().at(), at);
+        let held: Vec<_> = (0..).map_while(|_| pool.take(100_000, None).ok()).collect();
+        assert!(held.len() >= 8 && pool.used_bytes() <= 1 << 20);
         drop(held);
         // All that is free gives way to one that needs it.
-        let all = shelf.take(1 << 20, None).unwrap();
-        assert_eq!((all.len(), shelf.used_bytes()), (1 << 20, 1 << 20));
-        assert!(matches!(shelf.take(1, None), Err(Refusal::Exhausted)));
+        let all = pool.take(1 << 20, None).unwrap();
+        assert_eq!((all.len(), pool.used_bytes()), (1 << 20, 1 << 20));
+        assert!(matches!(pool.take(1, None), Err(Refusal::Exhausted)));
         assert!(matches!(
-            shelf.take(1 << 21, None),
+            pool.take(1 << 21, None),
             Err(Refusal::TooSmall(..))
         ));
         drop(all);
-        shelf.close();
+        pool.close();
         assert_eq!(arena.used_bytes(), 0);
     }
 }

@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
         let mut first_record = records.start as u64;
         if task.kind == KIND_SHARE {
             let share = self.windows.share(plan, &task, plan.lap(global));
-            first_record = share.picks.first().map_or(first_record, |p| p.number);
+            first_record = share.reads.first().map_or(first_record, |p| p.number);
             begun.share = Some(share);
             if member.by_library {
                 return Ok(begun);
@@ -398,10 +398,10 @@ impl<'a> Reader<'a> {
         result?;
         work.unfetched(source)?;
         // A chunk may have been picked in parts.
-        let fetched = |(pick, chunk): (&ChunkRead, &Chunk)| {
-            (chunk.byte_offset != UNALLOCATED).then_some(pick.number)
+        let fetched = |(read, chunk): (&ChunkRead, &Chunk)| {
+            (chunk.byte_offset != UNALLOCATED).then_some(read.number)
         };
-        let mut numbers: Vec<u64> = (share.picks.iter().zip(&share.chunks))
+        let mut numbers: Vec<u64> = (share.reads.iter().zip(&share.chunks))
             .filter_map(fetched)
             .collect();
         numbers.dedup();

@@ -196,10 +196,10 @@ impl<'a> Unit<'a> {
 
     /// Call `f` with each row of what a chunk has to give.
     pub fn each_row(&self, segments: &[Segment], pairs: &[Pair], f: &mut impl FnMut(Row)) {
-        self.walk(segments, pairs, self.at, 0, f);
+        self.cursor(segments, pairs, self.at, 0, f);
     }
 
-    fn walk(
+    fn cursor(
         &self,
         segments: &[Segment],
         pairs: &[Pair],
@@ -227,7 +227,7 @@ impl<'a> Unit<'a> {
             }
             let (mut src, mut dst) = (src + segment.src, dst + segment.dst);
             for _ in 0..segment.n {
-                self.walk(inner, pairs, src, dst, f);
+                self.cursor(inner, pairs, src, dst, f);
                 src = src.wrapping_add_signed(segment.src_step);
                 dst += segment.dst_step;
             }
@@ -236,7 +236,7 @@ impl<'a> Unit<'a> {
         let pairs_here = &pairs[at..at + segment.n];
         if !inner.is_empty() {
             for pair in pairs_here {
-                self.walk(inner, pairs, src + pair.src, dst + pair.dst, f);
+                self.cursor(inner, pairs, src + pair.src, dst + pair.dst, f);
             }
             return;
         }

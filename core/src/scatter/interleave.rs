@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn all_rows_of_all_chunks_are_copied_some_at_a_time() {
-        let mut beside = Interleaver::default();
+        let mut interleaver = Interleaver::default();
         for number in 0..3 {
-            assert!(beside.has_room(&(100..300), 10));
-            beside.add(100..300, strides(), number, &[number as u8; 10]);
+            assert!(interleaver.has_room(&(100..300), 10));
+            interleaver.add(100..300, strides(), number, &[number as u8; 10]);
         }
         let mut told = Vec::new();
-        beside.copy(|rows, ahead, pieces| {
+        interleaver.copy(|rows, ahead, pieces| {
             let firsts = pieces.iter().map(|piece| piece.first);
             assert!(firsts.eq(0..3));
             for piece in pieces {
@@ -110,7 +110,7 @@ mod tests {
         let ahead = rows[1..].iter().cloned().chain(std::iter::once(300..300));
         let expected: Vec<_> = rows.iter().cloned().zip(ahead).collect();
         assert_eq!(told, expected);
-        beside.copy(|_, _, _| panic!("nothing waits any more"));
+        interleaver.copy(|_, _, _| panic!("nothing waits any more"));
     }
 
     #[test]
@@ -121,13 +121,13 @@ mod tests {
 
     #[test]
     fn those_of_other_rows_and_too_many_bytes_do_not_wait_together() {
-        let mut beside = Interleaver::default();
-        assert!(beside.has_room(&(0..5), 2 * MAX_BYTES));
-        beside.add(0..5, strides(), 0, &vec![0; MAX_BYTES - 9]);
-        assert!(beside.has_room(&(0..5), 9));
-        assert!(!beside.has_room(&(0..5), 10));
-        assert!(!beside.has_room(&(0..6), 1));
-        beside.copy(|_, _, _| {});
-        assert!(beside.has_room(&(5..6), 10));
+        let mut interleaver = Interleaver::default();
+        assert!(interleaver.has_room(&(0..5), 2 * MAX_BYTES));
+        interleaver.add(0..5, strides(), 0, &vec![0; MAX_BYTES - 9]);
+        assert!(interleaver.has_room(&(0..5), 9));
+        assert!(!interleaver.has_room(&(0..5), 10));
+        assert!(!interleaver.has_room(&(0..6), 1));
+        interleaver.copy(|_, _, _| {});
+        assert!(interleaver.has_room(&(5..6), 10));
     }
 }

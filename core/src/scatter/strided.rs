@@ -178,7 +178,7 @@ impl Strides {
                 to: self.to_row,
             }];
             // SAFETY: the slices hold what these rows reach, as just cut.
-            return unsafe { walk::<N>(&rows, self.run, from, to) };
+            return unsafe { cursor::<N>(&rows, self.run, from, to) };
         }
         for row in 0..count {
             let (a, b) = (row * self.from_row, row * self.to_row);
@@ -197,7 +197,7 @@ impl Strides {
         }
         if self.runs.is_empty() {
             // SAFETY: the caller's promise.
-            return unsafe { walk::<N>(&self.axes, self.run, from, to) };
+            return unsafe { cursor::<N>(&self.axes, self.run, from, to) };
         }
         for &(a, b) in &self.runs {
             // SAFETY: the caller's promise: runs are what the axes reach.
@@ -324,7 +324,7 @@ fn reach(rows: usize, distance: usize, each: usize) -> usize {
 ///
 /// # Safety
 /// Memory to read and to write reaches as far as the axes and the last run do.
-unsafe fn walk<const N: usize>(axes: &[Axis], run: usize, from: *const u8, to: *mut u8) {
+unsafe fn cursor<const N: usize>(axes: &[Axis], run: usize, from: *const u8, to: *mut u8) {
     match axes {
         // SAFETY: the caller's promise.
         [] => unsafe { copy::<N>(from, to, run) },
@@ -337,7 +337,7 @@ unsafe fn walk<const N: usize>(axes: &[Axis], run: usize, from: *const u8, to: *
         [inner @ .., outer] => {
             for i in 0..outer.count {
                 // SAFETY: inside what the axis reaches.
-                unsafe { walk::<N>(inner, run, from.add(i * outer.from), to.add(i * outer.to)) };
+                unsafe { cursor::<N>(inner, run, from.add(i * outer.from), to.add(i * outer.to)) };
             }
         }
     }

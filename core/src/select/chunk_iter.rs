@@ -279,43 +279,43 @@ impl ChunkIter {
     }
 
     /// Go to the first chunk of this part. False: there is none.
-    pub fn begin(&self, walk: &mut Cursor) -> bool {
-        walk.segments.clear();
+    pub fn begin(&self, cursor: &mut Cursor) -> bool {
+        cursor.segments.clear();
         if self.lines.iter().any(|line| line.count == 0) {
             return false;
         }
         let first = self.lines.iter().map(|line| line.segment(0, &self.pairs));
-        walk.segments.extend(first);
-        self.number(walk) || self.next(walk)
+        cursor.segments.extend(first);
+        self.number(cursor) || self.next(cursor)
     }
 
     /// Go to the next chunk of this part. False: there is none.
-    pub fn next(&self, walk: &mut Cursor) -> bool {
+    pub fn next(&self, cursor: &mut Cursor) -> bool {
         loop {
             let carry = |(line, segment): (&Line, &Segment)| segment.next < line.count;
-            let Some(last) = self.lines.iter().zip(&walk.segments).rposition(carry) else {
+            let Some(last) = self.lines.iter().zip(&cursor.segments).rposition(carry) else {
                 return false;
             };
-            let next = walk.segments[last].next;
-            walk.segments[last] = self.lines[last].segment(next, &self.pairs);
-            for (line, segment) in self.lines.iter().zip(&mut walk.segments).skip(last + 1) {
+            let next = cursor.segments[last].next;
+            cursor.segments[last] = self.lines[last].segment(next, &self.pairs);
+            for (line, segment) in self.lines.iter().zip(&mut cursor.segments).skip(last + 1) {
                 *segment = line.segment(0, &self.pairs);
             }
-            if self.number(walk) {
+            if self.number(cursor) {
                 return true;
             }
         }
     }
 
     /// No chunk comes behind this one.
-    pub fn is_last(&self, walk: &Cursor) -> bool {
+    pub fn is_last(&self, cursor: &Cursor) -> bool {
         let ends = |(line, segment): (&Line, &Segment)| segment.next >= line.count;
-        self.lines.iter().zip(&walk.segments).all(ends)
+        self.lines.iter().zip(&cursor.segments).all(ends)
     }
 
     /// Number the chunk; whether it belongs to this part.
-    fn number(&self, walk: &mut Cursor) -> bool {
-        walk.grid_index = walk.segments.iter().map(|segment| segment.cell).sum();
-        self.n_parts == 1 || walk.grid_index % self.n_parts == self.part
+    fn number(&self, cursor: &mut Cursor) -> bool {
+        cursor.grid_index = cursor.segments.iter().map(|segment| segment.cell).sum();
+        self.n_parts == 1 || cursor.grid_index % self.n_parts == self.part
     }
 }

@@ -17,14 +17,14 @@ fn soon() -> Instant {
 /// Send `words` to the readers `owners`, each of which shall fill its third of the result.
 fn send(
     dispatch: &Arc<Dispatcher>,
-    shelf: &Arc<StagePool>,
+    pool: &Arc<StagePool>,
     words: &[u64],
     owners: &[usize],
 ) -> Option<Arc<RequestHandle>> {
     let slots = dispatch.slots(owners.len(), Some(soon()))?;
-    let tenure = dispatch.stage(shelf, 24, Some(soon())).unwrap();
+    let lease = dispatch.stage(pool, 24, Some(soon())).unwrap();
     let ask = Request::Parts(words, owners);
-    Some(dispatch.send(&ask, slots, None, tenure, 24).unwrap())
+    Some(dispatch.send(&ask, slots, None, lease, 24).unwrap())
 }
 
 /// What a reader does: the first word of the ask, once for its part.
@@ -41,9 +41,9 @@ fn answer(dispatch: &Dispatcher, slot: u32) {
 }
 
 fn result(flight: &RequestHandle) -> [u64; 3] {
-    let tenure = flight.tenure().unwrap();
+    let lease = flight.lease().unwrap();
     // SAFETY: a stage of 24 bytes, all answered.
-    unsafe { *tenure.base().cast::<[u64; 3]>() }
+    unsafe { *lease.base().cast::<[u64; 3]>() }
 }
 
 /// Readers as threads; every so often one dies with its task in hand.
@@ -79,7 +79,7 @@ fn many_requests(dying: bool) {
     let asker = |seed: u64| {
         let dispatch = dispatch.clone();
         std::thread::spawn(move || {
-            let shelf = StagePool::growing(&dispatch.arena, 16 << 20);
+            let pool = StagePool::growing(&dispatch.arena, 16 << 20);
             let mut flights = std::collections::VecDeque::new();
             for number in 0..3000u64 {
                 let word = seed << 32 | number;
@@ -91,7 +91,7 @@ fn many_requests(dying: bool) {
                 } else {
                     &one[..]
                 };
-                let flight = send(&dispatch, &shelf, &words, owners).unwrap();
+                let flight = send(&dispatch, &pool, &words, owners).unwrap();
                 if number % 11 == 0 {
                     flight.release(); // dropped on its way
                     continue;
@@ -130,9 +130,9 @@ fn deaths_lose_nothing() {
 #[test]
 fn a_task_that_kills_twice_fails_alone() {
     let dispatch = dispatch(4);
-    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
-    let bad = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
-    let good = send(&dispatch, &shelf, &[2; 9], &[0]).unwrap();
+    let pool = StagePool::growing(&dispatch.arena, 1 << 20);
+    let bad = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
+    let good = send(&dispatch, &pool, &[2; 9], &[0]).unwrap();
     let Next::Task(slot) = dispatch.board.next(0) else {
         panic!("no task");
     };
@@ -159,28 +159,28 @@ fn a_task_that_kills_twice_fails_alone() {
 #[test]
 fn stopping_ends_flights_and_gives_their_memory_back() {
     let dispatch = dispatch(4);
-    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
-    let held = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
-    let dropped = send(&dispatch, &shelf, &[1; 100], &[1]).unwrap();
+    let pool = StagePool::growing(&dispatch.arena, 1 << 20);
+    let held = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
+    let dropped = send(&dispatch, &pool, &[1; 100], &[1]).unwrap();
     dropped.release();
     drop(dropped);
     let waiting = held.clone();
     let thread = std::thread::spawn(move || waiting.wait(soon()));
     dispatch.stop();
     assert_eq!(thread.join().unwrap(), Some(Outcome::Closed));
-    assert_eq!(shelf.lent().0, 0);
+    assert_eq!(pool.lent().0, 0);
     assert!(dispatch.slots(1, None).is_none());
     drop(held);
-    shelf.close();
+    pool.close();
     assert_eq!(dispatch.arena.used_bytes(), 0);
 }
 
 #[test]
 fn only_what_nobody_began_is_cancelled() {
     let dispatch = dispatch(4);
-    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
-    let one = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
-    let other = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
+    let pool = StagePool::growing(&dispatch.arena, 1 << 20);
+    let one = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
+    let other = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
     let Next::Task(slot) = dispatch.board.next(0) else {
         panic!("no task");
     };
@@ -195,14 +195,14 @@ fn only_what_nobody_began_is_cancelled() {
 #[test]
 fn others_help_a_reader_that_is_behind() {
     let dispatch = dispatch(4);
-    let shelf = StagePool::growing(&dispatch.arena, 1 << 20);
-    let _one = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
+    let pool = StagePool::growing(&dispatch.arena, 1 << 20);
+    let _one = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
     assert_eq!(dispatch.board.next(1), Next::Nothing);
     dispatch.board.slow(0, true);
     assert!(matches!(dispatch.board.next(1), Next::Task(_)));
     dispatch.board.slow(0, false);
-    let _two = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
-    let _three = send(&dispatch, &shelf, &[1; 9], &[0]).unwrap();
+    let _two = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
+    let _three = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
     assert!(matches!(dispatch.board.next(1), Next::Task(_)));
     assert_eq!(dispatch.board.next(1), Next::Nothing);
 }

@@ -121,12 +121,12 @@ fn seats_of(rows: Range<u64>, dice: &mut XorShift64) -> [RowMap; 2] {
 /// Some chunks beside each other, scattered together.
 fn check_together(member: &Member, dice: &mut XorShift64) {
     let size = member.row_bytes;
-    let mut beside = offsets(member);
-    let outer = beside[dice.below(beside.len() as u64) as usize][0];
-    beside.retain(|offset| offset[0] == outer);
-    beside.drain(..dice.below(beside.len() as u64) as usize);
+    let mut interleaver = offsets(member);
+    let outer = interleaver[dice.below(interleaver.len() as u64) as usize][0];
+    interleaver.retain(|offset| offset[0] == outer);
+    interleaver.drain(..dice.below(interleaver.len() as u64) as usize);
     let made = |offset: &Vec<u64>| (Strides::of(member, offset), decoded(member, offset));
-    let made: Vec<_> = beside.iter().map(made).collect();
+    let made: Vec<_> = interleaver.iter().map(made).collect();
     let pieces = made.iter().map(|(strides, decoded)| Piece {
         strides,
         first: outer,
@@ -149,7 +149,7 @@ fn check_together(member: &Member, dice: &mut XorShift64) {
         }
         assert!(
             together == each,
-            "{:?} {:?} {beside:?}",
+            "{:?} {:?} {interleaver:?}",
             member.dims,
             member.chunk_dims
         );
