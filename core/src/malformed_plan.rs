@@ -6,7 +6,6 @@
 //!    each lie about them has its own error.
 
 use crate::engine::counters::Mark;
-
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
 use crate::os::memory::sealed_memfd;
 use crate::process::codec_limit::run_share;

@@ -8,7 +8,6 @@
 //! 4. A chunk that does not decode is an error here too: a limit of wrong bytes is none.
 
 use crate::engine::counters::Record;
-
 use crate::engine::open_dataset::OpenDataset;
 use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::{Fetch, FetchError};

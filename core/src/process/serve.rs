@@ -2,15 +2,14 @@
 //!
 //! Law:
 //! 1. The parent sends one message a stream: a reader's number, and the plan's and the ring's
-//!    descriptors; with a mark on the number it is a trial (codec_limit.rs) without a ring, or a board
-//!    and an arena (requests/). The end of the socket ends the reader.
+//!    descriptors; with a mark on the number it is a trial (codec_limit.rs) without a ring, or a work
+//!    queue and an arena (requests/). The end of the socket ends the reader.
 //! 2. When the parent dies, however it dies, this process ends by itself.
 //! 3. No panic leaves this file: it becomes a failed task.
 
 use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
-
 use crate::process::codec_limit::{TRIAL, map_control, run_share};
-use crate::requests::server::{LibraryRequest, serve_board};
+use crate::requests::server::{LibraryRequest, serve_requests};
 use crate::requests::work_queue::WORK_QUEUE;
 use crate::ring::maps::{RingMaps, map_ring};
 use crate::ring::reader_loop::{End, LibraryRead, Reader};
@@ -34,7 +33,7 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
     while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
         if me & WORK_QUEUE != 0 {
             let me = (me & !WORK_QUEUE) as usize;
-            serve_board(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
+            serve_requests(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
             continue;
         }
         let plan = Plan::open(plan_fd.as_fd())

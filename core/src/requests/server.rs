@@ -29,7 +29,7 @@ pub type LibraryRequest<'a> =
     dyn FnMut(&[u8], &mut [u8], Mark<'_>) -> Result<(u64, Vec<u64>), String> + 'a;
 
 /// Serve a board until it is closed and empty, or stopped.
-pub fn serve_board(
+pub fn serve_requests(
     board: BorrowedFd<'_>,
     arena: BorrowedFd<'_>,
     me: usize,

@@ -14,7 +14,6 @@
 //!    that leaves the parent waiting.
 
 use crate::engine::counters::{Mark, Record};
-
 use crate::engine::kept::Kept;
 use crate::engine::open_dataset::{OpenDataset, Turn, add_ns};
 use crate::engine::share_work::{ShareWork, fetches};

@@ -1,4 +1,4 @@
-//! Asks, as the parent writes them, and what they mean.
+//! Requests, as the parent writes them, and what they mean.
 
 use super::datasets::TestDataset;
 use crate::fixtures::XorShift64;
