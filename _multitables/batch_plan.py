@@ -51,10 +51,10 @@ Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
 #: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
-#: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/order.rs.
+#: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/shuffle/order.rs.
 BY_ROWS = 8
-#: Limits of core/src/order.rs: rows and chunks of an order, and the bytes that each reader holds of
-#: a chunk.
+#: Limits of core/src/shuffle/order.rs: rows and chunks of an order, and the bytes that each reader
+#: holds of a chunk.
 MOST_ORDER_ROWS, MOST_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
 MOST_WINDOW_ROWS = 1 << 31
@@ -269,7 +269,7 @@ def _stored_part(member: Member) -> float:
 
 
 def _goes_by_rows(n_rows: int, positions: int, n_members: int) -> bool:
-    """Whether readers make a window of a full shuffle by the rows; as in core/src/order.rs."""
+    """Whether readers make a full shuffle's window by the rows; as in core/src/shuffle/order.rs."""
     return n_rows // BY_ROWS * n_members <= positions
 
 

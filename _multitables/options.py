@@ -39,8 +39,8 @@ DIRECT_READER_BYTES = 16 << 20
 TASK_BYTES = 256 << 10
 #: The same for direct reads, where one task is one request to the device.
 DIRECT_TASK_BYTES = 1 << 20
-#: The same for chunks that have little of each row, less than `LITTLE_BYTES` of core/src/beside.rs:
-#: chunks beside each other are copied to their rows together.
+#: The same for chunks that have little of each row, less than `LITTLE_BYTES` of
+#: core/src/scatter/interleave.rs: chunks beside each other are copied to their rows together.
 BESIDE_TASK_BYTES = 1 << 20
 LITTLE_BYTES = 256
 #: So many deflated chunks are decoded side by side, if they make no more bytes than the latter. It
@@ -49,7 +49,7 @@ ABREAST = 4
 ABREAST_BYTES = 2 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
-#: What may be shuffled, by its number in core/src/order.rs.
+#: What may be shuffled, by its number in core/src/shuffle/order.rs.
 SHUFFLES = (None, "chunks", "window", "full")
 #: Seeds and epochs are numbers of so many bits.
 SEED_BITS = 63

@@ -28,7 +28,7 @@ ENDLESS = 2**64 - 1
 
 @dataclass(frozen=True)
 class OrderWords:
-    """An order as the core knows it; see core/src/order.rs.
+    """An order as the core knows it; see core/src/shuffle/order.rs.
 
     Rows that take part are ``start + i * step``, or those listed (then `step` is 0).
     """
@@ -45,7 +45,7 @@ class OrderWords:
 
     @property
     def words(self) -> tuple[int, int, int, int, int, int, int, int]:
-        """The numbers, as `Order::from_words` in core/src/order.rs takes them."""
+        """The numbers, as `Order::from_words` in core/src/shuffle/order.rs takes them."""
         return (
             self.shuffle,
             self.seed,

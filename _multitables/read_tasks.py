@@ -32,8 +32,8 @@ AGAIN_SHARE = 8
 #: `kind` of a task.
 KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, 1, 2
 
-#: One task; the layout is that of `Task` in core/src/plan.rs. Chunks are counted in the member's
-#: grid, stored or not.
+#: One task; the layout is that of `Task` in core/src/tables/plan.rs. Chunks are counted in the
+#: member's grid, stored or not.
 TASK = np.dtype(
     [
         ("member", "<u4"),
@@ -45,7 +45,7 @@ TASK = np.dtype(
         ("repeat", "<u8"),
     ]
 )
-#: One stored chunk; the layout is that of `Chunk` in core/src/plan.rs.
+#: One stored chunk; the layout is that of `Chunk` in core/src/tables/plan.rs.
 CHUNK = np.dtype(
     [
         ("grid_index", "<u8"),

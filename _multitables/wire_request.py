@@ -2,7 +2,7 @@
 
 Law
 ---
-1. The layout of a hyperslab is numbered here and in core/src/random/hyperslab.rs, word by word.
+1. The layout of a hyperslab is numbered here and in core/src/select/selection.rs, word by word.
    Words 0 to 3 (kind, dataset, catalogue) are filled in by the core.
 2. All numbers are little-endian words of 8 bytes. Arrays travel as their bytes beside a JSON text
    that says their dtype and shape; nothing is pickled.

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. The order is that of `Record::account` in core/src/control.rs; a ring tells the first twelve.
+1. The order is that of `Record::account` in core/src/engine/counters.rs; a ring tells the first
+   twelve.
 2. Times come in nanoseconds and are told in seconds.
 """
 

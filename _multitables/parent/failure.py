@@ -336,7 +336,7 @@ def _internal(place: Place, record: Record) -> Exception:
     )
 
 
-#: By `error_kind` in core/src/failure.rs.
+#: By `error_kind` in core/src/task_error.rs.
 KINDS: dict[int, Callable[[Place, Record], Exception]] = {
     1: _checksum,
     2: _size,

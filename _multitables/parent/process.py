@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Readers that are started together are one client of the disk to the kernel (core/src/start.rs);
-   one that replaces a dead one is another.
+1. Readers that are started together are one client of the disk to the kernel
+   (core/src/os/spawn.rs); one that replaces a dead one is another.
 2. A process is reaped once, and never signalled after that.
 3. Whatever interrupts a start, nothing of it stays.
 4. Nobody else starts or signals a process.

@@ -37,7 +37,7 @@ RETURN_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 #: Seconds inside a library from which on its reads are counted.
 COUNT_SECONDS = 1.0
-#: `Record::state` in core/src/control/record.rs.
+#: `Record::state` in core/src/engine/counters.rs.
 STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
 
 

@@ -9,7 +9,7 @@
 //!
 //! It must never know what the data is.
 
-use super::c_codecs::{self, Zstd};
+use super::codecs::{self, Zstd};
 use super::{Decoder, Fault, FilterSpec, OutputSize, lz4};
 
 const GROUP: usize = 8;
@@ -101,7 +101,7 @@ impl Decoder for Bitshuffle {
                     let block = &mut self.block[..place.len()];
                     let made = match compression {
                         Compression::Zstd(zstd) => zstd.decode(data, block).ok(),
-                        _ => c_codecs::lz4(data, block),
+                        _ => codecs::lz4(data, block),
                     };
                     if made != Some(block.len()) {
                         return Err(Fault::malformed(1));
@@ -109,7 +109,7 @@ impl Decoder for Bitshuffle {
                     &*block
                 }
             };
-            if !c_codecs::blosc_bitunshuffle(self.element_size, BLOSC_VERSION, block, place) {
+            if !codecs::blosc_bitunshuffle(self.element_size, BLOSC_VERSION, block, place) {
                 return Err(Fault::malformed(4));
             }
         }

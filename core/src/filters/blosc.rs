@@ -2,10 +2,10 @@
 //!
 //! 1. The header's sizes are checked against the stored and the wanted size first.
 //!
-//! It must never know the format of a blosc buffer: that is `blosc_chunk`.
+//! It must never know the format of a blosc buffer: that is `blosc_format`.
 
-use super::blocks::{BlockDecoder, Blocks, Fetched, Fetches};
-use super::blosc_chunk::{BloscChunk, Codecs};
+use super::blosc_format::{BloscChunk, Codecs};
+use super::partial::{BlockDecoder, Blocks, Fetched, Fetches};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 use std::ops::Range;
 

@@ -8,12 +8,12 @@
 //! 2. A b2nd buffer holds whole blocks, so edge blocks carry padding that must not come out.
 //! 3. Frames of several buffers, sparse frames and the like are `Unsupported`.
 //!
-//! It must never know the format of the blosc buffer: that is `blosc_chunk`.
+//! It must never know the format of the blosc buffer: that is `blosc_format`.
 
-use super::blosc_chunk::{BloscChunk, Codecs};
+use super::blosc_format::{BloscChunk, Codecs};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
-/// Codes of `Fault::malformed`, apart from those of `blosc_chunk`.
+/// Codes of `Fault::malformed`, apart from those of `blosc_format`.
 const BAD_FRAME: i64 = 11;
 const BAD_METALAYER: i64 = 12;
 const BAD_SHAPE: i64 = 13;

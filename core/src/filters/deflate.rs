@@ -9,7 +9,7 @@
 
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::inflate_abreast::{MOST, Tables, inflate_abreast};
+use super::inflate_abreast::{MAX_STREAMS, Tables, inflate_abreast};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
 struct Deflate {
@@ -42,7 +42,7 @@ impl Decoder for Deflate {
         let done = match stored.len() {
             2 => inflate::<2>(tables, stored, outs),
             3 => inflate::<3>(tables, stored, outs),
-            MOST => inflate::<MOST>(tables, stored, outs),
+            MAX_STREAMS => inflate::<MAX_STREAMS>(tables, stored, outs),
             _ => None,
         };
         done.is_some()

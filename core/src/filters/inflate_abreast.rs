@@ -41,11 +41,11 @@ use symbols::{alone, literals_abreast, long_sequences_abreast, sequences_abreast
 use table::TableMaker;
 
 /// The most streams that go side by side: for more there are no registers.
-pub const MOST: usize = 4;
+pub const MAX_STREAMS: usize = 4;
 
 /// The memory that the decoding of streams needs, for reuse.
 pub(super) struct Tables {
-    codes: [Codes; MOST],
+    codes: [Codes; MAX_STREAMS],
     maker: TableMaker,
     bextr: Option<Bextr>,
 }
@@ -53,14 +53,14 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn new() -> Tables {
         Tables {
-            codes: [const { Codes::NONE }; MOST],
+            codes: [const { Codes::NONE }; MAX_STREAMS],
             maker: TableMaker::NEW,
             bextr: Bextr::detect(),
         }
     }
 }
 
-/// Decodes some zlib streams, at most `MOST`, each of which makes exactly as many bytes as its
+/// Decodes some zlib streams, at most `MAX_STREAMS`, each of which makes exactly as many bytes as its
 /// `out` has. Returns how many literals or sequences were decoded side by side. None: one of the
 /// streams may be bad; what the outs hold then means nothing.
 pub(super) fn inflate_abreast<const N: usize>(

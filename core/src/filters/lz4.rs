@@ -7,7 +7,7 @@
 //!
 //! It must never know what the data is.
 
-use super::{Decoder, Fault, FilterSpec, OutputSize, c_codecs};
+use super::{Decoder, Fault, FilterSpec, OutputSize, codecs};
 
 pub(super) const HEADER: usize = 12;
 
@@ -31,7 +31,7 @@ impl Decoder for Lz4 {
             let data = next_block(&mut rest)?;
             if data.len() == place.len() {
                 place.copy_from_slice(data);
-            } else if c_codecs::lz4(data, place) != Some(place.len()) {
+            } else if codecs::lz4(data, place) != Some(place.len()) {
                 return Err(Fault::malformed(1));
             }
         }

@@ -16,17 +16,17 @@
 //! It must never know of Python, files, datasets, rings or readers.
 
 mod bitshuffle;
-mod blocks;
 mod blosc;
 mod blosc2;
-mod blosc_chunk;
-mod blosc_part;
-mod c_codecs;
+mod blosc_format;
+mod blosc_partial;
+mod codecs;
 mod deflate;
 mod fletcher32;
 mod inflate_abreast;
 mod lz4;
 mod lzf;
+mod partial;
 mod pipeline;
 mod shuffle;
 mod zstd;
@@ -34,8 +34,8 @@ mod zstd;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use blocks::{Blocks, Fetched, Fetches, Parts};
-pub use inflate_abreast::MOST as MOST_ABREAST;
+pub use inflate_abreast::MAX_STREAMS as MAX_ABREAST;
+pub use partial::{Blocks, Fetched, Fetches, Parts};
 pub use pipeline::Pipeline;
 
 use std::fmt;
@@ -181,7 +181,7 @@ pub(crate) trait Decoder: Send {
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault>;
 
     /// For filters whose chunks are made of blocks that can be decoded alone.
-    fn by_block(&mut self) -> Option<&mut dyn blocks::BlockDecoder> {
+    fn by_block(&mut self) -> Option<&mut dyn partial::BlockDecoder> {
         None
     }
 

@@ -13,10 +13,10 @@
 //!
 //! It must never know what a filter's bytes look like.
 
-use super::blocks::Parts;
-use super::inflate_abreast::MOST;
+use super::inflate_abreast::MAX_STREAMS;
+use super::partial::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
-use crate::contest::{Contest, Way};
+use crate::autotune::{AutoTuner, Way};
 
 /// Chunks that make more together are not decoded side by side, as what is in use at once, the chunks
 /// before and after each stage, grows with it. Tasks are planned with the same number
@@ -38,9 +38,9 @@ pub struct Pipeline {
     /// Where stages between the first and the last write, in turns.
     scratch: [Vec<u8>; 2],
     /// What the first stage made of chunks side by side, when others follow.
-    abreast: [Vec<u8>; MOST],
-    /// Special: side by side. Plain: one chunk after the other.
-    contest: Contest,
+    abreast: [Vec<u8>; MAX_STREAMS],
+    /// Optimized: side by side. Baseline: one chunk after the other.
+    tuner: AutoTuner,
 }
 
 impl Stage {
@@ -69,8 +69,8 @@ impl Pipeline {
             stages,
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
-            abreast: [const { Vec::new() }; MOST],
-            contest: Contest::NEW,
+            abreast: [const { Vec::new() }; MAX_STREAMS],
+            tuner: AutoTuner::NEW,
         })
     }
 
@@ -102,9 +102,9 @@ impl Pipeline {
         let limit = scratch_limit(self.decoded_size.max(out.len()));
         let [mut from, mut into] = std::mem::take(&mut self.scratch);
         let scratch = [&mut from, &mut into];
-        let watch = self.contest.watch(Way::Plain);
+        let watch = self.tuner.start(Way::Baseline);
         let result = decode_stages(&mut self.stages, filter_mask, stored, out, scratch, limit);
-        self.contest.tell(watch, out.len());
+        self.tuner.record(watch, out.len());
         self.scratch = [from, into];
         result
     }
@@ -112,7 +112,7 @@ impl Pipeline {
     /// How many chunks may be decoded side by side, and so should be at hand together.
     pub fn most_abreast(&self) -> usize {
         match self.stages.iter().any(|s| s.decoder.goes_abreast()) {
-            true => (ABREAST_BYTES / self.decoded_size.max(1)).clamp(1, MOST),
+            true => (ABREAST_BYTES / self.decoded_size.max(1)).clamp(1, MAX_STREAMS),
             false => 1,
         }
     }
@@ -129,10 +129,10 @@ impl Pipeline {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
         self.most_abreast() > 1
             && active.any(|s| s.decoder.goes_abreast())
-            && self.contest.way() == Way::Special
+            && self.tuner.way() == Way::Optimized
     }
 
-    /// Decodes two to `MOST` chunks with the same filter mask, each as `decode` would. False: it was
+    /// Decodes two to `MAX_STREAMS` chunks with the same filter mask, each as `decode` would. False: it was
     /// not done, the outs may hold anything, and each chunk has to be decoded alone.
     pub fn decode_abreast<const N: usize>(
         &mut self,
@@ -141,9 +141,9 @@ impl Pipeline {
         outs: [&mut [u8]; N],
     ) -> bool {
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
-        let watch = self.contest.watch(Way::Special);
+        let watch = self.tuner.start(Way::Optimized);
         let done = self.stages_abreast(filter_mask, stored, outs);
-        self.contest.tell(watch, if done { bytes } else { 0 });
+        self.tuner.record(watch, if done { bytes } else { 0 });
         done
     }
 
@@ -401,7 +401,7 @@ mod tests {
             groups
         };
         for chunks in 2..100 {
-            for most in 3..=MOST {
+            for most in 3..=MAX_STREAMS {
                 let groups = groups(ABREAST_BYTES / most, chunks);
                 assert!(groups.iter().all(|count| (2..=most).contains(count)));
             }

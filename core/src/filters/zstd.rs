@@ -4,7 +4,7 @@
 //!
 //! It must never know what the data is.
 
-use super::c_codecs::{Zstd, zstd_content_size};
+use super::codecs::{Zstd, zstd_content_size};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
 
 struct ZstdFilter(Zstd);

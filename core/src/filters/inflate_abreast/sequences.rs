@@ -24,10 +24,10 @@ use super::{At, Stream};
 use std::borrow::Borrow;
 
 /// The most literals of a sequence.
-pub(super) const MOST_LITERALS: usize = 2;
+pub(super) const MAX_LITERALS: usize = 2;
 
 /// The most bytes that a sequence makes.
-const MOST_BYTES: usize = MOST_LITERALS + SHORT;
+const MAX_BYTES: usize = MAX_LITERALS + SHORT;
 
 /// More bytes of input than a sequence uses up, or a match: 54 bits, or 48.
 const INPUT: usize = 7;
@@ -39,7 +39,7 @@ pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     let left = (out.len() - cursor.made).saturating_sub(3 * SHORT);
     // What is made is counted with 32 bits and a sign.
     let is_countable = i32::try_from(out.len()).is_ok();
-    (input / INPUT).min(left / MOST_BYTES) * usize::from(is_countable)
+    (input / INPUT).min(left / MAX_BYTES) * usize::from(is_countable)
 }
 
 /// Sequences have `LITERALS` literals at most.
@@ -49,7 +49,7 @@ pub(super) fn abreast<S: Step, const N: usize, const LITERALS: usize>(
     streams: &mut [&mut Stream; N],
     codes: &[impl Borrow<Codes>; N],
 ) -> Option<usize> {
-    const { assert!(N <= 4 && LITERALS <= MOST_LITERALS) };
+    const { assert!(N <= 4 && LITERALS <= MAX_LITERALS) };
     let mut cursors: [Cursor; N] = std::array::from_fn(|i| streams[i].cursor);
     let mut next: [u32; N] =
         std::array::from_fn(|i| cursors[i].look(codes[i].borrow(), streams[i].input));
@@ -92,7 +92,7 @@ pub(super) fn abreast<S: Step, const N: usize, const LITERALS: usize>(
                             let Some(symbol) = symbol else { break 'all };
                             *next = symbol;
                             // At least one sequence: it may have used up as much of the input.
-                            left = left.saturating_sub((after.made - before).div_ceil(MOST_BYTES));
+                            left = left.saturating_sub((after.made - before).div_ceil(MAX_BYTES));
                         }
                     }
                 };

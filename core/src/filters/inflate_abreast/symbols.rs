@@ -5,7 +5,7 @@
 //! It must never know what blocks begin with.
 
 use super::codes::Codes;
-use super::sequences::MOST_LITERALS;
+use super::sequences::MAX_LITERALS;
 use super::steps::{Bextr, ShiftAndMask};
 use super::{Stream, literals, sequences};
 use std::borrow::Borrow;
@@ -49,7 +49,7 @@ loops! {
         (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
 
     /// The same where none has.
-    long_sequences_abreast<N> = sequences::abreast::<_, N, MOST_LITERALS>:
+    long_sequences_abreast<N> = sequences::abreast::<_, N, MAX_LITERALS>:
         (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
 
     /// Decodes one block to its end.

@@ -1,0 +1,231 @@
+//! Which of two ways of doing the same is the quicker one, told by trying both now and then.
+//!
+//! 1. Nobody can tell from stored bytes alone: it depends on the data, on the CPU, and on who else is
+//!    at work on it. So both ways are timed over a few turns, and the quicker one is taken for the
+//!    next ones; trials become rare as long as the same way wins.
+//! 2. What is timed is this thread's own time on a CPU: to be interrupted costs neither way.
+//! 3. Both ways make the same bytes. How a trial ends can be seen in nothing but the speed.
+//!
+//! It must never know what is done.
+
+use crate::os::clock::thread_ns;
+use std::ops::RangeInclusive;
+
+/// Turns of the special way in a trial, and then as many bytes in the plain one. Before either is
+/// timed it has one turn to warm up.
+const TURNS: u32 = 4;
+
+/// So many turns are between two trials: after each that had the same winner, twice as many.
+const PAUSE: RangeInclusive<u32> = 32..=2048;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// What may be quicker, and need not be possible each time.
+    Optimized,
+    /// What is always possible.
+    Baseline,
+}
+
+/// When something began that is timed, if it is.
+pub struct Timer {
+    way: Way,
+    start: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cost {
+    ns: u64,
+    bytes: u64,
+    turns: u32,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct AutoTuner {
+    winner: Way,
+    /// What is being tried.
+    tried: Option<Way>,
+    /// How many turns to go until the next trial, and how many are between the next two.
+    left: u32,
+    pause: u32,
+    optimized: Cost,
+    baseline: Cost,
+}
+
+impl AutoTuner {
+    pub const NEW: AutoTuner = AutoTuner {
+        winner: Way::Optimized,
+        tried: None,
+        left: 0,
+        pause: *PAUSE.start(),
+        optimized: Cost::NONE,
+        baseline: Cost::NONE,
+    };
+
+    /// How to do what comes next.
+    pub fn way(&mut self) -> Way {
+        if self.tried.is_none() {
+            match self.left.checked_sub(1) {
+                Some(left) => self.left = left,
+                None => {
+                    self.tried = Some(Way::Optimized);
+                    (self.optimized, self.baseline) = (Cost::NONE, Cost::NONE);
+                }
+            }
+        }
+        self.tried.unwrap_or(self.winner)
+    }
+
+    /// Call it before something is done this way, and `record` after it.
+    pub fn start(&self, way: Way) -> Timer {
+        Timer {
+            way,
+            start: (self.tried == Some(way)).then(thread_ns),
+        }
+    }
+
+    /// So many bytes were made; 0 if it was in vain.
+    pub fn record(&mut self, watch: Timer, bytes: usize) {
+        if let Some(start) = watch.start {
+            let ns = thread_ns().saturating_sub(start);
+            self.count(watch.way, ns, bytes as u64);
+        }
+    }
+
+    /// What a turn took of the way that is being tried.
+    fn count(&mut self, way: Way, ns: u64, bytes: u64) {
+        let cost = match way {
+            Way::Optimized => &mut self.optimized,
+            Way::Baseline => &mut self.baseline,
+        };
+        cost.turns += 1;
+        if cost.turns == 1 {
+            return;
+        }
+        cost.ns += ns;
+        cost.bytes += bytes;
+        match way {
+            Way::Optimized if self.optimized.turns <= TURNS => {}
+            Way::Optimized if self.optimized.bytes > 0 => self.tried = Some(Way::Baseline),
+            Way::Baseline if self.baseline.bytes < self.optimized.bytes => {}
+            _ => self.end(),
+        }
+    }
+
+    fn end(&mut self) {
+        let of = |ns: u64, bytes: u64| u128::from(ns) * u128::from(bytes);
+        let (optimized, baseline) = (self.optimized, self.baseline);
+        let winner = match of(optimized.ns, baseline.bytes) < of(baseline.ns, optimized.bytes) {
+            true => Way::Optimized,
+            false => Way::Baseline,
+        };
+        self.left = self.pause;
+        self.pause = match winner == self.winner {
+            true => (2 * self.pause).min(*PAUSE.end()),
+            false => *PAUSE.start(),
+        };
+        (self.winner, self.tried) = (winner, None);
+    }
+}
+
+impl Cost {
+    const NONE: Cost = Cost {
+        ns: 0,
+        bytes: 0,
+        turns: 0,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes 40 bytes in a special turn and 10 in a plain one, at these costs for a byte. Returns how
+    /// many of the next `turns` were special.
+    fn went_optimized(tuner: &mut AutoTuner, turns: u32, optimized: u64, baseline: u64) -> u32 {
+        let mut n = 0;
+        for _ in 0..turns {
+            let way = tuner.way();
+            let (bytes, cost) = match way {
+                Way::Optimized => (40, optimized),
+                Way::Baseline => (10, baseline),
+            };
+            n += u32::from(way == Way::Optimized);
+            if tuner.tried == Some(way) {
+                tuner.count(way, cost * bytes, bytes);
+            }
+        }
+        n
+    }
+
+    /// Turns of one trial: special ones, and then as many bytes, each with one before.
+    const TRIAL: u32 = TURNS + 1 + 4 * TURNS + 1;
+
+    #[test]
+    fn the_quicker_way_is_taken() {
+        for (optimized, baseline, winner) in [(3, 4, Way::Optimized), (4, 3, Way::Baseline)] {
+            let mut tuner = AutoTuner::NEW;
+            assert_eq!(
+                went_optimized(&mut tuner, TRIAL, optimized, baseline),
+                TURNS + 1
+            );
+            assert_eq!(tuner.winner, winner);
+            let many = went_optimized(&mut tuner, 32, optimized, baseline);
+            assert_eq!(many, if winner == Way::Optimized { 32 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn what_wins_again_is_tried_ever_less() {
+        let mut tuner = AutoTuner::NEW;
+        let mut pauses = vec![];
+        while pauses.len() < 9 {
+            went_optimized(&mut tuner, TRIAL, 5, 4);
+            assert_eq!((tuner.winner, tuner.tried), (Way::Baseline, None));
+            let left = tuner.left;
+            pauses.push(left);
+            assert_eq!(went_optimized(&mut tuner, left, 5, 4), 0);
+        }
+        // The first trial had another winner than was taken at first.
+        assert_eq!(pauses, [32, 32, 64, 128, 256, 512, 1024, 2048, 2048]);
+    }
+
+    #[test]
+    fn another_winner_is_found_and_tried_soon_again() {
+        let mut tuner = AutoTuner::NEW;
+        went_optimized(&mut tuner, 5000, 3, 4);
+        assert_eq!(tuner.winner, Way::Optimized);
+        went_optimized(&mut tuner, 2048 + TRIAL, 4, 3);
+        assert_eq!(tuner.winner, Way::Baseline);
+        assert_eq!(tuner.pause, 32);
+    }
+
+    #[test]
+    fn what_is_in_vain_loses() {
+        let mut tuner = AutoTuner::NEW;
+        for _ in 0..=TURNS {
+            assert_eq!(tuner.way(), Way::Optimized);
+            tuner.record(tuner.start(Way::Optimized), 0);
+        }
+        assert_eq!((tuner.winner, tuner.tried), (Way::Baseline, None));
+        assert_eq!(tuner.way(), Way::Baseline);
+    }
+
+    #[test]
+    fn only_what_is_tried_is_timed() {
+        let mut tuner = AutoTuner::NEW;
+        tuner.record(tuner.start(Way::Optimized), 10);
+        assert_eq!(tuner, AutoTuner::NEW);
+        tuner.way();
+        tuner.record(tuner.start(Way::Baseline), 10);
+        assert_eq!((tuner.baseline, tuner.optimized), (Cost::NONE, Cost::NONE));
+        tuner.record(tuner.start(Way::Optimized), 10);
+        assert_eq!(tuner.optimized.turns, 1);
+    }
+
+    #[test]
+    fn a_threads_time_passes_while_it_works() {
+        let start = thread_ns();
+        while thread_ns() == start {}
+        assert!(thread_ns() > start);
+    }
+}

@@ -1,0 +1,235 @@
+//! A chunk's parts: only the blocks that hold wanted bytes are fetched and decoded.
+//!
+//! Law:
+//! 1. The head is read first, then the wanted blocks, neighbours at once. A block of which little
+//!    is wanted is read as its decoder says, and as a whole when that was too little.
+//! 2. Whatever is odd about the head is left to the whole chunk's decoding, which tells.
+//! 3. Decoded bytes keep their places in the chunk; what is between them may be anything.
+
+use crate::engine::open_dataset::add_ns;
+use crate::engine::place_selected::{InHand, Scratch, Task, count, deliver, grow};
+use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts};
+use crate::scatter::elements::{Row, Unit};
+use crate::task_error::TaskError;
+use std::ops::Range;
+use std::time::Instant;
+
+/// Most heads fit into so much.
+const HEAD_BYTES: usize = 512;
+/// Chunks of more blocks are decoded whole: their table alone is long.
+const MAX_BLOCKS: usize = 4096;
+/// Between two blocks, so much is read along.
+const GAP_BYTES: usize = 4 << 10;
+
+/// The wanted blocks of one chunk.
+#[derive(Debug, Default)]
+pub struct WantedBlocks {
+    /// The wanted bytes of each block of the chunk, as a range of the chunk; empty: none.
+    hulls: Vec<Range<usize>>,
+    /// The wanted blocks, where they are stored, and how they are fetched.
+    pub spans: Vec<(usize, Range<usize>, Fetched)>,
+}
+
+impl WantedBlocks {
+    /// Begin with a chunk; false: it is not one for parts.
+    pub fn begin(&mut self, blocks: &Blocks, decoded_size: usize) -> bool {
+        self.hulls.clear();
+        self.spans.clear();
+        if blocks.decoded_size != decoded_size || blocks.n_blocks > MAX_BLOCKS {
+            return false;
+        }
+        self.hulls.resize(blocks.n_blocks, 0..0);
+        true
+    }
+
+    /// A row is wanted.
+    pub fn add(&mut self, blocks: &Blocks, unit: &Unit<'_>, row: &Row) {
+        if row.step.unsigned_abs() <= blocks.block_size || row.n == 1 {
+            return self.add_bytes(blocks, unit.reach(row));
+        }
+        // Blocks between the units are not wanted.
+        let mut src = row.src;
+        for _ in 0..row.n {
+            self.add_bytes(blocks, src..src + unit.stored);
+            src = src.wrapping_add_signed(row.step);
+        }
+    }
+
+    fn add_bytes(&mut self, blocks: &Blocks, bytes: Range<usize>) {
+        for n in bytes.start / blocks.block_size..bytes.end.div_ceil(blocks.block_size) {
+            let block = blocks.range(n);
+            let here = bytes.start.max(block.start)..bytes.end.min(block.end);
+            let hull = &mut self.hulls[n];
+            *hull = match hull.end {
+                0 => here,
+                _ => hull.start.min(here.start)..hull.end.max(here.end),
+            };
+        }
+    }
+
+    /// Wanted bytes, and what lies between them in their blocks.
+    pub fn bytes(&self) -> usize {
+        self.hulls.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// Find out where the wanted blocks are stored, when the first `head` stored bytes are there.
+    pub fn locate(
+        &mut self,
+        blocks: &Blocks,
+        parts: &Parts<'_>,
+        stored: &[u8],
+        head: usize,
+    ) -> Result<(), FilterError> {
+        for (n, hull) in self.hulls.iter().enumerate() {
+            if !hull.is_empty() {
+                let span = parts.span(stored, n)?;
+                let fetches = Fetches::new(n, span.clone(), self.wanted(blocks, n), head);
+                let fetched = match parts.is_sparse(stored, &fetches)? {
+                    true => Fetched::Asked,
+                    false => Fetched::All,
+                };
+                self.spans.push((n, span, fetched));
+            }
+        }
+        Ok(())
+    }
+
+    /// The wanted bytes of block `n`, within the block.
+    pub fn wanted(&self, blocks: &Blocks, n: usize) -> Range<usize> {
+        let (hull, start) = (&self.hulls[n], blocks.range(n).start);
+        hull.start - start..hull.end - start
+    }
+
+    /// Ranges of the stored bytes of blocks that are fetched whole, in the order of the blocks.
+    pub fn fetches(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut rest = &self.spans[..];
+        std::iter::from_fn(move || {
+            let is_whole = |(.., fetched): &(_, _, Fetched)| *fetched == Fetched::All;
+            rest = &rest[rest.iter().position(is_whole)?..];
+            let (mut all, mut n) = (rest[0].1.clone(), 1);
+            for (_, span, fetched) in &rest[1..] {
+                if *fetched == Fetched::Asked
+                    || span.start < all.start
+                    || span.start > all.end + GAP_BYTES
+                {
+                    break;
+                }
+                all.end = all.end.max(span.end);
+                n += 1;
+            }
+            rest = &rest[n..];
+            Some(all)
+        })
+    }
+}
+
+impl Task<'_> {
+    /// Fetch and decode only the blocks that hold wanted bytes. False: it has to be the whole.
+    pub fn decode_parts(&mut self, here: &InHand<'_>, row: Option<Row>) -> Result<bool, TaskError> {
+        let size = self.stored.lookup.member.decoded_size;
+        let len = here.chunk.stored_size as usize;
+        let Some(mut parts) = self.pipeline.parts(here.chunk.filter_mask) else {
+            return Ok(false);
+        };
+        let Scratch {
+            stored,
+            decoded,
+            blocks: wanted,
+            ..
+        } = &mut *self.scratch;
+        grow(stored, len, here.number)?;
+        let stored = &mut stored[..len];
+        let mut fetch = |stored: &mut [u8], span: Range<usize>| {
+            let at = here.chunk.byte_offset + span.start as u64;
+            (self.stored).read(here.cursor, here.number, at, &mut stored[span])
+        };
+        let head = HEAD_BYTES.min(len);
+        fetch(stored, 0..head)?;
+        let Ok(blocks) = parts.blocks(stored) else {
+            return Ok(false);
+        };
+        if !wanted.begin(&blocks, size) {
+            return Ok(false);
+        }
+        if blocks.head_bytes > head {
+            fetch(stored, head..blocks.head_bytes)?;
+        }
+        let unit = self.unit;
+        unit.each_row(&here.cursor.segments, self.cover.pairs(), &mut |row| {
+            wanted.add(&blocks, &unit, &row);
+        });
+        // Where it is nearly all, it may as well be kept.
+        let few = wanted.bytes() <= size / 4 * 3;
+        let head = head.max(blocks.head_bytes);
+        let (Ok(()), true) = (wanted.locate(&blocks, &parts, stored, head), few) else {
+            return Ok(false);
+        };
+        for span in wanted.fetches() {
+            // What is in the head is there.
+            let span = span.start.max(head.min(span.end))..span.end;
+            if !span.is_empty() {
+                fetch(stored, span)?;
+            }
+        }
+        for (n, span, fetched) in &wanted.spans {
+            if *fetched == Fetched::All {
+                continue;
+            }
+            let mut fetches = Fetches::new(*n, span.clone(), wanted.wanted(&blocks, *n), head);
+            loop {
+                match parts.next_fetch(stored, &mut fetches) {
+                    Ok(Some(bytes)) => fetch(stored, bytes)?,
+                    Ok(None) => break,
+                    Err(_) => return Ok(false),
+                }
+            }
+        }
+        let (start, mut work) = (Instant::now(), 0);
+        grow(decoded, size, here.number)?;
+        let straight = row.filter(|row| unit.is_contiguous(row));
+        for (n, span, fetched) in &wanted.spans {
+            let range = blocks.range(*n);
+            let part = wanted.wanted(&blocks, *n);
+            // A block that is wanted whole, side by side, is decoded where it belongs.
+            let out = match straight {
+                Some(row) if part.len() == range.len() => {
+                    let at = row.dst + (range.start - row.src);
+                    &mut self.out[at..at + range.len()]
+                }
+                _ => &mut decoded[range.clone()],
+            };
+            let wrong = |error| here.wrong(error);
+            let block = (*n, span.clone(), *fetched);
+            let done = parts.decode_block(stored, block, part.clone(), out);
+            work += match done.map_err(wrong)? {
+                Some(work) => work,
+                None => {
+                    fetch(stored, span.clone())?;
+                    let block = (*n, span.clone(), Fetched::All);
+                    let done = parts.decode_block(stored, block, part.clone(), out);
+                    done.map_err(wrong)?.unwrap_or(0)
+                }
+            };
+            if let (Some(row), true) = (straight, part.len() < range.len()) {
+                let from = range.start + part.start;
+                let at = row.dst + (from - row.src);
+                let bytes = &decoded[from..from + part.len()];
+                self.out[at..at + part.len()].copy_from_slice(bytes);
+            }
+        }
+        match straight {
+            Some(row) => {
+                let len = row.n * unit.bytes;
+                unit.end_strings(&mut self.out[row.dst..row.dst + len]);
+            }
+            None => {
+                let (segments, pairs) = (&here.cursor.segments, self.cover.pairs());
+                deliver(&unit, segments, pairs, &decoded[..size], 0, self.out);
+            }
+        }
+        self.cache.note(here.key, work);
+        count(&self.stored.record.decoded_bytes, work);
+        add_ns(&self.stored.record.decode_ns, start);
+        Ok(true)
+    }
+}

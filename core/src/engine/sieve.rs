@@ -1,0 +1,148 @@
+//! Wanted bytes of chunks that are stored as they are: read from the file without the rest.
+//!
+//! Law:
+//! 1. Bytes that are contiguous in the file and in the result are read straight into the result.
+//! 2. Others are read through a window: what lies between wanted bytes is read along as long as
+//!    that is cheaper than another read, and the window stays small.
+
+use crate::engine::place_selected::{InHand, Task, count, grow};
+use crate::scatter::elements::{Row, Unit};
+use crate::scatter::lattice::Lattice;
+use crate::task_error::TaskError;
+use std::ops::Range;
+
+/// Reading so many bytes along costs about as much as another call.
+const GAP_BYTES: usize = 8 << 10;
+const WINDOW_BYTES: usize = 1 << 20;
+const WINDOW_ROWS: usize = 1 << 12;
+/// Where a part like this of the bytes is wanted, all are read.
+const DENSE: usize = 4;
+
+/// Rows of one chunk that are read at once.
+#[derive(Debug, Default)]
+pub struct Sieve {
+    pub rows: Vec<Row>,
+    pub span: Range<usize>,
+}
+
+impl Sieve {
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.span = 0..0;
+    }
+
+    /// Take a row in, if it lies near.
+    pub fn take(&mut self, unit: &Unit<'_>, row: Row) -> bool {
+        let reach = unit.reach(&row);
+        if self.rows.is_empty() {
+            self.span = reach;
+        } else {
+            let both = self.span.start.min(reach.start)..self.span.end.max(reach.end);
+            let gap = both.len().saturating_sub(self.span.len() + reach.len());
+            if gap > GAP_BYTES || both.len() > WINDOW_BYTES || self.rows.len() >= WINDOW_ROWS {
+                return false;
+            }
+            self.span = both;
+        }
+        self.rows.push(row);
+        true
+    }
+}
+
+/// Call `f` with parts of a row that each fit a window.
+pub fn split(unit: &Unit<'_>, row: Row, f: &mut impl FnMut(Row)) {
+    let step = row.step.unsigned_abs();
+    let most = match step > unit.stored + GAP_BYTES {
+        true => 1,
+        false => (WINDOW_BYTES / step.max(1)).max(1),
+    };
+    if row.n <= most || unit.is_contiguous(&row) {
+        return f(row);
+    }
+    let mut done = 0;
+    while done < row.n {
+        let n = most.min(row.n - done);
+        f(Row {
+            src: row.src.wrapping_add_signed(row.step * done as isize),
+            dst: row.dst + done * unit.bytes,
+            n,
+            ..row
+        });
+        done += n;
+    }
+}
+
+impl Task<'_> {
+    /// Read the wanted bytes of a chunk that is stored as it is.
+    pub fn read_wanted(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
+        if self.read_dense(&here)? {
+            return Ok(());
+        }
+        let mut window = std::mem::take(&mut self.scratch.window);
+        window.clear();
+        let mut result = Ok(());
+        let unit = self.unit;
+        let cover = self.cover;
+        unit.each_row(&here.cursor.segments, cover.pairs(), &mut |row| {
+            split(&unit, row, &mut |row| {
+                if result.is_ok() && !window.take(&unit, row) {
+                    result = self.read_window(&here, &window);
+                    window.clear();
+                    window.take(&unit, row);
+                }
+            });
+        });
+        let result = result.and_then(|()| self.read_window(&here, &window));
+        self.scratch.window = window;
+        result
+    }
+
+    /// Read at once what lies dense enough, in many rows. False: it does not.
+    fn read_dense(&mut self, here: &InHand<'_>) -> Result<bool, TaskError> {
+        let (segments, pairs) = (&here.cursor.segments, self.cover.pairs());
+        if self.unit.only_row(segments, pairs).is_some() {
+            return Ok(false);
+        }
+        let Some(lattice) = Lattice::new(&self.unit, segments, pairs) else {
+            return Ok(false);
+        };
+        let (span, bytes) = (lattice.span(), lattice.bytes());
+        if span.len() > WINDOW_BYTES || span.len() > bytes * DENSE + GAP_BYTES {
+            return Ok(false);
+        }
+        let at = here.chunk.byte_offset + span.start as u64;
+        let stored = &mut self.scratch.stored;
+        grow(stored, span.len(), here.number)?;
+        let stored = &mut stored[..span.len()];
+        self.stored.read(here.cursor, here.number, at, stored)?;
+        lattice.copy(stored, span.start, self.out);
+        count(&self.stored.record.decoded_bytes, bytes);
+        Ok(true)
+    }
+
+    fn read_window(&mut self, here: &InHand<'_>, window: &Sieve) -> Result<(), TaskError> {
+        let at = here.chunk.byte_offset + window.span.start as u64;
+        let mut bytes = 0;
+        if let [row] = &window.rows[..] {
+            if self.unit.is_contiguous(row) {
+                let out = &mut self.out[row.dst..row.dst + row.n * self.unit.bytes];
+                self.stored.read(here.cursor, here.number, at, out)?;
+                self.unit.end_strings(out);
+                count(&self.stored.record.decoded_bytes, out.len());
+                return Ok(());
+            }
+        }
+        let len = window.span.len();
+        let stored = &mut self.scratch.stored;
+        grow(stored, len, here.number)?;
+        self.stored
+            .read(here.cursor, here.number, at, &mut stored[..len])?;
+        for row in &window.rows {
+            self.unit
+                .copy(row, &stored[..len], window.span.start, self.out);
+            bytes += row.n * self.unit.bytes;
+        }
+        count(&self.stored.record.decoded_bytes, bytes);
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! Stored bytes from a file: through the page cache, or around it.
+//!
+//! Law:
+//! 1. `Buffered` asks the page cache first without waiting, and hints only what it lacks, so that a
+//!    warm file costs no extra system call.
+//! 2. `Direct` reads with O_DIRECT into aligned buffers of its own, several at a time.
+//! 3. A file is what the parent indexed, or it is an error: device, inode, size and time are
+//!    compared at opening and after each fetch.
+//! 4. Bytes that came with the plan are copied from there; the file is still compared.
+//! 5. This file knows nothing of filters, tapes or tasks.
+
+use crate::fetch::direct::Direct;
+use crate::tables::plan::{Fingerprint, Member};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The kernel's default of how far it reads ahead.
+const HINT_BYTES: u64 = 128 << 10;
+
+/// Why stored bytes could not be had.
+#[derive(Debug)]
+pub enum FetchError {
+    Open(io::Error),
+    Read(io::Error),
+    /// The file ends inside the range.
+    Short {
+        expected: u64,
+        got: u64,
+    },
+    /// The file is not the one that was indexed, or no longer.
+    Changed {
+        expected: u64,
+        got: u64,
+    },
+}
+
+/// An opened data file.
+#[derive(Debug)]
+pub struct DataFile {
+    fd: OwnedFd,
+    fingerprint: Fingerprint,
+    /// The page cache can be asked without waiting (preadv2 with RWF_NOWAIT).
+    probe: bool,
+    pub fetches: u64,
+    /// The kernel takes no longer hint; 0: not yet asked for.
+    hint_bytes: u64,
+    /// The bytes, where they came with the plan and are not fetched.
+    inline: Vec<u8>,
+}
+
+impl DataFile {
+    pub fn open(
+        filename: &[u8],
+        expected: Fingerprint,
+        direct: bool,
+    ) -> Result<DataFile, FetchError> {
+        let name = CString::new(filename)
+            .map_err(|_| FetchError::Open(io::Error::from_raw_os_error(libc::EINVAL)))?;
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | if direct { libc::O_DIRECT } else { 0 };
+        // SAFETY: a valid C string; the result is owned below.
+        let raw = unsafe { libc::open(name.as_ptr(), flags) };
+        if raw < 0 {
+            return Err(FetchError::Open(io::Error::last_os_error()));
+        }
+        // SAFETY: `raw` was just opened and belongs to nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let file = DataFile {
+            fd,
+            fingerprint: expected,
+            probe: !direct,
+            fetches: 0,
+            hint_bytes: 0,
+            inline: Vec::new(),
+        };
+        file.check_unchanged()?;
+        Ok(file)
+    }
+
+    /// The file is still the one that was indexed. Call after a fetch, before its bytes are used.
+    pub fn check_unchanged(&self) -> Result<(), FetchError> {
+        // SAFETY: plain data that fstat fills.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: a live descriptor and a valid place for the answer.
+        if unsafe { libc::fstat(self.fd.as_raw_fd(), &raw mut stat) } != 0 {
+            return Err(FetchError::Read(io::Error::last_os_error()));
+        }
+        let found = Fingerprint {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size_bytes: stat.st_size as u64,
+            mtime_ns: (stat.st_mtime as u64)
+                .wrapping_mul(1_000_000_000)
+                .wrapping_add(stat.st_mtime_nsec as u64),
+        };
+        if found == self.fingerprint {
+            return Ok(());
+        }
+        Err(FetchError::Changed {
+            expected: self.fingerprint.size_bytes,
+            got: found.size_bytes,
+        })
+    }
+
+    pub fn raw_fd(&self) -> i32 {
+        self.fd.as_raw_fd()
+    }
+
+    /// Fill `out` from the page cache without waiting for the device; the bytes that were there.
+    pub fn read_cached(&mut self, out: &mut [u8], byte_offset: u64) -> usize {
+        self.fetches += u64::from(self.probe);
+        self.look(out, byte_offset)
+    }
+
+    /// The page cache has this byte.
+    pub fn has_cached(&mut self, byte_offset: u64) -> bool {
+        self.look(&mut [0], byte_offset) == 1
+    }
+
+    fn look(&mut self, out: &mut [u8], byte_offset: u64) -> usize {
+        if !self.inline.is_empty() {
+            let from = usize::try_from(byte_offset).unwrap_or(usize::MAX);
+            let bytes = self.inline.get(from..).unwrap_or_default();
+            let len = bytes.len().min(out.len());
+            out[..len].copy_from_slice(&bytes[..len]);
+            return len;
+        }
+        if !self.probe {
+            return 0;
+        }
+        let part = libc::iovec {
+            iov_base: out.as_mut_ptr().cast(),
+            iov_len: out.len(),
+        };
+        // SAFETY: one iovec over a live slice.
+        let got = unsafe {
+            libc::preadv2(
+                self.fd.as_raw_fd(),
+                &raw const part,
+                1,
+                byte_offset as libc::off_t,
+                libc::RWF_NOWAIT,
+            )
+        };
+        if got >= 0 {
+            return got as usize;
+        }
+        let code = io::Error::last_os_error().raw_os_error();
+        if !matches!(code, Some(libc::EAGAIN | libc::EINTR)) {
+            self.probe = false;
+        }
+        0
+    }
+
+    /// Fill places that are filled one after the other, without waiting for the device. False: they
+    /// were not all filled, and may hold anything.
+    ///
+    /// # Safety
+    /// The places must be the caller's to write, for as long as this takes.
+    pub unsafe fn read_places(&mut self, places: &[libc::iovec], byte_offset: u64) -> bool {
+        let mut at = byte_offset;
+        for group in places.chunks(libc::UIO_MAXIOV as usize) {
+            let len: usize = group.iter().map(|place| place.iov_len).sum();
+            if !self.probe || !self.inline.is_empty() {
+                return false;
+            }
+            // SAFETY: the caller's promise; there are as many as are said.
+            let got = unsafe {
+                libc::preadv2(
+                    self.fd.as_raw_fd(),
+                    group.as_ptr(),
+                    group.len() as libc::c_int,
+                    at as libc::off_t,
+                    libc::RWF_NOWAIT,
+                )
+            };
+            self.fetches += 1;
+            if got < 0 || got as usize != len {
+                return false;
+            }
+            at += len as u64;
+        }
+        true
+    }
+
+    /// Fill `out`, waiting for the device; the first `have` bytes are there already.
+    pub fn read(
+        &mut self,
+        out: &mut [u8],
+        byte_offset: u64,
+        have: usize,
+    ) -> Result<(), FetchError> {
+        let mut done = have;
+        if !self.inline.is_empty() && done < out.len() {
+            return Err(FetchError::Short {
+                expected: out.len() as u64,
+                got: done as u64,
+            });
+        }
+        while done < out.len() {
+            let rest = &mut out[done..];
+            // SAFETY: the pointer and length are those of a live slice.
+            let got = unsafe {
+                libc::pread(
+                    self.fd.as_raw_fd(),
+                    rest.as_mut_ptr().cast(),
+                    rest.len(),
+                    (byte_offset + done as u64) as libc::off_t,
+                )
+            };
+            self.fetches += 1;
+            match got {
+                0 => {
+                    self.check_unchanged()?;
+                    return Err(FetchError::Short {
+                        expected: out.len() as u64,
+                        got: done as u64,
+                    });
+                }
+                1.. => done += got as usize,
+                _ => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(FetchError::Read(error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tell the kernel what will be wanted soon, in pieces that it takes whole.
+    pub fn hint(&mut self, byte_offset: u64, len: u64) {
+        if self.hint_bytes == 0 {
+            self.hint_bytes = hint_bytes(self.fingerprint.device);
+        }
+        for at in (0..len).step_by(self.hint_bytes as usize) {
+            // SAFETY: a live descriptor; advice has no other effect.
+            unsafe {
+                libc::posix_fadvise(
+                    self.fd.as_raw_fd(),
+                    (byte_offset + at) as libc::off_t,
+                    self.hint_bytes.min(len - at) as libc::off_t,
+                    libc::POSIX_FADV_WILLNEED,
+                );
+            }
+        }
+    }
+}
+
+/// Of a longer hint the kernel takes the beginning: the longest request of the disk, or as far as it
+/// reads ahead. The default where no disk is seen (network file systems, FUSE).
+fn hint_bytes(device: u64) -> u64 {
+    let number = format!("{}:{}", libc::major(device), libc::minor(device));
+    let read = |name: &str| {
+        // A partition lies in the folder of its disk.
+        let folders =
+            ["queue", "../queue"].map(|at| format!("/sys/dev/block/{number}/{at}/{name}"));
+        let text = folders
+            .iter()
+            .find_map(|file| std::fs::read_to_string(file).ok())?;
+        text.trim().parse::<u64>().ok()
+    };
+    let kilobytes = read("max_sectors_kb").max(read("read_ahead_kb"));
+    kilobytes.map_or(HINT_BYTES, |found| (found << 10).max(HINT_BYTES))
+}
+
+/// How a reader gets the stored bytes of one member.
+#[derive(Debug)]
+pub enum Fetch {
+    Buffered(DataFile),
+    /// The queue comes first, so that its reads have ended when the file is closed.
+    Direct(Direct, DataFile),
+}
+
+impl Fetch {
+    pub fn open(member: &Member) -> Result<Fetch, FetchError> {
+        let mut file = DataFile::open(&member.filename, member.fingerprint, member.direct)?;
+        file.inline.clone_from(&member.inline);
+        if !member.direct {
+            return Ok(Fetch::Buffered(file));
+        }
+        let queue = Direct::new(file.raw_fd()).map_err(FetchError::Open)?;
+        Ok(Fetch::Direct(queue, file))
+    }
+
+    pub fn file(&self) -> &DataFile {
+        match self {
+            Fetch::Buffered(file) | Fetch::Direct(_, file) => file,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Plans and data files for tests of the core.
+//!
+//! Law:
+//! 1. Lays plans out word by word, as `_multitables/wire.py` does, without sharing code with
+//!    plan.rs: so a change of one alone is seen.
+//! 2. A payload says which row and which word of it stands there: nothing can be swapped unseen.
+
+use crate::os::memory::{page_bytes, reserved_memfd, sealed_memfd};
+use crate::ring::control::control_bytes;
+use crate::ring::maps::{RingMaps, map_ring};
+use crate::shuffle::order::Order;
+use crate::tables::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Words of a row of the payload.
+pub const ROW_WORDS: usize = 32;
+
+/// What stands at word `word` of dataset row `row` of member `member`.
+pub fn payload(member: usize, row: u64, word: usize) -> u64 {
+    (row << 8 | (member as u64) << 5 | word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+pub fn fill_rows(member: usize, first: u64, out: &mut [u8]) {
+    for (at, place) in out.chunks_exact_mut(8).enumerate() {
+        let row = first + (at / ROW_WORDS) as u64;
+        place.copy_from_slice(&payload(member, row, at % ROW_WORDS).to_le_bytes());
+    }
+}
+
+/// A file that is removed when dropped.
+#[derive(Debug)]
+pub struct TestFile(pub PathBuf);
+
+impl TestFile {
+    pub fn new(name: &str, bytes: &[u8]) -> TestFile {
+        let name = format!("multitables-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        TestFile(path)
+    }
+
+    /// Device, inode, size and time, as a plan names them.
+    fn fingerprint(&self) -> [u64; 4] {
+        let stat = std::fs::metadata(&self.0).unwrap();
+        let ns = stat.st_mtime() as u64 * 1_000_000_000 + stat.st_mtime_nsec() as u64;
+        [stat.st_dev(), stat.st_ino(), stat.st_size(), ns]
+    }
+}
+
+impl Drop for TestFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// One member: rows of `ROW_WORDS` words.
+#[derive(Clone)]
+pub struct TestMember {
+    pub chunk_rows: u64,
+    /// Words of a chunk's row.
+    pub chunk_words: u64,
+    /// `(id, value)` of filters with one parameter.
+    pub filters: Vec<(u64, u64)>,
+    /// Bit 0: direct, bit 1: clipped, bit 2: turnstile, bit 3: kept, bit 4: by the library.
+    pub flags: u64,
+    /// Where its chunks begin in the plan's.
+    pub chunks_at: u64,
+}
+
+impl TestMember {
+    /// Chunks of whole rows.
+    pub fn new(chunk_rows: u64, flags: u64) -> TestMember {
+        TestMember {
+            chunk_rows,
+            chunk_words: ROW_WORDS as u64,
+            filters: Vec::new(),
+            flags,
+            chunks_at: 0,
+        }
+    }
+}
+
+/// An order, and the part of it that a stream delivers.
+#[derive(Clone)]
+pub struct TestOrder {
+    /// Shuffle, seed, epoch, rows, rows of a chunk, rows of a window, start, step.
+    pub words: [u64; 8],
+    pub listed: Vec<u64>,
+    /// Positions of a lap, in the order of delivery.
+    pub ranges: Vec<(u64, u64)>,
+    /// 0: without end.
+    pub laps: u64,
+}
+
+impl TestOrder {
+    pub fn lap_rows(&self) -> u64 {
+        self.ranges.iter().map(|(begin, end)| end - begin).sum()
+    }
+
+    /// First row on the tape, its end, and first position of each window, or part of one.
+    pub fn windows(&self) -> Vec<[u64; 3]> {
+        let (mut found, mut row) = (Vec::new(), 0);
+        for &(begin, end) in &self.ranges {
+            let mut at = begin;
+            while at < end {
+                let stop = ((at / self.words[5] + 1) * self.words[5]).min(end);
+                found.push([row, row + stop - at, at]);
+                (row, at) = (row + stop - at, stop);
+            }
+        }
+        found
+    }
+
+    /// So many shares of each window, for each member.
+    pub fn tasks(&self, shares: &[u64]) -> Vec<TestTask> {
+        let kind = u64::from(KIND_SHARE);
+        let mut found = Vec::new();
+        for [begin, end, position] in self.windows() {
+            for (member, &all) in (0..).zip(shares) {
+                let share = |share| [member, kind, begin, end, position, share | all << 32];
+                found.extend((0..all).map(share));
+            }
+        }
+        found
+    }
+
+    /// The dataset's row on each row of lap `lap`.
+    pub fn rows(&self, lap: u64) -> Vec<u64> {
+        let (order, epoch) =
+            Order::from_words(self.words, Arc::new(self.listed.clone()), u64::MAX).unwrap();
+        let listed = |&(begin, end): &(u64, u64)| order.listed(epoch + lap, begin, end);
+        self.ranges.iter().flat_map(listed).collect()
+    }
+}
+
+/// `[member, kind, row_begin, row_end, first_chunk, n_chunks]`
+pub type TestTask = [u64; 6];
+/// `[grid_index, byte_offset, stored_size, filter_mask]`
+pub type TestChunk = [u64; 4];
+
+#[derive(Clone)]
+pub struct TestPlan {
+    pub n_rows: u64,
+    pub members: Vec<TestMember>,
+    pub tasks: Vec<TestTask>,
+    pub chunks: Vec<TestChunk>,
+    pub n_readers: u64,
+    pub block_rows: u64,
+    pub capacity_rows: u64,
+    pub cyclic: bool,
+    /// Of a stream of shares, with blocks that end with the lap.
+    pub order: Option<TestOrder>,
+    pub keep_bytes: u64,
+}
+
+impl TestPlan {
+    fn lap_rows(&self) -> u64 {
+        let of_order = self.order.as_ref().map(TestOrder::lap_rows);
+        of_order.unwrap_or(self.n_rows)
+    }
+
+    /// A member's chunks end where another's begin.
+    fn n_chunks(&self, member: &TestMember) -> u64 {
+        if member.flags & 16 != 0 {
+            return 0;
+        }
+        let begins = self.members.iter().map(|other| other.chunks_at);
+        let end = begins.filter(|&at| at > member.chunks_at).min();
+        let end = end.unwrap_or(self.chunks.len() as u64);
+        end.saturating_sub(member.chunks_at)
+    }
+
+    fn end_row(&self) -> u64 {
+        let laps = self.order.as_ref().map_or(1, |order| order.laps);
+        match self.cyclic || laps == 0 {
+            true => ENDLESS,
+            false => laps * self.lap_rows(),
+        }
+    }
+
+    /// The fewest slots that the ring's law allows: every race for a slot happens often.
+    fn n_slots(&self) -> u64 {
+        let lap_rows = self.lap_rows();
+        let laps = match self.end_row() == lap_rows {
+            true => 1,
+            false => self.capacity_rows / lap_rows + 2,
+        };
+        let begins: Vec<u64> = (0..laps)
+            .flat_map(|lap| self.tasks.iter().map(move |t| lap * lap_rows + t[2]))
+            .collect();
+        let within = |from: usize| {
+            let end = begins[from] + self.capacity_rows;
+            begins[from..].iter().take_while(|&&b| b < end).count() as u64
+        };
+        let most = (0..self.tasks.len()).map(within).max();
+        most.unwrap_or(1).next_power_of_two()
+    }
+
+    pub fn encode(&self, file: &TestFile) -> Vec<u8> {
+        let page = page_bytes() as u64;
+        let row_bytes = 8 * ROW_WORDS as u64;
+        let name = file.0.to_str().unwrap().as_bytes();
+        let control = control_bytes(self.n_readers as usize, self.n_slots() as usize) as u64;
+        let control = control.next_multiple_of(page);
+        let tape = (self.capacity_rows * row_bytes).next_multiple_of(page);
+        let (mut words, mut records) = (vec![0; 0], Vec::new());
+        for (number, member) in self.members.iter().enumerate() {
+            let dims_at = words.len() as u64;
+            words.extend([self.n_rows, ROW_WORDS as u64]);
+            let chunk_dims_at = words.len() as u64;
+            words.extend([member.chunk_rows, member.chunk_words]);
+            let filters_at = words.len() as u64;
+            for &(id, value) in &member.filters {
+                words.extend([id, 0, 1, value]);
+            }
+            let [device, inode, size, time] = file.fingerprint();
+            records.extend([
+                row_bytes,
+                control + number as u64 * tape,
+                tape,
+                8,
+                0,
+                8,
+                2,
+                dims_at,
+                chunk_dims_at,
+                filters_at,
+                member.filters.len() as u64,
+                0, // fill value: eight zeros
+                0,
+                0,
+                8,
+                name.len() as u64,
+                device,
+                inode,
+                size,
+                time,
+                member.flags,
+                8 + name.len() as u64,
+                1,
+                member.chunks_at,
+                self.n_chunks(member),
+                0,
+                0,
+                0,
+            ]);
+        }
+        let order_at = words.len() as u64;
+        let listed: &[u64] = self.order.as_ref().map_or(&[], |order| &order.listed);
+        words.extend(self.order.iter().flat_map(|order| order.words));
+        // The text for the library is the member's number, told by its length only: one digit.
+        let blob: Vec<u8> = [&[0; 8], name, b"1"].concat();
+        let body: Vec<u64> = records
+            .into_iter()
+            .chain(
+                self.tasks
+                    .iter()
+                    .flat_map(|t| [t[0] | t[1] << 32, t[2], t[3], t[4], t[5], 1]),
+            )
+            .chain(self.chunks.iter().flatten().copied())
+            .chain(listed.iter().copied())
+            .chain(words.iter().copied())
+            .collect();
+        let header = [
+            MAGIC,
+            (24 + body.len() as u64) * 8 + blob.len() as u64,
+            self.members.len() as u64,
+            self.tasks.len() as u64,
+            self.chunks.len() as u64,
+            words.len() as u64,
+            blob.len() as u64,
+            self.n_readers,
+            self.n_slots(),
+            0,
+            self.lap_rows(),
+            self.end_row(),
+            self.capacity_rows,
+            self.block_rows,
+            control,
+            control + self.members.len() as u64 * tape,
+            listed.len() as u64,
+            order_at,
+            words.len() as u64 - order_at,
+            u64::from(self.order.is_some()),
+            self.keep_bytes,
+            0,
+            0,
+            0,
+        ];
+        let all = header.iter().chain(&body);
+        all.flat_map(|word| word.to_le_bytes())
+            .chain(blob)
+            .collect()
+    }
+}
+
+/// An encoded plan and its ring, which may be mapped as often as there are processes.
+pub struct Shared {
+    plan: OwnedFd,
+    ring: OwnedFd,
+}
+
+impl Shared {
+    pub fn new(encoded: &[u8]) -> Shared {
+        let plan = sealed_memfd(c"test-plan", encoded).unwrap();
+        let bytes = Plan::open(plan.as_fd()).unwrap().ring_bytes();
+        let ring = reserved_memfd(c"test-ring", bytes).unwrap();
+        Shared { plan, ring }
+    }
+
+    pub fn ring(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    pub fn map(&self) -> (Plan, RingMaps) {
+        let plan = Plan::open(self.plan.as_fd()).unwrap();
+        let maps = map_ring(&plan, self.ring.as_fd()).unwrap();
+        (plan, maps)
+    }
+}
+
+/// XorShift64: numbers for tests, the same for a seed on every machine.
+pub struct XorShift64(pub u64);
+
+impl XorShift64 {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}

@@ -1,0 +1,11 @@
+//! What the operating system and the CPU give: memory, sleep and wake, processes, clocks, hints.
+//!
+//! Law:
+//! 1. Knows no plan, file format or Python; everything else may use it.
+//! 2. Each `unsafe` is argued where it stands.
+
+pub mod clock;
+pub mod futex;
+pub mod memory;
+pub mod prefetch;
+pub mod spawn;

@@ -1,0 +1,170 @@
+//! The reader process's side of the control socket.
+//!
+//! Law:
+//! 1. The parent sends one message a stream: a reader's number, and the plan's and the ring's
+//!    descriptors; with a mark on the number it is a trial (codec_limit.rs) without a ring, or a work
+//!    queue and an arena (requests/). The end of the socket ends the reader.
+//! 2. When the parent dies, however it dies, this process ends by itself.
+//! 3. No panic leaves this file: it becomes a failed task.
+
+use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
+use crate::process::codec_limit::{TRIAL, map_control, run_share};
+use crate::requests::server::{LibraryRequest, serve_requests};
+use crate::requests::work_queue::WORK_QUEUE;
+use crate::ring::maps::{RingMaps, map_ring};
+use crate::ring::reader_loop::{End, LibraryRead, Reader};
+use crate::tables::plan::Plan;
+use crate::task_error::TaskError;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// What a reader does through HDF5 libraries.
+pub struct Library<'a> {
+    pub rows: &'a mut LibraryRead<'a>,
+    pub request: &'a mut LibraryRequest<'a>,
+}
+
+/// Serve streams until the parent closes the socket.
+pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Result<()> {
+    end_with(parent);
+    // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
+    unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
+        if me & WORK_QUEUE != 0 {
+            let me = (me & !WORK_QUEUE) as usize;
+            serve_requests(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
+            continue;
+        }
+        let plan = Plan::open(plan_fd.as_fd())
+            .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
+        let (me, is_trial) = ((me & !TRIAL) as usize, me & TRIAL != 0);
+        if me >= plan.n_readers() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "no such reader in the plan",
+            ));
+        }
+        if is_trial {
+            let (_head, control) = map_control(&plan, ring_fd.as_fd())?;
+            drop((plan_fd, ring_fd));
+            run_share(&plan, control, me);
+            continue;
+        }
+        let ring = map_ring(&plan, ring_fd.as_fd())?;
+        drop((plan_fd, ring_fd));
+        stream(&plan, &ring, me, library.rows);
+    }
+    Ok(())
+}
+
+fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>) {
+    let record = ring.control.record(me);
+    record.begin();
+    let mut reader = Reader::new(plan, ring.control, &ring.tapes, me);
+    let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.run(library)));
+    let end = ran.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+            .unwrap_or_else(|| "a panic without a message".into());
+        // Whatever was in hand is lost; blame it, so that the parent hears of it.
+        let current = record.current.load(Relaxed);
+        let tasks = ring.control.inherited(me);
+        let blamed = if current > 0 {
+            Some(current - 1)
+        } else {
+            tasks.first().copied()
+        };
+        if let Some(task) = blamed {
+            reader.fail(task, &TaskError::Internal(text));
+        }
+        End::Failed
+    });
+    record.left_library();
+    let state = if end == End::Failed {
+        STATE_FAILED
+    } else {
+        STATE_FINISHED
+    };
+    record.state.store(state, SeqCst);
+    ring.control.tell_rest();
+}
+
+/// End this process when `parent` ends. A pidfd sees every kind of death, and is not fooled by
+/// descriptors that the parent's other children inherited.
+fn end_with(parent: i32) {
+    // SAFETY: pidfd_open takes a pid and flags and returns a descriptor or -1.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, parent, 0) } as RawFd;
+    std::thread::spawn(move || {
+        // SAFETY: getppid cannot fail.
+        while unsafe { libc::getppid() } == parent {
+            if pidfd < 0 {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                continue;
+            }
+            let mut poll = libc::pollfd {
+                fd: pidfd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one valid pollfd.
+            unsafe { libc::poll(&raw mut poll, 1, -1) };
+        }
+        // SAFETY: ends the process at once, without running Python's exit code.
+        unsafe { libc::_exit(0) };
+    });
+}
+
+/// The next stream: this reader's number, the plan, the ring; `None` at the end of the socket.
+fn receive(socket: &OwnedFd) -> io::Result<Option<(u32, OwnedFd, OwnedFd)>> {
+    let mut number = [0u8; 4];
+    let mut part = libc::iovec {
+        iov_base: number.as_mut_ptr().cast(),
+        iov_len: number.len(),
+    };
+    // Room for two descriptors, as words so that it is aligned for a cmsghdr.
+    let mut room = [0u64; 8];
+    // SAFETY: plain data; the fields that matter are set below.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = room.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&room);
+    let got = loop {
+        // SAFETY: every pointer in `message` refers to a live local.
+        let got =
+            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        if got >= 0 {
+            break got;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    };
+    if got == 0 {
+        return Ok(None);
+    }
+    let mut found = Vec::new();
+    // SAFETY: walks the control messages that the kernel wrote into `room`; each descriptor is
+    // new in this process and is owned from here on.
+    unsafe {
+        let head = libc::CMSG_FIRSTHDR(&raw const message);
+        if !head.is_null() && (*head).cmsg_type == libc::SCM_RIGHTS {
+            let bytes = (*head).cmsg_len - libc::CMSG_LEN(0) as usize;
+            let data = libc::CMSG_DATA(head).cast::<RawFd>();
+            for index in 0..bytes / size_of::<RawFd>() {
+                found.push(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
+            }
+        }
+    }
+    match (got, found.pop(), found.pop()) {
+        (4, Some(ring), Some(plan)) => Ok(Some((u32::from_le_bytes(number), plan, ring))),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a message of another kind",
+        )),
+    }
+}

@@ -1,0 +1,116 @@
+//! The codec limit as Python sees it: one trial, its processes' plan, their clocks.
+//!
+//! Law:
+//! 1. Readers start together, when all are ready, and the time is from the first start to the last end.
+
+use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
+use crate::process::codec_limit::{TRIAL, map_control};
+use crate::ring::control::Control;
+use crate::tables::plan::Plan;
+use crate::task_error::Failure;
+use pyo3::prelude::*;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+/// The parent's side of one measurement of the codec limit.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Trial {
+    plan: Plan,
+    /// Keeps `control`'s memory.
+    _head: Mapping,
+    control: Control,
+    fds: (OwnedFd, OwnedFd),
+}
+
+impl Trial {
+    pub fn open(plan: &[u8]) -> io::Result<Trial> {
+        let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
+        let plan = Plan::open(plan_fd.as_fd())
+            .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
+        let control_fd = reserved_memfd(c"multitables-trial", plan.control_bytes())?;
+        let (head, control) = map_control(&plan, control_fd.as_fd())?;
+        Ok(Trial {
+            plan,
+            _head: head,
+            control,
+            fds: (plan_fd, control_fd),
+        })
+    }
+
+    /// The plan and the control header, for readers in this process.
+    pub fn parts(&self) -> (&Plan, Control) {
+        (&self.plan, self.control)
+    }
+
+    /// Wait at most so long for the readers, letting them start together when all are ready.
+    /// True when all are done.
+    pub fn look(&self, limit: Duration) -> bool {
+        let n = self.plan.n_readers() as u64;
+        for goal in [n, 2 * n] {
+            let word = self.control.arm(goal, goal);
+            if self.control.published() < goal {
+                self.control.sleep(word, limit);
+            }
+            if self.control.published() < goal {
+                return false;
+            }
+            self.control.pass_turn(0);
+        }
+        true
+    }
+
+    /// From the first start to the last end.
+    pub fn elapsed_seconds(&self) -> f64 {
+        let records = || (0..self.plan.n_readers()).map(|me| self.control.record(me));
+        let begin = records().map(|r| r.begin_ns.load(SeqCst)).min();
+        let end = records().map(|r| r.end_ns.load(SeqCst)).max();
+        let ns = end.unwrap_or(0).saturating_sub(begin.unwrap_or(0));
+        ns as f64 / 1e9
+    }
+
+    /// Why a reader failed, if one did.
+    pub fn first_failure(&self) -> Option<Failure> {
+        (0..self.plan.n_readers()).find_map(|me| self.control.record(me).failure())
+    }
+}
+
+#[pymethods]
+impl Trial {
+    /// In the number sent to a reader: this is a trial.
+    #[classattr]
+    const MARK: u32 = TRIAL;
+
+    #[new]
+    fn new(plan: &[u8]) -> PyResult<Trial> {
+        Trial::open(plan).map_err(PyErr::from)
+    }
+
+    /// The descriptors (plan, control) to send to a reader.
+    fn descriptors(&self) -> (i32, i32) {
+        (self.fds.0.as_raw_fd(), self.fds.1.as_raw_fd())
+    }
+
+    /// `look`, for so many seconds.
+    fn wait(&self, py: Python<'_>, timeout_seconds: f64) -> bool {
+        let limit = Duration::from_secs_f64(timeout_seconds.clamp(0.0, 3600.0));
+        py.detach(|| self.look(limit))
+    }
+
+    /// Seconds from the first start to the last end.
+    fn seconds(&self) -> f64 {
+        self.elapsed_seconds()
+    }
+
+    /// Why a reader failed, as `Ring.failure`.
+    fn failure(&self) -> Option<Failure> {
+        self.first_failure()
+    }
+
+    /// Where a task lies, as `Ring.address`.
+    #[pyo3(signature = (task, chunk = None))]
+    fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
+        self.plan.address(task, chunk)
+    }
+}

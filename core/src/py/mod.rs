@@ -1,0 +1,11 @@
+//! The core as Python sees it; the only place that knows Python.
+//!
+//! Law:
+//! 1. No lock is held while Python code can run. Waiting releases the GIL.
+//! 2. Each binding says what it binds; the work is done in the other folders.
+
+pub mod codec_limit;
+mod module;
+pub mod request_handle;
+pub mod requests;
+pub mod ring;

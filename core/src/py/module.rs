@@ -1,0 +1,268 @@
+//! The module `_multitables._core`: its classes, functions and numbers.
+//!
+//! Law:
+//! 1. What Python may call is named here, and nowhere else.
+
+use super::{codec_limit, request_handle, requests, ring};
+use crate::engine::counters::Mark;
+use crate::fetch::direct::io_uring_available;
+use crate::filters::FILTERS;
+use crate::os::memory::page_bytes;
+use crate::os::spawn;
+use crate::process::serve;
+use crate::ring::{control, leases};
+use crate::shuffle::order::Order;
+use numpy::PyArray1;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// CPython's PyBUF_WRITE and PyBUF_READ, which the limited API of 3.10 does not name.
+const WRITABLE: std::ffi::c_int = 0x200;
+const READABLE: std::ffi::c_int = 0x100;
+
+/// Run a reader on its control socket until the parent closes it. `rows(what, start, stop, memory)`
+/// reads rows through an HDF5 library; `request(ask, memory)` answers an ask through one, with the
+/// bytes of the result and its shape. Each is given 8 bytes more, or None, for the number + 1 of the
+/// chunk in hand (counters.rs).
+#[pyfunction]
+fn serve_reader(
+    py: Python<'_>,
+    socket: i32,
+    parent: i32,
+    rows: Py<PyAny>,
+    request: Py<PyAny>,
+) -> PyResult<()> {
+    let mut read_rows = |what: &str, start: u64, stop: u64, out: &mut [u8], mark: Mark<'_>| {
+        Python::attach(|py| {
+            // SAFETY: released again just below, before `out` is used.
+            let view = unsafe { view(py, out.as_mut_ptr(), out.len(), WRITABLE) };
+            let result = view.and_then(|view| {
+                marked(py, mark, |mark| {
+                    let done = rows.call1(py, (what, start, stop, &view, mark));
+                    released(done, &[&view])
+                })
+            });
+            result.map(drop).map_err(|error| describe(py, &error))
+        })
+    };
+    let mut answer = |ask: &[u8], out: &mut [u8], mark: Mark<'_>| {
+        Python::attach(|py| {
+            // SAFETY: both are released again just below, before `ask` and `out` are used; the first
+            // is read-only.
+            let views = unsafe {
+                view(py, ask.as_ptr().cast_mut(), ask.len(), READABLE)
+                    .and_then(|ask| Ok((ask, view(py, out.as_mut_ptr(), out.len(), WRITABLE)?)))
+            };
+            let result = views.and_then(|(ask, out)| {
+                marked(py, mark, |mark| {
+                    let done = request.call1(py, (&ask, &out, mark));
+                    released(done, &[&ask, &out])
+                })?
+                .extract(py)
+            });
+            result.map_err(|error| describe(py, &error))
+        })
+    };
+    // SAFETY: the caller hands its only use of this descriptor over.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    py.detach(|| {
+        let mut library = serve::Library {
+            rows: &mut read_rows,
+            request: &mut answer,
+        };
+        serve::serve(socket, parent, &mut library)
+    })
+    .map_err(PyOSError::new_err)
+}
+
+/// Start a program once for each list of arguments, which goes with the descriptor that stays open.
+#[pyfunction]
+fn start_together(
+    py: Python<'_>,
+    path: Vec<u8>,
+    calls: Vec<(Vec<Vec<u8>>, i32)>,
+    environment: Vec<Vec<u8>>,
+) -> PyResult<Vec<i32>> {
+    let each = calls.into_iter();
+    let programs = each
+        .map(|(arguments, keep)| {
+            spawn::Program::new(path.clone(), arguments, environment.clone(), keep)
+        })
+        .collect::<std::io::Result<Vec<_>>>()?;
+    py.detach(|| spawn::start_together(&programs))
+        .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
+}
+
+/// A memoryview of some memory.
+///
+/// # Safety
+/// The view must be released before the memory is used or freed.
+unsafe fn view(
+    py: Python<'_>,
+    base: *mut u8,
+    len: usize,
+    access: std::ffi::c_int,
+) -> PyResult<Bound<'_, PyAny>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let view = pyo3::ffi::PyMemoryView_FromMemory(base.cast(), len as isize, access);
+        Bound::from_owned_ptr_or_err(py, view)
+    }
+}
+
+/// Call `act` with a word's bytes.
+fn marked(
+    py: Python<'_>,
+    mark: Mark<'_>,
+    act: impl FnOnce(Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let Some(mark) = mark else { return act(None) };
+    // SAFETY: an atomic's memory may be written through a shared reference. Released just below. The
+    // parent reads the word when this process is dead.
+    let view = unsafe { view(py, mark.as_ptr().cast(), size_of::<u64>(), WRITABLE)? };
+    released(act(Some(&view)), &[&view])
+}
+
+/// `done`, once the views are released: a view that was kept is an error of its own.
+fn released(done: PyResult<Py<PyAny>>, views: &[&Bound<'_, PyAny>]) -> PyResult<Py<PyAny>> {
+    for view in views {
+        view.call_method0("release")?;
+    }
+    done
+}
+
+/// "module\0type\0text" of an exception.
+fn describe(py: Python<'_>, error: &PyErr) -> String {
+    let kind = error.get_type(py);
+    let module = kind
+        .module()
+        .map(|name| name.to_string())
+        .unwrap_or_default();
+    let name = kind.name().map(|name| name.to_string()).unwrap_or_default();
+    let text = error
+        .value(py)
+        .str()
+        .map(|text| text.to_string())
+        .unwrap_or_default();
+    format!("{module}\0{name}\0{text}")
+}
+
+/// Filters that are decoded natively: id -> name.
+#[pyfunction]
+fn native_filters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let names = PyDict::new(py);
+    for filter in &FILTERS {
+        names.set_item(filter.id, filter.name)?;
+    }
+    Ok(names)
+}
+
+/// Bytes of a ring's control header.
+#[pyfunction]
+fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
+    control::control_bytes(n_readers, n_slots)
+}
+
+/// The rows at positions `[begin, end)` of an order; words and listed rows are those of a plan.
+#[pyfunction]
+fn order_rows<'py>(
+    py: Python<'py>,
+    words: [u64; 8],
+    listed: &[u8],
+    begin: u64,
+    end: u64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    ask_order(py, words, listed, |order, epoch| {
+        order.listed(epoch, begin, end)
+    })
+}
+
+/// The positions of an epoch at which the rows `[begin, end)` of the dataset stand, ascending.
+#[pyfunction]
+fn order_positions<'py>(
+    py: Python<'py>,
+    words: [u64; 8],
+    listed: &[u8],
+    begin: u64,
+    end: u64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    ask_order(py, words, listed, |order, epoch| {
+        order.positions(epoch, begin..end)
+    })
+}
+
+fn ask_order<'py>(
+    py: Python<'py>,
+    words: [u64; 8],
+    listed: &[u8],
+    ask: impl FnOnce(&Order, u64) -> Vec<u64> + Send,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let found = py.detach(move || {
+        let listed: Vec<u64> = (listed.chunks_exact(8))
+            .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
+            .collect();
+        let (order, epoch) = Order::from_words(words, Arc::new(listed), 1 << 62)?;
+        let found = ask(&order, epoch);
+        Ok(found.into_iter().map(|number| number as i64).collect())
+    });
+    let found: Vec<i64> = found.map_err(|text: &str| PyValueError::new_err(text))?;
+    Ok(PyArray1::from_vec(py, found))
+}
+
+/// Versions and features, for `multitables.build_info()`.
+#[pyfunction]
+fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let info = PyDict::new(py);
+    info.set_item("core", env!("CARGO_PKG_VERSION"))?;
+    info.set_item("io_uring", io_uring_available())?;
+    let blosc2 = std::str::from_utf8(blosc2_sys::BLOSC2_VERSION_STRING).unwrap_or_default();
+    info.set_item("c-blosc2", blosc2.trim_end_matches('\0'))?;
+    Ok(info)
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ring::Ring>()?;
+    module.add_class::<ring::Guard>()?;
+    module.add_class::<ring::Guards>()?;
+    module.add_class::<ring::Lease>()?;
+    module.add_class::<codec_limit::Trial>()?;
+    module.add_class::<requests::Arena>()?;
+    module.add_class::<requests::Stages>()?;
+    module.add_class::<requests::Dataset>()?;
+    module.add_class::<requests::Board>()?;
+    module.add_class::<request_handle::Flight>()?;
+    module.add_class::<request_handle::Loan>()?;
+    let py = module.py();
+    module.add("Refused", py.get_type::<requests::Refused>())?;
+    module.add("Closed", py.get_type::<requests::Closed>())?;
+    module.add("Exhausted", py.get_type::<requests::Exhausted>())?;
+    module.add("TooSmall", py.get_type::<requests::TooSmall>())?;
+    for (name, value) in [
+        ("ENDED", leases::ENDED),
+        ("EMPTY", leases::EMPTY),
+        ("FAILED", leases::FAILED),
+        ("HELD", leases::HELD),
+        ("CLOSED", leases::CLOSED),
+        ("FLIGHT_PENDING", request_handle::PENDING),
+        ("FLIGHT_DONE", request_handle::DONE),
+        ("FLIGHT_FAILED", request_handle::FAILED),
+        ("FLIGHT_MORE", request_handle::MORE),
+        ("FLIGHT_CANCELLED", request_handle::CANCELLED),
+        ("FLIGHT_CLOSED", request_handle::CLOSED),
+    ] {
+        module.add(name, value)?;
+    }
+    module.add("PAGE_BYTES", page_bytes())?;
+    module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
+    module.add_function(wrap_pyfunction!(start_together, module)?)?;
+    module.add_function(wrap_pyfunction!(native_filters, module)?)?;
+    module.add_function(wrap_pyfunction!(control_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(order_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(order_positions, module)?)?;
+    module.add_function(wrap_pyfunction!(build_info, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,471 @@
+//! Random access as Python sees it: arena, stages, datasets, the board and flights.
+//!
+//! Law:
+//! 1. No lock is held while Python code can run. Waiting releases the GIL.
+//! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
+
+use super::request_handle::{Flight, deadline_in};
+use crate::requests::arena::Arena as Memory;
+use crate::requests::dispatcher::{Catalogue, CatalogueError, Dispatcher, Request};
+use crate::requests::handle::RequestHandle as Inner;
+use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
+use crate::requests::work_queue::WORK_QUEUE;
+use crate::select::selection::Hyperslab;
+use numpy::npyffi::npy_intp;
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
+
+mod refusals {
+    pyo3::create_exception!(_core, Refused, pyo3::exceptions::PyException);
+    pyo3::create_exception!(_core, Closed, Refused);
+    pyo3::create_exception!(_core, Exhausted, Refused);
+    pyo3::create_exception!(_core, TooSmall, Refused);
+}
+pub use refusals::{Closed, Exhausted, Refused, TooSmall};
+
+fn refusal(reason: Refusal) -> PyErr {
+    match reason {
+        Refusal::Closed => Closed::new_err(()),
+        Refusal::Exhausted => Exhausted::new_err("stage"),
+        Refusal::TooSmall(needed, have) => TooSmall::new_err((needed, have)),
+        Refusal::Memory(error) => PyOSError::new_err(error),
+    }
+}
+
+/// The arena of this process; made by the first who needs it, gone with the last.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Arena(Arc<Memory>);
+
+#[pymethods]
+impl Arena {
+    /// The arena that there is, or a new one of `limit_bytes`.
+    #[new]
+    fn new(limit_bytes: usize) -> PyResult<Arena> {
+        static SHARED: Mutex<Weak<Memory>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(arena) = shared.upgrade().filter(|arena| arena.is_mine()) {
+            return Ok(Arena(arena));
+        }
+        let arena = Memory::new(limit_bytes)?;
+        *shared = Arc::downgrade(&arena);
+        Ok(Arena(arena))
+    }
+
+    #[getter]
+    fn used_bytes(&self) -> usize {
+        self.0.used_bytes()
+    }
+
+    /// False in a forked child.
+    #[getter]
+    fn is_mine(&self) -> bool {
+        self.0.is_mine()
+    }
+}
+
+/// Where results can go: one stage, several, or as many as are needed within a limit.
+#[pyclass(frozen, subclass, module = "_multitables._core")]
+pub struct Stages {
+    pool: Arc<StagePool>,
+    limit: usize,
+    count: Option<usize>,
+}
+
+#[pymethods]
+impl Stages {
+    /// `count` stages of `n_bytes`; without a count, stages of any size within `n_bytes` together.
+    #[new]
+    #[pyo3(signature = (arena, n_bytes, count = None))]
+    fn new(arena: &Arena, n_bytes: usize, count: Option<usize>) -> PyResult<Stages> {
+        let pool = match count {
+            Some(count) => StagePool::fixed(&arena.0, n_bytes, count)?,
+            None => StagePool::growing(&arena.0, n_bytes),
+        };
+        Ok(Stages {
+            pool,
+            limit: n_bytes,
+            count,
+        })
+    }
+
+    #[getter]
+    fn n_bytes(&self) -> usize {
+        self.limit
+    }
+
+    #[getter]
+    fn count(&self) -> Option<usize> {
+        self.count
+    }
+
+    #[getter]
+    fn used_bytes(&self) -> usize {
+        self.pool.used_bytes()
+    }
+
+    /// Stages in use, and seconds since the oldest of them was lent.
+    fn lent(&self) -> (usize, f64) {
+        self.pool.lent()
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.pool.is_closed()
+    }
+
+    fn close(&self) {
+        self.pool.close();
+    }
+}
+
+/// A dataset, or one field of it, as the readers know it.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Dataset {
+    catalogue: Arc<Catalogue>,
+    dtype: Py<PyArrayDescr>,
+    row_shape: Vec<npy_intp>,
+    row_bytes: usize,
+}
+
+/// The board of one reader object.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Board(Arc<Dispatcher>);
+
+impl Board {
+    fn send(
+        &self,
+        py: Python<'_>,
+        ask: &Request<'_>,
+        catalogue: Option<&Arc<Catalogue>>,
+        stages: &Stages,
+        out_bytes: usize,
+        timeout: f64,
+    ) -> PyResult<Arc<Inner>> {
+        let dispatch = &self.0;
+        if dispatch.is_closed() {
+            return Err(Closed::new_err(()));
+        }
+        if !Arc::ptr_eq(stages.pool.arena(), &dispatch.arena) {
+            return Err(PyValueError::new_err("a stage of another arena"));
+        }
+        let deadline = deadline_in(timeout);
+        // First without waiting, and without letting the GIL go.
+        let lease = match dispatch.stage(&stages.pool, out_bytes, None) {
+            Err(Refusal::Exhausted) if deadline.is_some() => {
+                py.detach(|| dispatch.stage(&stages.pool, out_bytes, deadline))
+            }
+            lease => lease,
+        };
+        // A library's result may be as large as the stage.
+        let lease = lease.map_err(refusal)?;
+        let out_bytes = match ask {
+            Request::Parts(..) => out_bytes,
+            Request::Library(_) => lease.len(),
+        };
+        self.send_into(py, ask, catalogue, lease, out_bytes, timeout)
+    }
+
+    fn send_into(
+        &self,
+        py: Python<'_>,
+        ask: &Request<'_>,
+        catalogue: Option<&Arc<Catalogue>>,
+        lease: StageLease,
+        out_bytes: usize,
+        timeout: f64,
+    ) -> PyResult<Arc<Inner>> {
+        let (dispatch, deadline) = (&self.0, deadline_in(timeout));
+        let slots = dispatch.slots(ask.n_tasks(), None);
+        let slots = match slots {
+            None => py.detach(|| dispatch.slots(ask.n_tasks(), deadline)),
+            slots => slots,
+        };
+        match slots {
+            Some(slots) => Ok(dispatch.send(ask, slots, catalogue, lease, out_bytes)?),
+            None if dispatch.is_closed() => Err(Closed::new_err(())),
+            None => Err(Exhausted::new_err("slot")),
+        }
+    }
+
+    fn native(
+        &self,
+        py: Python<'_>,
+        dataset: &Dataset,
+        words: &[u64],
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<(Arc<Inner>, usize)> {
+        // Its place would mean other bytes there.
+        if !dataset.catalogue.region.is_of(&self.0.arena) {
+            return Err(PyValueError::new_err("a dataset of another arena"));
+        }
+        let member = &dataset.catalogue.plan.members[0];
+        let slab = Hyperslab::parse(words, member).map_err(PyValueError::new_err)?;
+        let out_bytes = slab.out_bytes();
+        let owners = slab.owners(member, self.0.board.n_readers());
+        let ask = Request::Parts(words, &owners);
+        let catalogue = Some(&dataset.catalogue);
+        let inner = self.send(py, &ask, catalogue, stages, out_bytes, timeout)?;
+        Ok((inner, out_bytes))
+    }
+}
+
+#[pymethods]
+impl Board {
+    #[classattr]
+    const MARK: u32 = WORK_QUEUE;
+
+    /// `n_slots` is a power of two.
+    #[new]
+    fn new(arena: &Arena, n_readers: usize, n_slots: usize, cache_bytes: usize) -> PyResult<Board> {
+        let dispatch = Dispatcher::new(arena.0.clone(), n_readers, n_slots, cache_bytes)?;
+        Ok(Board(dispatch))
+    }
+
+    /// The descriptors (board, arena) to send to a reader.
+    fn descriptors(&self) -> PyResult<(i32, i32)> {
+        let arena = self.0.arena.fd().as_raw_fd();
+        self.0
+            .with_fd(|fd| fd.map(|fd| (fd.as_raw_fd(), arena)))
+            .ok_or_else(|| PyOSError::new_err("the board's descriptors are closed"))
+    }
+
+    /// Tell the readers of a dataset, by its catalogue (`wire.encode_plan` of a plan without tasks).
+    fn dataset(
+        &self,
+        catalogue: &[u8],
+        dtype: Bound<'_, PyArrayDescr>,
+        row_shape: Vec<npy_intp>,
+    ) -> PyResult<Dataset> {
+        let made = Catalogue::new(&self.0.arena, catalogue);
+        let catalogue = made.map_err(|error| match error {
+            CatalogueError::Memory(error) => PyOSError::new_err(error),
+            CatalogueError::Refused(reason) => PyValueError::new_err(reason),
+        })?;
+        let row_bytes = catalogue.plan.members[0].row_bytes;
+        let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
+        if items.checked_mul(dtype.itemsize()) != Some(row_bytes) {
+            return Err(PyValueError::new_err(
+                "a row has another size than the catalogue's",
+            ));
+        }
+        Ok(Dataset {
+            catalogue: Arc::new(catalogue),
+            dtype: dtype.unbind(),
+            row_shape,
+            row_bytes,
+        })
+    }
+
+    /// Ask for whole rows `start`, `start + step`, ...; `scalar`: for one, without the row axis.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "Python's own call, by position, for speed"
+    )]
+    fn rows(
+        &self,
+        py: Python<'_>,
+        dataset: &Dataset,
+        start: u64,
+        step: i64,
+        count: u64,
+        scalar: bool,
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<Flight> {
+        let member = &dataset.catalogue.plan.members[0];
+        let mut words = [0u64; 9 + 4 * MAX_AXES];
+        let n = member.dims.len();
+        if n > MAX_AXES {
+            return Err(PyValueError::new_err("too many dimensions"));
+        }
+        self.address(dataset, &mut words);
+        words[6] = n as u64;
+        words[8] = member.field_bytes as u64;
+        words[9..13].copy_from_slice(&[start, step as u64, count, 0]);
+        for axis in 1..n {
+            let at = 9 + 4 * axis;
+            words[at..at + 4].copy_from_slice(&[0, 1, member.dims[axis], 0]);
+        }
+        let (inner, out_bytes) = self.native(py, dataset, &words[..9 + 4 * n], stages, timeout)?;
+        let mut shape = Vec::with_capacity(1 + dataset.row_shape.len());
+        if !scalar {
+            shape.push(count as npy_intp);
+        }
+        shape.extend_from_slice(&dataset.row_shape);
+        debug_assert_eq!(out_bytes, count as usize * dataset.row_bytes);
+        Ok(Flight {
+            inner,
+            dtype: dataset.dtype.clone_ref(py),
+            shape: Some(shape),
+            out_bytes,
+        })
+    }
+
+    /// Ask what `words` say (a native ask, in which the dataset is filled in here).
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "Python's own call, by position, for speed"
+    )]
+    fn hyperslab(
+        &self,
+        py: Python<'_>,
+        dataset: &Dataset,
+        words: &[u8],
+        dtype: Bound<'_, PyArrayDescr>,
+        shape: Vec<npy_intp>,
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<Flight> {
+        let mut words: Vec<u64> = words
+            .chunks(8)
+            .map(|word| word.try_into().map(u64::from_le_bytes))
+            .collect::<Result<_, _>>()
+            .map_err(|_| PyValueError::new_err("an ask is whole words"))?;
+        if words.len() < 9 {
+            return Err(PyValueError::new_err("an ask has nine words at least"));
+        }
+        self.address(dataset, &mut words);
+        let (inner, out_bytes) = self.native(py, dataset, &words, stages, timeout)?;
+        let flight = Flight {
+            inner,
+            dtype: dtype.unbind(),
+            shape: Some(shape),
+            out_bytes,
+        };
+        flight.check_shape(py)?;
+        Ok(flight)
+    }
+
+    /// Ask any reader to read through a library.
+    fn library(
+        &self,
+        py: Python<'_>,
+        ask: &[u8],
+        dtype: Bound<'_, PyArrayDescr>,
+        n_bytes: usize,
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<Flight> {
+        let inner = self.send(py, &Request::Library(ask), None, stages, n_bytes, timeout)?;
+        Ok(Flight {
+            inner,
+            dtype: dtype.unbind(),
+            shape: None,
+            out_bytes: 0,
+        })
+    }
+
+    /// Ask again through a library, into the stage of a flight that has failed.
+    fn library_again(&self, py: Python<'_>, ask: &[u8], flight: &Flight) -> PyResult<Flight> {
+        let lease = flight.inner.take_stage();
+        let lease = lease.ok_or_else(|| PyValueError::new_err("the flight has no stage"))?;
+        let (ask, len) = (Request::Library(ask), lease.len());
+        let inner = self.send_into(py, &ask, None, lease, len, RETRY_SECONDS)?;
+        Ok(Flight {
+            inner,
+            dtype: flight.dtype.clone_ref(py),
+            shape: None,
+            out_bytes: 0,
+        })
+    }
+
+    /// Slots of the tasks that a reader has claimed.
+    fn claimed(&self, reader: usize) -> Vec<u32> {
+        self.0.board.claimed(reader)
+    }
+
+    /// After a reader's death its tasks are queued again; the slots of those that fail instead,
+    /// because they killed before.
+    fn mourn(&self, reader: usize, status: i32) -> Vec<u32> {
+        self.0.recover(reader, status)
+    }
+
+    /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's
+    /// number in the grid + 1 or 0).
+    fn inside(&self, reader: usize) -> PyResult<(u32, u64, u64)> {
+        if reader >= self.0.board.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        Ok(self.0.board.record(reader).inside())
+    }
+
+    /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
+    /// decoded bytes, open ns, fetch ns, decode ns, wait ns, cache hits, misses, bytes).
+    fn account(&self, reader: usize) -> PyResult<[u64; 15]> {
+        if reader >= self.0.board.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        Ok(self.0.board.record(reader).account())
+    }
+
+    /// Tasks that are not known to be answered.
+    fn pending(&self) -> usize {
+        self.0.pending()
+    }
+
+    /// Which of these flights have ended; waits for an answer, at most so long, if none has.
+    fn ended(&self, py: Python<'_>, flights: Vec<Py<Flight>>, timeout_seconds: f64) -> Vec<usize> {
+        let seen = self.0.board.watch();
+        let look = || -> Vec<usize> {
+            let ended = |flight: &Py<Flight>| flight.get().inner.poll().is_some();
+            let all = flights.iter().enumerate();
+            all.filter(|(_, flight)| ended(flight))
+                .map(|(at, _)| at)
+                .collect()
+        };
+        let mut found = look();
+        let deadline = deadline_in(timeout_seconds);
+        if let Some(deadline) = deadline.filter(|_| found.is_empty()) {
+            py.detach(|| {
+                let left = deadline.saturating_duration_since(Instant::now());
+                self.0.board.wait_for_answers(seen, left);
+            });
+            found = look();
+        }
+        self.0.board.unwatch();
+        found
+    }
+
+    /// Wake whoever waits in `ended`.
+    fn poke(&self) {
+        self.0.board.poke();
+    }
+
+    /// Take no more asks; readers leave when all are answered.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    /// End every flight now; call it when the readers are gone.
+    fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+/// HDF5's own limit is 32.
+const MAX_AXES: usize = 32;
+/// Seconds to wait for a slot for a second try.
+const RETRY_SECONDS: f64 = 60.0;
+
+impl Board {
+    fn address(&self, dataset: &Dataset, words: &mut [u64]) {
+        let catalogue = &dataset.catalogue;
+        words[1] = catalogue.id;
+        words[2] = catalogue.region.at() as u64;
+        words[3] = catalogue.len as u64;
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    /// A chunk of the catalogue, by its number there: (grid index, byte offset, stored size).
+    fn chunk(&self, number: usize) -> Option<(u64, u64, u64)> {
+        let chunk = self.catalogue.plan.chunks().get(number)?;
+        Some((chunk.grid_index, chunk.byte_offset, chunk.stored_size))
+    }
+}

@@ -1,0 +1,393 @@
+//! The parent's side of the ring, as Python sees it.
+//!
+//! Law:
+//! 1. A block is lent by a `Lease`. Views have the lease as their base; its rows go back to the
+//!    readers when the last view is gone, whatever the order.
+//! 2. The book's lock is never held while Python code can run (arrays are made outside it), so a
+//!    garbage collection that drops a lease cannot deadlock.
+//! 3. The mapping outlives the stream as long as a view of it lives.
+//! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
+
+use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
+use crate::ring::leases::{EMPTY, HELD, Leases};
+use crate::ring::maps::{RingMaps, map_ring};
+use crate::ring::tape::tape_rows;
+use crate::tables::plan::{ENDLESS, Plan};
+use crate::task_error::Failure;
+use numpy::npyffi::{NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, get_type_object, npy_intp};
+use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// NumPy has no more dimensions.
+const MAX_DIMS: usize = 64;
+
+enum Container {
+    Single,
+    Tuple,
+    Dict(Vec<Py<PyAny>>),
+}
+
+struct View {
+    dtype: Py<PyArrayDescr>,
+    n_dims: usize,
+    /// Of a block, but for the first.
+    dims: [npy_intp; MAX_DIMS],
+}
+
+struct Inner {
+    book: Leases,
+    views: Vec<View>,
+    container: Container,
+}
+
+/// The rows of one block, lent until this is dropped.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Lease {
+    inner: Arc<Inner>,
+    block: u64,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.inner.book.release(self.block);
+    }
+}
+
+impl Lease {
+    fn arrays<'py>(lease: &Bound<'py, Lease>) -> PyResult<Bound<'py, PyAny>> {
+        let py = lease.py();
+        let inner = &lease.get().inner;
+        let members = 0..inner.views.len();
+        match &inner.container {
+            Container::Single => Lease::array(lease, 0),
+            Container::Tuple => {
+                let arrays = members.map(|member| Lease::array(lease, member));
+                Ok(PyTuple::new(py, arrays.collect::<PyResult<Vec<_>>>()?)?.into_any())
+            }
+            Container::Dict(keys) => {
+                let dict = PyDict::new(py);
+                for (key, member) in keys.iter().zip(members) {
+                    dict.set_item(key.bind(py), Lease::array(lease, member)?)?;
+                }
+                Ok(dict.into_any())
+            }
+        }
+    }
+
+    fn array<'py>(lease: &Bound<'py, Lease>, member: usize) -> PyResult<Bound<'py, PyAny>> {
+        let py = lease.py();
+        let this = lease.get();
+        let inner = &this.inner;
+        let view = &inner.views[member];
+        let (begin, end) = inner.book.block_rows(this.block);
+        let tape = &inner.book.maps.tapes[member];
+        // SAFETY: the lease holds these rows: they are published and not given back.
+        let rows = unsafe { tape_rows(tape, &inner.book.plan.members[member], begin, end - begin) };
+        let mut dims = view.dims;
+        dims[0] = (end - begin) as npy_intp;
+        // SAFETY: NumPy's C API with the GIL held. `rows` has the size that dtype and dims give
+        // (checked when the ring was made) and stays mapped and lent as long as the base lives,
+        // which is this lease. Both calls steal the reference that they are given.
+        unsafe {
+            let array = PY_ARRAY_API.PyArray_NewFromDescr(
+                py,
+                get_type_object(py, NpyTypes::PyArray_Type),
+                view.dtype.bind(py).clone().into_dtype_ptr(),
+                view.n_dims as i32,
+                dims.as_mut_ptr(),
+                std::ptr::null_mut(),
+                rows.as_mut_ptr().cast(),
+                NPY_ARRAY_WRITEABLE,
+                std::ptr::null_mut(),
+            );
+            let array = Bound::from_owned_ptr_or_err(py, array)?;
+            let base = lease.clone().into_any().into_ptr();
+            if PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), base) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+            Ok(array)
+        }
+    }
+}
+
+/// One block on its way through ``with guard as block``.
+#[pyclass(module = "multitables")]
+pub struct Guard {
+    lease: Option<Py<Lease>>,
+}
+
+#[pymethods]
+impl Guard {
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match &self.lease {
+            Some(lease) => Lease::arrays(lease.bind(py)),
+            None => Err(closed_error(py)),
+        }
+    }
+
+    fn __exit__(
+        &mut self,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) {
+        self.lease = None;
+    }
+
+    /// Tape rows `(first, end)` of this block, counted from the start of the stream.
+    #[getter]
+    fn rows(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        match &self.lease {
+            Some(lease) => {
+                let lease = lease.bind(py).get();
+                Ok(lease.inner.book.block_rows(lease.block))
+            }
+            None => Err(closed_error(py)),
+        }
+    }
+}
+
+fn guard(py: Python<'_>, inner: &Arc<Inner>, block: u64) -> PyResult<Py<PyAny>> {
+    let inner = inner.clone();
+    let lease = Some(Py::new(py, Lease { inner, block })?);
+    Ok(Py::new(py, Guard { lease })?.into_any())
+}
+
+/// The guards of a stream, one after the other. One that is ready costs no Python code.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Guards {
+    inner: Arc<Inner>,
+    /// Waits for a guard, and returns anything else when the stream is over.
+    get: Py<PyAny>,
+}
+
+#[pymethods]
+impl Guards {
+    fn __iter__(this: PyRef<'_, Guards>) -> PyRef<'_, Guards> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if let Ok(block) = self.inner.book.try_next() {
+            return guard(py, &self.inner, block).map(Some);
+        }
+        let got = self.get.call0(py)?;
+        Ok(got.bind(py).is_instance_of::<Guard>().then_some(got))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.get)
+    }
+}
+
+fn closed_error(py: Python<'_>) -> PyErr {
+    let happened = "the guard was used after its with block: its rows went back to the ring";
+    let advice = "Copy what you keep inside the with block, or get the next guard";
+    let made = py
+        .import("_multitables.errors")
+        .and_then(|errors| errors.getattr("ClosedError"))
+        .and_then(|class| {
+            let options = PyDict::new(py);
+            options.set_item("advice", advice)?;
+            class.call((happened,), Some(&options))
+        });
+    match made {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// One stream's shared memory and its blocks.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Ring {
+    inner: Arc<Inner>,
+    fds: Mutex<Option<(OwnedFd, OwnedFd)>>,
+}
+
+#[pymethods]
+impl Ring {
+    /// Make a ring for `plan`. `views` gives each member's dtype and row shape, `keys` is None for
+    /// one array, an empty list for a tuple, or the keys of a dict.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        plan: &[u8],
+        views: Vec<(Bound<'_, PyArrayDescr>, Vec<npy_intp>)>,
+        keys: Option<Vec<Py<PyAny>>>,
+    ) -> PyResult<Ring> {
+        let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
+        let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
+        if views.len() != plan.members.len() {
+            return Err(PyValueError::new_err("views and members differ in number"));
+        }
+        let mut kept = Vec::with_capacity(views.len());
+        for ((dtype, row_shape), member) in views.into_iter().zip(&plan.members) {
+            let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
+            if items.checked_mul(dtype.itemsize()) != Some(member.row_bytes) {
+                return Err(PyValueError::new_err(
+                    "a view's row has another size than the plan's",
+                ));
+            }
+            let n_dims = 1 + row_shape.len();
+            let mut dims = [0; MAX_DIMS];
+            let Some(inner) = dims.get_mut(1..n_dims) else {
+                return Err(PyValueError::new_err("a view has too many dimensions"));
+            };
+            inner.copy_from_slice(&row_shape);
+            kept.push(View {
+                dtype: dtype.unbind(),
+                n_dims,
+                dims,
+            });
+        }
+        let container = match keys {
+            None => Container::Single,
+            Some(keys) if keys.is_empty() => Container::Tuple,
+            Some(keys) => Container::Dict(keys),
+        };
+        // Reserving pages takes a while for large rings.
+        let made: io::Result<(OwnedFd, RingMaps)> = py.detach(|| {
+            let fd = reserved_memfd(c"multitables-ring", plan.ring_bytes())?;
+            let maps = map_ring(&plan, fd.as_fd())?;
+            Ok((fd, maps))
+        });
+        let (ring_fd, maps) = made?;
+        let inner = Inner {
+            book: Leases::new(plan, maps)?,
+            views: kept,
+            container,
+        };
+        Ok(Ring {
+            inner: Arc::new(inner),
+            fds: Mutex::new(Some((plan_fd, ring_fd))),
+        })
+    }
+
+    /// The descriptors (plan, ring) to send to a reader.
+    fn descriptors(&self) -> PyResult<(i32, i32)> {
+        let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*fds {
+            Some((plan, ring)) => Ok((plan.as_raw_fd(), ring.as_raw_fd())),
+            None => Err(PyOSError::new_err("the ring's descriptors are closed")),
+        }
+    }
+
+    /// The next block's guard, or one of ENDED, EMPTY, FAILED, HELD, CLOSED after `timeout_seconds`.
+    fn receive(&self, py: Python<'_>, timeout_seconds: f64) -> PyResult<Py<PyAny>> {
+        let inner = &self.inner;
+        let ready = inner.book.try_next();
+        let ready = match ready {
+            Err(EMPTY | HELD) if timeout_seconds > 0.0 => {
+                let timeout = Duration::from_secs_f64(timeout_seconds.min(3600.0));
+                py.detach(|| inner.book.wait(timeout))
+            }
+            ready => ready,
+        };
+        match ready {
+            Ok(block) => guard(py, inner, block),
+            Err(reason) => Ok(reason.into_pyobject(py)?.into_any().unbind()),
+        }
+    }
+
+    /// Iterate over the guards; where none is ready, `get` waits for the next one.
+    fn guards(&self, get: Py<PyAny>) -> Guards {
+        let inner = self.inner.clone();
+        Guards { inner, get }
+    }
+
+    /// Blocks that can be received without waiting.
+    fn ready_blocks(&self) -> u64 {
+        self.inner.book.ready_blocks()
+    }
+
+    /// Blocks received so far, blocks of the whole stream (None when endless).
+    fn progress(&self) -> (u64, Option<u64>) {
+        let total = self.inner.book.total_blocks();
+        (
+            self.inner.book.state().next_block,
+            (total != ENDLESS).then_some(total),
+        )
+    }
+
+    /// Blocks that the user holds: (first row, end row, seconds since it was lent), oldest first.
+    fn held(&self) -> Vec<(u64, u64, f64)> {
+        let held = self.inner.book.held().into_iter();
+        held.map(|(begin, end, since)| (begin, end, since.elapsed().as_secs_f64()))
+            .collect()
+    }
+
+    /// Address and bytes of each mapping in which blocks lie.
+    fn memory(&self) -> Vec<(usize, usize)> {
+        let tapes = &self.inner.book.maps.tapes;
+        let place = |tape: &Mapping| (tape.base() as usize, tape.len());
+        tapes.iter().map(place).collect()
+    }
+
+    /// End the stream: readers stop, waiting receivers return CLOSED. Lent blocks stay valid.
+    fn close(&self) {
+        self.inner.book.close();
+        *self.fds.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Why the oldest unpublished task failed: (kind, filter, detail, task, chunk, expected, got,
+    /// text), or None.
+    fn failure(&self) -> Option<Failure> {
+        let book = &self.inner.book;
+        let task = book.state().frontier;
+        (0..book.plan.n_readers())
+            .filter_map(|reader| book.maps.control.record(reader).failure())
+            .find(|failure| failure.3 == task)
+    }
+
+    /// Where a task lies: (member, first row of the dataset, end row, chunk as (grid index, byte
+    /// offset, stored size) or None). `chunk` is the plan's number, by default the task's first.
+    #[pyo3(signature = (task, chunk = None))]
+    fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
+        self.inner.book.plan.address(task, chunk)
+    }
+
+    /// Tasks that a reader has claimed and not published, the one in hand first.
+    fn claimed(&self, reader: usize) -> Vec<u64> {
+        let mut tasks = self.inner.book.maps.control.inherited(reader);
+        let current = self
+            .inner
+            .book
+            .maps
+            .control
+            .record(reader)
+            .current
+            .load(SeqCst);
+        if let Some(at) = tasks.iter().position(|&task| task + 1 == current) {
+            tasks.swap(0, at);
+        }
+        tasks
+    }
+
+    /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's
+    /// number in the grid + 1 or 0).
+    fn inside(&self, reader: usize) -> PyResult<(u32, u64, u64)> {
+        if reader >= self.inner.book.plan.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        Ok(self.inner.book.maps.control.record(reader).inside())
+    }
+
+    /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
+    /// decoded bytes, open ns, fetch ns, decode ns, wait ns).
+    fn account(&self, reader: usize) -> PyResult<[u64; 12]> {
+        if reader >= self.inner.book.plan.n_readers() {
+            return Err(PyValueError::new_err("no such reader"));
+        }
+        let mut told = [0; 12];
+        told.copy_from_slice(&self.inner.book.maps.control.record(reader).account()[..12]);
+        Ok(told)
+    }
+}

@@ -1,0 +1,18 @@
+//! Random access: requests for chosen rows, answered into memory that the user lends.
+//!
+//! Law:
+//! 1. The parent: dispatcher -> work_queue. A reader: server -> answer -> engine. Data never flows back.
+//! 2. A request is checked where it is read: whatever it says, nothing panics and nothing outside the
+//!    dataset or the stage is touched.
+//! 3. Knows nothing of rings.
+
+pub mod answer;
+pub mod arena;
+pub mod dispatcher;
+pub mod handle;
+pub mod server;
+pub mod stage_pool;
+pub mod work_queue;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! The reader's side of the board: claim a task, answer it, claim the next.
+//!
+//! Law:
+//! 1. A task is idempotent: it writes only its own part of the result, so it may be run again.
+//! 2. Whatever goes wrong is the slot's answer, and the next task is served: one request's failure
+//!    is no other's.
+//! 3. A task of a library goes to Python; everything else never does.
+
+use crate::engine::counters::{Mark, Record, STATE_FINISHED};
+use crate::engine::open_dataset::add_ns;
+use crate::os::memory::{Mapping, file_len};
+use crate::requests::answer::Answerer;
+use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};
+use crate::task_error::TaskError;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+/// The first word of an ask that goes to a library.
+const KIND_LIBRARY: u64 = 1;
+/// How long a reader sleeps at most before it looks again.
+const NAP: Duration = Duration::from_millis(500);
+
+/// Answers an ask through a library: (ask, where to) -> (bytes of the result, its shape), or
+/// "module\0type\0text" of an exception. A result larger than `where to` is not written.
+pub type LibraryRequest<'a> =
+    dyn FnMut(&[u8], &mut [u8], Mark<'_>) -> Result<(u64, Vec<u64>), String> + 'a;
+
+/// Serve a board until it is closed and empty, or stopped.
+pub fn serve_requests(
+    board: BorrowedFd<'_>,
+    arena: BorrowedFd<'_>,
+    me: usize,
+    library: &mut LibraryRequest<'_>,
+) -> io::Result<()> {
+    let board = WorkQueue::open(board)?;
+    if me >= board.n_readers() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "no such reader on the board",
+        ));
+    }
+    let arena = Arc::new(Mapping::new(arena, 0, file_len(arena)?, true)?);
+    let record = board.record(me);
+    record.begin();
+    let mut desk = Desk {
+        answerer: Answerer::new(arena.clone(), board.cache_bytes()),
+        board: &board,
+        arena: &arena,
+        me,
+        record,
+    };
+    loop {
+        let mut next = board.next(me);
+        if next == Next::Nothing {
+            let start = Instant::now();
+            next = board.wait_for_task(me, NAP);
+            add_ns(&record.wait_ns, start);
+        }
+        match next {
+            Next::Task(slot) => desk.serve(slot, library),
+            Next::Nothing => {}
+            Next::Over => break,
+        }
+    }
+    record.state.store(STATE_FINISHED, SeqCst);
+    Ok(())
+}
+
+struct Desk<'a> {
+    answerer: Answerer,
+    board: &'a WorkQueue,
+    arena: &'a Arc<Mapping>,
+    me: usize,
+    record: &'a Record,
+}
+
+impl Desk<'_> {
+    fn serve(&mut self, slot: u32, library: &mut LibraryRequest<'_>) {
+        self.record.current.store(u64::from(slot) + 1, Relaxed);
+        let run = std::panic::AssertUnwindSafe(|| self.answer(slot, library));
+        let answer = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+                .unwrap_or_else(|| "a panic without a message".into());
+            // What it was doing is in no known state.
+            self.answerer = Answerer::new(self.arena.clone(), self.board.cache_bytes());
+            Err(TaskError::Internal(text))
+        });
+        let code = match answer {
+            Ok(code) => code,
+            Err(error) => {
+                let place = self.board.slot(slot);
+                place.error.set(u64::from(slot), &error);
+                FAILED
+            }
+        };
+        self.record.left_library();
+        self.record.current.store(0, Relaxed);
+        // Counted first: whoever has the answer finds it in the statistics.
+        self.record.tasks.fetch_add(1, Relaxed);
+        self.board.answer(slot, self.me, code);
+    }
+
+    fn answer(&mut self, slot: u32, library: &mut LibraryRequest<'_>) -> Result<u32, TaskError> {
+        let place = self.board.slot(slot);
+        let odd = || TaskError::Internal("a task lies outside the arena".into());
+        let out_at = place.out_at.load(SeqCst) as usize;
+        let out_bytes = place.out_bytes.load(SeqCst) as usize;
+        self.check(out_at, out_bytes).ok_or_else(odd)?;
+        // SAFETY: inside the mapping (just checked). The stage is lent to this request until all its
+        // tasks are answered; other tasks of the same request write to other bytes of it.
+        let out =
+            unsafe { std::slice::from_raw_parts_mut(self.arena.base().add(out_at), out_bytes) };
+        let (part, n_parts) = (
+            u64::from(place.part.load(SeqCst)),
+            u64::from(place.n_parts.load(SeqCst)),
+        );
+        let ask_at = place.ask_at.load(SeqCst);
+        let ask_bytes = place.ask_bytes.load(SeqCst) as usize;
+        if ask_at == u64::MAX {
+            let mut words = [0; INLINE_WORDS];
+            for (word, from) in words.iter_mut().zip(&place.inline) {
+                *word = from.load(SeqCst);
+            }
+            let words = words.get(..ask_bytes / 8).ok_or_else(odd)?;
+            self.answerer
+                .answer(words, part, n_parts, out, self.record)?;
+            return Ok(DONE);
+        }
+        let ask_at = ask_at as usize;
+        self.check(ask_at, ask_bytes).ok_or_else(odd)?;
+        if ask_at % 8 != 0 || ask_bytes < 8 {
+            return Err(odd());
+        }
+        // SAFETY: inside the mapping, aligned; the parent does not write to an ask on its way.
+        let (words, bytes) = unsafe {
+            let base = self.arena.base().add(ask_at);
+            (
+                std::slice::from_raw_parts(base.cast::<u64>(), ask_bytes / 8),
+                std::slice::from_raw_parts(base, ask_bytes),
+            )
+        };
+        if words[0] != KIND_LIBRARY {
+            self.answerer
+                .answer(words, part, n_parts, out, self.record)?;
+            return Ok(DONE);
+        }
+        self.board.slow(self.me, true);
+        let start = Instant::now();
+        let careful = place.deaths.load(SeqCst) > 0;
+        let result = (self.record).call(careful, |chunk| library(bytes, out, chunk));
+        self.board.slow(self.me, false);
+        add_ns(&self.record.decode_ns, start);
+        let (result_bytes, shape) = result.map_err(TaskError::Library)?;
+        self.record.library_tasks.fetch_add(1, Relaxed);
+        place.result_bytes.store(result_bytes, SeqCst);
+        if result_bytes > out_bytes as u64 {
+            return Ok(MORE);
+        }
+        if shape.len() > MAX_DIMS {
+            return Err(TaskError::Internal(
+                "a result has too many dimensions".into(),
+            ));
+        }
+        for (to, dim) in place.dims.iter().zip(&shape) {
+            to.store(*dim, SeqCst);
+        }
+        place.n_dims.store(shape.len() as u64, SeqCst);
+        self.record.decoded_bytes.fetch_add(result_bytes, Relaxed);
+        Ok(DONE)
+    }
+
+    /// Bytes `[at, at + len)` lie inside the arena.
+    fn check(&self, at: usize, len: usize) -> Option<()> {
+        (at.checked_add(len)? <= self.arena.len()).then_some(())
+    }
+}

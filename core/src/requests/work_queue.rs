@@ -1,0 +1,386 @@
+//! The board: where the parent leaves tasks for readers and finds their answers.
+//!
+//! Law:
+//! 1. Everything that changes is an atomic in shared memory; a process may die between any two.
+//! 2. A slot is a task: a part of what one request asks. Its state word says whose it is: the
+//!    parent's (FREE, or answered), a queue's (READY), or a reader's (CLAIMED). Whoever a word
+//!    names may write the slot, nobody else.
+//! 3. Each reader has a queue of slot numbers, so that a chunk is always asked of the one that may
+//!    have it in its cache. An entry is a hint: only the slot's word decides, so an entry may be
+//!    stale. Others help a reader that is behind or slow.
+//! 4. Sleepers are woken only when they said that they sleep: no system call in a busy stream.
+//! 5. This file knows nothing of what is asked, of files or of Python.
+//!
+//! A state word is `generation << 8 | code`: a slot used again never looks as it did before.
+
+mod parent;
+
+use crate::engine::counters::{RECORD_BYTES, Record};
+use crate::os::clock::now_ns;
+use crate::os::futex;
+use crate::os::memory::{Mapping, file_len, reserved_memfd};
+use crate::task_error::ErrorRecord;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// In the control socket's number: a board and an arena come with it.
+pub const WORK_QUEUE: u32 = 1 << 30;
+/// Words of an ask that find room in the slot itself.
+pub const INLINE_WORDS: usize = 32;
+/// NumPy's arrays have so many dimensions at most, with room to spare.
+pub const MAX_DIMS: usize = 64;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"MTBOARD1");
+const MAX_READERS: usize = 200;
+const MAX_SLOTS: usize = 1 << 20;
+
+const FREE: u32 = 0;
+const READY: u32 = 1;
+pub const DONE: u32 = 2;
+pub const FAILED: u32 = 3;
+/// A library's result is larger than the stage: nothing was written.
+pub const MORE: u32 = 4;
+const CLAIMED: u32 = 16;
+
+/// A reader looks so often for a task before it sleeps.
+const LOOKS: u32 = 64;
+/// Who has been busy with one task for so long is helped with the next: to decode a chunk that is in
+/// another reader's cache costs more than to wait for a shorter one.
+const LONG: Duration = Duration::from_micros(30);
+/// An idle reader looks so often whether another, who has a task waiting, has become one to help.
+const GLANCE: Duration = Duration::from_micros(50);
+
+#[repr(C)]
+struct Head {
+    magic: u64,
+    n_readers: u64,
+    n_slots: u64,
+    cache_bytes: u64,
+    stop: AtomicU32,
+    closing: AtomicU32,
+    /// Moves with every answer while somebody watches: so many.
+    answers_word: AtomicU32,
+    watched: AtomicU32,
+    _pad: [u64; 10],
+}
+
+/// Slot numbers for one reader; the parent alone puts them in.
+#[repr(C)]
+struct Queue {
+    head: AtomicU64,
+    _pad0: [u64; 15],
+    tail: AtomicU64,
+    word: AtomicU32,
+    sleeping: AtomicU32,
+    /// Its reader is busy with something long.
+    slow: AtomicU32,
+    _half: u32,
+    /// Since when its reader has been busy with one task (`now_ns`), or 0.
+    busy_ns: AtomicU64,
+    _pad1: [u64; 12],
+}
+
+#[repr(C)]
+pub struct Slot {
+    state: AtomicU32,
+    waited: AtomicU32,
+    pub part: AtomicU32,
+    pub n_parts: AtomicU32,
+    /// Where the ask begins in the arena, or `u64::MAX`: it is inline.
+    pub ask_at: AtomicU64,
+    pub ask_bytes: AtomicU64,
+    pub out_at: AtomicU64,
+    pub out_bytes: AtomicU64,
+    /// Bytes and shape of a library's result.
+    pub result_bytes: AtomicU64,
+    pub n_dims: AtomicU64,
+    pub dims: [AtomicU64; MAX_DIMS],
+    pub deaths: AtomicU64,
+    pub inline: [AtomicU64; INLINE_WORDS],
+    pub error: ErrorRecord,
+}
+
+/// A mapped board.
+pub struct WorkQueue {
+    map: Mapping,
+    n_readers: usize,
+    n_slots: usize,
+}
+
+/// What a reader is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    Task(u32),
+    Nothing,
+    /// No more tasks will come.
+    Over,
+}
+
+/// Entries of a queue: each slot may stand in it twice, the second time after a death.
+fn queue_entries(n_slots: usize) -> usize {
+    2 * n_slots
+}
+
+fn queue_bytes(n_slots: usize) -> usize {
+    size_of::<Queue>() + queue_entries(n_slots) * 4
+}
+
+fn board_bytes(n_readers: usize, n_slots: usize) -> usize {
+    size_of::<Head>()
+        + n_readers * (RECORD_BYTES + queue_bytes(n_slots))
+        + n_slots * size_of::<Slot>()
+}
+
+fn refused(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+impl WorkQueue {
+    /// Make a board; `n_slots` is a power of two.
+    pub fn new(
+        n_readers: usize,
+        n_slots: usize,
+        cache_bytes: usize,
+    ) -> io::Result<(OwnedFd, WorkQueue)> {
+        let fd = reserved_memfd(c"multitables-board", board_bytes(n_readers, n_slots))?;
+        let map = Mapping::new(fd.as_fd(), 0, board_bytes(n_readers, n_slots), true)?;
+        // SAFETY: the mapping is page aligned and longer than the head; nobody else knows it yet.
+        unsafe {
+            let head = map.base().cast::<Head>();
+            (*head).magic = MAGIC;
+            (*head).n_readers = n_readers as u64;
+            (*head).n_slots = n_slots as u64;
+            (*head).cache_bytes = cache_bytes as u64;
+        }
+        drop(map);
+        let board = WorkQueue::open(fd.as_fd())?;
+        Ok((fd, board))
+    }
+
+    pub fn open(fd: BorrowedFd<'_>) -> io::Result<WorkQueue> {
+        let len = file_len(fd)?;
+        if len < size_of::<Head>() {
+            return Err(refused("the board is shorter than its head"));
+        }
+        let map = Mapping::new(fd, 0, len, true)?;
+        // SAFETY: the mapping is page aligned and long enough; these words never change.
+        let (magic, n_readers, n_slots) = unsafe {
+            let head = map.base().cast::<Head>();
+            ((*head).magic, (*head).n_readers, (*head).n_slots)
+        };
+        let in_range = magic == MAGIC
+            && (1..=MAX_READERS as u64).contains(&n_readers)
+            && n_slots.is_power_of_two()
+            && n_slots <= MAX_SLOTS as u64;
+        if !in_range || board_bytes(n_readers as usize, n_slots as usize) != len {
+            return Err(refused("the board's head does not fit its bytes"));
+        }
+        Ok(WorkQueue {
+            map,
+            n_readers: n_readers as usize,
+            n_slots: n_slots as usize,
+        })
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: checked in `open`; what changes in it is atomics.
+        unsafe { &*self.map.base().cast::<Head>() }
+    }
+
+    pub fn n_readers(&self) -> usize {
+        self.n_readers
+    }
+
+    pub fn n_slots(&self) -> usize {
+        self.n_slots
+    }
+
+    pub fn cache_bytes(&self) -> usize {
+        self.head().cache_bytes as usize
+    }
+
+    pub fn record(&self, reader: usize) -> &Record {
+        assert!(reader < self.n_readers);
+        let at = size_of::<Head>() + reader * RECORD_BYTES;
+        // SAFETY: inside the mapping (checked in `open` and just above), 8-aligned, all atomics.
+        unsafe { &*self.map.base().add(at).cast::<Record>() }
+    }
+
+    fn queue(&self, reader: usize) -> (&Queue, &[AtomicU32]) {
+        assert!(reader < self.n_readers);
+        let queues_at = size_of::<Head>() + self.n_readers * RECORD_BYTES;
+        let at = queues_at + reader * queue_bytes(self.n_slots);
+        // SAFETY: inside the mapping, 8-aligned (every size before it is a multiple of 8).
+        unsafe {
+            let queue = self.map.base().add(at);
+            let entries = queue.add(size_of::<Queue>()).cast::<AtomicU32>();
+            (
+                &*queue.cast::<Queue>(),
+                std::slice::from_raw_parts(entries, queue_entries(self.n_slots)),
+            )
+        }
+    }
+
+    pub fn slot(&self, slot: u32) -> &Slot {
+        assert!((slot as usize) < self.n_slots);
+        let slots_at = board_bytes(self.n_readers, self.n_slots) - self.n_slots * size_of::<Slot>();
+        let at = slots_at + slot as usize * size_of::<Slot>();
+        // SAFETY: inside the mapping, 8-aligned, all atomics.
+        unsafe { &*self.map.base().add(at).cast::<Slot>() }
+    }
+
+    fn code(&self, slot: u32) -> u32 {
+        self.slot(slot).state.load(SeqCst) & 255
+    }
+
+    /// Change a slot's code if it is `from`; whether it was.
+    fn change(&self, slot: u32, from: u32, to: u32) -> bool {
+        let state = &self.slot(slot).state;
+        let seen = state.load(SeqCst);
+        seen & 255 == from
+            && state
+                .compare_exchange(seen, seen & !255 | to, SeqCst, SeqCst)
+                .is_ok()
+    }
+
+    pub fn stopped(&self) -> bool {
+        self.head().stop.load(SeqCst) != 0
+    }
+
+    // ---- readers
+
+    /// The next task for `me`, if there is one now.
+    pub fn next(&self, me: usize) -> Next {
+        if self.stopped() {
+            return Next::Over;
+        }
+        if let Some(task) = self.claim(me, me) {
+            return Next::Task(task);
+        }
+        let others = (1..self.n_readers).map(|step| (me + step) % self.n_readers);
+        for other in others {
+            if !self.is_behind(other) {
+                continue;
+            }
+            if let Some(task) = self.claim(other, me) {
+                return Next::Task(task);
+            }
+        }
+        let closing = self.head().closing.load(SeqCst) != 0;
+        if closing && self.backlog(me) == 0 {
+            return Next::Over;
+        }
+        Next::Nothing
+    }
+
+    /// A task waits for this reader that others had better do.
+    fn is_behind(&self, reader: usize) -> bool {
+        let (queue, _) = self.queue(reader);
+        match self.backlog(reader) {
+            0 => false,
+            1 => queue.slow.load(SeqCst) != 0 || self.is_busy(reader),
+            _ => true,
+        }
+    }
+
+    /// It has been at one task for long.
+    fn is_busy(&self, reader: usize) -> bool {
+        let since = self.queue(reader).0.busy_ns.load(SeqCst);
+        since != 0 && u128::from(now_ns().saturating_sub(since)) > LONG.as_nanos()
+    }
+
+    /// Entries of a reader's queue, stale ones too.
+    fn backlog(&self, reader: usize) -> u64 {
+        let (queue, _) = self.queue(reader);
+        let head = queue.head.load(SeqCst);
+        queue.tail.load(SeqCst).saturating_sub(head)
+    }
+
+    fn claim(&self, from: usize, me: usize) -> Option<u32> {
+        let (queue, entries) = self.queue(from);
+        loop {
+            let head = queue.head.load(SeqCst);
+            if head >= queue.tail.load(SeqCst) {
+                return None;
+            }
+            let slot = entries[head as usize % entries.len()].load(SeqCst);
+            let mine =
+                (slot as usize) < self.n_slots && self.change(slot, READY, CLAIMED + me as u32);
+            // Whoever comes first moves on, be the entry claimed, stale or another's.
+            let _ = queue.head.compare_exchange(head, head + 1, SeqCst, SeqCst);
+            if mine {
+                self.queue(me).0.busy_ns.store(now_ns(), SeqCst);
+                return Some(slot);
+            }
+        }
+    }
+
+    /// Look for a task again and again for a moment, then sleep until one comes, at most `limit`.
+    pub fn wait_for_task(&self, me: usize, limit: Duration) -> Next {
+        for _ in 0..LOOKS {
+            match self.next(me) {
+                Next::Nothing => std::hint::spin_loop(),
+                next => return next,
+            }
+        }
+        let (queue, _) = self.queue(me);
+        let word = queue.word.load(SeqCst);
+        queue.sleeping.store(1, SeqCst);
+        let next = self.next(me);
+        if next == Next::Nothing {
+            let glance = (0..self.n_readers).any(|reader| self.backlog(reader) > 0);
+            let limit = if glance { GLANCE } else { limit };
+            futex::wait(&queue.word, word, limit);
+        }
+        queue.sleeping.store(0, SeqCst);
+        next
+    }
+
+    /// This reader begins or ends something long: others may take from its queue meanwhile.
+    pub fn slow(&self, me: usize, is_slow: bool) {
+        self.queue(me).0.slow.store(u32::from(is_slow), SeqCst);
+        if is_slow && self.backlog(me) > 0 {
+            self.wake_another(me);
+        }
+    }
+
+    /// A claimed task's answer is complete.
+    pub fn answer(&self, slot: u32, me: usize, code: u32) {
+        self.queue(me).0.busy_ns.store(0, SeqCst);
+        if self.change(slot, CLAIMED + me as u32, code) {
+            self.tell(slot);
+        }
+    }
+
+    fn tell(&self, slot: u32) {
+        let (slot, head) = (self.slot(slot), self.head());
+        if slot.waited.load(SeqCst) != 0 && slot.waited.swap(0, SeqCst) != 0 {
+            futex::wake_all(&slot.state);
+        }
+        if head.watched.load(SeqCst) != 0 {
+            head.answers_word.fetch_add(1, SeqCst);
+            futex::wake_all(&head.answers_word);
+        }
+    }
+
+    fn wake(&self, reader: usize) {
+        let (queue, _) = self.queue(reader);
+        queue.word.fetch_add(1, SeqCst);
+        futex::wake_all(&queue.word);
+    }
+
+    fn wake_another(&self, than: usize) {
+        let sleeping = |&reader: &usize| self.queue(reader).0.sleeping.load(SeqCst) != 0;
+        let mut others = (0..self.n_readers).filter(|&reader| reader != than);
+        if let Some(reader) = others.find(sleeping) {
+            self.wake(reader);
+        }
+    }
+}
+
+/// Let a waiting thread look again at least so often.
+pub fn until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}

@@ -1,0 +1,273 @@
+//! Which blocks are ready, lent and given back: the parent's book of the ring.
+//!
+//! Law:
+//! 1. Blocks are lent in order, each once, when every task below their end is published, or has
+//!    done its rows of them before it failed.
+//! 2. The tail moves over blocks given back, in order, whatever the order of giving back.
+//! 3. A forked child has no part in it: it is lent nothing and gives nothing back. Both are asked
+//!    before the lock is taken, which a thread of the parent may have held at the fork.
+//! 4. Waiting ends by its deadline; who died is the supervisor's question.
+//! 5. Knows nothing of Python.
+
+use crate::os::memory::ForkMark;
+use crate::ring::maps::RingMaps;
+use crate::tables::plan::{ENDLESS, Plan};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What `receive` says when it has no block.
+pub const ENDED: i32 = 0;
+pub const EMPTY: i32 = 1;
+pub const FAILED: i32 = 2;
+pub const HELD: i32 = 3;
+pub const CLOSED: i32 = 4;
+
+#[derive(Default)]
+pub struct State {
+    /// Tasks before this one are published.
+    pub frontier: u64,
+    pub next_block: u64,
+    tail_block: u64,
+    /// Blocks from `tail_block` on: lent since when, or given back.
+    lent: VecDeque<Option<Instant>>,
+    pub closed: bool,
+}
+
+/// The plan, the mapped ring and its book.
+pub struct Leases {
+    pub plan: Plan,
+    pub maps: RingMaps,
+    state: Mutex<State>,
+    mark: ForkMark,
+}
+
+impl Leases {
+    pub fn new(plan: Plan, maps: RingMaps) -> io::Result<Leases> {
+        Ok(Leases {
+            plan,
+            maps,
+            state: Mutex::default(),
+            mark: ForkMark::new()?,
+        })
+    }
+
+    /// True in the process that made the ring, false in its forked children.
+    pub fn is_mine(&self) -> bool {
+        self.mark.is_mine()
+    }
+
+    /// Lend the next block if it is ready, without waiting.
+    pub fn try_next(&self) -> Result<u64, i32> {
+        if !self.is_mine() {
+            return Err(CLOSED);
+        }
+        self.next(&mut self.state())
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn block_rows(&self, block: u64) -> (u64, u64) {
+        let size = self.plan.block_rows();
+        let Some(per_lap) = self.plan.lap_blocks() else {
+            let begin = block.saturating_mul(size);
+            return (begin, begin.saturating_add(size).min(self.plan.end_row()));
+        };
+        let lap = self.plan.lap_rows();
+        let lap_row = (block / per_lap).saturating_mul(lap);
+        let begin = block % per_lap * size;
+        (
+            lap_row.saturating_add(begin),
+            lap_row.saturating_add((begin + size).min(lap)),
+        )
+    }
+
+    /// Blocks of which all rows come before `row`.
+    fn blocks_before(&self, row: u64) -> u64 {
+        let size = self.plan.block_rows();
+        match self.plan.lap_blocks() {
+            None if row >= self.plan.end_row() => row.div_ceil(size),
+            None => row / size,
+            Some(per_lap) => {
+                let lap = self.plan.lap_rows();
+                row / lap * per_lap + row % lap / size
+            }
+        }
+    }
+
+    /// Blocks of the whole stream.
+    pub fn total_blocks(&self) -> u64 {
+        if self.plan.end_row() == ENDLESS {
+            ENDLESS
+        } else {
+            self.blocks_before(self.plan.end_row())
+        }
+    }
+
+    pub fn advance(&self, state: &mut State) -> u64 {
+        let total = self.plan.total_tasks();
+        while state.frontier < total && self.maps.control.is_published(state.frontier) {
+            state.frontier += 1;
+        }
+        self.plan.ready_rows(state.frontier)
+    }
+
+    /// The oldest task failed: rows that are good nevertheless, and whether more may come.
+    fn before_failure(&self, state: &State) -> (u64, bool) {
+        let (plan, control) = (&self.plan, &self.maps.control);
+        let records = || (0..plan.n_readers()).map(|reader| control.record(reader));
+        let mut task = state.frontier;
+        let mut row = u64::MAX;
+        while task < plan.total_tasks() && plan.ready_rows(task) < row {
+            if control.is_failed(task) {
+                // Told before the task is marked.
+                row = records()
+                    .filter_map(|one| one.error.done_row())
+                    .fold(row, u64::min);
+            } else if !control.is_published(task) {
+                return (plan.ready_rows(task), control.is_coming(plan, task));
+            }
+            task += 1;
+        }
+        (row, false)
+    }
+
+    fn has_failed(&self, state: &State) -> bool {
+        self.maps.control.is_failed(state.frontier) && !self.before_failure(state).1
+    }
+
+    /// The next block if it is ready, or the reason why not.
+    fn next(&self, state: &mut State) -> Result<u64, i32> {
+        if state.closed {
+            return Err(CLOSED);
+        }
+        let block = state.next_block;
+        let (begin, end) = self.block_rows(block);
+        if begin >= self.plan.end_row() {
+            return Err(ENDED);
+        }
+        let mut ready = self.advance(state);
+        let mut may_come = true;
+        if ready < end && self.maps.control.is_failed(state.frontier) {
+            (ready, may_come) = self.before_failure(state);
+        }
+        if ready >= end {
+            state.next_block += 1;
+            state.lent.push_back(Some(Instant::now()));
+            return Ok(block);
+        }
+        if !may_come {
+            return Err(FAILED);
+        }
+        if self.maps.control.starved(&self.plan, state.frontier) {
+            Err(HELD)
+        } else {
+            Err(EMPTY)
+        }
+    }
+
+    /// Unpublished tasks below the end of the next block.
+    fn missing(&self, state: &State) -> u64 {
+        let (_, end) = self.block_rows(state.next_block);
+        let total = self.plan.total_tasks();
+        let (mut task, mut missing) = (state.frontier, 0);
+        while task < total && self.plan.ready_rows(task) < end {
+            let control = &self.maps.control;
+            missing += u64::from(!control.is_published(task) && !control.is_failed(task));
+            task += 1;
+        }
+        missing
+    }
+
+    pub fn release(&self, block: u64) {
+        if !self.is_mine() {
+            return;
+        }
+        let mut state = self.state();
+        let at = (block - state.tail_block) as usize;
+        if let Some(lent) = state.lent.get_mut(at) {
+            *lent = None;
+        }
+        let before = state.tail_block;
+        while state.lent.front() == Some(&None) {
+            state.lent.pop_front();
+            state.tail_block += 1;
+        }
+        if state.tail_block != before {
+            let (tail, _) = self.block_rows(state.tail_block);
+            self.maps.control.move_tail(tail.min(self.plan.end_row()));
+        }
+    }
+
+    /// Blocks that the user holds: (first row, end row, since when), oldest first.
+    pub fn held(&self) -> Vec<(u64, u64, Instant)> {
+        let state = self.state();
+        let lent = (state.tail_block..).zip(&state.lent);
+        let told = |(block, since): (u64, &Option<Instant>)| {
+            let (begin, end) = self.block_rows(block);
+            since.map(|since| (begin, end, since))
+        };
+        lent.filter_map(told).collect()
+    }
+
+    /// Let nothing more be lent, and stop the readers. What is lent stays so.
+    pub fn close(&self) {
+        if self.is_mine() {
+            self.state().closed = true;
+            self.maps.control.stop();
+        }
+    }
+
+    /// Blocks that can be lent without waiting.
+    pub fn ready_blocks(&self) -> u64 {
+        if !self.is_mine() {
+            return 0;
+        }
+        let mut state = self.state();
+        if state.closed {
+            return 0;
+        }
+        let mut rows = self.advance(&mut state);
+        if self.maps.control.is_failed(state.frontier) {
+            rows = self.before_failure(&state).0;
+        }
+        self.blocks_before(rows).saturating_sub(state.next_block)
+    }
+
+    /// Wait until a block is ready or `timeout` has passed.
+    pub fn wait(&self, timeout: Duration) -> Result<u64, i32> {
+        let control = &self.maps.control;
+        let deadline = Instant::now() + timeout;
+        loop {
+            let (reason, plenty, word) = {
+                let mut state = self.state();
+                match self.next(&mut state) {
+                    Ok(block) => return Ok(block),
+                    Err(reason @ (HELD | EMPTY)) => {
+                        let published = control.published();
+                        let enough = published + self.missing(&state);
+                        // Half of the ring: with all of it the readers would have to wait.
+                        let half = self.plan.tasks_in(self.plan.capacity_rows() / 2);
+                        let plenty = (published + half).min(self.plan.total_tasks()).max(enough);
+                        let word = control.arm(enough, plenty);
+                        if self.has_failed(&state) {
+                            continue; // between the look and the arming
+                        }
+                        (reason, plenty, word)
+                    }
+                    Err(reason) => return Err(reason),
+                }
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(reason);
+            }
+            if control.published() < plenty {
+                control.sleep(word, left);
+            }
+        }
+    }
+}

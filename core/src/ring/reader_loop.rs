@@ -1,0 +1,472 @@
+//! A reader's loop: claim, fetch, decode, publish.
+//!
+//! Law:
+//! 1. A task is idempotent: it writes only its own rows, so it may be run again after a death.
+//! 2. Tasks end in the order in which they were claimed, failures too: the parent waits for the
+//!    oldest one. Of a task that fails, the rows before the damage are good, and other members'
+//!    rows beside these are still read.
+//! 3. Rows are published only after the file was seen unchanged after their last fetch.
+//! 4. On a rotating disk the reader that has the turn hands its requests to the kernel, and passes
+//!    the turn on: they reach the disk in the order of the tape, and the next ones before these are
+//!    done. Every task takes its turn, but what a library reads, or the page cache has, does nothing
+//!    with it.
+//! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
+//!    that leaves the parent waiting.
+
+use crate::engine::counters::{Mark, Record};
+use crate::engine::kept::Kept;
+use crate::engine::open_dataset::{OpenDataset, Turn, add_ns};
+use crate::engine::share_work::{ShareWork, fetches};
+use crate::engine::shuffle_task::{ChunkRead, ShuffleTask, Windows};
+use crate::engine::transfer::Transfer;
+use crate::fetch::coalesce::{Run, runs};
+use crate::fetch::data_file::Fetch;
+use crate::filters::FilterErrorKind;
+use crate::os::memory::{Entered, Mapping};
+use crate::ring::control::{Claim, Control};
+use crate::ring::tape::tape_bytes;
+use crate::tables::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Plan, Task, UNALLOCATED};
+use crate::task_error::TaskError;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+/// Bytes and tasks that a reader keeps in flight while fetches take long.
+const FLIGHT_BYTES: u64 = 8 << 20;
+const FLIGHT_TASKS: usize = 16;
+/// Bytes that all readers together keep in flight on a rotating disk: some 0.1 s of its time.
+/// What waits for longer, the kernel serves in order of arrival, however far the head has to go.
+const ROTATING_FLIGHT_BYTES: u64 = 16 << 20;
+/// How long a reader sleeps at most before it looks again.
+const NAP: Duration = Duration::from_millis(500);
+
+/// Reads rows through an HDF5 library: (what, first row, end row, where to, its mark).
+pub type LibraryRead<'a> =
+    dyn FnMut(&str, u64, u64, &mut [u8], Mark<'_>) -> Result<(), String> + 'a;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    Done,
+    Stopped,
+    Failed,
+}
+
+/// What a task has under way before it is completed: what it picks, if it is a share, and for
+/// direct reads its requests in flight.
+#[derive(Default)]
+struct Begun {
+    share: Option<ShuffleTask>,
+    flights: Vec<(Run, u64)>,
+    /// Only so many of its chunks can be fetched.
+    sound: Option<(usize, TaskError)>,
+}
+
+/// A task, and where its lap begins on the tape.
+#[derive(Clone, Copy)]
+pub(super) struct Claimed {
+    pub(super) global: u64,
+    pub(super) task: Task,
+    pub(super) lap_row: u64,
+}
+
+impl Claimed {
+    /// Its rows on the tape.
+    pub(super) fn rows(&self) -> Range<u64> {
+        self.lap_row + self.task.row_begin..self.lap_row + self.task.row_end
+    }
+}
+
+/// A claimed task, or why it cannot be read.
+struct Pending {
+    global: u64,
+    begun: Result<Begun, TaskError>,
+}
+
+pub struct Reader<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) control: Control,
+    pub(super) tapes: &'a [Mapping],
+    pub(super) me: usize,
+    sources: Vec<Option<OpenDataset>>,
+    spare_runs: Vec<Run>,
+    windows: Windows<'a>,
+    pub(super) kept: Kept,
+    entered: Vec<Entered>,
+    /// Tasks take turns.
+    turns: bool,
+    /// Tasks of a predecessor that died: perhaps one of them killed it.
+    pub(super) careful: Vec<u64>,
+    /// A task has failed: rows of the tape from this one on are of no use.
+    useless_row: Option<u64>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(plan: &'a Plan, control: Control, tapes: &'a [Mapping], me: usize) -> Reader<'a> {
+        let sources = plan.members.iter().map(|_| None).collect();
+        Reader {
+            plan,
+            control,
+            tapes,
+            me,
+            sources,
+            spare_runs: Vec::new(),
+            windows: Windows::new(plan),
+            kept: Kept::new(plan),
+            entered: plan.members.iter().map(|_| Entered::default()).collect(),
+            turns: plan.members.iter().any(|member| member.turnstile),
+            careful: Vec::new(),
+            useless_row: None,
+        }
+    }
+
+    /// Run the stream to its end, or until it is stopped or a task fails.
+    pub fn run(&mut self, library: &mut LibraryRead<'_>) -> End {
+        let mut pending: VecDeque<Pending> = VecDeque::new();
+        self.careful = self.control.inherited(self.me);
+        let mut inherited: VecDeque<u64> = self.careful.clone().into();
+        let most = window(self.plan);
+        let direct = self.plan.members.iter().any(|member| member.direct);
+        let mut claimed_all = false;
+        loop {
+            // Where nothing is waited for, a task that is claimed early comes late.
+            let early = direct || self.sources.iter().flatten().any(|source| source.cold);
+            let window = if early { most } else { 1 };
+            while pending.len() < window && !claimed_all {
+                let global = match inherited.pop_front() {
+                    Some(global) => global,
+                    None if self.is_useless(self.control.next_task()) => {
+                        claimed_all = true;
+                        break;
+                    }
+                    None => match self.claim(pending.is_empty()) {
+                        Claim::Task(global) => global,
+                        Claim::Full => break,
+                        Claim::Stopped => return End::Stopped,
+                        Claim::Done => {
+                            claimed_all = true;
+                            break;
+                        }
+                    },
+                };
+                // An error waits for its turn: tasks before this one can still be delivered.
+                let begun = self.begin(global, early);
+                if begun.is_err() {
+                    self.skip_turn(global);
+                }
+                pending.push_back(Pending { global, begun });
+            }
+            let Some(task) = pending.pop_front() else {
+                match (claimed_all, self.useless_row) {
+                    (false, _) => continue,
+                    (true, None) => return End::Done,
+                    (true, Some(_)) => return End::Failed,
+                }
+            };
+            let global = task.global;
+            if self.is_useless(global) {
+                continue;
+            }
+            self.record().current.store(global + 1, Relaxed);
+            let start = Instant::now();
+            if let Err(error) = self.complete(task, library) {
+                let done_row = self.done_row(global, &error);
+                self.set_error(global, done_row, &error);
+                self.useless_row = Some(self.useless_row.map_or(done_row, |row| row.min(done_row)));
+                continue;
+            }
+            if self.turns {
+                self.control.pass_turn(global);
+            }
+            let next = start.elapsed() / self.plan.n_readers() as u32;
+            // Counted first: whoever has the rows finds them in the statistics.
+            self.record().tasks.fetch_add(1, Relaxed);
+            self.control.publish(self.me, global, next);
+            self.record().current.store(0, SeqCst);
+        }
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        self.control.record(self.me)
+    }
+
+    fn claim(&self, wait: bool) -> Claim {
+        let mut waited = None;
+        loop {
+            let claim = self.control.try_claim(self.plan, self.me);
+            if claim != Claim::Full || !wait {
+                if let Some(start) = waited {
+                    add_ns(&self.record().wait_ns, start);
+                }
+                return claim;
+            }
+            waited.get_or_insert_with(Instant::now);
+            self.control.wait_for_space(self.plan, NAP);
+        }
+    }
+
+    /// Open what the task needs. When tasks are claimed early, also start fetching, in the task's
+    /// turn: nobody may wait for a turn with an earlier one in hand.
+    fn begin(&mut self, global: u64, early: bool) -> Result<Begun, TaskError> {
+        let plan = self.plan;
+        let (task, _) = plan.task(global);
+        let mut begun = Begun::default();
+        let member = &plan.members[task.member as usize];
+        if task.kind == KIND_LIBRARY || member.by_library {
+            self.skip_turn(global);
+        }
+        if task.kind == KIND_LIBRARY {
+            return Ok(begun);
+        }
+        let records = plan.records(&task);
+        let mut first_record = records.start as u64;
+        if task.kind == KIND_SHARE {
+            let share = self.windows.share(plan, &task, plan.lap(global));
+            first_record = share.reads.first().map_or(first_record, |p| p.number);
+            begun.share = Some(share);
+            if member.by_library {
+                return Ok(begun);
+            }
+        }
+        let control = self.control;
+        let place = &mut self.sources[task.member as usize];
+        let source = match place {
+            Some(source) => source,
+            None => place.insert(OpenDataset::open(
+                member,
+                control.record(self.me),
+                first_record,
+            )?),
+        };
+        let mut chunks = &plan.chunks()[records];
+        match &begun.share {
+            Some(share) => ShareWork::check(source, member, share)?,
+            None => {
+                if let Err(error) = source.check(member, chunks, first_record) {
+                    let number = error.chunk().unwrap_or(first_record);
+                    chunks = &chunks[..(number - first_record) as usize];
+                    begun.sound = Some((chunks.len(), error));
+                }
+            }
+        }
+        if !early {
+            return Ok(begun);
+        }
+        let mut found = Vec::new();
+        match &mut begun.share {
+            Some(share) => fetches(share, &self.kept, &mut found),
+            None => runs(chunks, &mut found),
+        }
+        let turn = Turn::of(member, &self.control, global);
+        begun.flights = source
+            .begin(found, turn)
+            .map_err(|error| TaskError::read(first_record, error))?;
+        Ok(begun)
+    }
+
+    /// A task that fetches nothing lets the others go on.
+    fn skip_turn(&self, global: u64) {
+        if self.turns {
+            self.control.wait_turn(global);
+            self.control.pass_turn(global);
+        }
+    }
+
+    fn complete(
+        &mut self,
+        pending: Pending,
+        library: &mut LibraryRead<'_>,
+    ) -> Result<(), TaskError> {
+        let plan = self.plan;
+        let (task, lap_row) = plan.task(pending.global);
+        let claimed = Claimed {
+            global: pending.global,
+            task,
+            lap_row,
+        };
+        let by_library = task.kind == KIND_LIBRARY || plan.members[task.member as usize].by_library;
+        let result = pending.begun.and_then(|begun| match by_library {
+            true => Ok(()),
+            false => self.decode(claimed, begun),
+        });
+        match result {
+            // Perhaps valid, but not for us: the library decides. The task's rows are still ours.
+            Err(TaskError::UnknownFilter(_)) => {}
+            Err(TaskError::Filter(_, error)) if error.kind == FilterErrorKind::Unsupported => {}
+            Ok(()) if by_library => {}
+            result => return result,
+        }
+        if task.kind == KIND_SHARE {
+            let share = self.windows.share(plan, &task, plan.lap(claimed.global));
+            return self.share_by_library(claimed, &share, library);
+        }
+        self.read_by_library(&claimed, library)
+    }
+
+    /// Fetch and decode a task's chunks.
+    fn decode(&mut self, claimed: Claimed, mut begun: Begun) -> Result<(), TaskError> {
+        let task = &claimed.task;
+        let Some(mut source) = self.sources[task.member as usize].take() else {
+            return Err(TaskError::Internal("a task's file is not open".into()));
+        };
+        let result = match begun.share.take() {
+            Some(share) => self.decode_share(claimed, share, begun.flights, &mut source),
+            None => self.decode_chunks(claimed, begun, &mut source),
+        };
+        // A file that changed explains any error, and taints rows that decoded well.
+        let unchanged = source.fetch.file().check_unchanged();
+        self.sources[task.member as usize] = Some(source);
+        let first_record = self.plan.records(task).start as u64;
+        unchanged.map_err(|error| TaskError::Fetch(first_record, error))?;
+        self.record().chunks.fetch_add(result?, Relaxed);
+        Ok(())
+    }
+
+    /// Returns the number of chunks.
+    fn decode_chunks(
+        &mut self,
+        claimed: Claimed,
+        begun: Begun,
+        source: &mut OpenDataset,
+    ) -> Result<u64, TaskError> {
+        let (plan, task) = (self.plan, &claimed.task);
+        let records = plan.records(task);
+        let first_record = records.start as u64;
+        let all = &plan.chunks()[records];
+        let mut chunks = all;
+        if let Some((sound, _)) = begun.sound {
+            chunks = &chunks[..sound];
+        }
+        let mut work = Transfer {
+            plan,
+            member: &plan.members[task.member as usize],
+            record: self.control.record(self.me),
+            tape: &self.tapes[task.member as usize],
+            lap_row: claimed.lap_row,
+            task,
+            first_record,
+        };
+        let result = if let Fetch::Direct(..) = &source.fetch {
+            work.direct(source, chunks, begun.flights)
+        } else {
+            let mut found = std::mem::take(&mut self.spare_runs);
+            runs(chunks, &mut found);
+            let turn = Turn::of(work.member, &self.control, claimed.global);
+            let result = work.buffered(source, chunks, &found, turn);
+            self.spare_runs = found;
+            result
+        };
+        // Before an error there may be some, too.
+        work.fill(source, all)?;
+        result?;
+        match begun.sound {
+            Some((_, error)) => Err(error),
+            None => Ok(all.len() as u64),
+        }
+    }
+
+    /// Returns the number of chunks.
+    fn decode_share(
+        &mut self,
+        claimed: Claimed,
+        mut share: ShuffleTask,
+        flights: Vec<(Run, u64)>,
+        source: &mut OpenDataset,
+    ) -> Result<u64, TaskError> {
+        let (plan, control, task) = (self.plan, self.control, &claimed.task);
+        let buffered = matches!(source.fetch, Fetch::Buffered(_));
+        let mut found = std::mem::take(&mut self.spare_runs);
+        if buffered {
+            fetches(&mut share, &self.kept, &mut found);
+        }
+        let (member, tape) = (
+            &plan.members[task.member as usize],
+            &self.tapes[task.member as usize],
+        );
+        let bytes = tape_bytes(member, claimed.rows());
+        self.entered[task.member as usize].enter(tape, bytes);
+        let record = control.record(self.me);
+        // SAFETY: this reader owns the task.
+        let mut work =
+            unsafe { ShareWork::new(member, record, &share, &mut self.kept, tape, claimed.rows()) };
+        let result = match buffered {
+            true => work.buffered(source, &found, Turn::of(member, &control, claimed.global)),
+            false => work.direct(source, flights),
+        };
+        self.spare_runs = found;
+        result?;
+        work.unfetched(source)?;
+        // A chunk may have been picked in parts.
+        let fetched = |(read, chunk): (&ChunkRead, &Chunk)| {
+            (chunk.byte_offset != UNALLOCATED).then_some(read.number)
+        };
+        let mut numbers: Vec<u64> = (share.reads.iter().zip(&share.chunks))
+            .filter_map(fetched)
+            .collect();
+        numbers.dedup();
+        Ok(numbers.len() as u64)
+    }
+
+    /// All rows of a task lie behind those that can still be delivered.
+    fn is_useless(&self, global: u64) -> bool {
+        self.useless_row
+            .is_some_and(|row| self.plan.ready_rows(global) >= row)
+    }
+
+    /// Up to which row of the tape a task that failed is done: chunks are decoded in their order.
+    fn done_row(&self, global: u64, error: &TaskError) -> u64 {
+        let (task, lap_row) = self.plan.task(global);
+        let begin = lap_row + task.row_begin;
+        let Some(number) = error.chunk() else {
+            return begin;
+        };
+        let records = self.plan.records(&task);
+        let before = (number as usize).saturating_sub(records.start);
+        let Some(left) = self.plan.chunks()[records].get(before..) else {
+            return begin;
+        };
+        let member = &self.plan.members[task.member as usize];
+        let mut offset = Vec::new();
+        let rows = left.iter().map(|chunk| {
+            member.chunk_offset(chunk.grid_index, &mut offset);
+            offset[0].saturating_sub(self.plan.first_row())
+        });
+        let row = rows.min().unwrap_or(0);
+        lap_row + row.clamp(task.row_begin, task.row_end)
+    }
+
+    /// Leave the reason where the parent finds it.
+    pub fn fail(&self, global: u64, error: &TaskError) {
+        self.set_error(global, self.plan.ready_rows(global), error);
+    }
+
+    fn set_error(&self, global: u64, done_row: u64, error: &TaskError) {
+        let record = self.record();
+        // A reason that nobody marked is of a task that was run again, after a death.
+        let stands = |task| self.control.is_failed(task);
+        match record.error.task().is_some_and(stands) {
+            true => record.error.lower(done_row),
+            false => record.set_error(global, done_row, error),
+        }
+        self.control.pass_turn(global);
+        self.control.fail(global);
+    }
+}
+
+/// Tasks that a reader may hold at a time while fetches take long: its share of the ring.
+pub fn window(plan: &Plan) -> usize {
+    let tasks = plan.lap_tasks();
+    if tasks == 0 {
+        return 1;
+    }
+    let rows = (plan.lap_rows() / tasks).max(1);
+    let share = plan.capacity_rows() / rows / plan.n_readers() as u64;
+    let task_bytes = rows * plan.members[0].row_bytes.max(1) as u64;
+    let bytes = match plan.members.iter().any(|member| member.turnstile) {
+        true => FLIGHT_BYTES.min(ROTATING_FLIGHT_BYTES / plan.n_readers() as u64),
+        false => FLIGHT_BYTES,
+    };
+    // Two even of the largest, so that one is on its way while the other is decoded.
+    let wanted = (bytes / task_bytes.max(1)).clamp(2, FLIGHT_TASKS as u64);
+    share.clamp(1, wanted) as usize
+}

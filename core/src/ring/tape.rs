@@ -1,0 +1,43 @@
+//! Rows of a tape, as bytes of its mapping.
+//!
+//! Law:
+//! 1. Byte position `p` of a tape lies at `p` modulo its length; the tape is mapped twice, so that
+//!    any span up to this length is contiguous.
+//! 2. Knows nothing of tasks: whose rows are whose is the ring's protocol (control.rs).
+
+use crate::os::memory::Mapping;
+use crate::tables::plan::Member;
+use std::ops::Range;
+
+/// Where some rows of the tape lie in its mapping.
+pub fn tape_bytes(member: &Member, rows: Range<u64>) -> Range<usize> {
+    let len = ((rows.end - rows.start) as usize).saturating_mul(member.row_bytes);
+    let (row, row_bytes) = (rows.start, member.row_bytes as u64);
+    let tape_bytes = member.tape_bytes.max(1) as u64;
+    let at = match row.checked_mul(row_bytes) {
+        Some(at) => at % tape_bytes,
+        None => (u128::from(row) * u128::from(row_bytes) % u128::from(tape_bytes)) as u64,
+    } as usize;
+    at..at.saturating_add(len)
+}
+
+/// The tape's bytes for `rows` rows from tape row `row`.
+///
+/// # Safety
+/// The caller must own these rows by the ring's protocol until it publishes or returns them.
+#[expect(
+    clippy::mut_from_ref,
+    reason = "the tape is shared memory: who may write where is the ring's protocol, not Rust's"
+)]
+pub unsafe fn tape_rows<'a>(
+    tape: &'a Mapping,
+    member: &Member,
+    row: u64,
+    rows: u64,
+) -> &'a mut [u8] {
+    let bytes = tape_bytes(member, row..row + rows);
+    let (at, len) = (bytes.start, bytes.len());
+    assert!(len <= member.tape_bytes && bytes.end <= tape.len());
+    // SAFETY: inside the double mapping (checked above); exclusive by the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(tape.base().add(at), len) }
+}

@@ -1,0 +1,269 @@
+//! From a chunk's bytes to their places in the result.
+//!
+//! Law:
+//! 1. Pure copying between two slices that the caller gives; every access is checked.
+//! 2. Bytes that are contiguous on both sides are copied at once; small elements of the common
+//!    sizes by single moves.
+//! 3. Strings end here where HDF5's conversion ends them, element by element.
+//! 4. Knows nothing of files, filters or the cache.
+
+use crate::scatter::fill::{fix_element, repeat};
+use crate::select::chunk_iter::{Pair, Segment};
+use crate::select::selection::Hyperslab;
+use crate::tables::plan::{Member, StringFix};
+use std::ops::Range;
+
+/// `n` units of a chunk, `step` bytes apart from byte `src` on, that stand side by side in the
+/// result from byte `dst` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub src: usize,
+    pub step: isize,
+    pub dst: usize,
+    pub n: usize,
+}
+
+/// What is copied at once: an element's field, some runs of it, or several elements that lie
+/// together.
+#[derive(Clone, Copy, Debug)]
+pub struct Unit<'a> {
+    /// Where it begins in its element.
+    pub at: usize,
+    /// Its bytes in the chunk, from the first to the last, and in the result.
+    pub stored: usize,
+    pub bytes: usize,
+    /// Several runs: byte offset in the unit and length of each.
+    runs: &'a [u64],
+    fixes: &'a [StringFix],
+    /// Strings are ended in fields of this size.
+    field_bytes: usize,
+}
+
+impl<'a> Unit<'a> {
+    pub fn new(slab: &Hyperslab<'a>, member: &'a Member, together: usize) -> Unit<'a> {
+        let mut unit = Unit {
+            at: member.field_offset,
+            stored: member.field_bytes * together,
+            bytes: slab.element_bytes * together,
+            runs: slab.runs,
+            fixes: &member.fixes,
+            field_bytes: member.field_bytes,
+        };
+        if let ([offset, _], true) = (slab.runs, member.fixes.is_empty()) {
+            unit.at += *offset as usize;
+            unit.stored = unit.bytes;
+            unit.runs = &[];
+        }
+        unit
+    }
+
+    /// Its bytes are the same in the chunk and in the result.
+    pub fn is_plain(&self) -> bool {
+        self.runs.is_empty() && self.fixes.is_empty() && self.stored == self.bytes
+    }
+
+    /// The bytes of a chunk that a row reaches over.
+    pub fn reach(&self, row: &Row) -> Range<usize> {
+        let last = row
+            .src
+            .wrapping_add_signed(row.step.wrapping_mul(row.n as isize - 1));
+        row.src.min(last)..row.src.max(last) + self.stored
+    }
+
+    /// A row that is the same bytes in the chunk and in the result, apart from strings' ends.
+    pub fn is_contiguous(&self, row: &Row) -> bool {
+        self.runs.is_empty() && (row.n == 1 || row.step == self.stored as isize)
+    }
+
+    /// Copy a row from `chunk`, which begins at byte `base` of the decoded chunk.
+    pub fn copy(&self, row: &Row, chunk: &[u8], base: usize, out: &mut [u8]) {
+        let out = &mut out[row.dst..row.dst + row.n * self.bytes];
+        let from = row.src - base;
+        if !self.runs.is_empty() {
+            return self.copy_runs(from, row.step, chunk, out);
+        }
+        if self.is_contiguous(row) {
+            out.copy_from_slice(&chunk[from..from + out.len()]);
+        } else {
+            match self.bytes {
+                1 => copy_sized::<1>(from, row.step, chunk, out),
+                2 => copy_sized::<2>(from, row.step, chunk, out),
+                4 => copy_sized::<4>(from, row.step, chunk, out),
+                8 => copy_sized::<8>(from, row.step, chunk, out),
+                16 => copy_sized::<16>(from, row.step, chunk, out),
+                size => {
+                    let mut at = from;
+                    for unit in out.chunks_exact_mut(size) {
+                        unit.copy_from_slice(&chunk[at..at + size]);
+                        at = at.wrapping_add_signed(row.step);
+                    }
+                }
+            }
+        }
+        self.end_strings(out);
+    }
+
+    fn copy_runs(&self, mut from: usize, step: isize, chunk: &[u8], out: &mut [u8]) {
+        // A string may begin before a run and end in it, so the whole field is ended first.
+        let mut ended = vec![
+            0;
+            if self.fixes.is_empty() {
+                0
+            } else {
+                self.stored
+            }
+        ];
+        for unit in out.chunks_exact_mut(self.bytes) {
+            let mut field = &chunk[from..from + self.stored];
+            if !ended.is_empty() {
+                ended.copy_from_slice(field);
+                self.end_strings(&mut ended);
+                field = &ended;
+            }
+            self.pick_runs(field, unit);
+            from = from.wrapping_add_signed(step);
+        }
+    }
+
+    fn pick_runs(&self, field: &[u8], unit: &mut [u8]) {
+        let mut to = 0;
+        for run in self.runs.chunks_exact(2) {
+            let (offset, len) = (run[0] as usize, run[1] as usize);
+            unit[to..to + len].copy_from_slice(&field[offset..offset + len]);
+            to += len;
+        }
+    }
+
+    /// End the strings of whole fields.
+    pub fn end_strings(&self, fields: &mut [u8]) {
+        for fix in self.fixes {
+            for element in fields.chunks_exact_mut(self.field_bytes) {
+                fix_element(fix, element);
+            }
+        }
+    }
+
+    /// One unit of an unallocated chunk, as the result shows it.
+    pub fn fill_value(&self, member: &Member, value: &mut Vec<u8>) {
+        let mut field = member.fill[member.field_offset..][..member.field_bytes].to_vec();
+        self.end_strings(&mut field);
+        value.clear();
+        if self.runs.is_empty() {
+            let skipped = self.at - member.field_offset;
+            let element = self.bytes.min(member.field_bytes);
+            value.extend_from_slice(&field[skipped..skipped + element]);
+        } else {
+            value.resize(self.bytes, 0);
+            self.pick_runs(&field, value);
+        }
+    }
+
+    /// Where a row of an unallocated chunk belongs.
+    pub fn fill(&self, row: &Row, value: &[u8], out: &mut [u8]) {
+        repeat(value, &mut out[row.dst..row.dst + row.n * self.bytes]);
+    }
+
+    /// The only row of a chunk, if there is only one.
+    pub fn only_row(&self, segments: &[Segment], pairs: &[Pair]) -> Option<Row> {
+        let mut row = Row {
+            src: self.at,
+            step: self.stored as isize,
+            dst: 0,
+            n: 1,
+        };
+        for segment in segments {
+            if row.n > 1 {
+                return None;
+            }
+            match segment.pairs_at {
+                None => {
+                    row.src += segment.src;
+                    row.dst += segment.dst;
+                    (row.n, row.step) = (segment.n, segment.src_step);
+                }
+                Some(at) if segment.n == 1 => {
+                    row.src += pairs[at].src;
+                    row.dst += pairs[at].dst;
+                }
+                Some(_) => return None,
+            }
+            if row.n > 1 && segment.dst_step != self.bytes {
+                return None;
+            }
+        }
+        Some(row)
+    }
+
+    /// Call `f` with each row of what a chunk has to give.
+    pub fn each_row(&self, segments: &[Segment], pairs: &[Pair], f: &mut impl FnMut(Row)) {
+        self.cursor(segments, pairs, self.at, 0, f);
+    }
+
+    fn cursor(
+        &self,
+        segments: &[Segment],
+        pairs: &[Pair],
+        src: usize,
+        dst: usize,
+        f: &mut impl FnMut(Row),
+    ) {
+        let Some((segment, inner)) = segments.split_first() else {
+            let step = self.stored as isize;
+            return f(Row {
+                src,
+                step,
+                dst,
+                n: 1,
+            });
+        };
+        let Some(at) = segment.pairs_at else {
+            if inner.is_empty() {
+                return f(Row {
+                    src: src + segment.src,
+                    step: segment.src_step,
+                    dst: dst + segment.dst,
+                    n: segment.n,
+                });
+            }
+            let (mut src, mut dst) = (src + segment.src, dst + segment.dst);
+            for _ in 0..segment.n {
+                self.cursor(inner, pairs, src, dst, f);
+                src = src.wrapping_add_signed(segment.src_step);
+                dst += segment.dst_step;
+            }
+            return;
+        };
+        let pairs_here = &pairs[at..at + segment.n];
+        if !inner.is_empty() {
+            for pair in pairs_here {
+                self.cursor(inner, pairs, src + pair.src, dst + pair.dst, f);
+            }
+            return;
+        }
+        // Neighbours on both sides are one row.
+        let mut rest = pairs_here;
+        while let Some((first, behind)) = rest.split_first() {
+            let follows = |(n, pair): &(usize, &Pair)| {
+                pair.src == first.src + (n + 1) * self.stored
+                    && pair.dst == first.dst + (n + 1) * self.bytes
+            };
+            let more = behind.iter().enumerate().take_while(follows).count();
+            f(Row {
+                src: src + first.src,
+                step: self.stored as isize,
+                dst: dst + first.dst,
+                n: 1 + more,
+            });
+            rest = &behind[more..];
+        }
+    }
+}
+
+fn copy_sized<const N: usize>(from: usize, step: isize, chunk: &[u8], out: &mut [u8]) {
+    let mut at = from;
+    for unit in out.chunks_exact_mut(N) {
+        let value: [u8; N] = chunk[at..at + N].try_into().unwrap_or([0; N]);
+        unit.copy_from_slice(&value);
+        at = at.wrapping_add_signed(step);
+    }
+}

@@ -1,0 +1,180 @@
+//! What no filter does in the rows of a chunk: the fill value where it was never stored, and the ends
+//! of strings.
+//!
+//! Law:
+//! 1. Pure; nothing is allocated or kept.
+//! 2. `dst` is exactly the rows `[lo, hi)` of the dataset, whole rows as the tape holds them.
+//! 3. Elements that lie together are treated at once.
+
+use crate::tables::plan::{Member, StringFix};
+
+/// The part of a chunk that is wanted: dataset rows `[lo, hi)` of the chunk at `offset`.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    pub offset: &'a [u64],
+    pub lo: u64,
+    pub hi: u64,
+}
+
+/// So much of a repeated value is the first cache's.
+const PATTERN_BYTES: usize = 4096;
+
+/// Write a value again and again; the last time, what there is room for.
+pub fn repeat(value: &[u8], dst: &mut [u8]) {
+    let Some((&first, rest)) = value.split_first() else {
+        return;
+    };
+    if rest.iter().all(|&byte| byte == first) {
+        return dst.fill(first);
+    }
+    let mut done = value.len().min(dst.len());
+    dst[..done].copy_from_slice(&value[..done]);
+    let pattern = PATTERN_BYTES.max(done).min(dst.len());
+    while done < pattern {
+        let more = done.min(pattern - done);
+        dst.copy_within(..more, done);
+        done += more;
+    }
+    // From here on in whole values.
+    let pattern = pattern / value.len() * value.len();
+    let (head, tail) = dst.split_at_mut(pattern);
+    if pattern > 0 {
+        tail.chunks_mut(pattern)
+            .for_each(|part| part.copy_from_slice(&head[..part.len()]));
+    }
+}
+
+/// End strings where HDF5's conversion ends them: what follows becomes NUL.
+pub fn fix_strings(member: &Member, at: Place<'_>, dst: &mut [u8]) {
+    if member.fixes.is_empty() {
+        return;
+    }
+    each_run(member, at, |to, count| {
+        let run = &mut dst[to..to + count * member.field_bytes];
+        for element in run.chunks_exact_mut(member.field_bytes) {
+            member
+                .fixes
+                .iter()
+                .for_each(|fix| fix_element(fix, element));
+        }
+    });
+}
+
+/// The same for one element.
+pub fn fix_element(fix: &StringFix, element: &mut [u8]) {
+    if fix.size == 0 {
+        return;
+    }
+    let strings = &mut element[fix.offset..fix.offset + fix.size * fix.count];
+    for string in strings.chunks_exact_mut(fix.size) {
+        let end = if fix.space_padded {
+            string
+                .iter()
+                .rposition(|&byte| byte != b' ')
+                .map_or(0, |last| last + 1)
+        } else {
+            string
+                .iter()
+                .position(|&byte| byte == 0)
+                .unwrap_or(string.len())
+        };
+        string[end..].fill(0);
+    }
+}
+
+/// Call `run(byte in dst, elements)` for each contiguous run.
+fn each_run(member: &Member, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
+    let n = member.dims.len();
+    let extent = |axis: usize| -> u64 {
+        if axis == 0 {
+            at.hi.saturating_sub(at.lo)
+        } else {
+            let end = (at.offset[axis] + member.chunk_dims[axis]).min(member.dims[axis]);
+            end.saturating_sub(at.offset[axis])
+        }
+    };
+    if (0..n).any(|axis| extent(axis) == 0) {
+        return;
+    }
+    // Trailing axes that the chunk spans completely lie in one run with the axis before them.
+    let mut split = n - 1;
+    while split > 0 && member.chunk_dims[split] == member.dims[split] {
+        split -= 1;
+    }
+    let tail: u64 = member.dims[split + 1..].iter().product();
+    let count = extent(split) * tail;
+
+    let outer: u64 = (0..split).map(extent).product();
+    for step in 0..outer {
+        let (mut rest, mut to, mut stride) = (step, 0, tail);
+        for axis in (0..=split).rev() {
+            let index = if axis == split {
+                0
+            } else {
+                rest % extent(axis)
+            };
+            if axis != split {
+                rest /= extent(axis);
+            }
+            let begin = if axis == 0 { 0 } else { at.offset[axis] };
+            to += (begin + index) * stride;
+            stride *= member.dims[axis];
+        }
+        run(to as usize * member.field_bytes, count as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scatter::strided::tests::member;
+
+    #[test]
+    fn a_value_is_repeated_to_the_last_byte() {
+        for value in [
+            &b"a"[..],
+            b"aaaa",
+            b"abc",
+            b"1234567",
+            &[7; 5000],
+            &[&[1; 4999][..], &[2]].concat(),
+        ] {
+            for len in [0, 1, 2, 6, 7, 8, 4095, 4096, 4097, 5000, 5001, 12287, 20000] {
+                let mut dst = vec![0; len];
+                repeat(value, &mut dst);
+                let expected: Vec<u8> = value.iter().copied().cycle().take(len).collect();
+                assert!(dst == expected, "{} bytes, {len} times", value.len());
+            }
+        }
+    }
+
+    #[test]
+    fn strings_end_where_hdf5_ends_them() {
+        let mut member = member(&[2], &[2], 8, (0, 8));
+        member.fixes = vec![
+            StringFix {
+                offset: 0,
+                size: 4,
+                count: 1,
+                space_padded: false,
+            },
+            StringFix {
+                offset: 4,
+                size: 4,
+                count: 1,
+                space_padded: true,
+            },
+        ];
+        let mut dst = *b"a\0xyb c abcd    ";
+        fix_strings(
+            &member,
+            Place {
+                offset: &[0],
+                lo: 0,
+                hi: 2,
+            },
+            &mut dst,
+        );
+        assert_eq!(&dst, b"a\0\0\0b c\0abcd\0\0\0\0");
+    }
+}

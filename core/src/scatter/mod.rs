@@ -1,0 +1,12 @@
+//! Decoded elements on their way to their places.
+//!
+//! Law:
+//! 1. Pure copying between memory that the caller gives; a copy is checked as a whole.
+//! 2. Knows no file, filter or ring.
+
+pub mod elements;
+pub mod fill;
+pub mod interleave;
+pub mod lattice;
+pub mod rows;
+pub mod strided;

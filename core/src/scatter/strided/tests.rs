@@ -1,0 +1,255 @@
+//! Copies by strides, beside the same element by element.
+
+use super::*;
+use crate::fixtures::XorShift64;
+use crate::shuffle::row_map::RowMap;
+use crate::tables::plan::Fingerprint;
+
+pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Member {
+    Member {
+        row_bytes: dims[1..].iter().product::<u64>() as usize * field.1,
+        tape_at: 0,
+        tape_bytes: 0,
+        element_bytes: element,
+        field_offset: field.0,
+        field_bytes: field.1,
+        dims: dims.to_vec(),
+        chunk_dims: chunk_dims.to_vec(),
+        filters: Vec::new(),
+        fill: Vec::new(),
+        fixes: Vec::new(),
+        filename: Vec::new(),
+        fingerprint: Fingerprint {
+            device: 0,
+            inode: 0,
+            size_bytes: 0,
+            mtime_ns: 0,
+        },
+        direct: false,
+        clipped: false,
+        turnstile: false,
+        kept: false,
+        by_library: false,
+        chunks_at: 0,
+        n_chunks: 0,
+        n_cells: 0,
+        inline: Vec::new(),
+        library: String::new(),
+        decoded_size: chunk_dims.iter().product::<u64>() as usize * element,
+    }
+}
+
+/// Byte `byte` of the element at an index of the dataset.
+fn value(member: &Member, index: &[u64], byte: usize) -> u8 {
+    let place = |flat, (&i, &dim): (&u64, &u64)| flat * dim + i;
+    let flat = index.iter().zip(&member.dims).fold(0, place);
+    ((flat * 31 + byte as u64 * 7) % 251) as u8
+}
+
+fn indices(begins: &[u64], counts: &[u64]) -> Vec<Vec<u64>> {
+    begins
+        .iter()
+        .zip(counts)
+        .fold(vec![vec![]], |all, (&begin, &count)| {
+            let longer = |index: &Vec<u64>| {
+                let index = index.clone();
+                (begin..begin + count).map(move |i| [index.clone(), vec![i]].concat())
+            };
+            all.iter().flat_map(longer).collect()
+        })
+}
+
+/// The bytes of a chunk; what lies outside the dataset is junk.
+fn decoded(member: &Member, offset: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for index in indices(offset, &member.chunk_dims) {
+        let inside = index.iter().zip(&member.dims).all(|(i, dim)| i < dim);
+        let element = (0..member.element_bytes).map(|byte| value(member, &index, byte));
+        bytes.extend(element.map(|byte| if inside { byte } else { 0xEE }));
+    }
+    bytes
+}
+
+/// What the chunk has of a row; other bytes are `empty`.
+fn row(member: &Member, offset: &[u64], row: u64, empty: u8) -> Vec<u8> {
+    let inner = indices(&vec![0; member.dims.len() - 1], &member.dims[1..]);
+    let fields = inner.iter().flat_map(|inner| {
+        let index = [&[row], &inner[..]].concat();
+        let mut own = index.iter().zip(offset).zip(&member.chunk_dims);
+        let is_own = own.all(|((i, begin), count)| (*begin..begin + count).contains(i));
+        (0..member.field_bytes).map(move |byte| match is_own {
+            true => value(member, &index, member.field_offset + byte),
+            false => empty,
+        })
+    });
+    fields.collect()
+}
+
+fn offsets(member: &Member) -> Vec<Vec<u64>> {
+    let grid = |(dim, chunk): (&u64, &u64)| dim.div_ceil(*chunk);
+    let grid: u64 = member
+        .dims
+        .iter()
+        .zip(&member.chunk_dims)
+        .map(grid)
+        .product();
+    let mut offset = Vec::new();
+    let of = |chunk| {
+        member.chunk_offset(chunk, &mut offset);
+        offset.clone()
+    };
+    (0..grid).map(of).collect()
+}
+
+/// Places of a window that no row has.
+const SPARE: usize = 3;
+
+/// The map of some rows in a window: in order, and mixed.
+fn seats_of(rows: Range<u64>, dice: &mut XorShift64) -> [RowMap; 2] {
+    let mut places: Vec<u32> = (0..(rows.end - rows.start) as u32 + SPARE as u32).collect();
+    for last in (1..places.len()).rev() {
+        places.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    let (mut runs, mut mixed) = (RowMap::default(), RowMap::default());
+    for (number, place) in rows.clone().zip(places) {
+        runs.push(number, (number - rows.start) as u32, 1);
+        mixed.push_mixed(number, &[place]);
+    }
+    [runs, mixed]
+}
+
+/// Some chunks beside each other, scattered together.
+fn check_together(member: &Member, dice: &mut XorShift64) {
+    let size = member.row_bytes;
+    let mut interleaver = offsets(member);
+    let outer = interleaver[dice.below(interleaver.len() as u64) as usize][0];
+    interleaver.retain(|offset| offset[0] == outer);
+    interleaver.drain(..dice.below(interleaver.len() as u64) as usize);
+    let made = |offset: &Vec<u64>| (Strides::of(member, offset), decoded(member, offset));
+    let made: Vec<_> = interleaver.iter().map(made).collect();
+    let pieces = made.iter().map(|(strides, decoded)| Piece {
+        strides,
+        first: outer,
+        decoded,
+    });
+    let pieces: Vec<_> = pieces.collect();
+    let end = (outer + member.chunk_dims[0]).min(member.dims[0]);
+    for seats in seats_of(outer..end, dice) {
+        let count = seats.count();
+        let (mut together, mut each) = (vec![0x5A; (count + SPARE) * size], Vec::new());
+        each.clone_from(&together);
+        let cut = dice.below(count as u64 + 1) as usize;
+        Strides::scatter_all(&pieces, (&seats, 0..cut), cut..count, &mut together);
+        Strides::scatter_all(&pieces, (&seats, cut..count), count..count, &mut together);
+        for Piece {
+            strides, decoded, ..
+        } in &pieces
+        {
+            strides.scatter(decoded, outer, (&seats, 0..count), &mut each);
+        }
+        assert!(
+            together == each,
+            "{:?} {:?} {interleaver:?}",
+            member.dims,
+            member.chunk_dims
+        );
+    }
+}
+
+fn check(member: &Member, dice: &mut XorShift64) {
+    check_together(member, dice);
+    let size = member.row_bytes;
+    for offset in offsets(member) {
+        let strides = Strides::of(member, &offset);
+        let chunk = decoded(member, &offset);
+        let end = (offset[0] + member.chunk_dims[0]).min(member.dims[0]);
+
+        let begin = offset[0] + dice.below(end - offset[0]);
+        let mut rows = vec![0xA5; (end - begin) as usize * size];
+        strides.copy(&chunk, begin - offset[0], &mut rows);
+        for (number, got) in (begin..end).zip(rows.chunks_exact(size)) {
+            assert_eq!(got, row(member, &offset, number, 0xA5));
+        }
+
+        for seats in seats_of(offset[0]..end, dice) {
+            let count = seats.count();
+            let mut window = vec![0x5A; (count + SPARE) * size];
+            let cut = dice.below(count as u64 + 1) as usize;
+            strides.scatter(&chunk, offset[0], (&seats, 0..cut), &mut window);
+            strides.scatter(&chunk, offset[0], (&seats, cut..count), &mut window);
+            let mut expected = vec![0x5A; window.len()];
+            seats.each(0..count, |number, place| {
+                let wanted = row(member, &offset, number, 0x5A);
+                expected[place as usize * size..][..size].copy_from_slice(&wanted);
+            });
+            assert!(
+                window == expected,
+                "{:?} {:?}",
+                member.dims,
+                member.chunk_dims
+            );
+        }
+    }
+}
+
+#[test]
+fn chunks_of_any_shape_land_in_rows() {
+    let mut dice = XorShift64(5);
+    for case in 0..400 {
+        let n = 1 + dice.below(4) as usize;
+        let outer = [3, 20][case % 2]; // with and without a list of runs
+        let mut dims = vec![1 + dice.below(outer)];
+        let mut chunk_dims = vec![1 + dice.below(outer)];
+        for _ in 1..n {
+            let dim = 1 + dice.below(5);
+            dims.push(dim);
+            chunk_dims.push([1, dim, 1 + dice.below(6)][dice.below(3) as usize]);
+        }
+        let element = [1, 2, 3, 4, 8, 12, 16, 5, 32][dice.below(9) as usize];
+        let field = match dice.below(3) {
+            0 => {
+                let begin = dice.below(element as u64) as usize;
+                (begin, 1 + dice.below((element - begin) as u64) as usize)
+            }
+            _ => (0, element),
+        };
+        check(&member(&dims, &chunk_dims, element, field), &mut dice);
+    }
+}
+
+#[test]
+fn long_runs_and_long_lists_land_in_rows() {
+    let mut dice = XorShift64(6);
+    check(&member(&[9, 40, 30], &[9, 39, 29], 1, (0, 1)), &mut dice);
+    check(&member(&[90, 64], &[89, 3], 4, (0, 4)), &mut dice);
+    check(&member(&[90, 64], &[89, 8], 2, (0, 2)), &mut dice);
+    check(&member(&[9, 40, 30], &[9, 7, 13], 64, (0, 64)), &mut dice);
+    check(
+        &member(&[9, 3, 40, 30, 2], &[8, 2, 40, 29, 1], 1, (0, 1)),
+        &mut dice,
+    );
+}
+
+#[test]
+fn little_is_told_from_whole_rows() {
+    let little = |dims: &[u64], chunk_dims: &[u64], element, field| {
+        let member = member(dims, chunk_dims, element, field);
+        Strides::of(&member, &vec![0; dims.len()]).has_less_than(256)
+    };
+    assert!(little(&[90, 64], &[90, 2], 4, (0, 4)));
+    assert!(little(&[90, 32, 32, 3], &[90, 4, 4, 1], 1, (0, 1)));
+    assert!(!little(&[90, 64], &[9, 64], 4, (0, 4)));
+    assert!(
+        !little(&[90, 64], &[9, 64], 8, (4, 4)),
+        "a field of whole rows"
+    );
+    assert!(!little(&[90], &[9], 4, (0, 4)));
+    assert!(!little(&[90, 128], &[9, 64], 4, (0, 4)));
+}
+
+#[test]
+#[should_panic(expected = "out of range")]
+fn a_chunk_that_is_too_short_is_not_read_behind() {
+    let strides = Strides::of(&member(&[9, 4, 3], &[9, 2, 1], 1, (0, 1)), &[0, 0, 0]);
+    strides.copy(&[0; 17], 0, &mut [0; 108]);
+}

@@ -1,0 +1,9 @@
+//! The tables that the parent writes and readers read in shared memory, checked once.
+//!
+//! Law:
+//! 1. Untrusted words become values here, or are refused; later code indexes freely.
+//! 2. No I/O on data files, no clocks, no Python.
+
+pub mod dataset;
+pub mod plan;
+mod words;

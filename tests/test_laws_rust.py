@@ -1,0 +1,163 @@
+"""The laws of the core's house, read off its sources.
+
+1. One rule for each folder of core/src: which others it may see, by its `crate::` paths. Tests and
+   their fixtures may see everything.
+2. Only py knows Python; only os and fetch make system calls.
+3. What today's code has against a rule stands in `TO_BE_OPENED`, each with its file: an edge that
+   is not there fails, and so does one that is there no longer.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).parent.parent / "core" / "src"
+
+#: Folders, and files beside them, from left to right: each may see those further left. Of those
+#: that stand together none may see another.
+LAYERS = (
+    ("os",),
+    ("autotune",),
+    ("filters", "shuffle"),
+    ("tables",),
+    ("fetch", "select"),
+    ("task_error", "scatter"),
+    ("engine",),
+    ("ring", "requests"),
+    ("process",),
+    ("py",),
+)
+FOLDERS = [folder for layer in LAYERS for folder in layer]
+#: Loose in core/src besides those above: the list of modules, and what several folders' tests are.
+LOOSE = {"lib", "fixtures", "malformed_plan", "malformed_order"}
+MAKE_SYSTEM_CALLS = {"os", "fetch"}
+
+#: (file, what it sees) against the rules above.
+TO_BE_OPENED = {
+    ("engine/open_dataset.rs", "ring::control"),  # the turnstile, which is to be handed in
+    ("engine/share_work.rs", "ring::tape"),  # rows of a tape, which are to be given
+    ("engine/transfer.rs", "ring::tape"),
+    ("tables/dataset.rs", "scatter::fill"),  # a fill value's strings are ended when it is read
+    ("tables/plan.rs", "ring::control"),  # the length of a control header
+}
+#: (file, the call) outside os and fetch.
+CALLS_TO_BE_MOVED = {
+    ("process/serve.rs", "libc::CMSG_DATA"),
+    ("process/serve.rs", "libc::CMSG_FIRSTHDR"),
+    ("process/serve.rs", "libc::CMSG_LEN"),
+    ("process/serve.rs", "libc::_exit"),
+    ("process/serve.rs", "libc::fcntl"),
+    ("process/serve.rs", "libc::getppid"),
+    ("process/serve.rs", "libc::poll"),
+    ("process/serve.rs", "libc::recvmsg"),
+    ("process/serve.rs", "libc::syscall"),
+    ("process/serve.rs", "std::thread::spawn"),
+    ("ring/control.rs", "libc::sched_getcpu"),
+}
+
+if not CORE.is_dir():
+    pytest.skip("an installation has no sources of the core", allow_module_level=True)
+
+
+def is_test(path: Path) -> bool:
+    """Whether all of a file is compiled for tests only."""
+    parts = path.relative_to(CORE).with_suffix("").parts
+    tests = {"tests", "ring_stress", "shuffle_tasks"} | LOOSE
+    return not tests.isdisjoint(parts)
+
+
+FILES = [path for path in sorted(CORE.rglob("*.rs")) if not is_test(path)]
+
+
+def code(path: Path) -> str:
+    """A file without its comments and the tests inside it."""
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"^#\[cfg\(test\)\]\nmod tests \{.*?^\}$", "", text, flags=re.M | re.S)
+    return re.sub(r"//.*", "", text)
+
+
+def folder(path: Path) -> str:
+    return path.relative_to(CORE).with_suffix("").parts[0]
+
+
+def allowed(of: str) -> set[str]:
+    may = {of}
+    for layer in LAYERS:
+        if of in layer:
+            return may
+        may.update(layer)
+    raise AssertionError(f"{of} has no place in the house")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(CORE).as_posix()
+
+
+def edges() -> set[tuple[str, str]]:
+    """(file, folder::module) of all that is against the rules."""
+    found = set()
+    for path in FILES:
+        may = allowed(folder(path))
+        for seen in re.finditer(r"\bcrate::(\w+)((?:::[a-z]\w*)?)", code(path)):
+            if seen[1] not in may:
+                found.add((name(path), seen[1] + seen[2]))
+    return found
+
+
+def system_calls() -> set[tuple[str, str]]:
+    """(file, call) of what asks the kernel outside os and fetch."""
+    calls = r"\b(libc::\w+(?=\()|io_uring::|std::(?:fs|net|process::Command|thread::spawn)\b)"
+    return {
+        (name(path), call)
+        for path in FILES
+        if folder(path) not in MAKE_SYSTEM_CALLS
+        for call in re.findall(calls, code(path))
+    }
+
+
+def test_every_file_has_its_folder() -> None:
+    found = {path.relative_to(CORE).with_suffix("").parts[0] for path in CORE.rglob("*.rs")}
+    assert found == {*FOLDERS, *LOOSE}
+
+
+def test_few_files_are_loose() -> None:
+    assert len(list(CORE.glob("*.rs"))) <= 6
+
+
+def test_folders_see_only_what_is_left_of_them() -> None:
+    found = edges()
+    assert sorted(found - TO_BE_OPENED) == [], "new edges against the rules"
+    assert sorted(TO_BE_OPENED - found) == [], "opened: take these off the list"
+
+
+def test_paths_are_whole() -> None:
+    """A `super::` that leaves its folder would be an edge that no rule sees."""
+    for path in FILES:
+        depth = len(path.relative_to(CORE).parts) - 1
+        for ups in re.findall(r"(?<!\w)((?:super::)+)", code(path)):
+            up = ups.count("super::") + (path.name == "mod.rs")
+            assert up <= depth, f"{name(path)}: {ups}"
+
+
+def test_paths_follow_folders() -> None:
+    for path in CORE.rglob("*.rs"):
+        assert "#[path" not in path.read_text(encoding="utf-8"), path
+
+
+def test_only_py_knows_python() -> None:
+    knows = {folder(path) for path in FILES if re.search(r"\b(pyo3|numpy)::", code(path))}
+    assert knows == {"py"}
+
+
+def test_only_os_and_fetch_make_system_calls() -> None:
+    found = system_calls()
+    assert sorted(found - CALLS_TO_BE_MOVED) == [], "new system calls outside os and fetch"
+    assert sorted(CALLS_TO_BE_MOVED - found) == [], "moved: take these off the list"
+
+
+def test_files_are_not_too_long() -> None:
+    for path in CORE.rglob("*.rs"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
