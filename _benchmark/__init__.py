@@ -10,6 +10,7 @@ Map
 ---
 studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
                 training_batches, explain, report_again
+machine/        devices, mounts, page cache, memory of processes, a slower device
 contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
 random_contenders.py  who is measured at random access
 random_draws.py the rows that random access is asked for, and what NumPy says they are
@@ -27,14 +28,8 @@ hdf5_direct_loop.py  what runs there
 peers.py        the other libraries of the device sweep
 peer_loop.py    the loops that check and time them, in a process of their own
 zarr_copy.py    a file's chunks as a zarr array
-drivers.py      how a file is read, and what that asks of the page cache
 workloads.py    the files that are read: seeded, any size, checked before they are used again
-measure.py      rounds, medians, page cache, process memory
-environment.py  what the numbers were measured on
-devices.py      what a file lies on, through partitions, mappings and RAID, and its name
-disks.py        single disks: bus, model, whether they rotate
-mounts.py       the mount that holds a file
-throttle.py     a slower device: the kernel's limit of what is read from one
+measure.py      rounds, turns, medians
 storage.py      how a dataset is stored, in words, and a sample of a large one
 limits.py       what bounds a stream, each limit measured by itself
 advice.py       which of them does, and what to do about it, as arithmetic

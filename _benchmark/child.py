@@ -18,7 +18,8 @@ import subprocess
 import time
 from typing import Any
 
-from _benchmark import measure, stream_loop
+from _benchmark import stream_loop
+from _benchmark.machine import process_memory
 
 
 class ContenderError(RuntimeError):
@@ -120,8 +121,8 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process, signal.SIGSTOP)  # so that it makes no more
         os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        everyone = (process, *measure.child_processes(process))
-        left_behind = set().union(*map(measure.named_memory, everyone))
+        everyone = (process, *process_memory.child_processes(process))
+        left_behind = set().union(*map(process_memory.named_memory, everyone))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process, signal.SIGKILL)
         self._process.wait()

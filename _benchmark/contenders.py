@@ -24,8 +24,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from _benchmark import environment, stream_loop
+from _benchmark import stream_loop
 from _benchmark.child import Child
+from _benchmark.machine import environment
 from _benchmark.measure import Pass
 from _benchmark.stream_loop import Tick, no_tick
 

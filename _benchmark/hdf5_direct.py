@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from _benchmark import hdf5_direct_loop, measure, old_release
+from _benchmark import hdf5_direct_loop, old_release
 from _benchmark.child import Child, WrongDataError
 from _benchmark.contenders import SLAB_BYTES, NotMeasuredError, Source
 from _benchmark.hdf5_direct_loop import DRIVER
+from _benchmark.machine import page_cache
 from _benchmark.measure import Pass
 from _benchmark.stream_loop import Tick, no_tick
 
@@ -111,7 +112,7 @@ class DirectRead:
         return found
 
     def _ask(self, verb: str, cycles: int) -> Any:
-        refusal = measure.direct_refusal(self.source.filename)
+        refusal = page_cache.direct_refusal(self.source.filename)
         if refusal:
             raise NotMeasuredError(f"{refusal}: choose a place on a disk")
         # the old release reads ahead before the clock starts, so count a pass more

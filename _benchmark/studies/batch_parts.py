@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from _benchmark import batch_proof, contenders, measure, report
+from _benchmark import batch_proof, contenders, report
 from _benchmark.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
 from _benchmark.batch_mixing import Mixing, mixing
+from _benchmark.machine import page_cache
 from _benchmark.measure import summary
 from _benchmark.studies.target_bench import (
     LABEL,
@@ -290,7 +291,7 @@ def _measured(
 
     def before() -> str:
         if task.array_filename:
-            measure.fill_page_cache(task.array_filename)
+            page_cache.fill_page_cache(task.array_filename)
         return warm(task.source)
 
     measured = {

@@ -17,16 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark import (
-    contenders,
-    drivers,
-    environment,
-    hdf5_direct,
-    old_release,
-    publish,
-    report,
-    workloads,
-)
+from _benchmark import contenders, hdf5_direct, old_release, publish, report, workloads
 from _benchmark.arguments import (
     add_result_options,
     complib,
@@ -36,7 +27,8 @@ from _benchmark.arguments import (
     some_of,
 )
 from _benchmark.contenders import NotMeasuredError, Stream
-from _benchmark.drivers import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
+from _benchmark.machine import environment, io_mode
+from _benchmark.machine.io_mode import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
 from _benchmark.progress import Progress
 from _benchmark.results import ResultFile
 from _benchmark.stream_loop import AHEAD_BYTES, EVERY_ACCESS
@@ -324,7 +316,7 @@ def _drivers(filename: str, names: Sequence[str], warm: bool, sweep: Sweep) -> l
         probe.write(bytes(2**16))
         probe.flush()
         for name in names:
-            driver = drivers.choose(probe.name, name, warm)
+            driver = io_mode.choose(probe.name, name, warm)
             sweep.note(driver.note)
             found.setdefault(driver.name, driver)
     return list(found.values())

@@ -14,9 +14,10 @@ import os
 import tempfile
 from typing import Any
 
-from _benchmark import contenders, environment, limits, publish, report, storage, workloads
+from _benchmark import contenders, limits, publish, report, storage, workloads
 from _benchmark.arguments import add_result_options, positive
 from _benchmark.contenders import NotMeasuredError
+from _benchmark.machine import environment
 from _benchmark.results import ResultFile
 from _benchmark.storage import Stored
 from _benchmark.studies.explain_run import COLUMNS, Explanation, Scale

@@ -20,17 +20,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from _benchmark import (
-    advice,
-    contenders,
-    drivers,
-    environment,
-    limits,
-    measure,
-    storage,
-    stream_loop,
-)
+from _benchmark import advice, contenders, limits, measure, storage, stream_loop
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.machine import environment, io_mode, page_cache
 from _benchmark.measure import Pass
 from _benchmark.progress import Progress
 from _benchmark.results import Kept, ResultFile
@@ -142,7 +134,7 @@ class Explanation:
         elif not stored.stored_bytes:
             self.left_out[DIRECT] = "nothing is stored: every row is the fill value"
         else:
-            refusal = measure.direct_refusal(stored.filename)
+            refusal = page_cache.direct_refusal(stored.filename)
             if refusal:
                 self.left_out[DIRECT] = refusal
         if stored.elsewhere:
@@ -294,9 +286,9 @@ class Explanation:
     def _bring_about(self, way: str) -> None:
         """The state of the page cache that this way wants."""
         if way == DIRECT:
-            measure.drop_page_cache(self.stored.filename)
-        elif way == WARM and self.warm and measure.cache_state(self.warm.filename) != "warm":
-            measure.fill_page_cache(self.warm.filename)
+            page_cache.drop_page_cache(self.stored.filename)
+        elif way == WARM and self.warm and page_cache.cache_state(self.warm.filename) != "warm":
+            page_cache.fill_page_cache(self.warm.filename)
 
     def _once(self, one: Measurement, number: int, progress: Progress) -> None:
         if one.name in self.faults or one.quantity in self.left_out:
@@ -323,9 +315,9 @@ class Explanation:
     def _cache(self, way: str) -> str:
         """What mincore says of the file, after a measurement."""
         if way == DIRECT:
-            direct = drivers.Driver(drivers.DIRECT)
-            return drivers.cache_of(direct, [self.stored.filename], before="")
-        return measure.cache_state(self.warm.filename) if way == WARM and self.warm else ""
+            direct = io_mode.Driver(io_mode.DIRECT)
+            return io_mode.cache_of(direct, [self.stored.filename], before="")
+        return page_cache.cache_state(self.warm.filename) if way == WARM and self.warm else ""
 
 
 def source_of(stored: Stored) -> Source:

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import drivers, hdf5_direct, old_release, stream_loop
+from _benchmark import hdf5_direct, old_release, stream_loop
 from _benchmark.contenders import ChildStream, Contender, Source
-from _benchmark.drivers import Driver
+from _benchmark.machine import io_mode
+from _benchmark.machine.io_mode import Driver
 from _benchmark.peers import peers
 from _benchmark.studies.sweep_plan import OURS, Line
 from _benchmark.workloads import Workload
@@ -63,7 +64,7 @@ class Readers:
         """This library and the published method; `source` need not be written yet."""
         found: list[Line] = []
         for driver in self.chosen:
-            if driver.name == drivers.HDF5_DIRECT:
+            if driver.name == io_mode.HDF5_DIRECT:
                 found += self._published(source, driver)
             else:
                 found += self._ours(source, driver, make_contender)
@@ -71,7 +72,7 @@ class Readers:
 
     def _ours(self, source: Source, driver: Driver, make_contender: MakeContender) -> list[Line]:
         options = {**driver.options, **self.options}
-        cold = driver.name == drivers.BUFFERED and driver.drop_before
+        cold = driver.name == io_mode.BUFFERED and driver.drop_before
         return [
             Line(
                 OURS,
@@ -105,7 +106,7 @@ class Readers:
         """The others; `directory` is for what they must write."""
         if not self.has_peers:
             return []
-        buffered = drivers.choose(source.filename, drivers.BUFFERED, self.warm)
+        buffered = io_mode.choose(source.filename, io_mode.BUFFERED, self.warm)
         everybody = peers(source, workload, self.processes, directory, self.old_python)
         return [
             Line(one.label, one.access, buffered, one.n_procs, self._at(one.contender), one.files)

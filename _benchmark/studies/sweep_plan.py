@@ -16,7 +16,7 @@ from typing import Any
 
 from _benchmark import workloads
 from _benchmark.contenders import Contender
-from _benchmark.drivers import Driver
+from _benchmark.machine.io_mode import Driver
 from _benchmark.workloads import Workload
 
 OURS = "multitables"

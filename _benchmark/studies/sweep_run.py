@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from _benchmark import contenders, drivers, throttle, workloads
+from _benchmark import contenders, workloads
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.machine import io_mode, throttle
 from _benchmark.measure import turns
 from _benchmark.progress import Progress
 from _benchmark.results import Kept, ResultFile
@@ -156,7 +157,7 @@ class Sweep:
             if name in broken or self.results.earlier(**key, cycle=cycle):
                 continue
             self.progress.stage(f"{dataset}: time {name}")
-            before = drivers.prepare(line.driver, line.filenames)
+            before = io_mode.prepare(line.driver, line.filenames)
             try:
                 (one,) = line.contender.passes(1, self.progress.tick)
             except Exception as error:  # noqa: BLE001
@@ -166,7 +167,7 @@ class Sweep:
             self.results.add(
                 study=self.results.name,
                 **key,
-                cache=drivers.cache_of(line.driver, line.filenames, before),
+                cache=io_mode.cache_of(line.driver, line.filenames, before),
                 cycle=cycle,
                 rows=source.rows,
                 row_bytes=source.row_bytes,

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 from _benchmark import contenders, measure, workloads
 from _benchmark.child import ContenderError, WrongDataError
 from _benchmark.contenders import Checked, ChildStream, Contender, NotMeasuredError, Source
+from _benchmark.machine import page_cache
 from _benchmark.measure import Summary, summary
 from _benchmark.progress import Progress
 from _benchmark.results import ResultFile
@@ -89,7 +90,7 @@ class Bench:
         with Progress(workload.decoded_bytes) as progress:
             progress.stage(f"prepare {workload.name}.npy")
             filename = workloads.array_in_directory(workload, self.directory, progress.tick)
-        measure.fill_page_cache(filename)
+        page_cache.fill_page_cache(filename)
         return filename
 
     def source(self, workload: workloads.Workload) -> Source:
@@ -97,7 +98,7 @@ class Bench:
         with Progress(workload.decoded_bytes) as progress:
             progress.stage(f"prepare {workload.name}")
             filename = workloads.in_directory(workload, self.directory, progress.tick)
-        measure.fill_page_cache(filename)
+        page_cache.fill_page_cache(filename)
         return Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
 
     def stream(self, source: Source, access: str, n_procs: int, **options: str) -> ChildStream:
@@ -297,9 +298,9 @@ def best(rates: Mapping[str, Sequence[float]], start: str) -> str | None:
 
 def warm(source: Source) -> str:
     """Have the file in the page cache; returns what mincore says."""
-    if measure.cache_state(source.filename) != "warm":
-        measure.fill_page_cache(source.filename)
-    return measure.cache_state(source.filename)
+    if page_cache.cache_state(source.filename) != "warm":
+        page_cache.fill_page_cache(source.filename)
+    return page_cache.cache_state(source.filename)
 
 
 def rate_of(contender: Contender) -> Callable[[], float]:

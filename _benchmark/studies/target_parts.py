@@ -18,13 +18,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import contenders, environment, measure, probe, report, stream_loop
+from _benchmark import contenders, probe, report, stream_loop
 from _benchmark.child import Child, ContenderError, child_environment
 from _benchmark.contenders import (
     FIO_ENGINES,
     Contender,
     Source,
 )
+from _benchmark.machine import environment, page_cache, process_memory
 from _benchmark.measure import summary
 from _benchmark.studies.target_bench import (
     LABEL,
@@ -153,7 +154,7 @@ def direct(bench: Bench) -> None:
     whats = {name: f"direct I/O, no filter, 1 process / {name}" for name in FIO_BUFFERS}
     wanted = f">= {LEAST_OF_FIO:g}x"
     source = bench.source(DATASETS["none"].workload("none", bench.size_bytes))
-    refusal = measure.direct_refusal(source.filename)
+    refusal = page_cache.direct_refusal(source.filename)
     if environment.in_memory(source.filename):
         refusal = "the file lies in memory; choose a --data_dir on a disk"
     if refusal:
@@ -168,8 +169,8 @@ def direct(bench: Bench) -> None:
     passes["codec limit x1, direct"] = _limit(source, 1, direct=True)
 
     def cold() -> str:
-        measure.drop_page_cache(source.filename)
-        return measure.cache_state(source.filename)
+        page_cache.drop_page_cache(source.filename)
+        return page_cache.cache_state(source.filename)
 
     rates = bench.measure("direct", "no filter", passes, before=cold)
     ours = rates.get(best(rates, LABEL) or "")
@@ -296,7 +297,7 @@ def memory(bench: Bench) -> None:
         for _ in honest:
             with (
                 Child(sys.executable, module_directory(), PROBE_TIMEOUT_SECONDS) as child,
-                measure.peak_memory(child.process) as peaks,
+                process_memory.peak_memory(child.process) as peaks,
             ):
                 child.ask(
                     verb="time",

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 
-from _benchmark import environment
 from _benchmark.arguments import positive
 from _benchmark.batch_contenders import WORKERS
+from _benchmark.machine import environment
 from _benchmark.studies import batch_parts, target_run
 from _benchmark.studies.target_run import views
 

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from runs import TINY, rows_of, some_bench
 
-from _benchmark import contenders, environment, measure, old_release, workloads
+from _benchmark import contenders, old_release, workloads
 from _benchmark.child import Child, ContenderError
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.machine import environment, page_cache
 from _benchmark.studies import target_parts
 
 
@@ -89,7 +90,7 @@ def test_direct_io_is_set_beside_both_kinds_of_buffers(
     free: int, fake_fio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: False)
-    if measure.direct_refusal(workloads.in_directory(TINY, str(tmp_path))):
+    if page_cache.direct_refusal(workloads.in_directory(TINY, str(tmp_path))):
         pytest.skip("the file system refuses O_DIRECT")
     free_huge_pages(monkeypatch, free)
     bench = some_bench(tmp_path)

@@ -22,8 +22,9 @@ from runs import left_behind, rows_of
 
 import multitables
 import multitables_benchmark
-from _benchmark import charts, contenders, environment, limits, measure
+from _benchmark import charts, contenders, limits
 from _benchmark.contenders import NotMeasuredError, SlabRead, Source
+from _benchmark.machine import environment, page_cache
 from _benchmark.studies import explain_run
 from _benchmark.studies.explain import process_counts
 from _benchmark.studies.explain_run import COLUMNS, Oracle
@@ -86,7 +87,7 @@ def test_a_dataset_of_the_user_is_explained(
     assert "the dataset has only 0.4 MB" in out
     rows = rows_of("explain")
     streams = [row for row in rows if row["quantity"] == "stream"]
-    if not measure.direct_refusal(filename) and not environment.in_memory(filename):
+    if not page_cache.direct_refusal(filename) and not environment.in_memory(filename):
         assert {row["way"] for row in streams} == {"direct", "warm"}
         device = {row["n_procs"]: row["cache"] for row in rows if row["quantity"] == "device"}
         assert device == {"1": "bypassed", "8": "bypassed"}
@@ -115,7 +116,7 @@ def test_without_room_for_a_sample_the_rest_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filename = made(tmp_path, chunks=(4000, 25))
-    if measure.direct_refusal(filename) or environment.in_memory(filename):
+    if page_cache.direct_refusal(filename) or environment.in_memory(filename):
         pytest.skip("no O_DIRECT here")
     monkeypatch.setattr("_benchmark.studies.explain.SMOKE_BYTES", 100_000)
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=10))

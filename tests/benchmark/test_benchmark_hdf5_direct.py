@@ -22,10 +22,11 @@ import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark import contenders, hdf5_direct, hdf5_direct_loop, measure
+from _benchmark import contenders, hdf5_direct, hdf5_direct_loop
 from _benchmark.child import ContenderError, WrongDataError
 from _benchmark.contenders import NotMeasuredError, Source
 from _benchmark.hdf5_direct import DirectRead
+from _benchmark.machine import page_cache
 
 PREFIX = os.environ.get("MULTITABLES_DIRECT_VFD", "")
 FILTERS = {
@@ -52,7 +53,7 @@ def many(tmp_path: Path) -> str:
             file.create_carray("/", name, obj=values, filters=filters, chunkshape=shape)
         file.create_array("/", "contiguous", obj=values)
         file.create_carray("/", "two", obj=values, chunkshape=(ROWS - 1, COLUMNS))
-    if measure.direct_refusal(filename):
+    if page_cache.direct_refusal(filename):
         pytest.skip("the file system refuses O_DIRECT")
     return filename
 
@@ -205,7 +206,7 @@ def test_a_pytables_without_the_driver_says_so(many: str) -> None:
 
 
 def test_a_file_system_that_refuses(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "direct_refusal", lambda _filename: "it refuses O_DIRECT")
+    monkeypatch.setattr(page_cache, "direct_refusal", lambda _filename: "it refuses O_DIRECT")
     with pytest.raises(NotMeasuredError, match="it refuses O_DIRECT: choose a place on a disk"):
         bare(many, "/none", 2).check()
 
@@ -225,10 +226,10 @@ def test_the_driver_reads_all_rows_around_the_page_cache(who: str, path: str, ma
         if who == "slabs"
         else hdf5_direct.published(source, who, 2, python)
     )
-    measure.drop_page_cache(many)
+    page_cache.drop_page_cache(many)
     assert contenders.differs(one.check(), expected, one.in_order) == ""
     assert all(found.decoded_bytes >= source.decoded_bytes for found in one.passes(1))
-    assert measure.resident_fraction(many) <= measure.COLD_FRACTION
+    assert page_cache.resident_fraction(many) <= page_cache.COLD_FRACTION
 
 
 @pytest.mark.skipif(not PREFIX, reason="MULTITABLES_DIRECT_VFD names no prefix")

@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark import contenders, environment, limits, measure, storage, workloads
+from _benchmark import contenders, limits, storage, workloads
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.machine import environment, page_cache
 
 ROWS = np.arange(1000 * 12, dtype="<i4").reshape(1000, 12)
 
@@ -177,7 +178,7 @@ def test_a_sample_keeps_the_masks_of_its_chunks(tmp_path: Path) -> None:
 
 
 def test_the_device_is_read(tiny: Source) -> None:
-    if environment.in_memory(tiny.filename) or measure.direct_refusal(tiny.filename):
+    if environment.in_memory(tiny.filename) or page_cache.direct_refusal(tiny.filename):
         pytest.skip("no O_DIRECT here")
     for in_flight in (1, 3):
         found = limits.device(tiny.filename, 100, 2**20, in_flight, 0.02)

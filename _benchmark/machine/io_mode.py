@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from _benchmark import environment, measure
+from _benchmark.machine import environment, page_cache
 
 DIRECT = "direct"
 BUFFERED = "buffered"
@@ -49,7 +49,7 @@ def choose(filename: str, name: str, warm: bool = False) -> Driver:
     )
     if name == BUFFERED:
         return Driver(name, drop_before=not in_memory and not warm, note=memory_note)
-    refusal = measure.direct_refusal(filename)
+    refusal = page_cache.direct_refusal(filename)
     if refusal:
         return Driver(
             BUFFERED,
@@ -64,8 +64,8 @@ def prepare(driver: Driver, filenames: Sequence[str]) -> str:
     """Bring the page cache into the state the driver wants; returns what it then is."""
     for filename in filenames:
         if driver.drop_before:
-            measure.drop_page_cache(filename)
-    return measure.cache_state_of(filenames)
+            page_cache.drop_page_cache(filename)
+    return page_cache.cache_state_of(filenames)
 
 
 def cache_of(driver: Driver, filenames: Sequence[str], before: str) -> str:
@@ -74,5 +74,5 @@ def cache_of(driver: Driver, filenames: Sequence[str], before: str) -> str:
         return "in memory, no device"
     if driver.name == BUFFERED:
         return before
-    after = measure.resident_fraction_of(filenames)
+    after = page_cache.resident_fraction_of(filenames)
     return "bypassed" if after <= 0.1 else f"not bypassed: {after:.0%} of the file went through it"

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from _benchmark.mounts import UNKNOWN
+from _benchmark.machine.mounts import UNKNOWN
 
 
 class Bus(NamedTuple):

@@ -14,8 +14,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from _benchmark.disks import Disk, disk_of, read
-from _benchmark.mounts import MEMORY_KINDS, UNKNOWN, Mount, mount_of
+from _benchmark.machine.disks import Disk, disk_of, read
+from _benchmark.machine.mounts import MEMORY_KINDS, UNKNOWN, Mount, mount_of
 
 # file systems without a block device here
 NETWORK_KINDS = (

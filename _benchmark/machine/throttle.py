@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from _benchmark import devices
 from _benchmark.contenders import NotMeasuredError
-from _benchmark.mounts import mounts
+from _benchmark.machine import devices
+from _benchmark.machine.mounts import mounts
 
 PROCESSES = "cgroup.procs"
 RETURN_SECONDS = 5.0

@@ -15,8 +15,8 @@ import platform
 import re
 from typing import Any, NamedTuple
 
-from _benchmark import devices
-from _benchmark.mounts import UNKNOWN, in_memory, mount_of
+from _benchmark.machine import devices
+from _benchmark.machine.mounts import UNKNOWN, in_memory, mount_of
 
 __all__ = [
     "as_line",
