@@ -11,6 +11,7 @@ Map
 studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
                 training_batches, explain, report_again
 machine/        devices, mounts, page cache, memory of processes, a slower device
+data/           the files that are read: written, copied, described
 contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
 random_contenders.py  who is measured at random access
 random_draws.py the rows that random access is asked for, and what NumPy says they are
@@ -27,10 +28,7 @@ hdf5_direct.py  the published method, under an interpreter that tools/direct_vfd
 hdf5_direct_loop.py  what runs there
 peers.py        the other libraries of the device sweep
 peer_loop.py    the loops that check and time them, in a process of their own
-zarr_copy.py    a file's chunks as a zarr array
-workloads.py    the files that are read: seeded, any size, checked before they are used again
 measure.py      rounds, turns, medians
-storage.py      how a dataset is stored, in words, and a sample of a large one
 limits.py       what bounds a stream, each limit measured by itself
 advice.py       which of them does, and what to do about it, as arithmetic
 probe.py        one measurement in a fresh interpreter

@@ -19,7 +19,7 @@ import numpy as np
 
 from _benchmark import batch_loop, stream_loop
 from _benchmark.child import WrongDataError
-from _benchmark.workloads import Workload, slabs
+from _benchmark.data.workloads import Workload, slabs
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from _benchmark import random_loop, stream_loop
-from _benchmark.workloads import Workload, slabs
+from _benchmark.data.workloads import Workload, slabs
 
 BATCH_ROWS = 256
 

@@ -17,6 +17,7 @@ from typing import Any
 from _benchmark import batch_proof, contenders, report
 from _benchmark.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
 from _benchmark.batch_mixing import Mixing, mixing
+from _benchmark.data.workloads import Workload, as_size
 from _benchmark.machine import page_cache
 from _benchmark.measure import summary
 from _benchmark.studies.target_bench import (
@@ -29,7 +30,6 @@ from _benchmark.studies.target_bench import (
     warm,
     with_spread,
 )
-from _benchmark.workloads import Workload, as_size
 
 ROW_BYTES = 1024
 LEAST_WINDOW = 0.8

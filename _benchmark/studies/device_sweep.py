@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark import contenders, hdf5_direct, old_release, publish, report, workloads
+from _benchmark import contenders, hdf5_direct, old_release, publish, report
 from _benchmark.arguments import (
     add_result_options,
     complib,
@@ -27,6 +27,7 @@ from _benchmark.arguments import (
     some_of,
 )
 from _benchmark.contenders import NotMeasuredError, Stream
+from _benchmark.data import workloads
 from _benchmark.machine import environment, io_mode
 from _benchmark.machine.io_mode import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
 from _benchmark.progress import Progress

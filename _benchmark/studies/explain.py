@@ -14,12 +14,13 @@ import os
 import tempfile
 from typing import Any
 
-from _benchmark import contenders, limits, publish, report, storage, workloads
+from _benchmark import contenders, limits, publish, report
 from _benchmark.arguments import add_result_options, positive
 from _benchmark.contenders import NotMeasuredError
+from _benchmark.data import dataset_storage, workloads
+from _benchmark.data.dataset_storage import Stored
 from _benchmark.machine import environment
 from _benchmark.results import ResultFile
-from _benchmark.storage import Stored
 from _benchmark.studies.explain_run import COLUMNS, Explanation, Scale
 from _benchmark.studies.explain_views import views
 
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     with workloads.scratch_directory(tempfile.gettempdir()) as scratch:
         given = arguments.filename is not None
         filename = arguments.filename if given else _written(scratch, scale.sample_bytes)
-        stored = storage.describe(filename, arguments.path)
+        stored = dataset_storage.describe(filename, arguments.path)
         default_rows = _default_rows(face, stored)
         name = stored.filename if given else A_SAMPLE
         facts = environment.facts(stored.filename, face) | {"dataset": as_line(stored, name)}

@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from _benchmark import advice, contenders, limits, measure, storage, stream_loop
+from _benchmark import advice, contenders, limits, measure, stream_loop
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.data import dataset_storage
+from _benchmark.data.dataset_storage import Stored
 from _benchmark.machine import environment, io_mode, page_cache
 from _benchmark.measure import Pass
 from _benchmark.progress import Progress
 from _benchmark.results import Kept, ResultFile
-from _benchmark.storage import Stored
 
 COLUMNS = (
     *("study", "file", "path", "way", "quantity", "n_procs", "block_size", "cache", "round"),
@@ -154,7 +155,9 @@ class Explanation:
                 f"a sample wants {2 * size_bytes / 1e9:.1f} GB for temporary files, and there are "
                 f"{free_bytes / 1e9:.1f}: set TMPDIR to a larger place"
             )
-        return storage.sample(self.stored, os.path.join(self.scratch, "sample.h5"), size_bytes)
+        return dataset_storage.sample(
+            self.stored, os.path.join(self.scratch, "sample.h5"), size_bytes
+        )
 
     def _limits(self) -> Iterator[Measurement]:
         """Everything but the streams."""

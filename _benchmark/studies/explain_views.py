@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 from _benchmark import advice
 from _benchmark.advice import Verdict
+from _benchmark.data.workloads import as_size
 from _benchmark.measure import Summary
 from _benchmark.report import UNIT_LINE, Chart, Series, Table, View
 from _benchmark.results import PLACE_FACTS, Kept, Row
 from _benchmark.studies.explain_numbers import Case, Found
 from _benchmark.studies.explain_run import DIRECT, WARM
-from _benchmark.workloads import as_size
 
 LEAST_BYTES = 64 * 10**6  # of fewer, start-up and jitter are a good part of every number
 WIDE = 0.3  # a spread that makes numbers doubtful, as a part of the median

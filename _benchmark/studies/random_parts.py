@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from _benchmark import random_draws, report
+from _benchmark.data.workloads import EVENT, Workload
 from _benchmark.measure import summary
 from _benchmark.random_contenders import (
     PROCESSES,
@@ -38,7 +39,6 @@ from _benchmark.studies.target_bench import (
     warm,
     with_spread,
 )
-from _benchmark.workloads import EVENT, Workload
 
 ROW_BYTES = 1024
 LEAST_SLICES = 3.0

@@ -16,11 +16,11 @@ from typing import Any
 
 from _benchmark import hdf5_direct, old_release, stream_loop
 from _benchmark.contenders import ChildStream, Contender, Source
+from _benchmark.data.workloads import Workload
 from _benchmark.machine import io_mode
 from _benchmark.machine.io_mode import Driver
 from _benchmark.peers import peers
 from _benchmark.studies.sweep_plan import OURS, Line
-from _benchmark.workloads import Workload
 
 OLD_LABEL = f"multitables {old_release.VERSION}"
 

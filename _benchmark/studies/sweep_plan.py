@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import workloads
 from _benchmark.contenders import Contender
+from _benchmark.data import workloads
+from _benchmark.data.workloads import Workload
 from _benchmark.machine.io_mode import Driver
-from _benchmark.workloads import Workload
 
 OURS = "multitables"
 COLUMNS_A_ROW = 1024

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from _benchmark import contenders, workloads
+from _benchmark import contenders
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.data import workloads
 from _benchmark.machine import io_mode, throttle
 from _benchmark.measure import turns
 from _benchmark.progress import Progress

@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from _benchmark import contenders, measure, workloads
+from _benchmark import contenders, measure
 from _benchmark.child import ContenderError, WrongDataError
 from _benchmark.contenders import Checked, ChildStream, Contender, NotMeasuredError, Source
+from _benchmark.data import workloads
 from _benchmark.machine import page_cache
 from _benchmark.measure import Summary, summary
 from _benchmark.progress import Progress

@@ -25,6 +25,7 @@ from _benchmark.contenders import (
     Contender,
     Source,
 )
+from _benchmark.data.workloads import Workload, rows_of_size
 from _benchmark.machine import environment, page_cache, process_memory
 from _benchmark.measure import summary
 from _benchmark.studies.target_bench import (
@@ -39,7 +40,6 @@ from _benchmark.studies.target_bench import (
     ratios,
     warm,
 )
-from _benchmark.workloads import Workload, rows_of_size
 
 LEAST_GENERATOR = 2.5
 LEAST_OF_LIMIT = 0.9

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from _benchmark import contenders, old_release, publish, report, workloads
+from _benchmark import contenders, old_release, publish, report
 from _benchmark.arguments import add_result_options, positive
+from _benchmark.data import workloads
 from _benchmark.machine import environment
 from _benchmark.results import ResultFile
 from _benchmark.studies.target_bench import COLUMNS, Bench

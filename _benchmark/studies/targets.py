@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 
-from _benchmark import workloads
 from _benchmark.arguments import numbers, positive
+from _benchmark.data import workloads
 from _benchmark.studies import target_parts, target_run
 from _benchmark.studies.target_run import views
 

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from runs import ENDING, TINY
 
-from _benchmark import charts, parquet, workloads
+from _benchmark import charts, parquet
 from _benchmark.contenders import Source
+from _benchmark.data import workloads
 from _benchmark.measure import summary
 from _benchmark.report import Chart, Series
 

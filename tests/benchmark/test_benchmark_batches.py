@@ -26,12 +26,13 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import batch_contenders, batch_loop, batch_proof, batch_ways, workloads
+from _benchmark import batch_contenders, batch_loop, batch_proof, batch_ways
 from _benchmark.batch_contenders import BatchContender, Task
 from _benchmark.batch_mixing import mixing
 from _benchmark.batch_ways import Delivery
 from _benchmark.child import WrongDataError
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.data import workloads
 from _benchmark.studies import batch_parts
 from _benchmark.studies.target_bench import module_directory
 

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from runs import TINY, rows_of, some_bench
 
-from _benchmark import contenders, old_release, workloads
+from _benchmark import contenders, old_release
 from _benchmark.child import Child, ContenderError
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.data import workloads
 from _benchmark.machine import environment, page_cache
 from _benchmark.studies import target_parts
 

@@ -18,9 +18,9 @@ from processes import wait_until
 from runs import TINY
 
 import multitables
-from _benchmark import workloads
+from _benchmark.data import workloads
+from _benchmark.data.workloads import Workload
 from _benchmark.machine import environment, process_memory
-from _benchmark.workloads import Workload
 
 # ---- the environment, and the files
 

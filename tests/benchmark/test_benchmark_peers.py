@@ -21,11 +21,12 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark import contenders, peers, workloads
+from _benchmark import contenders, peers
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.data import workloads
+from _benchmark.data.workloads import EVENT, Workload
+from _benchmark.data.zarr_copy import ZarrCopy
 from _benchmark.peers import LIBRARIES, Peer
-from _benchmark.workloads import EVENT, Workload
-from _benchmark.zarr_copy import ZarrCopy
 
 #: 300 rows: the last chunk is not full.
 FILTERS: dict[str, dict[str, Any]] = {

@@ -24,9 +24,10 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import random_contenders, random_draws, random_loop, stream_loop, workloads
+from _benchmark import random_contenders, random_draws, random_loop, stream_loop
 from _benchmark.child import WrongDataError
 from _benchmark.contenders import Source
+from _benchmark.data import workloads
 from _benchmark.random_contenders import LibraryAccess, ReaderAccess, Task
 from _benchmark.random_draws import Draw
 from _benchmark.studies import random_parts

@@ -25,9 +25,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark import workloads
 from _benchmark.contenders import NotMeasuredError, Source
-from _benchmark.workloads import Workload
+from _benchmark.data import workloads
+from _benchmark.data.workloads import Workload
 
 #: A blosc chunk of one block (c-blosc, README_CHUNK_FORMAT.rst): versions of blosc and of the
 #: compressor, flags, size of an item; sizes decoded, of the block, of all; the block's place and,
