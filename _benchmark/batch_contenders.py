@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark import batch_loop, batch_proof
+from _benchmark import batch_proof
 from _benchmark.batch_proof import Oracle
 from _benchmark.child import Child
 from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.loops import batch_loop
 
 BATCH_ROWS = 256
 WORKERS = 2  # readers of this library, workers of a DataLoader
@@ -66,7 +67,7 @@ class BatchContender:
     ----------
     name : str
     way : str
-        In `batch_ways.WAYS`.
+        In `batch_recipes.WAYS`.
     python, module_directory : str
         The interpreter, and where it finds multitables.
     options : mapping

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark import batch_loop, stream_loop
 from _benchmark.child import WrongDataError
 from _benchmark.data.workloads import Workload, slabs
+from _benchmark.loops import batch_loop, stream_loop
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import subprocess
 import time
 from typing import Any
 
-from _benchmark import stream_loop
+from _benchmark.loops import stream_loop
 from _benchmark.machine import process_memory
 
 

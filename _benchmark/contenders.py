@@ -24,11 +24,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from _benchmark import stream_loop
 from _benchmark.child import Child
+from _benchmark.loops import stream_loop
+from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.machine import environment
 from _benchmark.measure import Pass
-from _benchmark.stream_loop import Tick, no_tick
 
 SLAB_BYTES = 4 * 2**20  # of the reads of PyTables and h5py: fits the caches, hides the calls
 

@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import contenders, old_release, peer_loop, stream_loop
+from _benchmark import contenders, old_release
 from _benchmark.child import Child
 from _benchmark.contenders import SLAB_BYTES, ChildStream, Contender, NotMeasuredError, Source
 from _benchmark.data.workloads import Workload
 from _benchmark.data.zarr_copy import ZarrCopy
+from _benchmark.loops import peer_loop, stream_loop
+from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.measure import Pass
-from _benchmark.stream_loop import Tick, no_tick
 
 THREAD_CHUNKS = 4  # of a slab that threads share, at least, for each of them
 #: Where the face is: the protocol's server imports it.

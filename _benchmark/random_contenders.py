@@ -21,11 +21,12 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from _benchmark import contenders, random_loop
+from _benchmark import contenders
 from _benchmark.child import Child, WrongDataError
 from _benchmark.contenders import Checked, Source
+from _benchmark.loops import random_loop
+from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.random_draws import BATCH_ROWS, Draw, Oracle
-from _benchmark.stream_loop import Tick, no_tick
 
 CHECKED_BATCHES = 8
 TIMEOUT_SECONDS = 300.0

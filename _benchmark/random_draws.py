@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark import random_loop, stream_loop
 from _benchmark.data.workloads import Workload, slabs
+from _benchmark.loops import random_loop, stream_loop
 
 BATCH_ROWS = 256
 

@@ -28,11 +28,11 @@ from _benchmark.arguments import (
 )
 from _benchmark.contenders import NotMeasuredError, Stream
 from _benchmark.data import workloads
+from _benchmark.loops.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.machine import environment, io_mode
 from _benchmark.machine.io_mode import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
 from _benchmark.progress import Progress
 from _benchmark.results import ResultFile
-from _benchmark.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.studies import sweep_plan
 from _benchmark.studies.sweep_lines import MakeContender, Readers
 from _benchmark.studies.sweep_plan import COLUMNS, COMPLEVELS, FIELDS

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from _benchmark import advice, contenders, limits, measure, stream_loop
+from _benchmark import advice, contenders, limits, measure
 from _benchmark.contenders import NotMeasuredError, Source
 from _benchmark.data import dataset_storage
 from _benchmark.data.dataset_storage import Stored
+from _benchmark.loops import stream_loop
 from _benchmark.machine import environment, io_mode, page_cache
 from _benchmark.measure import Pass
 from _benchmark.progress import Progress

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import hdf5_direct, old_release, stream_loop
+from _benchmark import hdf5_direct, old_release
 from _benchmark.contenders import ChildStream, Contender, Source
 from _benchmark.data.workloads import Workload
+from _benchmark.loops import stream_loop
 from _benchmark.machine import io_mode
 from _benchmark.machine.io_mode import Driver
 from _benchmark.peers import peers

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import contenders, probe, report, stream_loop
+from _benchmark import contenders, report
 from _benchmark.child import Child, ContenderError, child_environment
 from _benchmark.contenders import (
     FIO_ENGINES,
@@ -26,6 +26,7 @@ from _benchmark.contenders import (
     Source,
 )
 from _benchmark.data.workloads import Workload, rows_of_size
+from _benchmark.loops import startup_loop, stream_loop
 from _benchmark.machine import environment, page_cache, process_memory
 from _benchmark.measure import summary
 from _benchmark.studies.target_bench import (
@@ -336,10 +337,10 @@ def memory(bench: Bench) -> None:
 
 
 def _probe(request: dict[str, Any]) -> dict[str, Any]:
-    """Run `probe` in a fresh interpreter."""
+    """Run `startup_loop` in a fresh interpreter."""
     try:
         done = subprocess.run(
-            [sys.executable, probe.__file__, json.dumps(request)],
+            [sys.executable, startup_loop.__file__, json.dumps(request)],
             capture_output=True,
             text=True,
             check=False,

@@ -26,13 +26,14 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import batch_contenders, batch_loop, batch_proof, batch_ways
+from _benchmark import batch_contenders, batch_proof
 from _benchmark.batch_contenders import BatchContender, Task
 from _benchmark.batch_mixing import mixing
-from _benchmark.batch_ways import Delivery
 from _benchmark.child import WrongDataError
 from _benchmark.contenders import NotMeasuredError, Source
 from _benchmark.data import workloads
+from _benchmark.loops import batch_loop, batch_recipes
+from _benchmark.loops.batch_recipes import Delivery
 from _benchmark.studies import batch_parts
 from _benchmark.studies.target_bench import module_directory
 
@@ -189,10 +190,10 @@ def test_every_lie_is_found(
 
     @contextlib.contextmanager
     def in_any_order(library: Any, asked: dict[str, Any]) -> Iterator[Delivery]:
-        with batch_ways.batches(library, asked) as found:
+        with batch_recipes.batches(library, asked) as found:
             yield Delivery(found.batches)
 
-    monkeypatch.setitem(batch_ways.WAYS, "in any order", in_any_order)
+    monkeypatch.setitem(batch_recipes.WAYS, "in any order", in_any_order)
     if (way, name) == ("in any order", "rows swapped"):
         proved(task, verb, FakeLibrary(lie), way=way)  # these are right, and it promised no order
         return
@@ -321,14 +322,14 @@ def test_every_peer_delivers(way: str, task: Task, tmp_path: Path) -> None:
 
 
 def test_every_way_is_tested() -> None:
-    assert set(PEERS) | {"batches", "queue", "torch dataset"} == set(batch_ways.WAYS)
+    assert set(PEERS) | {"batches", "queue", "torch dataset"} == set(batch_recipes.WAYS)
 
 
 def test_sorted_batches_are_those_of_the_library(task: Task) -> None:
     options = {"seed": SEED, "shuffle": "full"}
     asked = {"filename": task.source.filename, "path": task.source.path, "seed": SEED}
     asked |= {"batch_rows": BATCH_ROWS, "options": {"shuffle": "full"}}
-    found = batch_ways.sorted_batches(FakeLibrary(), asked)
+    found = batch_recipes.sorted_batches(FakeLibrary(), asked)
     streamer = FakeLibrary().Streamer(task.source.filename)
     batches = streamer.get_batches(task.source.path, BATCH_ROWS, **options)
     wanted = [np.sort(batch[:, 0]) for batch in batches]

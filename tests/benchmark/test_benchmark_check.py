@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from liars import LIES, fake_stream
 from runs import left_behind, rows_of, some_bench, sweep_arguments
 
-from _benchmark import contenders, stream_loop
+from _benchmark import contenders
 from _benchmark.contenders import Source
+from _benchmark.loops import stream_loop
 from _benchmark.studies import device_sweep
 
 

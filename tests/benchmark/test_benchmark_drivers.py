@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark import contenders, stream_loop
+from _benchmark import contenders
 from _benchmark.contenders import Source
+from _benchmark.loops import stream_loop
 from _benchmark.machine import environment, io_mode, page_cache
 
 

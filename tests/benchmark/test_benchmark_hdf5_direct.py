@@ -22,10 +22,11 @@ import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark import contenders, hdf5_direct, hdf5_direct_loop
+from _benchmark import contenders, hdf5_direct
 from _benchmark.child import ContenderError, WrongDataError
 from _benchmark.contenders import NotMeasuredError, Source
 from _benchmark.hdf5_direct import DirectRead
+from _benchmark.loops import hdf5_direct_loop
 from _benchmark.machine import page_cache
 
 PREFIX = os.environ.get("MULTITABLES_DIRECT_VFD", "")

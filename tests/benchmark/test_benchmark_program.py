@@ -20,9 +20,10 @@ from processes import script, wait_until
 from runs import ENDING, TINY, left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import interruption, measure, stream_loop
+from _benchmark import interruption, measure
 from _benchmark.contenders import Stream
 from _benchmark.data import workloads
+from _benchmark.loops import stream_loop
 from _benchmark.progress import Progress
 from _benchmark.studies import STUDIES, device_sweep
 

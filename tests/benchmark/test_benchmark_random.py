@@ -24,10 +24,11 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import random_contenders, random_draws, random_loop, stream_loop
+from _benchmark import random_contenders, random_draws
 from _benchmark.child import WrongDataError
 from _benchmark.contenders import Source
 from _benchmark.data import workloads
+from _benchmark.loops import random_loop, stream_loop
 from _benchmark.random_contenders import LibraryAccess, ReaderAccess, Task
 from _benchmark.random_draws import Draw
 from _benchmark.studies import random_parts

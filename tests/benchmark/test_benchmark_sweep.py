@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from runs import left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import measure, stream_loop
+from _benchmark import measure
 from _benchmark.contenders import NotMeasuredError, Stream
 from _benchmark.data import workloads
+from _benchmark.loops import stream_loop
 from _benchmark.machine import throttle
 from _benchmark.report import View
 from _benchmark.results import Kept

@@ -14,7 +14,8 @@ import numpy as np
 from liars import FakeGuard
 from runs import some_bench
 
-from _benchmark import measure, report, stream_loop
+from _benchmark import measure, report
+from _benchmark.loops import stream_loop
 from _benchmark.studies import target_parts, target_views
 from _benchmark.studies.target_bench import best
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 if __package__:
-    from _benchmark import stream_loop
+    from _benchmark.loops import stream_loop
 else:  # run as a program
     import stream_loop  # type: ignore[import-not-found,no-redef]
 

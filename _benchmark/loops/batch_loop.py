@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 if __package__:
-    from _benchmark import batch_ways, stream_loop
-    from _benchmark.batch_ways import WAYS
+    from _benchmark.loops import batch_recipes, stream_loop
+    from _benchmark.loops.batch_recipes import WAYS
 else:  # run as a program
-    import batch_ways  # type: ignore[import-not-found,no-redef]
+    import batch_recipes  # type: ignore[import-not-found,no-redef]
     import stream_loop  # type: ignore[import-not-found,no-redef]
 
-    WAYS = batch_ways.WAYS
+    WAYS = batch_recipes.WAYS
 
 SEEN_VALUES = 2  # of float32, at each end of a row
 #: Batches after which a DataLoader runs evenly: more than its workers prepare in advance.
