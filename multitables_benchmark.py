@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from _benchmark import interruption
-from _benchmark.contenders import NotMeasuredError
+from _benchmark.contract import NotMeasuredError
 from _benchmark.studies import DEFAULT, STUDIES
 
 

@@ -8,23 +8,16 @@ Law
 
 Map
 ---
+contract.py     what a contender is, and what it reads
 studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
                 training_batches, explain, report_again
 machine/        devices, mounts, page cache, memory of processes, a slower device
 data/           the files that are read: written, copied, described
 loops/          programs of children: the timed loops, run by the file's name
-contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
-random_contenders.py  who is measured at random access
-random_draws.py the rows that random access is asked for, and what NumPy says they are
-batch_contenders.py  who is measured at training batches
-batch_proof.py  whether the rows that came are the right ones
+contenders/     who is measured, and what proves their data
 batch_mixing.py how well an order mixes
 child.py        a process of its own for a stream or a reader
-old_release.py  the old release's own virtual environment
-hdf5_direct.py  the published method, under an interpreter that tools/direct_vfd made
-peers.py        the other libraries of the device sweep
 measure.py      rounds, turns, medians
-limits.py       what bounds a stream, each limit measured by itself
 advice.py       which of them does, and what to do about it, as arithmetic
 progress.py     the bar
 interruption.py Ctrl-C and its kin

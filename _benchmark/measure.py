@@ -11,19 +11,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
-
-
-class Pass(NamedTuple):
-    """One timed pass."""
-
-    seconds: float
-    decoded_bytes: int
-
-    @property
-    def rate(self) -> float:
-        """MB/s of decoded data, MB = 10**6 bytes."""
-        return self.decoded_bytes / 1e6 / self.seconds
 
 
 @dataclass(frozen=True)

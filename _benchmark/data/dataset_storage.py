@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.contenders import NotMeasuredError
+from _benchmark.contract import NotMeasuredError
 
 SHOWN_PATHS = 8  # of a file's datasets, in a message
 SLAB_BYTES = 2**22

@@ -25,7 +25,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
 from _benchmark.data.workloads import Workload
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from _benchmark.contenders import NotMeasuredError
+from _benchmark.contract import NotMeasuredError
 from _benchmark.machine import devices
 from _benchmark.machine.mounts import mounts
 

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from _benchmark import batch_proof, contenders, report
-from _benchmark.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
+from _benchmark import report
 from _benchmark.batch_mixing import Mixing, mixing
+from _benchmark.contenders import batch_check, streams
+from _benchmark.contenders.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
 from _benchmark.data.workloads import Workload, as_size
 from _benchmark.machine import page_cache
 from _benchmark.measure import summary
@@ -191,7 +192,7 @@ def mixing_of_orders(bench: Bench) -> None:
         cases: list[dict[str, Any]] = [{"shuffle": None}, {"shuffle": "chunks"}]
         cases += [{"shuffle": "window", "window_rows": one} for one in windows]
         cases += [{"shuffle": "full"}]
-        streamer = contenders.face().Streamer(source.filename)
+        streamer = streams.face().Streamer(source.filename)
         for case in cases:
             label = _label(case)
             found = []
@@ -254,7 +255,7 @@ def _task(bench: Bench, name: str, with_array: bool = False) -> Task:
     array_filename = ""
     if with_array:  # the same rows, whatever the chunks
         array_filename = bench.array_filename(DATASETS["none-512k"].workload("", bench.size_bytes))
-    return Task(bench.source(workload), batch_proof.oracle(workload), array_filename)
+    return Task(bench.source(workload), batch_check.oracle(workload), array_filename)
 
 
 def _ours(task: Task, name: str, way: str = "batches", **options: Any) -> BatchContender:

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark import contenders, hdf5_direct, old_release, publish, report
+from _benchmark import publish, report
 from _benchmark.arguments import (
     add_result_options,
     complib,
@@ -26,7 +26,9 @@ from _benchmark.arguments import (
     positive,
     some_of,
 )
-from _benchmark.contenders import NotMeasuredError, Stream
+from _benchmark.contenders import hdf5_direct, old_release, streams
+from _benchmark.contenders.streams import Stream
+from _benchmark.contract import NotMeasuredError
 from _benchmark.data import workloads
 from _benchmark.loops.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.machine import environment, io_mode
@@ -170,7 +172,7 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
     """
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    face = contenders.face()
+    face = streams.face()
     plan = sweep_plan.datasets(
         FIELDS[arguments.data],
         arguments.complib or ["blosc"],

@@ -14,9 +14,10 @@ import os
 import tempfile
 from typing import Any
 
-from _benchmark import contenders, limits, publish, report
+from _benchmark import publish, report
 from _benchmark.arguments import add_result_options, positive
-from _benchmark.contenders import NotMeasuredError
+from _benchmark.contenders import bounds, streams
+from _benchmark.contract import NotMeasuredError
 from _benchmark.data import dataset_storage, workloads
 from _benchmark.data.dataset_storage import Stored
 from _benchmark.machine import environment
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, print, keep; returns the exit status."""
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    face = contenders.face()
+    face = streams.face()
     cores = len(os.sched_getaffinity(0))
     scale = Scale(
         seconds=float(arguments.seconds),
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         processes=process_counts(int(arguments.max_procs or cores)),
         cores=cores,
         sample_bytes=SMOKE_BYTES if arguments.smoke else SAMPLE_BYTES,
-        copy_bytes=SMOKE_BYTES if arguments.smoke else limits.COPY_BYTES,
+        copy_bytes=SMOKE_BYTES if arguments.smoke else bounds.COPY_BYTES,
     )
     with workloads.scratch_directory(tempfile.gettempdir()) as scratch:
         given = arguments.filename is not None

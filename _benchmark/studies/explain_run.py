@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from _benchmark import advice, contenders, limits, measure
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark import advice, measure
+from _benchmark.contenders import bounds, streams
+from _benchmark.contract import NotMeasuredError, Pass, Source
 from _benchmark.data import dataset_storage
 from _benchmark.data.dataset_storage import Stored
 from _benchmark.loops import stream_loop
 from _benchmark.machine import environment, io_mode, page_cache
-from _benchmark.measure import Pass
 from _benchmark.progress import Progress
 from _benchmark.results import Kept, ResultFile
 
@@ -118,10 +118,12 @@ class Explanation:
         self._find_ways()
         everything = [*self._limits(), *self._streams()]
         todo = [one for one in everything if self._missing(one)]
-        streams = [one for one in todo if one.quantity == "stream"]
-        with Progress(bool(streams) + len(streams) + len(todo) * self.scale.rounds, "steps") as bar:
-            honest = self._honest(streams, bar) if streams else []
-            self._measure([one for one in todo if one not in streams or one in honest], bar)
+        our_streams = [one for one in todo if one.quantity == "stream"]
+        with Progress(
+            bool(our_streams) + len(our_streams) + len(todo) * self.scale.rounds, "steps"
+        ) as bar:
+            honest = self._honest(our_streams, bar) if our_streams else []
+            self._measure([one for one in todo if one not in our_streams or one in honest], bar)
 
     # ---- what is measured
 
@@ -200,11 +202,11 @@ class Explanation:
     def _device(self, n: int) -> Measured:
         one = self.stored
         return self._decoded(
-            limits.device(one.filename, one.offset, one.stored_bytes, n, self.scale.seconds)
+            bounds.device(one.filename, one.offset, one.stored_bytes, n, self.scale.seconds)
         )
 
     def _page_cache(self, warm: Stored, n: int) -> Measured:
-        return self._decoded(limits.page_cache(warm.filename, n, self.scale.seconds))
+        return self._decoded(bounds.page_cache(warm.filename, n, self.scale.seconds))
 
     def _decoded(self, found: Pass) -> Measured:
         """What stored bytes are when they are decoded."""
@@ -215,22 +217,22 @@ class Explanation:
         source, seconds, passes = source_of(warm), 0.0, 0
         deadline = time.monotonic() + SPARED_TIMES * self.scale.seconds
         while passes == 0 or (seconds < self.scale.seconds and time.monotonic() < deadline):
-            seconds += contenders.codec_limit(source, n).seconds
+            seconds += streams.codec_limit(source, n).seconds
             passes += 1
         return {"seconds": seconds, "decoded_bytes": passes * warm.decoded_bytes}
 
     def _copy(self, n: int) -> Measured:
-        return limits.memory_copy(n, self.scale.seconds, self.scale.copy_bytes)._asdict()
+        return bounds.memory_copy(n, self.scale.seconds, self.scale.copy_bytes)._asdict()
 
     def _hand_over(self) -> Measured:
         block_bytes = self.default_rows * self.stored.row_bytes
-        return {"seconds": limits.hand_over(self.scratch), "decoded_bytes": block_bytes}
+        return {"seconds": bounds.hand_over(self.scratch), "decoded_bytes": block_bytes}
 
     def _stream(
         self, dataset: Stored, options: dict[str, Any], n: int, block_size: int | None
     ) -> Measured:
         source = source_of(dataset)
-        found = limits.stream(source, n, block_size, options, self.scale.seconds)
+        found = bounds.stream(source, n, block_size, options, self.scale.seconds)
         return dataclasses.asdict(found)
 
     # ---- how it goes
@@ -241,15 +243,15 @@ class Explanation:
     def _is_kept(self, one: Measurement, number: int) -> bool:
         return bool(self.results.earlier(**self.shared, **one.key, round=number))
 
-    def _honest(self, streams: Sequence[Measurement], progress: Progress) -> list[Measurement]:
-        """Those of `streams` that deliver what h5py or PyTables reads."""
+    def _honest(self, our_streams: Sequence[Measurement], progress: Progress) -> list[Measurement]:
+        """Those of `our_streams` that deliver what h5py or PyTables reads."""
         ways = self._ways()
         rows = min(dataset.rows for dataset, _ in ways.values())
         progress.stage("read with h5py")
         oracle = Oracle(source_of(self.stored), rows)
         progress.tick(1)
         found = []
-        for one in streams:
+        for one in our_streams:
             progress.stage(f"check {one.name}")
             dataset, options = ways[one.way]
             blocks = first_rows(dataset, one.n_procs, one.block_size, options, rows)
@@ -339,7 +341,7 @@ def first_rows(
     dataset: Stored, n_procs: int, block_size: int | None, options: Mapping[str, Any], rows: int
 ) -> Iterator[Any]:
     """The first rows of a stream, as its consumer sees them."""
-    streamer = contenders.face().Streamer(dataset.filename, **options)
+    streamer = streams.face().Streamer(dataset.filename, **options)
     with streamer.get_queue(
         dataset.path, n_procs=n_procs, block_size=block_size, remainder=True
     ) as queue:
@@ -368,7 +370,7 @@ class Oracle:
     def __init__(self, source: Source, rows: int) -> None:
         self._source = source
         self._rows = rows
-        self._readers = [contenders.h5py_read(source), contenders.pytables_read(source)]
+        self._readers = [streams.h5py_read(source), streams.pytables_read(source)]
         self._right: list[dict[str, Any]] = []
         self._reasons: list[str] = []
         self._read_next()
@@ -393,8 +395,8 @@ class Oracle:
 
     def differs(self, found: Mapping[str, Any]) -> str:
         """What is wrong with rows that came; empty when nothing is."""
-        faults = [contenders.differs(found, right, True) for right in self._right]
+        faults = [streams.differs(found, right, True) for right in self._right]
         if "" not in faults and self._readers:
             self._read_next()
-            faults = [contenders.differs(found, right, True) for right in self._right]
+            faults = [streams.differs(found, right, True) for right in self._right]
         return "" if "" in faults else faults[0]

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from _benchmark import random_draws, report
-from _benchmark.data.workloads import EVENT, Workload
-from _benchmark.measure import summary
-from _benchmark.random_contenders import (
+from _benchmark import report
+from _benchmark.contenders import random_keys
+from _benchmark.contenders.random_contenders import (
     PROCESSES,
     RandomContender,
     ReaderAccess,
     Task,
     libraries,
 )
-from _benchmark.random_draws import BATCH_ROWS, Draw
+from _benchmark.contenders.random_keys import BATCH_ROWS, Draw
+from _benchmark.data.workloads import EVENT, Workload
+from _benchmark.measure import summary
 from _benchmark.studies.target_bench import (
     LABEL,
     OLD_LABEL,
@@ -94,13 +95,13 @@ def slices(bench: Bench) -> None:
     """Random contiguous slices of 256 rows."""
     title = f"slices of {BATCH_ROWS} rows, anywhere"
     for name in bench.datasets:
-        _batches(bench, "slices", title, name, random_draws.slices, N_SLICES, LEAST_SLICES)
+        _batches(bench, "slices", title, name, random_keys.slices, N_SLICES, LEAST_SLICES)
 
 
 def coordinates(bench: Bench) -> None:
     """Batches of 256 uniformly random rows."""
     title = f"batches of {BATCH_ROWS} random rows"
-    draw = random_draws.coordinates
+    draw = random_keys.coordinates
     for name in bench.datasets:
         _batches(bench, "coordinates", title, name, draw, N_COORDINATES, LEAST_COORDINATES)
 
@@ -219,13 +220,13 @@ def latency(bench: Bench) -> None:
 def _task(bench: Bench, name: str, draw: Callable[[int], Draw]) -> Task:
     workload = DATASETS[name].workload(name, bench.size_bytes)
     source = bench.source(workload)
-    return Task(source, workload.is_table, draw(workload.rows), random_draws.oracle(workload))
+    return Task(source, workload.is_table, draw(workload.rows), random_keys.oracle(workload))
 
 
 def _cached_task(bench: Bench, name: str, n_draws: int) -> Task:
     """Rows of the first few chunks only."""
     return _task(
-        bench, name, lambda rows: random_draws.single_rows(min(rows, CACHED_ROWS), n_draws, 1)
+        bench, name, lambda rows: random_keys.single_rows(min(rows, CACHED_ROWS), n_draws, 1)
     )
 
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import hdf5_direct, old_release
-from _benchmark.contenders import ChildStream, Contender, Source
+from _benchmark.contenders import hdf5_direct, old_release
+from _benchmark.contenders.peers import peers
+from _benchmark.contenders.streams import ChildStream
+from _benchmark.contract import Contender, Source
 from _benchmark.data.workloads import Workload
 from _benchmark.loops import stream_loop
 from _benchmark.machine import io_mode
 from _benchmark.machine.io_mode import Driver
-from _benchmark.peers import peers
 from _benchmark.studies.sweep_plan import OURS, Line
 
 OLD_LABEL = f"multitables {old_release.VERSION}"

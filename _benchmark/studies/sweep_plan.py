@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.contenders import Contender
+from _benchmark.contract import Contender
 from _benchmark.data import workloads
 from _benchmark.data.workloads import Workload
 from _benchmark.machine.io_mode import Driver

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from _benchmark import contenders
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.contenders import streams
+from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
 from _benchmark.machine import io_mode, throttle
 from _benchmark.measure import turns
@@ -100,12 +100,12 @@ class Sweep:
     ) -> dict[str, Line]:
         """Those that deliver what PyTables reads, by name."""
         self.progress.stage(f"{dataset}: PyTables")
-        expected = contenders.oracle(source, self.progress.tick)
+        expected = streams.oracle(source, self.progress.tick)
         honest = {}
         for line in lines:
             self.progress.stage(f"{dataset}: check {line.name}")
             try:
-                fault = contenders.differs(
+                fault = streams.differs(
                     line.contender.check(self.progress.tick), expected, line.contender.in_order
                 )
             except Exception as error:  # noqa: BLE001  whatever is raised belongs in the table

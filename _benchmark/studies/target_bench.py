@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from _benchmark import contenders, measure
+from _benchmark import measure
 from _benchmark.child import ContenderError, WrongDataError
-from _benchmark.contenders import Checked, ChildStream, Contender, NotMeasuredError, Source
+from _benchmark.contenders import streams
+from _benchmark.contenders.streams import ChildStream
+from _benchmark.contract import Checked, Contender, NotMeasuredError, Source
 from _benchmark.data import workloads
 from _benchmark.machine import page_cache
 from _benchmark.measure import Summary, summary
@@ -127,12 +129,12 @@ class Bench:
         where = os.path.basename(source.filename)
         with Progress(len(everybody) + 1, "checks") as progress:
             progress.stage(f"oracle of {where}")
-            expected = oracle() if oracle else contenders.oracle(source)
+            expected = oracle() if oracle else streams.oracle(source)
             progress.tick(1)
             for one in everybody:
                 progress.stage(f"check {one.name}")
                 try:
-                    fault = contenders.differs(one.check(), expected, one.in_order)
+                    fault = streams.differs(one.check(), expected, one.in_order)
                 except (NotMeasuredError, ContenderError, OSError) as error:
                     self._left_out(f"{where}, {one.name}", one.name, error)
                 else:
@@ -271,7 +273,7 @@ class Bench:
 
 def module_directory() -> str | None:
     """Where the face lies, for children: they must load the same library as this process."""
-    filename = contenders.face().__file__
+    filename = streams.face().__file__
     return os.path.dirname(os.path.abspath(filename)) if filename else None
 
 

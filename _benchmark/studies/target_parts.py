@@ -18,13 +18,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import contenders, report
+from _benchmark import report
 from _benchmark.child import Child, ContenderError, child_environment
-from _benchmark.contenders import (
-    FIO_ENGINES,
-    Contender,
-    Source,
-)
+from _benchmark.contenders import streams
+from _benchmark.contenders.streams import FIO_ENGINES
+from _benchmark.contract import Contender, Source
 from _benchmark.data.workloads import Workload, rows_of_size
 from _benchmark.loops import startup_loop, stream_loop
 from _benchmark.machine import environment, page_cache, process_memory
@@ -86,7 +84,7 @@ SMALL_CHUNKS: dict[str, dict[str, Any]] = {
 }
 
 
-def streams(bench: Bench) -> None:
+def stream_part(bench: Bench) -> None:
     """Direct queue and generator beside the old release, PyTables, h5py and the codec limit."""
     for name in bench.datasets:
         dataset = DATASETS[name]
@@ -96,7 +94,7 @@ def streams(bench: Bench) -> None:
             everybody += [bench.stream(source, access, n) for n in bench.processes]
             if bench.old_python is not None:
                 everybody += [bench.old_stream(source, access, n) for n in bench.processes]
-        everybody += [contenders.pytables_read(source), contenders.h5py_read(source)]
+        everybody += [streams.pytables_read(source), streams.h5py_read(source)]
         passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
         for n in bench.processes:
             passes[f"codec limit x{n}"] = _limit(source, n)
@@ -111,7 +109,7 @@ def streams(bench: Bench) -> None:
 
 
 def _limit(source: Source, n_procs: int, direct: bool = False) -> Callable[[], float]:
-    return lambda: contenders.codec_limit(source, n_procs, direct).rate
+    return lambda: streams.codec_limit(source, n_procs, direct).rate
 
 
 def _stream_table(bench: Bench, dataset: Dataset, rates: dict[str, list[float]]) -> None:
@@ -194,7 +192,7 @@ def direct(bench: Bench) -> None:
 
 
 def _fio(source: Source, engine: str, size_bytes: int, huge_pages: bool) -> Callable[[], float]:
-    return lambda: contenders.fio_read(source.filename, engine, size_bytes, huge_pages).rate
+    return lambda: streams.fio_read(source.filename, engine, size_bytes, huge_pages).rate
 
 
 def startup(bench: Bench) -> None:
@@ -230,7 +228,7 @@ def latency(bench: Bench) -> None:
     """``get()`` plus release of a block that is ready."""
     workload = Workload("ready", READY_BLOCKS * 4, columns=16, chunk_rows=64)
     source = bench.source(workload)
-    expected = contenders.oracle(source)
+    expected = streams.oracle(source)
     request = {
         "verb": "ready_block",
         "filename": source.filename,
@@ -241,7 +239,7 @@ def latency(bench: Bench) -> None:
 
     def microseconds() -> float:
         found = _probe(request)
-        fault = contenders.differs(found["digest"], expected, True)
+        fault = streams.differs(found["digest"], expected, True)
         if fault:
             raise ContenderError(fault)
         # less what reading the clock takes
@@ -267,7 +265,7 @@ def small_chunks(bench: Bench) -> None:
         )
         source = bench.source(workload)
         everybody: list[Contender] = [bench.stream(source, "queue", n) for n in bench.processes]
-        everybody.append(contenders.h5py_read(source))
+        everybody.append(streams.h5py_read(source))
         passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
         passes |= {f"codec limit x{n}": _limit(source, n) for n in bench.processes}
         title = f"8 KiB chunks, deflate {workload.complevel}, {name}"
@@ -361,13 +359,13 @@ def _check_rows(source: Source, found: dict[str, Any]) -> None:
 
     with tables.open_file(source.filename, "r") as file:
         first = file.get_node(source.path)[: found["rows"]]
-    fault = contenders.differs(found, stream_loop.digest_of(iter([first])), True)
+    fault = streams.differs(found, stream_loop.digest_of(iter([first])), True)
     if fault:
         raise ContenderError(fault)
 
 
 PARTS: dict[str, Callable[[Bench], None]] = {
-    "streams": streams,
+    "streams": stream_part,
     "direct": direct,
     "startup": startup,
     "latency": latency,

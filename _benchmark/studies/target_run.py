@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from _benchmark import contenders, old_release, publish, report
+from _benchmark import publish, report
 from _benchmark.arguments import add_result_options, positive
+from _benchmark.contenders import old_release, streams
 from _benchmark.data import workloads
 from _benchmark.machine import environment
 from _benchmark.results import ResultFile
@@ -82,7 +83,7 @@ def run(
     `what` says how much is measured; `settings` are those of `Bench` that the study decides, and
     `more_facts` what belongs to its numbers beside the machine.
     """
-    face = contenders.face()
+    face = streams.face()
     has_old_release = "old_env" in arguments
     old_python, old_reason = _old_python(arguments.old_env) if has_old_release else (None, "")
     with _directory(arguments.data_dir) as directory:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 
 from _benchmark.arguments import positive
-from _benchmark.batch_contenders import WORKERS
+from _benchmark.contenders.batch_contenders import WORKERS
 from _benchmark.machine import environment
 from _benchmark.studies import batch_parts, target_run
 from _benchmark.studies.target_run import views

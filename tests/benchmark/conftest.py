@@ -18,7 +18,7 @@ import pytest
 from runs import ENDING, TINY
 
 from _benchmark import charts, parquet
-from _benchmark.contenders import Source
+from _benchmark.contract import Source
 from _benchmark.data import workloads
 from _benchmark.measure import summary
 from _benchmark.report import Chart, Series

@@ -26,11 +26,11 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import batch_contenders, batch_proof
-from _benchmark.batch_contenders import BatchContender, Task
 from _benchmark.batch_mixing import mixing
 from _benchmark.child import WrongDataError
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.contenders import batch_check, batch_contenders
+from _benchmark.contenders.batch_contenders import BatchContender, Task
+from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
 from _benchmark.loops import batch_loop, batch_recipes
 from _benchmark.loops.batch_recipes import Delivery
@@ -47,7 +47,7 @@ def task_of(directory: Path, dataset: str = "lz4-64k") -> Task:
     filename = workloads.in_directory(workload, str(directory))
     source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
     array_filename = workloads.array_in_directory(workload, str(directory))
-    return Task(source, batch_proof.oracle(workload), array_filename, SEED)
+    return Task(source, batch_check.oracle(workload), array_filename, SEED)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def keep(task: Task, verb: str, library: Any, way: str = "batches", **more: Any)
 
 def proved(task: Task, verb: str, library: Any, epochs: int = 1, **more: Any) -> Any:
     found, kept = keep(task, verb, library, epochs=epochs, **more)
-    batch_proof.prove(task.oracle, kept, epochs, found["ended"])
+    batch_check.prove(task.oracle, kept, epochs, found["ended"])
     return found
 
 
@@ -230,7 +230,7 @@ def test_an_epoch_cut_short_or_too_long_is_found(epochs: int, task: Task) -> Non
     found, kept = keep(task, "epochs", FakeLibrary(), epochs=epochs)
     for asked in {1, 2} - {epochs}:
         with pytest.raises(WrongDataError):
-            batch_proof.prove(task.oracle, kept, asked, found["ended"])
+            batch_check.prove(task.oracle, kept, asked, found["ended"])
 
 
 # ---- contenders

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark import contenders
-from _benchmark.contenders import Source
+from _benchmark.contenders import streams
+from _benchmark.contract import Source
 from _benchmark.loops import stream_loop
 from _benchmark.machine import environment, io_mode, page_cache
 
@@ -84,7 +84,7 @@ def test_a_cold_pass_starts_cold_behind_what_was_read_ahead(access: str, tiny: S
     if environment.in_memory(tiny.filename):
         pytest.skip("files in memory cannot be cold")
     page_cache.fill_page_cache(tiny.filename)
-    warm = contenders.Stream(tiny, access, 1)
+    warm = streams.Stream(tiny, access, 1)
     warm.passes(1)
     assert page_cache.cache_state(tiny.filename) == "warm"
 
@@ -92,5 +92,5 @@ def test_a_cold_pass_starts_cold_behind_what_was_read_ahead(access: str, tiny: S
     real = stream_loop.drop_pages
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_loop, "drop_pages", lambda name: (seen.append(name), real(name)))
-        contenders.Stream(tiny, access, 1, cold=True).passes(2)
+        streams.Stream(tiny, access, 1, cold=True).passes(2)
     assert seen == [tiny.filename] * 2

@@ -22,8 +22,10 @@ from runs import left_behind, rows_of
 
 import multitables
 import multitables_benchmark
-from _benchmark import charts, contenders, limits
-from _benchmark.contenders import NotMeasuredError, SlabRead, Source
+from _benchmark import charts
+from _benchmark.contenders import bounds, streams
+from _benchmark.contenders.streams import SlabRead
+from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.machine import environment, page_cache
 from _benchmark.studies import explain_run
 from _benchmark.studies.explain import process_counts
@@ -245,7 +247,7 @@ def test_a_stream_that_fails_while_it_is_timed_is_a_fault(
     def fail(*_rest: Any) -> Any:
         raise multitables.ReaderDiedError("a reader died")
 
-    monkeypatch.setattr(limits, "stream", fail)
+    monkeypatch.setattr(bounds, "stream", fail)
     assert explain(made(tmp_path)) == 1
     assert "ReaderDiedError: a reader died" in capsys.readouterr().out
     assert {row["quantity"] for row in rows_of("explain")} >= set(LIMITS)
@@ -260,7 +262,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(limits, "memory_copy", interrupt)
+        patch.setattr(bounds, "memory_copy", interrupt)
         assert explain(filename) == 130
     assert "interrupted; what was finished" in capsys.readouterr().out
     before = rows_of("explain")
@@ -270,7 +272,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
 
     with monkeypatch.context() as patch:
         for name in ("device", "page_cache"):
-            patch.setattr(limits, name, interrupt)
+            patch.setattr(bounds, name, interrupt)
         assert explain(filename, "--resume") == 0
     after = rows_of("explain")
     assert after[: len(before)] == before
@@ -279,7 +281,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
     assert len(keys) == len(set(keys))
     # and of what is whole, nothing is measured or checked again
     with monkeypatch.context() as patch:
-        patch.setattr(limits, "stream", interrupt)
+        patch.setattr(bounds, "stream", interrupt)
         patch.setattr(explain_run, "first_rows", interrupt)
         assert explain(filename, "--resume") == 0
     assert rows_of("explain") == after
@@ -301,15 +303,15 @@ def test_the_oracle_takes_pytables_where_h5py_fails(
         raise NotMeasuredError("h5py has no filter 1")
         yield
 
-    right = contenders.oracle(tiny)
+    right = streams.oracle(tiny)
     monkeypatch.setattr(
-        contenders, "h5py_read", lambda source: SlabRead(source, "h5py read_direct", cannot)
+        streams, "h5py_read", lambda source: SlabRead(source, "h5py read_direct", cannot)
     )
     assert Oracle(tiny, tiny.rows).differs(right) == ""
     assert "data differs" in Oracle(tiny, tiny.rows).differs(right | {"any_order": "x"})
     assert "rows instead of" in Oracle(tiny, tiny.rows - 1).differs(right)
     monkeypatch.setattr(
-        contenders, "pytables_read", lambda source: SlabRead(source, "PyTables", cannot)
+        streams, "pytables_read", lambda source: SlabRead(source, "PyTables", cannot)
     )
     with pytest.raises(NotMeasuredError, match=r"neither h5py nor PyTables .* no filter 1"):
         Oracle(tiny, tiny.rows)

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark import contenders, limits
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.contenders import bounds, streams
+from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import dataset_storage, workloads
 from _benchmark.machine import environment, page_cache
 
@@ -184,29 +184,29 @@ def test_the_device_is_read(tiny: Source) -> None:
     if environment.in_memory(tiny.filename) or page_cache.direct_refusal(tiny.filename):
         pytest.skip("no O_DIRECT here")
     for in_flight in (1, 3):
-        found = limits.device(tiny.filename, 100, 2**20, in_flight, 0.02)
+        found = bounds.device(tiny.filename, 100, 2**20, in_flight, 0.02)
         assert found.decoded_bytes > 0
         assert found.seconds > 0
 
 
 def test_the_page_cache_is_read_over_and_over(tiny: Source) -> None:
     for n_threads in (1, 2):
-        assert limits.page_cache(tiny.filename, n_threads, 0.02).decoded_bytes > 0
+        assert bounds.page_cache(tiny.filename, n_threads, 0.02).decoded_bytes > 0
 
 
 def test_memory_is_copied_in_whole_shares() -> None:
-    found = limits.memory_copy(2, 0.02, size_bytes=2**16)
+    found = bounds.memory_copy(2, 0.02, size_bytes=2**16)
     assert found.decoded_bytes > 0
     assert found.decoded_bytes % 2**15 == 0
 
 
 def test_a_block_is_handed_over(tmp_path: Path) -> None:
-    assert limits.hand_over(str(tmp_path)) > 0
-    assert limits.hand_over(str(tmp_path)) > 0  # the file is there already
+    assert bounds.hand_over(str(tmp_path)) > 0
+    assert bounds.hand_over(str(tmp_path)) > 0  # the file is there already
 
 
 def test_an_endless_stream_is_timed(tiny: Source) -> None:
-    found = limits.stream(tiny, 2, 7, {}, 0.02)
+    found = bounds.stream(tiny, 2, 7, {}, 0.02)
     assert found.decoded_bytes > 0
     assert found.decoded_bytes % (7 * tiny.row_bytes) == 0
     assert found.decode_seconds > 0
@@ -222,7 +222,7 @@ def test_what_fails_in_a_thread_ends_all() -> None:
         return 5
 
     with pytest.raises(OSError, match="no such luck"):
-        limits.together(3, work)
+        bounds.together(3, work)
     assert sorted(ended) == [0, 2]
 
 
@@ -244,7 +244,7 @@ def test_threads_end_when_the_user_interrupts(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(threading.Thread, "join", first_join_fails)
     with pytest.raises(KeyboardInterrupt):
-        limits.together(2, work)
+        bounds.together(2, work)
     assert seen == [True, True]
 
 
@@ -264,4 +264,4 @@ def test_the_rows_of_a_sample_stream_like_the_dataset(tmp_path: Path) -> None:
     stored = dataset_storage.describe(filename, workloads.PATH)
     found = dataset_storage.sample(stored, str(tmp_path / "sample.h5"), stored.decoded_bytes // 2)
     source = Source(found.filename, found.path, found.rows, found.row_bytes)
-    assert contenders.codec_limit(source, 1).seconds > 0
+    assert streams.codec_limit(source, 1).seconds > 0

@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark import contenders, peers
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.contenders import peers, streams
+from _benchmark.contenders.peers import LIBRARIES, Peer
+from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
 from _benchmark.data.workloads import EVENT, Workload
 from _benchmark.data.zarr_copy import ZarrCopy
-from _benchmark.peers import LIBRARIES, Peer
 
 #: 300 rows: the last chunk is not full.
 FILTERS: dict[str, dict[str, Any]] = {
@@ -64,8 +64,8 @@ def everybody(data: tuple[Workload, Source], scratch: Path, *processes: int) -> 
 
 def prove(peer: Peer, source: Source) -> None:
     """Its data are right, and its passes count all of them."""
-    found, expected = peer.contender.check(), contenders.oracle(source)
-    assert contenders.differs(found, expected, peer.contender.in_order) == ""
+    found, expected = peer.contender.check(), streams.oracle(source)
+    assert streams.differs(found, expected, peer.contender.in_order) == ""
     assert [one.decoded_bytes for one in peer.contender.passes(2)] == [source.decoded_bytes] * 2
     assert all(os.path.isfile(name) for name in peer.files)
 
@@ -168,7 +168,7 @@ def test_a_peer_that_lies_is_found(
     stand_in(tmp_path, "hidefix", STAND_IN.replace("FAULT", fault), monkeypatch)
     data = written(tmp_path)
     liar = everybody(data, scratch, 1)["hidefix x1"].contender
-    assert said in contenders.differs(liar.check(), contenders.oracle(data[1]), liar.in_order)
+    assert said in streams.differs(liar.check(), streams.oracle(data[1]), liar.in_order)
 
 
 def test_a_refusal_is_told_in_one_line(

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from runs import left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import measure
-from _benchmark.contenders import NotMeasuredError, Stream
+from _benchmark import contract
+from _benchmark.contenders.streams import Stream
+from _benchmark.contract import NotMeasuredError
 from _benchmark.data import workloads
 from _benchmark.loops import stream_loop
 from _benchmark.machine import throttle
@@ -128,7 +129,7 @@ class Counting:
                 if len(counts.timed) == counts.end_after:
                     raise KeyboardInterrupt
                 counts.timed.append(self.name)
-                return [measure.Pass(0.5, self.source.decoded_bytes)]
+                return [contract.Pass(0.5, self.source.decoded_bytes)]
 
         return Counted(*case)
 

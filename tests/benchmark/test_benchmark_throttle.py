@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark.contenders import NotMeasuredError
+from _benchmark.contract import NotMeasuredError
 from _benchmark.machine import devices, throttle
 from _benchmark.machine.devices import Device
 from _benchmark.machine.throttle import Control

@@ -14,7 +14,7 @@ import numpy as np
 from liars import FakeGuard
 from runs import some_bench
 
-from _benchmark import measure, report
+from _benchmark import contract, measure, report
 from _benchmark.loops import stream_loop
 from _benchmark.studies import target_parts, target_views
 from _benchmark.studies.target_bench import best
@@ -73,7 +73,7 @@ def test_contenders_take_turns() -> None:
 def test_the_median_and_its_spread() -> None:
     assert str(measure.summary([3.0, 1.0, 2.0])) == "2 (1-3)"
     assert str(measure.summary([3.0])) == "3"
-    assert measure.Pass(2.0, 4_000_000).rate == 2.0
+    assert contract.Pass(2.0, 4_000_000).rate == 2.0
 
 
 def test_the_text_table_is_aligned() -> None:

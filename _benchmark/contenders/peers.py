@@ -17,18 +17,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import contenders, old_release
 from _benchmark.child import Child
-from _benchmark.contenders import SLAB_BYTES, ChildStream, Contender, NotMeasuredError, Source
+from _benchmark.contenders import old_release, streams
+from _benchmark.contenders.streams import SLAB_BYTES, ChildStream
+from _benchmark.contract import Contender, NotMeasuredError, Pass, Source
 from _benchmark.data.workloads import Workload
 from _benchmark.data.zarr_copy import ZarrCopy
 from _benchmark.loops import peer_loop, stream_loop
 from _benchmark.loops.stream_loop import Tick, no_tick
-from _benchmark.measure import Pass
 
 THREAD_CHUNKS = 4  # of a slab that threads share, at least, for each of them
 #: Where the face is: the protocol's server imports it.
-HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 START_SECONDS = 60.0
 SLOWEST_RATE = 5e6  # bytes per second; below it a peer is taken for hanging
 
@@ -126,7 +126,7 @@ class ChildPeer:
     def _ask(self, verb: str, cycles: int) -> list[Any]:
         """The answer for each pass."""
         if self.other.way == "DataLoader":
-            with contenders.h5py_dataset(self.source):
+            with streams.h5py_dataset(self.source):
                 pass  # all filters are there
         zarr = self.copy.make() if self.copy is not None else None
         timeout_seconds = START_SECONDS + cycles * self.source.decoded_bytes / SLOWEST_RATE
@@ -180,8 +180,8 @@ def peers(
     """
     files = (source.filename,)
     found = [
-        Peer("PyTables read(out=)", "slabs", 1, contenders.pytables_read(source), files),
-        Peer("h5py read_direct", "slabs", 1, contenders.h5py_read(source), files),
+        Peer("PyTables read(out=)", "slabs", 1, streams.pytables_read(source), files),
+        Peer("h5py read_direct", "slabs", 1, streams.h5py_read(source), files),
     ]
     copy = ZarrCopy(source, workload, directory)
     for library in LIBRARIES:

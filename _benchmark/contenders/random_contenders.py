@@ -21,12 +21,12 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from _benchmark import contenders
 from _benchmark.child import Child, WrongDataError
-from _benchmark.contenders import Checked, Source
+from _benchmark.contenders import streams
+from _benchmark.contenders.random_keys import BATCH_ROWS, Draw, Oracle
+from _benchmark.contract import Checked, Source
 from _benchmark.loops import random_loop
 from _benchmark.loops.stream_loop import Tick, no_tick
-from _benchmark.random_draws import BATCH_ROWS, Draw, Oracle
 
 CHECKED_BATCHES = 8
 TIMEOUT_SECONDS = 300.0
@@ -72,7 +72,7 @@ class Task:
 
     def prove(self, found: dict[str, Any], expected: dict[str, Any]) -> None:
         """Raise unless the right rows came in the right order."""
-        fault = contenders.differs(found, expected, in_order=True)
+        fault = streams.differs(found, expected, in_order=True)
         if fault:
             raise WrongDataError(fault)
 
@@ -232,7 +232,7 @@ def _opened(
     return opened
 
 
-_H5PY, _TABLES = partial(_opened, contenders.h5py_dataset), partial(_opened, tables_node)
+_H5PY, _TABLES = partial(_opened, streams.h5py_dataset), partial(_opened, tables_node)
 _index = operator.attrgetter("__getitem__")
 
 # kind of draw -> name -> how it is read

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Every figure is proved by what its consumer saw, before the clock and under it (`batch_proof`).
+1. Every figure is proved by what its consumer saw, before the clock and under it (`batch_check`).
 2. This library is timed over whole epochs. Peers may be timed over a part of one, while as much is
    prepared in advance at its end as at its start, which they are not charged for.
 3. It owns no table, no target and no order of measuring.
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark import batch_proof
-from _benchmark.batch_proof import Oracle
 from _benchmark.child import Child
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.contenders import batch_check
+from _benchmark.contenders.batch_check import Oracle
+from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.loops import batch_loop
 
 BATCH_ROWS = 256
@@ -115,7 +115,7 @@ class BatchContender:
                     **more,
                 )
             with np.load(seen) as kept:
-                batch_proof.prove(self.task.oracle, dict(kept), n_epochs, found["ended"])
+                batch_check.prove(self.task.oracle, dict(kept), n_epochs, found["ended"])
         return found
 
     def prove(self) -> None:

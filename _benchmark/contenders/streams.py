@@ -1,10 +1,9 @@
-"""Who is measured. Every contender can show what it delivers (check) and be timed over it.
+"""Who is measured at streams: this library, PyTables, h5py; and fio and the codec limit beside.
 
 Law
 ---
-1. `check` reads one whole pass by the same access, with an end; `passes` times an endless stream.
-2. A contender that cannot run here raises `NotMeasuredError` saying what is missing; it never
-   stands in for another.
+1. Every contender keeps the contract: it shows what it delivers, and is timed over it.
+2. The oracle is what PyTables reads, and the comparison with it is made here only.
 3. It owns no table, no target and no order of measuring.
 """
 
@@ -20,57 +19,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from _benchmark.child import Child
+from _benchmark.contract import NotMeasuredError, Pass, Source
 from _benchmark.loops import stream_loop
 from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.machine import environment
-from _benchmark.measure import Pass
 
 SLAB_BYTES = 4 * 2**20  # of the reads of PyTables and h5py: fits the caches, hides the calls
-
-
-class NotMeasuredError(RuntimeError):
-    """A contender cannot run here; the message says what to do."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """The dataset all contenders of one table read."""
-
-    filename: str
-    path: str
-    rows: int
-    row_bytes: int
-
-    @property
-    def decoded_bytes(self) -> int:
-        """Decoded bytes of one pass."""
-        return self.rows * self.row_bytes
-
-
-class Checked(Protocol):
-    """Who can show what it delivers.
-
-    ``in_order`` says whether the rows must come in the order of the file.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def in_order(self) -> bool: ...
-
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]: ...
-
-
-class Contender(Checked, Protocol):
-    """What the studies of streams ask of everybody."""
-
-    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]: ...
 
 
 def face() -> Any:

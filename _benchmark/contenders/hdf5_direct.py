@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from _benchmark import old_release
 from _benchmark.child import Child, WrongDataError
-from _benchmark.contenders import SLAB_BYTES, NotMeasuredError, Source
+from _benchmark.contenders import old_release
+from _benchmark.contenders.streams import SLAB_BYTES
+from _benchmark.contract import NotMeasuredError, Pass, Source
 from _benchmark.loops import hdf5_direct_loop
 from _benchmark.loops.hdf5_direct_loop import DRIVER
 from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.machine import page_cache
-from _benchmark.measure import Pass
 
 OLD_LABEL = f"multitables {old_release.VERSION}, libhdf5 direct"
 PYTABLES_LABEL = "PyTables, libhdf5 direct"

@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark import contenders
+from _benchmark import contract
 from _benchmark.child import WrongDataError
-from _benchmark.measure import Pass
+from _benchmark.contenders import streams
+from _benchmark.contract import Pass
 
 REQUEST_BYTES = 2**20
 BUFFER_BYTES = 256 * 2**10  # small enough to stay in a core's cache
@@ -158,7 +159,7 @@ def hand_over(directory: str) -> float:
     if not os.path.exists(filename):
         with h5py.File(filename, "w") as file:
             file["rows"] = rows
-    streamer = contenders.face().Streamer(filename)
+    streamer = streams.face().Streamer(filename)
     options = {"n_procs": 1, "block_size": 1, "read_ahead": HAND_OVERS + 2}
     with streamer.get_queue("/rows", **options) as queue:
         _all_ready(queue)
@@ -196,7 +197,7 @@ class Streamed:
 
 
 def stream(
-    source: contenders.Source,
+    source: contract.Source,
     n_procs: int,
     block_size: int | None,
     options: dict[str, Any],
@@ -207,7 +208,7 @@ def stream(
 
     Readers' times are those of the whole stream, start-up left out.
     """
-    streamer = contenders.face().Streamer(source.filename, **options)
+    streamer = streams.face().Streamer(source.filename, **options)
     with streamer.get_queue(
         source.path, n_procs=n_procs, block_size=block_size, cyclic=True
     ) as queue:
