@@ -8,6 +8,7 @@ Law
 
 Map
 ---
+harness/        how it is measured: turns, children, checks, what a run keeps
 contract.py     what a contender is, and what it reads
 studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
                 training_batches, explain, report_again
@@ -16,13 +17,8 @@ data/           the files that are read: written, copied, described
 loops/          programs of children: the timed loops, run by the file's name
 contenders/     who is measured, and what proves their data
 batch_mixing.py how well an order mixes
-child.py        a process of its own for a stream or a reader
-measure.py      rounds, turns, medians
 advice.py       which of them does, and what to do about it, as arithmetic
-progress.py     the bar
-interruption.py Ctrl-C and its kin
 arguments.py    the types of the studies' arguments
-results.py      what a run keeps, row by row, and goes on from
 report.py       what is shown, as values: tables, charts, sentences
 charts.py       draws charts as SVG and PNG
 parquet.py      rows as a file whose columns have types

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from _benchmark.measure import Summary, summary
+from _benchmark.harness.results import Row
+from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import Table
-from _benchmark.results import Row
 
 TOLERANCE = 0.05
 OURS = "multitables"

@@ -14,11 +14,12 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from _benchmark import curves, publish, results
+from _benchmark import curves, publish
 from _benchmark.curves import Curve
+from _benchmark.harness import results
+from _benchmark.harness.results import Row
 from _benchmark.page import Section, own_facts, run_facts
 from _benchmark.report import Table, View, directive, escaped
-from _benchmark.results import Row
 
 COMMAND = "python multitables_benchmark.py report docs/results --docs docs/benchmark.rst"
 PUBLISHED = os.path.join("published", "multitables_2.csv")

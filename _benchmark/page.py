@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from html import escape
 
 from _benchmark import charts
+from _benchmark.harness.results import Kept
 from _benchmark.report import Table, View, file_stem
-from _benchmark.results import Kept
 
 CSS = """
 :root { color-scheme: light dark; --ink: #24292f; --faint: #59636e; --line: #d8dee4;

@@ -15,7 +15,7 @@ import io
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from _benchmark.results import Row
+from _benchmark.harness.results import Row
 
 KINDS: tuple[Callable[[str], Any], ...] = (int, float)
 

@@ -16,8 +16,9 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from _benchmark import charts, page, parquet, results
+from _benchmark import charts, page, parquet
 from _benchmark.charts import Drawing
+from _benchmark.harness import results
 from _benchmark.page import Section
 from _benchmark.report import file_stem, heading
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from _benchmark.measure import Summary
+from _benchmark.harness.rounds import Summary
 
 UNIT_LINE = "MB/s = 10^6 bytes of decoded data per second; median (minimum-maximum)"
 

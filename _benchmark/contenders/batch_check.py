@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark.child import WrongDataError
 from _benchmark.data.workloads import Workload, slabs
+from _benchmark.harness.child import WrongDataError
 from _benchmark.loops import batch_loop, stream_loop
 
 

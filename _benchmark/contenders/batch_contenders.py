@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark.child import Child
 from _benchmark.contenders import batch_check
 from _benchmark.contenders.batch_check import Oracle
 from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.harness.child import Child
 from _benchmark.loops import batch_loop
 
 BATCH_ROWS = 256

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from _benchmark import contract
-from _benchmark.child import WrongDataError
 from _benchmark.contenders import streams
 from _benchmark.contract import Pass
+from _benchmark.harness.child import WrongDataError
 
 REQUEST_BYTES = 2**20
 BUFFER_BYTES = 256 * 2**10  # small enough to stay in a core's cache

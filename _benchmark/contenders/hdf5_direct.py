@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from _benchmark.child import Child, WrongDataError
 from _benchmark.contenders import old_release
 from _benchmark.contenders.streams import SLAB_BYTES
 from _benchmark.contract import NotMeasuredError, Pass, Source
+from _benchmark.harness.child import Child, WrongDataError
 from _benchmark.loops import hdf5_direct_loop
 from _benchmark.loops.hdf5_direct_loop import DRIVER
 from _benchmark.loops.stream_loop import Tick, no_tick

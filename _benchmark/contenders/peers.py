@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.child import Child
 from _benchmark.contenders import old_release, streams
 from _benchmark.contenders.streams import SLAB_BYTES, ChildStream
 from _benchmark.contract import Contender, NotMeasuredError, Pass, Source
 from _benchmark.data.workloads import Workload
 from _benchmark.data.zarr_copy import ZarrCopy
+from _benchmark.harness.child import Child
 from _benchmark.loops import peer_loop, stream_loop
 from _benchmark.loops.stream_loop import Tick, no_tick
 

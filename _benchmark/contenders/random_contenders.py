@@ -21,10 +21,10 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from _benchmark.child import Child, WrongDataError
 from _benchmark.contenders import streams
 from _benchmark.contenders.random_keys import BATCH_ROWS, Draw, Oracle
 from _benchmark.contract import Checked, Source
+from _benchmark.harness.child import Child, WrongDataError
 from _benchmark.loops import random_loop
 from _benchmark.loops.stream_loop import Tick, no_tick
 

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark.child import Child
 from _benchmark.contract import NotMeasuredError, Pass, Source
+from _benchmark.harness.child import Child
 from _benchmark.loops import stream_loop
 from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.machine import environment

@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
+from _benchmark.harness.results import Kept
 from _benchmark.report import View
-from _benchmark.results import Kept
 from _benchmark.studies import (
     device_sweep,
     explain,

@@ -19,9 +19,8 @@ from _benchmark.batch_mixing import Mixing, mixing
 from _benchmark.contenders import batch_check, streams
 from _benchmark.contenders.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
 from _benchmark.data.workloads import Workload, as_size
-from _benchmark.machine import page_cache
-from _benchmark.measure import summary
-from _benchmark.studies.target_bench import (
+from _benchmark.harness.rounds import summary
+from _benchmark.harness.runner import (
     LABEL,
     Bench,
     as_ratio,
@@ -31,6 +30,7 @@ from _benchmark.studies.target_bench import (
     warm,
     with_spread,
 )
+from _benchmark.machine import page_cache
 
 ROW_BYTES = 1024
 LEAST_WINDOW = 0.8

@@ -30,11 +30,11 @@ from _benchmark.contenders import hdf5_direct, old_release, streams
 from _benchmark.contenders.streams import Stream
 from _benchmark.contract import NotMeasuredError
 from _benchmark.data import workloads
+from _benchmark.harness.progress import Progress
+from _benchmark.harness.results import ResultFile
 from _benchmark.loops.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.machine import environment, io_mode
 from _benchmark.machine.io_mode import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
-from _benchmark.progress import Progress
-from _benchmark.results import ResultFile
 from _benchmark.studies import sweep_plan
 from _benchmark.studies.sweep_lines import MakeContender, Readers
 from _benchmark.studies.sweep_plan import COLUMNS, COMPLEVELS, FIELDS

@@ -20,8 +20,8 @@ from _benchmark.contenders import bounds, streams
 from _benchmark.contract import NotMeasuredError
 from _benchmark.data import dataset_storage, workloads
 from _benchmark.data.dataset_storage import Stored
+from _benchmark.harness.results import ResultFile
 from _benchmark.machine import environment
-from _benchmark.results import ResultFile
 from _benchmark.studies.explain_run import COLUMNS, Explanation, Scale
 from _benchmark.studies.explain_views import views
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from _benchmark.advice import Growing, Limits, Shape
-from _benchmark.measure import Summary, summary
-from _benchmark.results import Row
+from _benchmark.harness.results import Row
+from _benchmark.harness.rounds import Summary, summary
 from _benchmark.studies.explain_run import DIRECT, WARM
 
 #: way, processes, block size: empty for the library's own

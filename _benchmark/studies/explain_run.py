@@ -20,15 +20,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from _benchmark import advice, measure
+from _benchmark import advice
 from _benchmark.contenders import bounds, streams
 from _benchmark.contract import NotMeasuredError, Pass, Source
 from _benchmark.data import dataset_storage
 from _benchmark.data.dataset_storage import Stored
+from _benchmark.harness.progress import Progress
+from _benchmark.harness.results import Kept, ResultFile
+from _benchmark.harness.rounds import turns
 from _benchmark.loops import stream_loop
 from _benchmark.machine import environment, io_mode, page_cache
-from _benchmark.progress import Progress
-from _benchmark.results import Kept, ResultFile
 
 COLUMNS = (
     *("study", "file", "path", "way", "quantity", "n_procs", "block_size", "cache", "round"),
@@ -277,10 +278,10 @@ class Explanation:
         by_name = {one.name: one for one in everything}
         direct = [name for name, one in by_name.items() if one.way == DIRECT]
         others = [name for name in by_name if name not in direct]
-        groups = [list(measure.turns(names, self.scale.rounds)) for names in (direct, others)]
+        groups = [list(turns(names, self.scale.rounds)) for names in (direct, others)]
         for number in range(self.scale.rounds):
-            for turns in groups:
-                ones = [by_name[name] for of, name in turns if of == number]
+            for group in groups:
+                ones = [by_name[name] for of, name in group if of == number]
                 todo = [one for one in ones if not self._is_kept(one, number)]
                 progress.tick(len(ones) - len(todo))
                 for one in todo:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from _benchmark import advice
 from _benchmark.advice import Verdict
 from _benchmark.data.workloads import as_size
-from _benchmark.measure import Summary
+from _benchmark.harness.results import PLACE_FACTS, Kept, Row
+from _benchmark.harness.rounds import Summary
 from _benchmark.report import UNIT_LINE, Chart, Series, Table, View
-from _benchmark.results import PLACE_FACTS, Kept, Row
 from _benchmark.studies.explain_numbers import Case, Found
 from _benchmark.studies.explain_run import DIRECT, WARM
 

@@ -28,8 +28,8 @@ from _benchmark.contenders.random_contenders import (
 )
 from _benchmark.contenders.random_keys import BATCH_ROWS, Draw
 from _benchmark.data.workloads import EVENT, Workload
-from _benchmark.measure import summary
-from _benchmark.studies.target_bench import (
+from _benchmark.harness.rounds import summary
+from _benchmark.harness.runner import (
     LABEL,
     OLD_LABEL,
     Bench,

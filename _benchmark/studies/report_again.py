@@ -12,8 +12,8 @@ import argparse
 import os
 
 from _benchmark import docs_page, publish
+from _benchmark.harness.results import Kept
 from _benchmark.report import View
-from _benchmark.results import Kept
 
 SUMMARY = "tables, plots and the HTML report made again from kept results; nothing is measured"
 

@@ -19,10 +19,10 @@ from typing import Any
 from _benchmark.contenders import streams
 from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
+from _benchmark.harness.progress import Progress
+from _benchmark.harness.results import Kept, ResultFile
+from _benchmark.harness.rounds import turns
 from _benchmark.machine import io_mode, throttle
-from _benchmark.measure import turns
-from _benchmark.progress import Progress
-from _benchmark.results import Kept, ResultFile
 from _benchmark.studies.sweep_lines import MakeContender, Readers
 from _benchmark.studies.sweep_plan import OURS, Dataset, Line
 

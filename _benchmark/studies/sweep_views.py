@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.measure import Summary, summary
+from _benchmark.harness.results import PLACE_FACTS, Kept, Row
+from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import Chart, Series, Table, View
-from _benchmark.results import PLACE_FACTS, Kept, Row
 from _benchmark.studies.sweep_plan import KEY, OURS, key_of
 
 TITLES = {

@@ -19,15 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from _benchmark import report
-from _benchmark.child import Child, ContenderError, child_environment
 from _benchmark.contenders import streams
 from _benchmark.contenders.streams import FIO_ENGINES
 from _benchmark.contract import Contender, Source
 from _benchmark.data.workloads import Workload, rows_of_size
-from _benchmark.loops import startup_loop, stream_loop
-from _benchmark.machine import environment, page_cache, process_memory
-from _benchmark.measure import summary
-from _benchmark.studies.target_bench import (
+from _benchmark.harness.child import Child, ContenderError, child_environment
+from _benchmark.harness.rounds import summary
+from _benchmark.harness.runner import (
     LABEL,
     OLD_LABEL,
     Bench,
@@ -39,6 +37,8 @@ from _benchmark.studies.target_bench import (
     ratios,
     warm,
 )
+from _benchmark.loops import startup_loop, stream_loop
+from _benchmark.machine import environment, page_cache, process_memory
 
 LEAST_GENERATOR = 2.5
 LEAST_OF_LIMIT = 0.9

@@ -22,9 +22,9 @@ from _benchmark import publish, report
 from _benchmark.arguments import add_result_options, positive
 from _benchmark.contenders import old_release, streams
 from _benchmark.data import workloads
+from _benchmark.harness.results import ResultFile
+from _benchmark.harness.runner import COLUMNS, Bench
 from _benchmark.machine import environment
-from _benchmark.results import ResultFile
-from _benchmark.studies.target_bench import COLUMNS, Bench
 from _benchmark.studies.target_views import target_table, views
 
 __all__ = ["Parts", "add_arguments", "run", "views"]

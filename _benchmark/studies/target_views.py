@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from _benchmark.measure import Summary, summary
+from _benchmark.harness.results import Kept, Row
+from _benchmark.harness.rounds import Summary, summary
+from _benchmark.harness.runner import COLUMNS, LABEL, Target
 from _benchmark.report import UNIT_LINE, Chart, Series, Table, View, file_stem, spread
-from _benchmark.results import Kept, Row
-from _benchmark.studies.target_bench import COLUMNS, LABEL, Target
 
 SPREAD_LINE = "median (minimum-maximum)"
 

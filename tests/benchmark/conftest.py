@@ -20,7 +20,7 @@ from runs import ENDING, TINY
 from _benchmark import charts, parquet
 from _benchmark.contract import Source
 from _benchmark.data import workloads
-from _benchmark.measure import summary
+from _benchmark.harness.rounds import summary
 from _benchmark.report import Chart, Series
 
 

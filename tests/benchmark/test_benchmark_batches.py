@@ -27,15 +27,15 @@ from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
 from _benchmark.batch_mixing import mixing
-from _benchmark.child import WrongDataError
 from _benchmark.contenders import batch_check, batch_contenders
 from _benchmark.contenders.batch_contenders import BatchContender, Task
 from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
+from _benchmark.harness.child import WrongDataError
+from _benchmark.harness.runner import module_directory
 from _benchmark.loops import batch_loop, batch_recipes
 from _benchmark.loops.batch_recipes import Delivery
 from _benchmark.studies import batch_parts
-from _benchmark.studies.target_bench import module_directory
 
 SIZE_BYTES = N_ROWS * batch_parts.ROW_BYTES
 SEED = 3

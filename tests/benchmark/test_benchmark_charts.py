@@ -13,7 +13,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from _benchmark.measure import Summary, summary
+from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import Chart, Series
 
 pytest.importorskip("matplotlib", reason="matplotlib comes with the extra bench")

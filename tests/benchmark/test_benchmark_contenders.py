@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from runs import TINY, rows_of, some_bench
 
-from _benchmark.child import Child, ContenderError
 from _benchmark.contenders import old_release, streams
 from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
+from _benchmark.harness.child import Child, ContenderError
 from _benchmark.machine import environment, page_cache
 from _benchmark.studies import target_parts
 

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark import curves, docs_page, results
+from _benchmark import curves, docs_page
 from _benchmark.curves import Curve
-from _benchmark.measure import Summary, summary
+from _benchmark.harness import results
+from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import Table
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"

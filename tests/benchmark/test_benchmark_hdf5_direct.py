@@ -22,10 +22,10 @@ import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark.child import ContenderError, WrongDataError
 from _benchmark.contenders import hdf5_direct, streams
 from _benchmark.contenders.hdf5_direct import DirectRead
 from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.harness.child import ContenderError, WrongDataError
 from _benchmark.loops import hdf5_direct_loop
 from _benchmark.machine import page_cache
 

@@ -20,11 +20,12 @@ from processes import script, wait_until
 from runs import ENDING, TINY, left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import contract, interruption
+from _benchmark import contract
 from _benchmark.contenders.streams import Stream
 from _benchmark.data import workloads
+from _benchmark.harness import interruption
+from _benchmark.harness.progress import Progress
 from _benchmark.loops import stream_loop
-from _benchmark.progress import Progress
 from _benchmark.studies import STUDIES, device_sweep
 
 # ---- end to end

@@ -24,12 +24,12 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark.child import WrongDataError
 from _benchmark.contenders import random_contenders, random_keys
 from _benchmark.contenders.random_contenders import LibraryAccess, ReaderAccess, Task
 from _benchmark.contenders.random_keys import Draw
 from _benchmark.contract import Source
 from _benchmark.data import workloads
+from _benchmark.harness.child import WrongDataError
 from _benchmark.loops import random_loop, stream_loop
 from _benchmark.studies import random_parts
 

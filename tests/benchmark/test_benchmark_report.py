@@ -20,10 +20,11 @@ import pytest
 from html_reader import SVG, Reader
 
 import multitables_benchmark
-from _benchmark import charts, page, parquet, publish, report, results
-from _benchmark.measure import summary
+from _benchmark import charts, page, parquet, publish, report
+from _benchmark.harness import results
+from _benchmark.harness.rounds import summary
+from _benchmark.harness.runner import Bench
 from _benchmark.studies import STUDIES, target_parts, target_views
-from _benchmark.studies.target_bench import Bench
 
 
 def kept(directory: Path, name: str) -> results.Kept:

@@ -23,10 +23,10 @@ from _benchmark import contract
 from _benchmark.contenders.streams import Stream
 from _benchmark.contract import NotMeasuredError
 from _benchmark.data import workloads
+from _benchmark.harness.results import Kept
 from _benchmark.loops import stream_loop
 from _benchmark.machine import throttle
 from _benchmark.report import View
-from _benchmark.results import Kept
 from _benchmark.studies import device_sweep, sweep_plan, sweep_views
 from _benchmark.studies.sweep_plan import COLUMNS, DATA, KEY
 

@@ -14,10 +14,11 @@ import numpy as np
 from liars import FakeGuard
 from runs import some_bench
 
-from _benchmark import contract, measure, report
+from _benchmark import contract, report
+from _benchmark.harness import rounds
+from _benchmark.harness.runner import best
 from _benchmark.loops import stream_loop
 from _benchmark.studies import target_parts, target_views
-from _benchmark.studies.target_bench import best
 
 
 def test_verdicts(tmp_path: Path) -> None:
@@ -65,14 +66,14 @@ def test_the_best_is_by_median() -> None:
 
 
 def test_contenders_take_turns() -> None:
-    order = list(measure.turns(["a", "b", "c"], 3))
+    order = list(rounds.turns(["a", "b", "c"], 3))
     assert [name for _, name in order] == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
     assert [number for number, _ in order] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_the_median_and_its_spread() -> None:
-    assert str(measure.summary([3.0, 1.0, 2.0])) == "2 (1-3)"
-    assert str(measure.summary([3.0])) == "3"
+    assert str(rounds.summary([3.0, 1.0, 2.0])) == "2 (1-3)"
+    assert str(rounds.summary([3.0])) == "3"
     assert contract.Pass(2.0, 4_000_000).rate == 2.0
 
 

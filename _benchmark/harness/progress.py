@@ -14,7 +14,7 @@ from types import TracebackType
 
 import tqdm
 
-from _benchmark import interruption
+from _benchmark.harness import interruption
 
 
 class _Bar(tqdm.tqdm):  # type: ignore[misc]  # tqdm has no types

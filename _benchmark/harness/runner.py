@@ -16,16 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from _benchmark import measure
-from _benchmark.child import ContenderError, WrongDataError
 from _benchmark.contenders import streams
 from _benchmark.contenders.streams import ChildStream
 from _benchmark.contract import Checked, Contender, NotMeasuredError, Source
 from _benchmark.data import workloads
+from _benchmark.harness.child import ContenderError, WrongDataError
+from _benchmark.harness.progress import Progress
+from _benchmark.harness.results import ResultFile
+from _benchmark.harness.rounds import Summary, summary, turns
 from _benchmark.machine import page_cache
-from _benchmark.measure import Summary, summary
-from _benchmark.progress import Progress
-from _benchmark.results import ResultFile
 
 COLUMNS = ("study", "part", "dataset", "contender", "cache", "round", "value", "unit")
 LABEL = "multitables"
@@ -183,7 +182,7 @@ class Bench:
         rounds = rounds or self.rounds
         found: dict[str, list[float]] = {name: [] for name in measurements}
         with Progress(rounds * len(measurements), "passes") as progress:
-            for number, name in measure.turns(list(measurements), rounds):
+            for number, name in turns(list(measurements), rounds):
                 progress.stage(f"{dataset}: {name}")
                 progress.tick(1)
                 if name not in found:
