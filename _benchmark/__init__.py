@@ -9,6 +9,7 @@ Law
 Map
 ---
 harness/        how it is measured: turns, children, checks, what a run keeps
+analysis/       what numbers mean, as arithmetic
 contract.py     what a contender is, and what it reads
 studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
                 training_batches, explain, report_again
@@ -16,8 +17,6 @@ machine/        devices, mounts, page cache, memory of processes, a slower devic
 data/           the files that are read: written, copied, described
 loops/          programs of children: the timed loops, run by the file's name
 contenders/     who is measured, and what proves their data
-batch_mixing.py how well an order mixes
-advice.py       which of them does, and what to do about it, as arithmetic
 arguments.py    the types of the studies' arguments
 report.py       what is shown, as values: tables, charts, sentences
 charts.py       draws charts as SVG and PNG

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from _benchmark import report
-from _benchmark.batch_mixing import Mixing, mixing
+from _benchmark.analysis.mixing import Mixing, mixing
 from _benchmark.contenders import batch_check, streams
 from _benchmark.contenders.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
 from _benchmark.data.workloads import Workload, as_size

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.advice import Growing, Limits, Shape
+from _benchmark.analysis.advice import Growing, Limits, Shape
 from _benchmark.harness.results import Row
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.studies.explain_run import DIRECT, WARM

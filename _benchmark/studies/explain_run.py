@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from _benchmark import advice
+from _benchmark.analysis import advice
 from _benchmark.contenders import bounds, streams
 from _benchmark.contract import NotMeasuredError, Pass, Source
 from _benchmark.data import dataset_storage

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from _benchmark import advice
-from _benchmark.advice import Verdict
+from _benchmark.analysis import advice
+from _benchmark.analysis.advice import Verdict
 from _benchmark.data.workloads import as_size
 from _benchmark.harness.results import PLACE_FACTS, Kept, Row
 from _benchmark.harness.rounds import Summary

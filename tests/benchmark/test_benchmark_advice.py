@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark import advice
-from _benchmark.advice import Growing, Limits, Shape
+from _benchmark.analysis import advice
+from _benchmark.analysis.advice import Growing, Limits, Shape
 
 RATE = st.floats(1, 1e6)
 CORES = st.integers(1, 128)

@@ -26,7 +26,7 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark.batch_mixing import mixing
+from _benchmark.analysis.mixing import mixing
 from _benchmark.contenders import batch_check, batch_contenders
 from _benchmark.contenders.batch_contenders import BatchContender, Task
 from _benchmark.contract import NotMeasuredError, Source
