@@ -10,6 +10,7 @@ Map
 ---
 harness/        how it is measured: turns, children, checks, what a run keeps
 analysis/       what numbers mean, as arithmetic
+report/         how results are shown: values in, files out
 contract.py     what a contender is, and what it reads
 studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
                 training_batches, explain, report_again
@@ -18,11 +19,4 @@ data/           the files that are read: written, copied, described
 loops/          programs of children: the timed loops, run by the file's name
 contenders/     who is measured, and what proves their data
 arguments.py    the types of the studies' arguments
-report.py       what is shown, as values: tables, charts, sentences
-charts.py       draws charts as SVG and PNG
-parquet.py      rows as a file whose columns have types
-page.py         the HTML report
-curves.py       throughput over processes, ours and as published, and what follows from it
-docs_page.py    the documentation's page of the results kept in the repository
-publish.py      writes all of that beside the rows
 """

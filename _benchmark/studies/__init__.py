@@ -15,7 +15,7 @@ import argparse
 from typing import Protocol
 
 from _benchmark.harness.results import Kept
-from _benchmark.report import View
+from _benchmark.report.tables import View
 from _benchmark.studies import (
     device_sweep,
     explain,

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from _benchmark import report
 from _benchmark.analysis.mixing import Mixing, mixing
 from _benchmark.contenders import batch_check, streams
 from _benchmark.contenders.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
@@ -31,6 +30,7 @@ from _benchmark.harness.runner import (
     with_spread,
 )
 from _benchmark.machine import page_cache
+from _benchmark.report.tables import UNIT_LINE, aligned
 
 ROW_BYTES = 1024
 LEAST_WINDOW = 0.8
@@ -113,8 +113,8 @@ def window(bench: Bench) -> None:
         header = ["contender", "MB/s", "window / it", "first epoch, with the start", "note"]
         bench.tables.append(
             f"{dataset.title}, batches of {BATCH_ROWS} rows, {LATER_EPOCHS} epochs behind the "
-            f"first of a pass, page cache warm; {report.UNIT_LINE}\n"
-            + report.aligned(header, rows, left=("note",))
+            f"first of a pass, page cache warm; {UNIT_LINE}\n"
+            + aligned(header, rows, left=("note",))
         )
         for one in everybody[:2]:
             bench.ratio_target(
@@ -222,7 +222,7 @@ def mixing_of_orders(bench: Bench) -> None:
         f"(minimum-maximum) of {len(SEEDS)} seeds.\nplace: Spearman's rank correlation of the "
         "places in file and stream; neighbour: correlation of the\nplaces in the file of "
         "neighbours in the stream; largest: share of a batch that comes from one chunk\n"
-        + report.aligned(header, rows, left=("shuffle",))
+        + aligned(header, rows, left=("shuffle",))
     )
 
 
@@ -310,8 +310,8 @@ def _measured(
         rows.append([one.name, with_spread(summary(values), ".4g"), ratio, _note(one)])
     header = ["contender", "MB/s", f"{LABEL} / it", "measured on"]
     bench.tables.append(
-        f"{title}, {WORKERS} processes, page cache warm; {report.UNIT_LINE}\n"
-        + report.aligned(header, rows, left=("measured on",))
+        f"{title}, {WORKERS} processes, page cache warm; {UNIT_LINE}\n"
+        + aligned(header, rows, left=("measured on",))
     )
     return rates
 

@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark import publish, report
 from _benchmark.arguments import (
     add_result_options,
     complib,
@@ -35,6 +34,8 @@ from _benchmark.harness.results import ResultFile
 from _benchmark.loops.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.machine import environment, io_mode
 from _benchmark.machine.io_mode import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
+from _benchmark.report import publish
+from _benchmark.report.tables import heading
 from _benchmark.studies import sweep_plan
 from _benchmark.studies.sweep_lines import MakeContender, Readers
 from _benchmark.studies.sweep_plan import COLUMNS, COMPLEVELS, FIELDS
@@ -193,7 +194,7 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
                 arguments.output, "sweep", COLUMNS, every_facts[0], settings, arguments.resume
             )
         )
-        print(report.heading(every_facts[0]), flush=True)
+        print(heading(every_facts[0]), flush=True)
         progress = stack.enter_context(Progress(_total_bytes(arguments, plan, len(filenames))))
         sweep = Sweep(results, int(arguments.cycles), make_contender, progress)
         sweep.note(_too_small(plan[0].workload.decoded_bytes, max(_processes(arguments))))
@@ -208,7 +209,7 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
             interrupted = True
         results.save_json(interrupted=interrupted, **sweep.more())
     text = "\n\n".join(view.text() for view in views(sweep.kept()))
-    results.save_text(f"{report.heading(every_facts[0])}\n\n{text}")
+    results.save_text(f"{heading(every_facts[0])}\n\n{text}")
     print(f"\n{text}")
     publish.publish(arguments.output, say=print)
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")

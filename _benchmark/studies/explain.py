@@ -14,7 +14,6 @@ import os
 import tempfile
 from typing import Any
 
-from _benchmark import publish, report
 from _benchmark.arguments import add_result_options, positive
 from _benchmark.contenders import bounds, streams
 from _benchmark.contract import NotMeasuredError
@@ -22,6 +21,8 @@ from _benchmark.data import dataset_storage, workloads
 from _benchmark.data.dataset_storage import Stored
 from _benchmark.harness.results import ResultFile
 from _benchmark.machine import environment
+from _benchmark.report import publish
+from _benchmark.report.tables import heading
 from _benchmark.studies.explain_run import COLUMNS, Explanation, Scale
 from _benchmark.studies.explain_views import views
 
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         facts = environment.facts(stored.filename, face) | {"dataset": as_line(stored, name)}
         shared = {"study": "explain", "file": name, "path": stored.path}
         settings: dict[str, Any] = {**shared, "seconds": scale.seconds, "smoke": arguments.smoke}
-        print(report.heading(facts), flush=True)
+        print(heading(facts), flush=True)
         with ResultFile(
             arguments.output, "explain", COLUMNS, facts, settings, arguments.resume
         ) as results:
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
                 interrupted = True
             results.save_json(interrupted=interrupted, **explanation.more)
         text = "\n\n".join(view.text() for view in views(explanation.kept))
-        results.save_text(f"{report.heading(facts)}\n\n{text}")
+        results.save_text(f"{heading(facts)}\n\n{text}")
     print(f"\n{text}")
     publish.publish(arguments.output)
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")

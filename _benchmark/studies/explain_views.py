@@ -16,7 +16,7 @@ from _benchmark.analysis.advice import Verdict
 from _benchmark.data.workloads import as_size
 from _benchmark.harness.results import PLACE_FACTS, Kept, Row
 from _benchmark.harness.rounds import Summary
-from _benchmark.report import UNIT_LINE, Chart, Series, Table, View
+from _benchmark.report.tables import UNIT_LINE, Chart, Series, Table, View
 from _benchmark.studies.explain_numbers import Case, Found
 from _benchmark.studies.explain_run import DIRECT, WARM
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from _benchmark import report
 from _benchmark.contenders import random_keys
 from _benchmark.contenders.random_contenders import (
     PROCESSES,
@@ -40,6 +39,7 @@ from _benchmark.harness.runner import (
     warm,
     with_spread,
 )
+from _benchmark.report.tables import aligned
 
 ROW_BYTES = 1024
 LEAST_SLICES = 3.0
@@ -203,8 +203,7 @@ def latency(bench: Bench) -> None:
         ]
         bench.tables.append(
             f"{title}, one request for a row of a decoded chunk, microseconds; medians of the "
-            "rounds (minimum-maximum)\n"
-            + report.aligned(["contender", "median", "99th percentile"], rows)
+            "rounds (minimum-maximum)\n" + aligned(["contender", "median", "99th percentile"], rows)
         )
         ours = min(
             (one for one in medians if one.startswith(LABEL)),
@@ -265,7 +264,7 @@ def _table(
     if bench.old_python is None:
         rows.append([OLD_LABEL, "not measured", "", bench.old_reason])
     header = ["contender", "rate", f"{LABEL} / it", "note"]
-    bench.tables.append(f"{title}\n{report.aligned(header, rows, left=('note',))}")
+    bench.tables.append(f"{title}\n{aligned(header, rows, left=('note',))}")
     return ours
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from _benchmark import docs_page, publish
 from _benchmark.harness.results import Kept
-from _benchmark.report import View
+from _benchmark.report import docs_page, publish
+from _benchmark.report.tables import View
 
 SUMMARY = "tables, plots and the HTML report made again from kept results; nothing is measured"
 

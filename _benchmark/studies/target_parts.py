@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark import report
 from _benchmark.contenders import streams
 from _benchmark.contenders.streams import FIO_ENGINES
 from _benchmark.contract import Contender, Source
@@ -39,6 +38,7 @@ from _benchmark.harness.runner import (
 )
 from _benchmark.loops import startup_loop, stream_loop
 from _benchmark.machine import environment, page_cache, process_memory
+from _benchmark.report.tables import UNIT_LINE, aligned
 
 LEAST_GENERATOR = 2.5
 LEAST_OF_LIMIT = 0.9
@@ -121,8 +121,8 @@ def _stream_table(bench: Bench, dataset: Dataset, rates: dict[str, list[float]])
         rows.append([name, str(summary(values)), share])
     left_out = [[name, "not measured", ""] for name in bench.reasons if name not in rates]
     bench.tables.append(
-        f"{dataset.title}, page cache warm; {report.UNIT_LINE}\n"
-        + report.aligned(["contender", "MB/s", "of the codec limit"], rows + left_out)
+        f"{dataset.title}, page cache warm; {UNIT_LINE}\n"
+        + aligned(["contender", "MB/s", "of the codec limit"], rows + left_out)
     )
 
 
@@ -182,8 +182,8 @@ def direct(bench: Bench) -> None:
         share = as_ratio(ratios(ours, values)) if ours and values is not ours else ""
         rows.append([name, str(summary(values)), share, ""])
     bench.tables.append(
-        f"direct I/O, no filter, page cache cold; {report.UNIT_LINE}\n"
-        + report.aligned(["contender", "MB/s", f"{LABEL} / it", "note"], rows, left=("note",))
+        f"direct I/O, no filter, page cache cold; {UNIT_LINE}\n"
+        + aligned(["contender", "MB/s", f"{LABEL} / it", "note"], rows, left=("note",))
     )
     for name, what in whats.items():
         theirs = best(rates, name)
@@ -272,8 +272,8 @@ def small_chunks(bench: Bench) -> None:
         rates = bench.measure("small chunks", title, passes, before=functools.partial(warm, source))
         rows_of_table = [[name, str(summary(found))] for name, found in rates.items()]
         bench.tables.append(
-            f"{title}, page cache warm; {report.UNIT_LINE}\n"
-            + report.aligned(["contender", "MB/s"], rows_of_table)
+            f"{title}, page cache warm; {UNIT_LINE}\n"
+            + aligned(["contender", "MB/s"], rows_of_table)
         )
         ours, theirs = best(rates, LABEL), best(rates, "h5py")
         bench.ratio_target(

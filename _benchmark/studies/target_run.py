@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from _benchmark import publish, report
 from _benchmark.arguments import add_result_options, positive
 from _benchmark.contenders import old_release, streams
 from _benchmark.data import workloads
 from _benchmark.harness.results import ResultFile
 from _benchmark.harness.runner import COLUMNS, Bench
 from _benchmark.machine import environment
+from _benchmark.report import publish
+from _benchmark.report.tables import heading
 from _benchmark.studies.target_views import target_table, views
 
 __all__ = ["Parts", "add_arguments", "run", "views"]
@@ -96,7 +97,7 @@ def run(
             )
         judged = settings["judged"]
         facts["run"] = what + ("" if judged else "; numbers of so little data are not judged")
-        print(report.heading(facts), flush=True)
+        print(heading(facts), flush=True)
         interrupted = False
         with ResultFile(
             arguments.output, study, COLUMNS, facts, _told(settings), arguments.resume
@@ -123,7 +124,7 @@ def run(
                 targets=[dataclasses.asdict(target) for target in bench.targets],
                 faults=bench.faults,
             )
-            results.save_text(f"{report.heading(facts)}\n\n{text}")
+            results.save_text(f"{heading(facts)}\n\n{text}")
     print(f"\n{text}")
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
     publish.publish(arguments.output)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from _benchmark.harness.results import Kept, Row
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.harness.runner import COLUMNS, LABEL, Target
-from _benchmark.report import UNIT_LINE, Chart, Series, Table, View, file_stem, spread
+from _benchmark.report.tables import UNIT_LINE, Chart, Series, Table, View, file_stem, spread
 
 SPREAD_LINE = "median (minimum-maximum)"
 

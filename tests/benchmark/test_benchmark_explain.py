@@ -22,11 +22,11 @@ from runs import left_behind, rows_of
 
 import multitables
 import multitables_benchmark
-from _benchmark import charts
 from _benchmark.contenders import bounds, streams
 from _benchmark.contenders.streams import SlabRead
 from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.machine import environment, page_cache
+from _benchmark.report import charts
 from _benchmark.studies import explain_run
 from _benchmark.studies.explain import process_counts
 from _benchmark.studies.explain_run import COLUMNS, Oracle

@@ -26,7 +26,7 @@ from _benchmark.data import workloads
 from _benchmark.harness.results import Kept
 from _benchmark.loops import stream_loop
 from _benchmark.machine import throttle
-from _benchmark.report import View
+from _benchmark.report.tables import View
 from _benchmark.studies import device_sweep, sweep_plan, sweep_views
 from _benchmark.studies.sweep_plan import COLUMNS, DATA, KEY
 

@@ -14,10 +14,11 @@ import numpy as np
 from liars import FakeGuard
 from runs import some_bench
 
-from _benchmark import contract, report
+from _benchmark import contract
 from _benchmark.harness import rounds
 from _benchmark.harness.runner import best
 from _benchmark.loops import stream_loop
+from _benchmark.report.tables import aligned
 from _benchmark.studies import target_parts, target_views
 
 
@@ -78,7 +79,7 @@ def test_the_median_and_its_spread() -> None:
 
 
 def test_the_text_table_is_aligned() -> None:
-    text = report.aligned(["name", "n", "note"], [["a", "10", "x"], ["long", "9", "yy"]], ["note"])
+    text = aligned(["name", "n", "note"], [["a", "10", "x"], ["long", "9", "yy"]], ["note"])
     assert text.split("\n") == ["name   n  note", "----  --  ----", "a     10  x", "long   9  yy"]
 
 

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A chart is a value of `report`; it is drawn as it stands, and no number is changed or left out.
+1. A chart is a value of `tables`; it is drawn as it stands, and no number is changed or left out.
 2. Every median has its minimum and maximum beside it, and every axis of values holds 0.
 3. The same chart is the same bytes, as long as matplotlib is the same: nothing changes in a
    repository when no number changed.
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from _benchmark.report import Chart, Series, figure
+from _benchmark.report.tables import Chart, Series, figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

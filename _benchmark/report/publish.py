@@ -16,11 +16,11 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-from _benchmark import charts, page, parquet
-from _benchmark.charts import Drawing
 from _benchmark.harness import results
-from _benchmark.page import Section
-from _benchmark.report import file_stem, heading
+from _benchmark.report import charts, html, parquet
+from _benchmark.report.charts import Drawing
+from _benchmark.report.html import Section
+from _benchmark.report.tables import file_stem, heading
 
 REPORT = "multitables_report.html"
 INSTALL = "pip install multitables[bench]"
@@ -171,8 +171,8 @@ def _rst_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[Fi
 
 def _text_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[File]:
     """All tables as aligned text, with what they were measured on."""
-    shared = page.run_facts(section.kept)
-    views = [dataclasses.replace(one, facts=page.own_facts(one, shared)) for one in section.views]
+    shared = html.run_facts(section.kept)
+    views = [dataclasses.replace(one, facts=html.own_facts(one, shared)) for one in section.views]
     parts = [*([heading(shared)] if shared else []), *(view.text() for view in views)]
     yield f"multitables_{section.kept.name}_tables.txt", ("\n\n".join(parts) + "\n").encode()
 
@@ -201,7 +201,7 @@ def _parquet_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterato
 
 
 def _report(everything: Sequence[Section], drawings: Mapping[str, str]) -> Iterator[File]:
-    yield REPORT, page.html(everything, drawings).encode()
+    yield REPORT, html.html(everything, drawings).encode()
 
 
 FORMS: dict[str, Callable[[Section, Mapping[str, Drawing]], Iterator[File]]] = {

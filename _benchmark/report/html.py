@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from _benchmark import charts
 from _benchmark.harness.results import Kept
-from _benchmark.report import Table, View, file_stem
+from _benchmark.report import charts
+from _benchmark.report.tables import Table, View, file_stem
 
 CSS = """
 :root { color-scheme: light dark; --ink: #24292f; --faint: #59636e; --line: #d8dee4;

@@ -14,12 +14,12 @@ import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from _benchmark import curves, publish
-from _benchmark.curves import Curve
 from _benchmark.harness import results
 from _benchmark.harness.results import Row
-from _benchmark.page import Section, own_facts, run_facts
-from _benchmark.report import Table, View, directive, escaped
+from _benchmark.report import publish, scaling
+from _benchmark.report.html import Section, own_facts, run_facts
+from _benchmark.report.scaling import Curve
+from _benchmark.report.tables import Table, View, directive, escaped
 
 COMMAND = "python multitables_benchmark.py report docs/results --docs docs/benchmark.rst"
 PUBLISHED = os.path.join("published", "multitables_2.csv")
@@ -116,7 +116,7 @@ def text_of(directory: str, page_directory: str) -> str:
 def page(runs: Sequence[Run], published: Sequence[Row], below: str = "results") -> str:
     """The page; `below` is where the directories of the runs are, seen from it."""
     ours = [curve for run in runs for curve in _curves_of(run, alone=len(runs) == 1)]
-    then = curves.of_published(published)
+    then = scaling.of_published(published)
     parts = [f".. Made by `{COMMAND}`; do not edit.\n", _headline("Benchmark", "=", over=True)]
     parts.append(INTRODUCTION)
     parts += _conclusion(ours, then)
@@ -141,7 +141,7 @@ def _bullets(sentences: Iterable[str]) -> str:
 
 def _curves_of(run: Run, alone: bool) -> list[Curve]:
     """The curves of a run, whose devices name it where there are others."""
-    found = curves.of_rows(run.sweep_rows)
+    found = scaling.of_rows(run.sweep_rows)
     if alone:
         return found
     return [dataclasses.replace(one, device=f"{run.title}: {one.device}") for one in found]
@@ -153,10 +153,10 @@ def _conclusion(ours: Sequence[Curve], then: Sequence[Curve]) -> Iterator[str]:
         return
     yield _headline("Conclusion", "=")
     yield "These sentences and tables are made from the rows, and change with them.\n"
-    yield _bullets(curves.conclusions(ours, then))
+    yield _bullets(scaling.conclusions(ours, then))
     yield LEGEND
-    yield curves.process_table(every).rst(*OPTIONS)
-    yield curves.cost_table(every).rst(*OPTIONS)
+    yield scaling.process_table(every).rst(*OPTIONS)
+    yield scaling.cost_table(every).rst(*OPTIONS)
 
 
 # ---- our tables and the published ones
@@ -170,7 +170,7 @@ def _beside(
     yield _headline("Beside the published tables", "=")
     yield _source(published)
     for complib, access in dict.fromkeys((one.complib, one.access) for one in then):
-        names = (complib, curves.NO_COMPRESSION)
+        names = (complib, scaling.NO_COMPRESSION)
         own = [one for one in ours if one.access == access and one.complib in names]
         theirs = [one for one in then if one.access == access and one.complib == complib]
         title = f"{complib}, {TITLES.get(access, access)}: complevel (down), processes (across)"

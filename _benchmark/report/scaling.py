@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from _benchmark.harness.results import Row
 from _benchmark.harness.rounds import Summary, summary
-from _benchmark.report import Table
+from _benchmark.report.tables import Table
 
 TOLERANCE = 0.05
 OURS = "multitables"

@@ -5,7 +5,7 @@ Law
 1. What a study shows is a `View`, made from the rows it kept and from nothing else, so that it can
    be shown again years later.
 2. It formats; it computes nothing but widths.
-3. It writes no file and draws nothing: `charts` draws, `page` makes HTML, `publish` writes.
+3. It writes no file and draws nothing: `charts` draws, `html` makes HTML, `publish` writes.
 """
 
 from __future__ import annotations
