@@ -8,15 +8,14 @@ Law
 
 Map
 ---
-harness/        how it is measured: turns, children, checks, what a run keeps
-analysis/       what numbers mean, as arithmetic
-report/         how results are shown: values in, files out
-contract.py     what a contender is, and what it reads
-studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
-                training_batches, explain, report_again
-machine/        devices, mounts, page cache, memory of processes, a slower device
-data/           the files that are read: written, copied, described
-loops/          programs of children: the timed loops, run by the file's name
-contenders/     who is measured, and what proves their data
-arguments.py    the types of the studies' arguments
+machine/     devices, mounts, page cache, memory of processes, a slower device
+data/        the files that are read: written, copied, described
+loops/       programs of children: the timed loops, run by the file's name
+analysis/    what numbers mean, as arithmetic
+contract.py  what a contender is, and what it reads
+harness/     how it is measured: turns, children, checks, what a run keeps
+contenders/  who is measured, and what proves their data
+report/      how results are shown: values in, files out
+studies/     what is asked, a folder each: sweep (the default), targets, random, batches, explain,
+             report; arguments.py has the types of their arguments
 """

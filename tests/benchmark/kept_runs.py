@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _benchmark.harness import runner
 from _benchmark.harness.results import ResultFile
-from _benchmark.studies import sweep_plan
+from _benchmark.studies.sweep import plan as sweep_plan
 
 FACTS = {
     "machine": "Some 8-core CPU (x86_64)",

@@ -17,7 +17,7 @@ import tables
 
 from _benchmark.contenders.streams import Stream
 from _benchmark.contract import Source
-from _benchmark.studies.sweep_lines import MakeContender
+from _benchmark.studies.sweep.lines import MakeContender
 
 
 def _one_bit(block: Any, at: int) -> Any:

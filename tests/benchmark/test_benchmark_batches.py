@@ -35,7 +35,7 @@ from _benchmark.harness.child import WrongDataError
 from _benchmark.harness.runner import module_directory
 from _benchmark.loops import batch_loop, batch_recipes
 from _benchmark.loops.batch_recipes import Delivery
-from _benchmark.studies import batch_parts
+from _benchmark.studies.batches import parts as batch_parts
 
 SIZE_BYTES = N_ROWS * batch_parts.ROW_BYTES
 SEED = 3

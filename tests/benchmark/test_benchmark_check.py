@@ -21,7 +21,7 @@ from runs import left_behind, rows_of, some_bench, sweep_arguments
 from _benchmark.contenders import streams
 from _benchmark.contract import Source
 from _benchmark.loops import stream_loop
-from _benchmark.studies import device_sweep
+from _benchmark.studies.sweep import study as device_sweep
 
 
 @pytest.mark.parametrize("access", stream_loop.EVERY_ACCESS)

@@ -21,7 +21,7 @@ from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
 from _benchmark.harness.child import Child, ContenderError
 from _benchmark.machine import environment, page_cache
-from _benchmark.studies import target_parts
+from _benchmark.studies.targets import parts as target_parts
 
 
 @pytest.mark.parametrize("huge_pages", [False, True])

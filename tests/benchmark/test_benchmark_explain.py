@@ -27,9 +27,9 @@ from _benchmark.contenders.streams import SlabRead
 from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.machine import environment, page_cache
 from _benchmark.report import charts
-from _benchmark.studies import explain_run
-from _benchmark.studies.explain import process_counts
-from _benchmark.studies.explain_run import COLUMNS, Oracle
+from _benchmark.studies.explain import run as explain_run
+from _benchmark.studies.explain.run import COLUMNS, Oracle
+from _benchmark.studies.explain.study import process_counts
 
 DRAWS = "test_a_sample_is_explained"  # plots take long, and one test will do
 LIMITS = ("page cache", "fetch and decode", "memory copy", "hand-over")
@@ -107,7 +107,7 @@ def test_a_dataset_of_the_user_is_explained(
 def test_of_a_large_dataset_a_sample_is_read_warm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("_benchmark.studies.explain.SMOKE_BYTES", 100_000)
+    monkeypatch.setattr("_benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
     assert explain(made(tmp_path, chunks=(100, 25), compression="lzf")) == 0
     assert "measured on a copy of its first chunks" in " ".join(capsys.readouterr().out.split())
     assert kept()["sampled"]
@@ -120,7 +120,7 @@ def test_without_room_for_a_sample_the_rest_is_measured(
     filename = made(tmp_path, chunks=(4000, 25))
     if page_cache.direct_refusal(filename) or environment.in_memory(filename):
         pytest.skip("no O_DIRECT here")
-    monkeypatch.setattr("_benchmark.studies.explain.SMOKE_BYTES", 100_000)
+    monkeypatch.setattr("_benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=10))
     assert explain(filename) == 0
     out = " ".join(capsys.readouterr().out.split())

@@ -26,7 +26,8 @@ from _benchmark.data import workloads
 from _benchmark.harness import interruption
 from _benchmark.harness.progress import Progress
 from _benchmark.loops import stream_loop
-from _benchmark.studies import STUDIES, device_sweep
+from _benchmark.studies import STUDIES
+from _benchmark.studies.sweep import study as device_sweep
 
 # ---- end to end
 

@@ -31,7 +31,7 @@ from _benchmark.contract import Source
 from _benchmark.data import workloads
 from _benchmark.harness.child import WrongDataError
 from _benchmark.loops import random_loop, stream_loop
-from _benchmark.studies import random_parts
+from _benchmark.studies.random import parts as random_parts
 
 N_ROWS = 600
 DRAWS: dict[str, Callable[[int, int, int], Draw]] = {

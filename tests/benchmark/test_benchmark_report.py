@@ -25,7 +25,9 @@ from _benchmark.harness.rounds import summary
 from _benchmark.harness.runner import Bench
 from _benchmark.report import charts, html, parquet, publish
 from _benchmark.report.tables import Table, View, figure
-from _benchmark.studies import STUDIES, target_parts, target_views
+from _benchmark.studies import STUDIES
+from _benchmark.studies.targets import parts as target_parts
+from _benchmark.studies.targets import views as target_views
 
 
 def kept(directory: Path, name: str) -> results.Kept:

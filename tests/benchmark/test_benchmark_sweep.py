@@ -27,8 +27,10 @@ from _benchmark.harness.results import Kept
 from _benchmark.loops import stream_loop
 from _benchmark.machine import throttle
 from _benchmark.report.tables import View
-from _benchmark.studies import device_sweep, sweep_plan, sweep_views
-from _benchmark.studies.sweep_plan import COLUMNS, DATA, KEY
+from _benchmark.studies.sweep import plan as sweep_plan
+from _benchmark.studies.sweep import study as device_sweep
+from _benchmark.studies.sweep import views as sweep_views
+from _benchmark.studies.sweep.plan import COLUMNS, DATA, KEY
 
 SMALL = ("--size=0.001", "--max_procs=1", "--cycles=1")
 

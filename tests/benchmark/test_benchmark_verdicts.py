@@ -19,7 +19,8 @@ from _benchmark.harness import rounds
 from _benchmark.harness.runner import best
 from _benchmark.loops import stream_loop
 from _benchmark.report.tables import aligned
-from _benchmark.studies import target_parts, target_views
+from _benchmark.studies.targets import parts as target_parts
+from _benchmark.studies.targets import views as target_views
 
 
 def test_verdicts(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from _benchmark.harness.results import PLACE_FACTS, Kept, Row
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report.tables import Chart, Series, Table, View
-from _benchmark.studies.sweep_plan import KEY, OURS, key_of
+from _benchmark.studies.sweep.plan import KEY, OURS, key_of
 
 TITLES = {
     "queue": "Direct queue",

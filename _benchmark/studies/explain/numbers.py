@@ -3,7 +3,7 @@
 Law
 ---
 1. Pure: rows and what the JSON file says are given, and nothing else is asked.
-2. It computes; words and tables are `explain_views`'.
+2. It computes; words and tables are `views`'.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from _benchmark.analysis.advice import Growing, Limits, Shape
 from _benchmark.harness.results import Row
 from _benchmark.harness.rounds import Summary, summary
-from _benchmark.studies.explain_run import DIRECT, WARM
+from _benchmark.studies.explain.run import DIRECT, WARM
 
 #: way, processes, block size: empty for the library's own
 Case = tuple[str, int, str]

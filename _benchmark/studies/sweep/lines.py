@@ -22,7 +22,7 @@ from _benchmark.data.workloads import Workload
 from _benchmark.loops import stream_loop
 from _benchmark.machine import io_mode
 from _benchmark.machine.io_mode import Driver
-from _benchmark.studies.sweep_plan import OURS, Line
+from _benchmark.studies.sweep.plan import OURS, Line
 
 OLD_LABEL = f"multitables {old_release.VERSION}"
 

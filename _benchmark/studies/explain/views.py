@@ -17,8 +17,8 @@ from _benchmark.data.workloads import as_size
 from _benchmark.harness.results import PLACE_FACTS, Kept, Row
 from _benchmark.harness.rounds import Summary
 from _benchmark.report.tables import UNIT_LINE, Chart, Series, Table, View
-from _benchmark.studies.explain_numbers import Case, Found
-from _benchmark.studies.explain_run import DIRECT, WARM
+from _benchmark.studies.explain.numbers import Case, Found
+from _benchmark.studies.explain.run import DIRECT, WARM
 
 LEAST_BYTES = 64 * 10**6  # of fewer, start-up and jitter are a good part of every number
 WIDE = 0.3  # a spread that makes numbers doubtful, as a part of the median

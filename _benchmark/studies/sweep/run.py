@@ -5,7 +5,7 @@ Law
 1. Each dataset's file is written, every line is checked against PyTables, and only then is any of
    them timed. A line whose data is wrong has no number, and the exit status is 1.
 2. What an earlier run kept is not measured again, and nothing is written for it.
-3. It keeps rows and faults; what they mean is shown by `sweep_views`, from them alone.
+3. It keeps rows and faults; what they mean is shown by `views`, from them alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from _benchmark.harness.progress import Progress
 from _benchmark.harness.results import Kept, ResultFile
 from _benchmark.harness.rounds import turns
 from _benchmark.machine import io_mode, throttle
-from _benchmark.studies.sweep_lines import MakeContender, Readers
-from _benchmark.studies.sweep_plan import OURS, Dataset, Line
+from _benchmark.studies.sweep.lines import MakeContender, Readers
+from _benchmark.studies.sweep.plan import OURS, Dataset, Line
 
 
 @dataclass(frozen=True)

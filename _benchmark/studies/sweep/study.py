@@ -3,8 +3,8 @@
 Law
 ---
 1. Without options it is the 2.x benchmark: the same values, levels, processes and cycles.
-2. This is its options and its ends; what is measured stands in `sweep_plan` and `sweep_lines`, how
-   a run goes in `sweep_run`, what it shows in `sweep_views`.
+2. This is its options and its ends; what is measured stands in `plan` and `lines`, how
+   a run goes in `run`, what it shows in `views`.
 3. The files are removed, however the run ends.
 """
 
@@ -17,14 +17,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark.arguments import (
-    add_result_options,
-    complib,
-    levels,
-    numbers,
-    positive,
-    some_of,
-)
 from _benchmark.contenders import hdf5_direct, old_release, streams
 from _benchmark.contenders.streams import Stream
 from _benchmark.contract import NotMeasuredError
@@ -36,11 +28,19 @@ from _benchmark.machine import environment, io_mode
 from _benchmark.machine.io_mode import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
 from _benchmark.report import publish
 from _benchmark.report.tables import heading
-from _benchmark.studies import sweep_plan
-from _benchmark.studies.sweep_lines import MakeContender, Readers
-from _benchmark.studies.sweep_plan import COLUMNS, COMPLEVELS, FIELDS
-from _benchmark.studies.sweep_run import Place, Sweep
-from _benchmark.studies.sweep_views import views
+from _benchmark.studies.arguments import (
+    add_result_options,
+    complib,
+    levels,
+    numbers,
+    positive,
+    some_of,
+)
+from _benchmark.studies.sweep import plan as sweep_plan
+from _benchmark.studies.sweep.lines import MakeContender, Readers
+from _benchmark.studies.sweep.plan import COLUMNS, COMPLEVELS, FIELDS
+from _benchmark.studies.sweep.run import Place, Sweep
+from _benchmark.studies.sweep.views import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from _benchmark.arguments import add_result_options, positive
 from _benchmark.contenders import old_release, streams
 from _benchmark.data import workloads
 from _benchmark.harness.results import ResultFile
@@ -26,7 +25,8 @@ from _benchmark.harness.runner import COLUMNS, Bench
 from _benchmark.machine import environment
 from _benchmark.report import publish
 from _benchmark.report.tables import heading
-from _benchmark.studies.target_views import target_table, views
+from _benchmark.studies.arguments import add_result_options, positive
+from _benchmark.studies.targets.views import target_table, views
 
 __all__ = ["Parts", "add_arguments", "run", "views"]
 

@@ -3,7 +3,7 @@
 Law
 ---
 1. Every contender is asked for the same rows, drawn at random from a seed.
-2. What is measured lives in `random_parts`, how a run goes in `target_run`; this is the study's
+2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
    options.
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import argparse
 
-from _benchmark.arguments import positive
-from _benchmark.studies import random_parts, target_run
-from _benchmark.studies.target_run import views
+from _benchmark.studies.arguments import positive
+from _benchmark.studies.random import parts as random_parts
+from _benchmark.studies.targets import run as target_run
+from _benchmark.studies.targets.run import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. It owns the options and the order of a run; what is measured stands in `explain_run`, what it
-   means in `explain_views` and `advice`.
+1. It owns the options and the order of a run; what is measured stands in `run`, what it
+   means in `views` and `advice`.
 2. A dataset that cannot be streamed, or is not there, is refused before anything is measured.
 """
 
@@ -14,7 +14,6 @@ import os
 import tempfile
 from typing import Any
 
-from _benchmark.arguments import add_result_options, positive
 from _benchmark.contenders import bounds, streams
 from _benchmark.contract import NotMeasuredError
 from _benchmark.data import dataset_storage, workloads
@@ -23,8 +22,9 @@ from _benchmark.harness.results import ResultFile
 from _benchmark.machine import environment
 from _benchmark.report import publish
 from _benchmark.report.tables import heading
-from _benchmark.studies.explain_run import COLUMNS, Explanation, Scale
-from _benchmark.studies.explain_views import views
+from _benchmark.studies.arguments import add_result_options, positive
+from _benchmark.studies.explain.run import COLUMNS, Explanation, Scale
+from _benchmark.studies.explain.views import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 

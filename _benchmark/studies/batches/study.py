@@ -3,7 +3,7 @@
 Law
 ---
 1. Every contender delivers batches of 256 rows of the same dataset.
-2. What is measured lives in `batch_parts`, how a run goes in `target_run`; this is the study's
+2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
    options.
 """
 
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import argparse
 
-from _benchmark.arguments import positive
 from _benchmark.contenders.batch_contenders import WORKERS
 from _benchmark.machine import environment
-from _benchmark.studies import batch_parts, target_run
-from _benchmark.studies.target_run import views
+from _benchmark.studies.arguments import positive
+from _benchmark.studies.batches import parts as batch_parts
+from _benchmark.studies.targets import run as target_run
+from _benchmark.studies.targets.run import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 

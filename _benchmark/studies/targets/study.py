@@ -4,7 +4,7 @@ Law
 ---
 1. A target is a row of the table: measured, wanted, met or missed. What could not be measured says
    why and counts as neither.
-2. What is measured lives in `target_parts`, how a run goes in `target_run`; this is the study's
+2. What is measured lives in `parts`, how a run goes in `run`; this is the study's
    options.
 """
 
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 
-from _benchmark.arguments import numbers, positive
 from _benchmark.data import workloads
-from _benchmark.studies import target_parts, target_run
-from _benchmark.studies.target_run import views
+from _benchmark.studies.arguments import numbers, positive
+from _benchmark.studies.targets import parts as target_parts
+from _benchmark.studies.targets import run as target_run
+from _benchmark.studies.targets.run import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 

@@ -6,7 +6,7 @@ Law
    first chunks as they are stored, in a temporary file.
 2. Every stream is checked against h5py or PyTables before it is timed; then all take turns, round
    by round, first those around the page cache, then those through it.
-3. It keeps rows and reasons; what they mean is said by `explain_views`, from them alone.
+3. It keeps rows and reasons; what they mean is said by `views`, from them alone.
 """
 
 from __future__ import annotations
