@@ -18,4 +18,6 @@ contenders/  who is measured, and what proves their data
 report/      how results are shown: values in, files out
 studies/     what is asked, a folder each: sweep (the default), targets, random, batches, explain,
              report; arguments.py has the types of their arguments
+
+Each imports only what stands above it; what does not yet is listed in tests/test_laws_benchmark.py.
 """
