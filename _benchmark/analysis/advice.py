@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 #: What lies this close to the best is as good: rounds of one and the same differ by as much.
 TOLERANCE = 0.05
 #: Blocks of fewer bytes cost the program's loop more than they bring.
-LEAST_BLOCK_BYTES = 256 * 2**10
+MIN_BLOCK_BYTES = 256 * 2**10
 #: Chunks of fewer decoded bytes: each costs a claim, a look-up and a filter's start for little.
 SMALL_CHUNK_BYTES = 16 * 2**10
 
@@ -130,9 +130,9 @@ class Shape:
 
 
 def block_rows(shape: Shape) -> int:
-    """Rows of a block: whole rows of chunks, and at least `LEAST_BLOCK_BYTES` if there are."""
+    """Rows of a block: whole rows of chunks, and at least `MIN_BLOCK_BYTES` if there are."""
     step_bytes = shape.chunk_rows * shape.row_bytes
-    steps = max(1, -(-LEAST_BLOCK_BYTES // step_bytes))
+    steps = max(1, -(-MIN_BLOCK_BYTES // step_bytes))
     return max(1, min(shape.rows, steps * shape.chunk_rows))
 
 

@@ -138,12 +138,12 @@ def _waves(random: np.random.Generator, shape: tuple[int, ...], _start: int) -> 
 
 
 #: Up to here every whole number is a float32.
-MOST_NUMBERED_ROWS = 2**24
+MAX_NUMBERED_ROWS = 2**24
 
 
 def _numbered(random: np.random.Generator, shape: tuple[int, ...], start: int) -> Any:
-    if start + shape[0] > MOST_NUMBERED_ROWS:
-        raise ValueError(f"float32 cannot number more than {MOST_NUMBERED_ROWS} rows")
+    if start + shape[0] > MAX_NUMBERED_ROWS:
+        raise ValueError(f"float32 cannot number more than {MAX_NUMBERED_ROWS} rows")
     rows = _waves(random, shape, start)
     rows[:, 0] = np.arange(start, start + shape[0])
     return rows

@@ -30,7 +30,7 @@ SEEN_VALUES = 2  # of float32, at each end of a row
 #: Batches after which a DataLoader runs evenly: more than its workers prepare in advance.
 WARM_UP_BATCHES = 8
 #: Batches that are timed at least: two workers that take a second for each deliver them in pairs.
-LEAST_BATCHES = 8
+MIN_BATCHES = 8
 
 
 def sample(batch: Any) -> Any:
@@ -95,7 +95,7 @@ def part(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
             n_batches += 1
             if n_batches == WARM_UP_BATCHES:
                 start = clock()
-            enough = n_batches >= WARM_UP_BATCHES + LEAST_BATCHES
+            enough = n_batches >= WARM_UP_BATCHES + MIN_BATCHES
             if enough and clock() - start >= asked["seconds"]:
                 ended = False
                 break

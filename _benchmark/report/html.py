@@ -80,7 +80,7 @@ td small { color: var(--faint); font-size: inherit; }
 @media print { nav { display: none; } .frame { display: block; } .table { max-height: none; } }
 """
 
-MOST_LETTERS = 28  # of a word in a column that is not broken into lines
+MAX_LETTERS = 28  # of a word in a column that is not broken into lines
 LEAD = (
     "MB/s are 10<sup>6</sup> bytes of decoded data per second. A number is the median of its "
     "repeats; minimum and maximum stand behind it, and as bars in the plots. The data behind every "
@@ -234,7 +234,7 @@ def _table(table: Table) -> Iterator[str]:
 
 def _place(words: Sequence[str]) -> str:
     """The classes of a column of words: long ones may be broken into lines."""
-    return "left long" if max(map(len, words), default=0) > MOST_LETTERS else "left"
+    return "left long" if max(map(len, words), default=0) > MAX_LETTERS else "left"
 
 
 def _cell(text: str, place: str) -> str:

@@ -24,7 +24,7 @@ from _benchmark.report.tables import file_stem, heading
 
 REPORT = "multitables_report.html"
 INSTALL = "pip install multitables[bench]"
-MOST_LETTERS = 120  # of a file's name
+MAX_LETTERS = 120  # of a file's name
 
 #: (name below the directory, what is in it)
 File = tuple[str, bytes]
@@ -182,7 +182,7 @@ def _table_files(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator
     taken: set[str] = set()
     for view in section.views:
         for table in view.tables:
-            stem = file_stem(view.heading, table.title.partition("; ")[0])[:MOST_LETTERS]
+            stem = file_stem(view.heading, table.title.partition("; ")[0])[:MAX_LETTERS]
             name = next(name for name in _numbered(stem) if name not in taken)
             taken.add(name)
             yield f"multitables_{section.kept.name}_tables/{name}.csv", table.csv().encode()

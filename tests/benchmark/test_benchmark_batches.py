@@ -82,10 +82,10 @@ def test_rows_that_float32_cannot_number_are_refused() -> None:
     shape = (2, 256)
     random = np.random.default_rng(0)
     number = workloads.VALUES["numbered"]
-    last = number(random, shape, workloads.MOST_NUMBERED_ROWS - 2)[:, 0].tolist()
-    assert last == [workloads.MOST_NUMBERED_ROWS - 2, workloads.MOST_NUMBERED_ROWS - 1]
+    last = number(random, shape, workloads.MAX_NUMBERED_ROWS - 2)[:, 0].tolist()
+    assert last == [workloads.MAX_NUMBERED_ROWS - 2, workloads.MAX_NUMBERED_ROWS - 1]
     with pytest.raises(ValueError, match="cannot number"):
-        number(random, shape, workloads.MOST_NUMBERED_ROWS - 1)
+        number(random, shape, workloads.MAX_NUMBERED_ROWS - 1)
 
 
 @pytest.mark.parametrize("spoil", ["other rows", "no array", "fewer rows"])
@@ -145,7 +145,7 @@ def test_the_truth_is_proved(verb: str, way: str, task: Task) -> None:
         assert found["rows"] + found["warm_up_rows"] == N_ROWS
         assert found["warm_up_rows"] == batch_loop.WARM_UP_BATCHES * BATCH_ROWS
         found = proved(task, verb, FakeLibrary(), way=way, seconds=0.0)
-        least = batch_loop.LEAST_BATCHES * BATCH_ROWS
+        least = batch_loop.MIN_BATCHES * BATCH_ROWS
         assert (found["ended"], found["rows"]) == (False, least)
     if verb == "check":
         amplification = {"read_amplification": 1.5} if way == "batches" else {}
@@ -440,7 +440,7 @@ def interrupted(_bench: Any) -> None:
 
 
 def test_the_wanted_figures_are_those_of_the_issue() -> None:
-    wanted = (batch_parts.LEAST_WINDOW, batch_parts.LEAST_FULL, batch_parts.LEAST_LOADER)
+    wanted = (batch_parts.MIN_WINDOW, batch_parts.MIN_FULL, batch_parts.MIN_LOADER)
     assert wanted == (0.8, 5, 10)
-    assert batch_parts.MOST_CHUNK_ROWS_FULL == 64
+    assert batch_parts.MAX_CHUNK_ROWS_FULL == 64
     assert (batch_contenders.BATCH_ROWS, batch_contenders.WORKERS) == (256, 2)

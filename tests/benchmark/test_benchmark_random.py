@@ -287,6 +287,6 @@ def interrupted(_bench: Any) -> None:
 
 
 def test_the_wanted_figures_are_those_of_the_issue() -> None:
-    assert (random_parts.LEAST_SLICES, random_parts.LEAST_COORDINATES) == (3, 5)
-    assert (random_parts.LEAST_REQUESTS, random_parts.MOST_MICROSECONDS) == (100_000, 200)
+    assert (random_parts.MIN_SLICES, random_parts.MIN_COORDINATES) == (3, 5)
+    assert (random_parts.MIN_REQUESTS, random_parts.MAX_MICROSECONDS) == (100_000, 200)
     assert random_keys.BATCH_ROWS == 256

@@ -33,10 +33,10 @@ from _benchmark.machine import page_cache
 from _benchmark.report.tables import UNIT_LINE, aligned
 
 ROW_BYTES = 1024
-LEAST_WINDOW = 0.8
-LEAST_FULL = 5.0
-LEAST_LOADER = 10.0
-MOST_CHUNK_ROWS_FULL = 64  # the target of a full shuffle is of such chunks
+MIN_WINDOW = 0.8
+MIN_FULL = 5.0
+MIN_LOADER = 10.0
+MAX_CHUNK_ROWS_FULL = 64  # the target of a full shuffle is of such chunks
 
 LATER_EPOCHS = 3  # of the streams, behind the first
 WINDOWS = (1024, 4096, 16384, 65536, 262144)
@@ -121,7 +121,7 @@ def window(bench: Bench) -> None:
                 f"{dataset.title}: window / {one.name.partition(' ')[2]}",
                 shuffled,
                 rates.get(one.name),
-                LEAST_WINDOW,
+                MIN_WINDOW,
                 bench.reasons.get(one.name, ""),
             )
 
@@ -130,7 +130,7 @@ def full(bench: Bench) -> None:
     """A uniform permutation, beside h5py and DataLoader reading the same batches, sorted."""
     for name in bench.datasets:
         dataset = DATASETS[name]
-        if dataset.chunk_rows > MOST_CHUNK_ROWS_FULL:
+        if dataset.chunk_rows > MAX_CHUNK_ROWS_FULL:
             continue
         task = _task(bench, name)
         everybody = [_ours(task, "shuffle='full'", shuffle="full")]
@@ -145,7 +145,7 @@ def full(bench: Bench) -> None:
         title = f"{dataset.title}, batches of {BATCH_ROWS} rows, uniformly shuffled"
         rates = _measured(bench, "full", dataset.title, title, task, [*everybody, *peers])
         _target(
-            bench, f"{dataset.title}: full", rates, [everybody[0].name], _names(peers), LEAST_FULL
+            bench, f"{dataset.title}: full", rates, [everybody[0].name], _names(peers), MIN_FULL
         )
 
 
@@ -175,7 +175,7 @@ def loader(bench: Bench) -> None:
         rates = _measured(bench, "loader", dataset.title, title, task, everybody)
         for one in ours:
             what = f"{dataset.title}: {one.name.partition(' ')[2]}"
-            _target(bench, what, rates, [one.name], _names(peers), LEAST_LOADER)
+            _target(bench, what, rates, [one.name], _names(peers), MIN_LOADER)
 
 
 def mixing_of_orders(bench: Bench) -> None:

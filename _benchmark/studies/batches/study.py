@@ -21,7 +21,7 @@ from _benchmark.studies.targets.run import views
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "training batches: shuffled streams, beside DataLoader over h5py and others"
-LEAST_ROWS = 500_000  # of fewer, starting takes too large a part
+MIN_ROWS = 500_000  # of fewer, starting takes too large a part
 SMOKE = {"rows": 4100, "rounds": 1, "seconds": 0.05}
 SMOKE_DATASETS = ("lz4-64k", "zlib-512k", "lz4-narrow")
 PEERS = ("torch", "torchdata", "grain")
@@ -66,5 +66,5 @@ def run(arguments: argparse.Namespace) -> int:
         processes=(WORKERS,),
         datasets=tuple(arguments.dataset or batch_parts.DATASETS),
         seconds=arguments.seconds,
-        judged=arguments.rows >= LEAST_ROWS,
+        judged=arguments.rows >= MIN_ROWS,
     )

@@ -20,7 +20,7 @@ from _benchmark.report.tables import UNIT_LINE, Chart, Series, Table, View
 from _benchmark.studies.explain.numbers import Case, Found
 from _benchmark.studies.explain.run import DIRECT, WARM
 
-LEAST_BYTES = 64 * 10**6  # of fewer, start-up and jitter are a good part of every number
+MIN_BYTES = 64 * 10**6  # of fewer, start-up and jitter are a good part of every number
 WIDE = 0.3  # a spread that makes numbers doubtful, as a part of the median
 AT_THE_LIMIT = 0.9
 FAR_BELOW = 0.6
@@ -292,7 +292,7 @@ def _rows(count: int) -> str:
 def _cautions(found: Found) -> Iterator[str]:
     dataset = found.more["dataset"]
     decoded_bytes = dataset["row_bytes"] * dataset["shape"][0]
-    if decoded_bytes < LEAST_BYTES:
+    if decoded_bytes < MIN_BYTES:
         yield (
             f"Mind: the dataset has only {decoded_bytes / 1e6:.3g} MB. With so little, starting "
             "up and chance are a good part of every number, and the advice means little."

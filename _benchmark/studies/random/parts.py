@@ -42,10 +42,10 @@ from _benchmark.harness.runner import (
 from _benchmark.report.tables import aligned
 
 ROW_BYTES = 1024
-LEAST_SLICES = 3.0
-LEAST_COORDINATES = 5.0
-LEAST_REQUESTS = 100_000.0
-MOST_MICROSECONDS = 200.0
+MIN_SLICES = 3.0
+MIN_COORDINATES = 5.0
+MIN_REQUESTS = 100_000.0
+MAX_MICROSECONDS = 200.0
 
 BATCHES_IN_FLIGHT = 8
 ROWS_IN_FLIGHT = 64
@@ -95,7 +95,7 @@ def slices(bench: Bench) -> None:
     """Random contiguous slices of 256 rows."""
     title = f"slices of {BATCH_ROWS} rows, anywhere"
     for name in bench.datasets:
-        _batches(bench, "slices", title, name, random_keys.slices, N_SLICES, LEAST_SLICES)
+        _batches(bench, "slices", title, name, random_keys.slices, N_SLICES, MIN_SLICES)
 
 
 def coordinates(bench: Bench) -> None:
@@ -103,7 +103,7 @@ def coordinates(bench: Bench) -> None:
     title = f"batches of {BATCH_ROWS} random rows"
     draw = random_keys.coordinates
     for name in bench.datasets:
-        _batches(bench, "coordinates", title, name, draw, N_COORDINATES, LEAST_COORDINATES)
+        _batches(bench, "coordinates", title, name, draw, N_COORDINATES, MIN_COORDINATES)
 
 
 def _batches(
@@ -168,7 +168,7 @@ def requests(bench: Bench) -> None:
         bench.floor_target(
             f"{title}: single rows in flight",
             rates.get(ours or ""),
-            LEAST_REQUESTS,
+            MIN_REQUESTS,
             "requests/s",
             f"{ours}; at most {max(misses, default=0)} chunks decoded while timed",
         )
@@ -212,7 +212,7 @@ def latency(bench: Bench) -> None:
         )
         for what, values in (("median", medians), ("99th percentile", ninety_nine)):
             bench.limit_target(
-                f"{title}: latency, {what}", values.get(ours), MOST_MICROSECONDS, "us", ours
+                f"{title}: latency, {what}", values.get(ours), MAX_MICROSECONDS, "us", ours
             )
 
 

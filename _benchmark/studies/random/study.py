@@ -19,7 +19,7 @@ from _benchmark.studies.targets.run import views
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "random access: scattered rows, slices and single rows, beside the old release and others"
-LEAST_ROWS = 500_000  # of fewer, too many lie in the contenders' caches
+MIN_ROWS = 500_000  # of fewer, too many lie in the contenders' caches
 SMOKE = {"rows": 4000, "rounds": 1, "seconds": 0.05}
 SMOKE_DATASETS = ("table-lz4", "earray-zlib")
 
@@ -58,5 +58,5 @@ def run(arguments: argparse.Namespace) -> int:
         processes=(random_parts.PROCESSES,),
         datasets=tuple(arguments.dataset or random_parts.DATASETS),
         seconds=arguments.seconds,
-        judged=arguments.rows >= LEAST_ROWS,
+        judged=arguments.rows >= MIN_ROWS,
     )

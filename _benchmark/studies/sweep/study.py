@@ -45,7 +45,7 @@ from _benchmark.studies.sweep.views import views
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "compression x processes x access on the device of each --directory (the default)"
-LEAST_RINGS = 8  # a pass shorter than this times what is read ahead
+MIN_RINGS = 8  # a pass shorter than this times what is read ahead
 SMOKE = {"size": 2**23 / 2**30, "cycles": 1, "processes": (1, 2), "max_procs": 2}
 
 
@@ -234,7 +234,7 @@ def _processes(arguments: argparse.Namespace) -> tuple[int, ...]:
 
 def _too_small(decoded_bytes: int, most_procs: int) -> str:
     """A warning, where readers hold a good part of the file in advance."""
-    least_bytes = LEAST_RINGS * AHEAD_BYTES * most_procs
+    least_bytes = MIN_RINGS * AHEAD_BYTES * most_procs
     if decoded_bytes >= least_bytes:
         return ""
     return (

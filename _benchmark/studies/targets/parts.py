@@ -40,14 +40,14 @@ from _benchmark.loops import startup_loop, stream_loop
 from _benchmark.machine import environment, page_cache, process_memory
 from _benchmark.report.tables import UNIT_LINE, aligned
 
-LEAST_GENERATOR = 2.5
-LEAST_OF_LIMIT = 0.9
-LEAST_OF_FIO = 0.95
-MOST_IMPORT_SECONDS = 0.3
-MOST_STREAMER_SECONDS = 0.15
-MOST_GET_MICROSECONDS = 5.0
-LEAST_SMALL_CHUNKS = 6.0
-MOST_OWN_MIB = 50.0
+MIN_GENERATOR = 2.5
+MIN_OF_LIMIT = 0.9
+MIN_OF_FIO = 0.95
+MAX_IMPORT_SECONDS = 0.3
+MAX_STREAMER_SECONDS = 0.15
+MAX_GET_MICROSECONDS = 5.0
+MIN_SMALL_CHUNKS = 6.0
+MAX_OWN_MIB = 50.0
 
 #: Whether fio's buffers lie in huge pages: by its default not, while a reader's do.
 FIO_BUFFERS = {"fio": False, "huge-page fio": True}
@@ -127,7 +127,7 @@ def _stream_table(bench: Bench, dataset: Dataset, rates: dict[str, list[float]])
 
 
 def _stream_targets(bench: Bench, dataset: Dataset, rates: dict[str, list[float]]) -> None:
-    for access, least in (("queue", dataset.least), ("generator", LEAST_GENERATOR)):
+    for access, least in (("queue", dataset.least), ("generator", MIN_GENERATOR)):
         ours = best(rates, f"{LABEL} {access}")
         theirs = best(rates, f"{OLD_LABEL} {access}")
         bench.ratio_target(
@@ -143,7 +143,7 @@ def _stream_targets(bench: Bench, dataset: Dataset, rates: dict[str, list[float]
         f"{dataset.title}: queue / codec limit",
         rates.get(ours or ""),
         rates.get(limit),
-        LEAST_OF_LIMIT,
+        MIN_OF_LIMIT,
         f"{ours} / {limit}" if limit in rates else bench.reasons.get(limit, "a side is missing"),
     )
 
@@ -151,7 +151,7 @@ def _stream_targets(bench: Bench, dataset: Dataset, rates: dict[str, list[float]
 def direct(bench: Bench) -> None:
     """Direct I/O without a filter, one process, beside fio on the same file."""
     whats = {name: f"direct I/O, no filter, 1 process / {name}" for name in FIO_BUFFERS}
-    wanted = f">= {LEAST_OF_FIO:g}x"
+    wanted = f">= {MIN_OF_FIO:g}x"
     source = bench.source(DATASETS["none"].workload("none", bench.size_bytes))
     refusal = page_cache.direct_refusal(source.filename)
     if environment.in_memory(source.filename):
@@ -188,7 +188,7 @@ def direct(bench: Bench) -> None:
     for name, what in whats.items():
         theirs = best(rates, name)
         reason = next((why for one, why in bench.reasons.items() if one.startswith(name)), "")
-        bench.ratio_target(what, ours, rates.get(theirs or ""), LEAST_OF_FIO, theirs or reason)
+        bench.ratio_target(what, ours, rates.get(theirs or ""), MIN_OF_FIO, theirs or reason)
 
 
 def _fio(source: Source, engine: str, size_bytes: int, huge_pages: bool) -> Callable[[], float]:
@@ -200,8 +200,8 @@ def startup(bench: Bench) -> None:
     source = bench.source(DATASETS["blosc"].workload("blosc", bench.size_bytes))
     asked = {"verb": "first_block", "filename": source.filename, "path": source.path}
     cases = {
-        "import to first block": ({**asked, "imported": False}, MOST_IMPORT_SECONDS),
-        "Streamer to first block": ({**asked, "imported": True}, MOST_STREAMER_SECONDS),
+        "import to first block": ({**asked, "imported": False}, MAX_IMPORT_SECONDS),
+        "Streamer to first block": ({**asked, "imported": True}, MAX_STREAMER_SECONDS),
     }
 
     def seconds(request: dict[str, Any]) -> Callable[[], float]:
@@ -250,7 +250,7 @@ def latency(bench: Bench) -> None:
     bench.limit_target(
         "get() and release of a ready block",
         times.get(name),
-        MOST_GET_MICROSECONDS,
+        MAX_GET_MICROSECONDS,
         "us",
         bench.reasons.get(name, f"median of {READY_BLOCKS} blocks a round"),
     )
@@ -280,7 +280,7 @@ def small_chunks(bench: Bench) -> None:
             f"{title} / h5py",
             rates.get(ours or ""),
             rates.get(theirs or ""),
-            LEAST_SMALL_CHUNKS,
+            MIN_SMALL_CHUNKS,
             f"{ours} / {theirs}",
         )
 
@@ -328,7 +328,7 @@ def memory(bench: Bench) -> None:
             bench.limit_target(
                 f"{dataset.title}: memory of the {role} beyond the ring",
                 None if value is None else [value],
-                MOST_OWN_MIB,
+                MAX_OWN_MIB,
                 "MiB",
                 "anonymous and file-backed, shared libraries counted in full",
             )

@@ -21,7 +21,7 @@ from _benchmark.studies.targets.run import views
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
 SUMMARY = "the speed targets, beside the old release, PyTables, h5py, fio and the codec limit"
-LEAST_BYTES = 2**29  # of less, too large a part lies in the ring when the clock starts
+MIN_BYTES = 2**29  # of less, too large a part lies in the ring when the clock starts
 SMOKE = {"size": 2**23 / 2**30, "rounds": 1, "processes": (1, 2)}
 
 
@@ -58,5 +58,5 @@ def run(arguments: argparse.Namespace) -> int:
         size_bytes=size_bytes,
         processes=tuple(arguments.processes),
         datasets=tuple(arguments.dataset or target_parts.DATASETS),
-        judged=size_bytes >= LEAST_BYTES,
+        judged=size_bytes >= MIN_BYTES,
     )
