@@ -67,7 +67,7 @@ class BatchContender:
     ----------
     name : str
     way : str
-        In `batch_recipes.WAYS`.
+        In `batch_recipes.RECIPES`.
     python, module_directory : str
         The interpreter, and where it finds multitables.
     options : mapping

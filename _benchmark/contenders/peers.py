@@ -59,7 +59,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Library:
-    """One library of `peer_loop.WAYS`.
+    """One library of `peer_loop.RECIPES`.
 
     Attributes
     ----------

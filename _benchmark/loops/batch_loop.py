@@ -19,12 +19,12 @@ import numpy as np
 
 if __package__:
     from _benchmark.loops import batch_recipes, stream_loop
-    from _benchmark.loops.batch_recipes import WAYS
+    from _benchmark.loops.batch_recipes import RECIPES
 else:  # run as a program
     import batch_recipes  # type: ignore[import-not-found,no-redef]
     import stream_loop  # type: ignore[import-not-found,no-redef]
 
-    WAYS = batch_recipes.WAYS
+    RECIPES = batch_recipes.RECIPES
 
 SEEN_VALUES = 2  # of float32, at each end of a row
 #: Batches after which a DataLoader runs evenly: more than its workers prepare in advance.
@@ -55,7 +55,7 @@ def check(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
     """Keep the hashes of the rows of the first `most_batches` batches, or of all when it is 0."""
     digest, seen, ended = stream_loop.Digest(), list[Any](), True
     most, statistics = asked["most_batches"], dict[str, Any]()
-    with WAYS[asked["way"]](library, asked) as delivery:
+    with RECIPES[asked["way"]](library, asked) as delivery:
         for batch in delivery.batches:
             if most and len(seen) == most:
                 ended = False
@@ -72,7 +72,7 @@ def epochs(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
     seen, ends, n_rows = list[Any](), list[float](), 0
     clock = time.perf_counter
     start = clock()
-    with WAYS[asked["way"]](library, asked) as delivery:
+    with RECIPES[asked["way"]](library, asked) as delivery:
         due = asked["rows"]
         for batch in delivery.batches:
             seen.append(sample(batch))
@@ -89,7 +89,7 @@ def part(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
     seen, n_batches, ended = list[Any](), 0, True
     clock = time.perf_counter
     start = 0.0
-    with WAYS[asked["way"]](library, asked) as delivery:
+    with RECIPES[asked["way"]](library, asked) as delivery:
         for batch in delivery.batches:
             seen.append(sample(batch))
             n_batches += 1

@@ -46,7 +46,7 @@ class Delivery:
     statistics: Callable[[], dict[str, Any]] = dict
 
 
-Way = Callable[[Any, dict[str, Any]], AbstractContextManager[Delivery]]
+Recipe = Callable[[Any, dict[str, Any]], AbstractContextManager[Delivery]]
 
 
 # ---- this library
@@ -210,7 +210,7 @@ def as_tensor(rows: Any) -> Any:
 
 def loader(
     dataset: Callable[[dict[str, Any]], Rows], load: Callable[[], Any] = _data_loader
-) -> Way:
+) -> Recipe:
     """A DataLoader that shuffles the rows of `dataset`."""
 
     @contextlib.contextmanager
@@ -228,7 +228,7 @@ def loader(
     return way
 
 
-def batch_loader(dataset: Callable[[dict[str, Any]], Rows]) -> Way:
+def batch_loader(dataset: Callable[[dict[str, Any]], Rows]) -> Recipe:
     """A DataLoader over the batches of this library's order, the rows of each sorted."""
 
     @contextlib.contextmanager
@@ -297,7 +297,7 @@ def _let_tracker_end() -> None:
     tracker._fd = tracker._pid = None
 
 
-WAYS: dict[str, Way] = {
+RECIPES: dict[str, Recipe] = {
     "queue": stream,
     "batches": batches,
     "torch dataset": torch_dataset,

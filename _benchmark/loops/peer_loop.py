@@ -152,7 +152,7 @@ def data_loader(asked: dict[str, Any]) -> Iterator[Slabs]:
 
 
 #: A pass over all rows in order, as arrays; nothing is read before the first is asked for.
-WAYS: dict[str, Callable[[dict[str, Any]], AbstractContextManager[Slabs]]] = {
+RECIPES: dict[str, Callable[[dict[str, Any]], AbstractContextManager[Slabs]]] = {
     "hidefix": hidefix,
     "zarr": zarr,
     "tensorstore": tensorstore,
@@ -182,7 +182,7 @@ def answer(_library: Any, asked: dict[str, Any]) -> Any:
     found = []
     try:
         for _ in range(asked["cycles"]):
-            with WAYS[asked["way"]](asked) as slabs:
+            with RECIPES[asked["way"]](asked) as slabs:
                 found.append(VERBS[asked["verb"]](slabs))
     except ImportError as error:
         return {"missing": str(error)}

@@ -18,7 +18,7 @@ from _benchmark.machine import environment, page_cache
 DIRECT = "direct"
 BUFFERED = "buffered"
 HDF5_DIRECT = "hdf5-direct"
-DRIVERS = {
+IO_MODES = {
     DIRECT: "around the page cache by the library's own readers, with any libhdf5",
     BUFFERED: "through the page cache, of which the file is dropped before each pass",
     HDF5_DIRECT: "around it by libhdf5's direct VFD, as published: tools/direct_vfd builds it",
@@ -26,7 +26,7 @@ DRIVERS = {
 
 
 @dataclass(frozen=True)
-class Driver:
+class IoMode:
     """How the file is read, and what has to be done about the page cache before a pass."""
 
     name: str
@@ -35,7 +35,7 @@ class Driver:
     note: str = ""
 
 
-def choose(filename: str, name: str, warm: bool = False) -> Driver:
+def choose(filename: str, name: str, warm: bool = False) -> IoMode:
     """The driver `name` for the file system of `filename`, or the one that takes its place.
 
     `warm` leaves the page cache as it is, where the driver reads through it.
@@ -48,19 +48,19 @@ def choose(filename: str, name: str, warm: bool = False) -> Driver:
         else ""
     )
     if name == BUFFERED:
-        return Driver(name, drop_before=not in_memory and not warm, note=memory_note)
+        return IoMode(name, drop_before=not in_memory and not warm, note=memory_note)
     refusal = page_cache.direct_refusal(filename)
     if refusal:
-        return Driver(
+        return IoMode(
             BUFFERED,
             drop_before=not in_memory,
             note=f"{refusal}. {memory_note or 'The page cache is dropped before each pass.'}",
         )
     options = {"DRIVER": "H5FD_DIRECT"}
-    return Driver(name, options, drop_before=not in_memory, note=memory_note)
+    return IoMode(name, options, drop_before=not in_memory, note=memory_note)
 
 
-def prepare(driver: Driver, filenames: Sequence[str]) -> str:
+def prepare(driver: IoMode, filenames: Sequence[str]) -> str:
     """Bring the page cache into the state the driver wants; returns what it then is."""
     for filename in filenames:
         if driver.drop_before:
@@ -68,7 +68,7 @@ def prepare(driver: Driver, filenames: Sequence[str]) -> str:
     return page_cache.cache_state_of(filenames)
 
 
-def cache_of(driver: Driver, filenames: Sequence[str], before: str) -> str:
+def cache_of(driver: IoMode, filenames: Sequence[str], before: str) -> str:
     """The cache state a pass ran in; a direct pass that filled the page cache was not direct."""
     if any(environment.in_memory(filename) for filename in filenames):
         return "in memory, no device"

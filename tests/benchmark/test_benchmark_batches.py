@@ -193,7 +193,7 @@ def test_every_lie_is_found(
         with batch_recipes.batches(library, asked) as found:
             yield Delivery(found.batches)
 
-    monkeypatch.setitem(batch_recipes.WAYS, "in any order", in_any_order)
+    monkeypatch.setitem(batch_recipes.RECIPES, "in any order", in_any_order)
     if (way, name) == ("in any order", "rows swapped"):
         proved(task, verb, FakeLibrary(lie), way=way)  # these are right, and it promised no order
         return
@@ -322,7 +322,7 @@ def test_every_peer_delivers(way: str, task: Task, tmp_path: Path) -> None:
 
 
 def test_every_way_is_tested() -> None:
-    assert set(PEERS) | {"batches", "queue", "torch dataset"} == set(batch_recipes.WAYS)
+    assert set(PEERS) | {"batches", "queue", "torch dataset"} == set(batch_recipes.RECIPES)
 
 
 def test_sorted_batches_are_those_of_the_library(task: Task) -> None:

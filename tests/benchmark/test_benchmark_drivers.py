@@ -43,7 +43,7 @@ def test_a_file_in_memory_is_said_to_measure_no_device(
     monkeypatch: pytest.MonkeyPatch, tiny: Source
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: True)
-    for name in io_mode.DRIVERS:
+    for name in io_mode.IO_MODES:
         driver = io_mode.choose(tiny.filename, name)
         assert "no device is measured" in driver.note
         assert not driver.drop_before
@@ -68,12 +68,12 @@ def test_files_that_are_read_together_have_one_state(tiny: Source, tmp_path: Pat
     assert page_cache.cache_state_of(both) == "warm"
     if environment.in_memory(tiny.filename):
         pytest.skip("files in memory cannot be cold")
-    buffered = io_mode.Driver("buffered", drop_before=True)
+    buffered = io_mode.IoMode("buffered", drop_before=True)
     assert io_mode.prepare(buffered, both) == "cold"
     page_cache.fill_page_cache(other)
     assert page_cache.cache_state_of(both).endswith("in the page cache")
     # a direct reader that went through the page cache is found out
-    direct = io_mode.Driver("direct", drop_before=True)
+    direct = io_mode.IoMode("direct", drop_before=True)
     assert io_mode.cache_of(direct, both, "cold").startswith("not bypassed: ")
     assert io_mode.prepare(direct, both) == "cold"
     assert io_mode.cache_of(direct, both, "cold") == "bypassed"

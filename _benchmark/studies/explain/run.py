@@ -322,7 +322,7 @@ class Explanation:
     def _cache(self, way: str) -> str:
         """What mincore says of the file, after a measurement."""
         if way == DIRECT:
-            direct = io_mode.Driver(io_mode.DIRECT)
+            direct = io_mode.IoMode(io_mode.DIRECT)
             return io_mode.cache_of(direct, [self.stored.filename], before="")
         return page_cache.cache_state(self.warm.filename) if way == WARM and self.warm else ""
 

@@ -21,7 +21,7 @@ from _benchmark.contract import Contender, Source
 from _benchmark.data.workloads import Workload
 from _benchmark.loops import stream_loop
 from _benchmark.machine import io_mode
-from _benchmark.machine.io_mode import Driver
+from _benchmark.machine.io_mode import IoMode
 from _benchmark.studies.sweep.plan import OURS, Line
 
 OLD_LABEL = f"multitables {old_release.VERSION}"
@@ -37,7 +37,7 @@ class Readers:
     ----------
     accesses, processes
         Of this library.
-    chosen : sequence of Driver
+    chosen : sequence of IoMode
         For this place, each once.
     options : mapping
         More options of ``Streamer``.
@@ -50,7 +50,7 @@ class Readers:
 
     accesses: Sequence[str]
     processes: Sequence[int]
-    chosen: Sequence[Driver]
+    chosen: Sequence[IoMode]
     options: Mapping[str, Any]
     warm: bool
     with_peers: bool
@@ -72,7 +72,7 @@ class Readers:
                 found += self._ours(source, driver, make_contender)
         return found
 
-    def _ours(self, source: Source, driver: Driver, make_contender: MakeContender) -> list[Line]:
+    def _ours(self, source: Source, driver: IoMode, make_contender: MakeContender) -> list[Line]:
         options = {**driver.options, **self.options}
         cold = driver.name == io_mode.BUFFERED and driver.drop_before
         return [
@@ -88,7 +88,7 @@ class Readers:
             for n_procs in self.processes
         ]
 
-    def _published(self, source: Source, driver: Driver) -> list[Line]:
+    def _published(self, source: Source, driver: IoMode) -> list[Line]:
         """The old release, and as many bare processes, each through libhdf5's direct VFD."""
         assert self.direct_python is not None
         found = []

@@ -17,7 +17,7 @@ from typing import Any
 from _benchmark.contract import Contender
 from _benchmark.data import workloads
 from _benchmark.data.workloads import Workload
-from _benchmark.machine.io_mode import Driver
+from _benchmark.machine.io_mode import IoMode
 
 OURS = "multitables"
 COLUMNS_A_ROW = 1024
@@ -71,7 +71,7 @@ class Line:
 
     contender_name: str
     access: str
-    driver: Driver
+    driver: IoMode
     n_procs: int
     contender: Contender
     filenames: tuple[str, ...]

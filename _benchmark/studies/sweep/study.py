@@ -25,7 +25,7 @@ from _benchmark.harness.progress import Progress
 from _benchmark.harness.results import ResultFile
 from _benchmark.loops.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.machine import environment, io_mode
-from _benchmark.machine.io_mode import BUFFERED, DIRECT, DRIVERS, HDF5_DIRECT, Driver
+from _benchmark.machine.io_mode import BUFFERED, DIRECT, HDF5_DIRECT, IO_MODES, IoMode
 from _benchmark.report import publish
 from _benchmark.report.tables import heading
 from _benchmark.studies.arguments import (
@@ -105,11 +105,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--driver",
-        type=some_of(tuple(DRIVERS)),
+        type=some_of(tuple(IO_MODES)),
         default=(DIRECT,),
         metavar="NAME,NAME",
         help=f"how files are read (default {DIRECT}): "
-        + "; ".join(f"{name}: {text}" for name, text in DRIVERS.items()),
+        + "; ".join(f"{name}: {text}" for name, text in IO_MODES.items()),
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
@@ -298,7 +298,7 @@ def _place(filename: str, arguments: argparse.Namespace, sweep: Sweep) -> Place:
     readers = Readers(
         accesses=arguments.access,
         processes=_processes(arguments),
-        chosen=_drivers(filename, names, arguments.H5FD_DIRECT_OFF, sweep),
+        chosen=_io_modes(filename, names, arguments.H5FD_DIRECT_OFF, sweep),
         options={"rotational": True} if arguments.rotational else {},
         warm=arguments.H5FD_DIRECT_OFF,
         with_peers=arguments.peers,
@@ -311,11 +311,11 @@ def _place(filename: str, arguments: argparse.Namespace, sweep: Sweep) -> Place:
     return Place(given, filename, readers, (None, *(arguments.limit_mb_per_s or ())))
 
 
-def _drivers(filename: str, names: Sequence[str], warm: bool, sweep: Sweep) -> list[Driver]:
+def _io_modes(filename: str, names: Sequence[str], warm: bool, sweep: Sweep) -> list[IoMode]:
     """The drivers that this file system can have, each once."""
     if warm:
         names = (BUFFERED,)
-    found: dict[str, Driver] = {}
+    found: dict[str, IoMode] = {}
     with tempfile.NamedTemporaryFile(dir=os.path.dirname(filename)) as probe:
         probe.write(bytes(2**16))
         probe.flush()
