@@ -61,12 +61,12 @@ class Found:
 
 @dataclass(frozen=True)
 class BatchContender:
-    """One way to training batches.
+    """One recipe for training batches.
 
     Attributes
     ----------
     name : str
-    way : str
+    recipe : str
         In `batch_recipes.RECIPES`.
     python, module_directory : str
         The interpreter, and where it finds multitables.
@@ -80,7 +80,7 @@ class BatchContender:
 
     task: Task
     name: str
-    way: str
+    recipe: str
     module_directory: str | None
     options: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = False
@@ -100,7 +100,7 @@ class BatchContender:
             with Child(self.python, self.module_directory, TIMEOUT_SECONDS, program) as child:
                 found: dict[str, Any] = child.ask(
                     verb=verb,
-                    way=self.way,
+                    recipe=self.recipe,
                     filename=os.path.abspath(source.filename),
                     path=source.path,
                     array_filename=self.task.array_filename,

@@ -63,14 +63,14 @@ class Library:
 
     Attributes
     ----------
-    way, label, access : str
+    recipe, label, access : str
     install : str
         The command that installs it.
     reads_zarr : bool
         It reads a zarr copy of the file.
     """
 
-    way: str
+    recipe: str
     label: str
     access: str
     install: str
@@ -125,7 +125,7 @@ class ChildPeer:
 
     def _ask(self, verb: str, cycles: int) -> list[Any]:
         """The answer for each pass."""
-        if self.other.way == "DataLoader":
+        if self.other.recipe == "DataLoader":
             with streams.h5py_dataset(self.source):
                 pass  # all filters are there
         zarr = self.copy.make() if self.copy is not None else None
@@ -133,7 +133,7 @@ class ChildPeer:
         with Child(sys.executable, HERE, timeout_seconds, peer_loop.__file__) as child:
             found: dict[str, Any] = child.ask(
                 verb=verb,
-                way=self.other.way,
+                recipe=self.other.recipe,
                 filename=os.path.abspath(self.source.filename),
                 path=self.source.path,
                 zarr=zarr,

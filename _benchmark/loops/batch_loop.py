@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A way yields batches; what is checked, kept and timed of them is the same for all.
+1. A recipe yields batches; what is checked, kept and timed of them is the same for all.
 2. While the clock runs the consumer looks at the first and the last 8 bytes of each row, so each
    row's number is among what it saw. They are compared when the clock has stopped, by the parent.
 3. What was seen goes into a file that the parent names; it judges nothing itself.
@@ -42,7 +42,7 @@ def sample(batch: Any) -> Any:
 
 
 def _keep(filename: str, delivery: Any, seen: list[Any], **more: Any) -> None:
-    """Write what was seen, and what the way says of the order."""
+    """Write what was seen, and what the recipe says of the order."""
     order = delivery.order()
     empty = np.empty((0, 2 * SEEN_VALUES), np.float32)
     kept: dict[str, Any] = {"seen": np.concatenate([empty, *seen]), **more}
@@ -55,7 +55,7 @@ def check(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
     """Keep the hashes of the rows of the first `most_batches` batches, or of all when it is 0."""
     digest, seen, ended = stream_loop.Digest(), list[Any](), True
     most, statistics = asked["most_batches"], dict[str, Any]()
-    with RECIPES[asked["way"]](library, asked) as delivery:
+    with RECIPES[asked["recipe"]](library, asked) as delivery:
         for batch in delivery.batches:
             if most and len(seen) == most:
                 ended = False
@@ -68,11 +68,11 @@ def check(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def epochs(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """When each epoch ended, in seconds from before the way was opened."""
+    """When each epoch ended, in seconds from before the recipe was opened."""
     seen, ends, n_rows = list[Any](), list[float](), 0
     clock = time.perf_counter
     start = clock()
-    with RECIPES[asked["way"]](library, asked) as delivery:
+    with RECIPES[asked["recipe"]](library, asked) as delivery:
         due = asked["rows"]
         for batch in delivery.batches:
             seen.append(sample(batch))
@@ -89,7 +89,7 @@ def part(library: Any, asked: dict[str, Any]) -> dict[str, Any]:
     seen, n_batches, ended = list[Any](), 0, True
     clock = time.perf_counter
     start = 0.0
-    with RECIPES[asked["way"]](library, asked) as delivery:
+    with RECIPES[asked["recipe"]](library, asked) as delivery:
         for batch in delivery.batches:
             seen.append(sample(batch))
             n_batches += 1

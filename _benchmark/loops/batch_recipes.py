@@ -1,15 +1,15 @@
-"""The ways to training batches: this library's, and what people use without it.
+"""The recipes for training batches: this library's, and what people use without it.
 
 Law
 ---
-1. A way opens everything itself when it is entered, and yields arrays, rows first. Where it knows
-   the order of the rows it says so, after the clock has stopped.
+1. A recipe opens everything itself when it is entered, and yields arrays, rows first. Where it
+   knows the order of the rows it says so, after the clock has stopped.
 2. Each is written as its users write it, in the best way they document; none is given advice that
    another lacks.
-3. torch, torchdata, grain, h5py are imported by the ways that are theirs, inside them.
+3. torch, torchdata, grain, h5py are imported by the recipes that are theirs, inside them.
 4. Datasets are plain classes at the top of a module: DataLoader's workers import or inherit them.
 
-`asked` names the file, path, rows, batch_rows, epochs, seed, workers, and the way's options.
+`asked` names the file, path, rows, batch_rows, epochs, seed, workers, and the recipe's options.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ TRACKER_SECONDS = 1.0
 
 @dataclass
 class Delivery:
-    """What a way has opened.
+    """What a recipe has opened.
 
     Attributes
     ----------
     batches : iterator of numpy.ndarray
     order : callable
-        The rows that `batches` delivers, in order; None where only the way knows.
+        The rows that `batches` delivers, in order; None where only the recipe knows.
     statistics : callable
         What it says of itself.
     """
@@ -214,7 +214,7 @@ def loader(
     """A DataLoader that shuffles the rows of `dataset`."""
 
     @contextlib.contextmanager
-    def way(_library: Any, asked: dict[str, Any]) -> Iterator[Delivery]:
+    def recipe(_library: Any, asked: dict[str, Any]) -> Iterator[Delivery]:
         rows, order = dataset(asked), drawn(asked)
         found = load()(
             rows,
@@ -225,14 +225,14 @@ def loader(
         )
         yield Delivery((batch.numpy() for batch in found), lambda: order)
 
-    return way
+    return recipe
 
 
 def batch_loader(dataset: Callable[[dict[str, Any]], Rows]) -> Recipe:
     """A DataLoader over the batches of this library's order, the rows of each sorted."""
 
     @contextlib.contextmanager
-    def way(library: Any, asked: dict[str, Any]) -> Iterator[Delivery]:
+    def recipe(library: Any, asked: dict[str, Any]) -> Iterator[Delivery]:
         rows = dataset(asked)
         wanted = sorted_batches(library, asked)
         found = _data_loader()(
@@ -243,7 +243,7 @@ def batch_loader(dataset: Callable[[dict[str, Any]], Rows]) -> Recipe:
         )
         yield Delivery((batch.numpy() for batch in found), lambda: np.concatenate(wanted))
 
-    return way
+    return recipe
 
 
 def sorted_batches(library: Any, asked: dict[str, Any]) -> list[Any]:

@@ -2,12 +2,12 @@
 
 Law
 ---
-1. A way opens everything when it is entered, and gives all rows in order, as arrays. What is
+1. A recipe opens everything when it is entered, and gives all rows in order, as arrays. What is
    checked and timed of it is the same for all; the clock starts when it is open.
 2. Each is written as its library documents it for the fastest reading; `n_procs` are its threads
    or processes, and it is given no more.
 3. A library that is not there, or cannot read this, is an answer and no failure.
-4. It is run as a program, beside `stream_loop`: standard library, NumPy, and the way's library.
+4. It is run as a program, beside `stream_loop`: standard library, NumPy, and the recipe's library.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def answer(_library: Any, asked: dict[str, Any]) -> Any:
     found = []
     try:
         for _ in range(asked["cycles"]):
-            with RECIPES[asked["way"]](asked) as slabs:
+            with RECIPES[asked["recipe"]](asked) as slabs:
                 found.append(VERBS[asked["verb"]](slabs))
     except ImportError as error:
         return {"missing": str(error)}

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It offers what the ways to training batches use of the library's face, and no more.
+1. It offers what the recipes for training batches use of the library's face, and no more.
 2. It shuffles in its own manner: what is asked of an order holds of any.
 """
 

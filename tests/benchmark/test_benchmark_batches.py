@@ -106,10 +106,10 @@ def test_an_array_of_another_is_neither_used_nor_replaced(spoil: str, tmp_path: 
 # ---- the loops and the proof
 
 
-def keep(task: Task, verb: str, library: Any, way: str = "batches", **more: Any) -> Any:
+def keep(task: Task, verb: str, library: Any, recipe: str = "batches", **more: Any) -> Any:
     """What a child would answer and keep."""
     asked = {
-        "way": way,
+        "recipe": recipe,
         "filename": task.source.filename,
         "path": task.source.path,
         "array_filename": task.array_filename,
@@ -136,24 +136,24 @@ def proved(task: Task, verb: str, library: Any, epochs: int = 1, **more: Any) ->
     return found
 
 
-@pytest.mark.parametrize("way", ["batches", "queue"])
+@pytest.mark.parametrize("recipe", ["batches", "queue"])
 @pytest.mark.parametrize("verb", batch_loop.VERBS)
-def test_the_truth_is_proved(verb: str, way: str, task: Task) -> None:
-    found = proved(task, verb, FakeLibrary(), way=way)
+def test_the_truth_is_proved(verb: str, recipe: str, task: Task) -> None:
+    found = proved(task, verb, FakeLibrary(), recipe=recipe)
     assert found["ended"]
     if verb == "part":
         assert found["rows"] + found["warm_up_rows"] == N_ROWS
         assert found["warm_up_rows"] == batch_loop.WARM_UP_BATCHES * BATCH_ROWS
-        found = proved(task, verb, FakeLibrary(), way=way, seconds=0.0)
+        found = proved(task, verb, FakeLibrary(), recipe=recipe, seconds=0.0)
         least = batch_loop.MIN_BATCHES * BATCH_ROWS
         assert (found["ended"], found["rows"]) == (False, least)
     if verb == "check":
-        amplification = {"read_amplification": 1.5} if way == "batches" else {}
+        amplification = {"read_amplification": 1.5} if recipe == "batches" else {}
         assert found["statistics"] == amplification
-        found = proved(task, verb, FakeLibrary(), way=way, most_batches=3)
+        found = proved(task, verb, FakeLibrary(), recipe=recipe, most_batches=3)
         assert not found["ended"]
     if verb == "epochs":
-        found = proved(task, verb, FakeLibrary(), way=way, epochs=3)
+        found = proved(task, verb, FakeLibrary(), recipe=recipe, epochs=3)
         assert len(found["ends"]) == 3
         assert sorted(found["ends"]) == found["ends"]
 
@@ -182,9 +182,9 @@ MORE_LIES: dict[str, Lie] = {
 
 @pytest.mark.parametrize("name", [*LIES, *MORE_LIES])
 @pytest.mark.parametrize("verb", batch_loop.VERBS)
-@pytest.mark.parametrize("way", ["batches", "queue", "in any order"])
+@pytest.mark.parametrize("recipe", ["batches", "queue", "in any order"])
 def test_every_lie_is_found(
-    way: str, verb: str, name: str, task: Task, monkeypatch: pytest.MonkeyPatch
+    recipe: str, verb: str, name: str, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lie = (LIES | MORE_LIES)[name]
 
@@ -194,11 +194,12 @@ def test_every_lie_is_found(
             yield Delivery(found.batches)
 
     monkeypatch.setitem(batch_recipes.RECIPES, "in any order", in_any_order)
-    if (way, name) == ("in any order", "rows swapped"):
-        proved(task, verb, FakeLibrary(lie), way=way)  # these are right, and it promised no order
+    if (recipe, name) == ("in any order", "rows swapped"):
+        # these are right, and it promised no order
+        proved(task, verb, FakeLibrary(lie), recipe=recipe)
         return
     with pytest.raises(WrongDataError):
-        proved(task, verb, FakeLibrary(lie), way=way)
+        proved(task, verb, FakeLibrary(lie), recipe=recipe)
 
 
 def test_a_value_in_the_middle_of_a_row_is_checked_before_the_clock(task: Task) -> None:
@@ -306,18 +307,18 @@ PEERS = {
 }
 
 
-@pytest.mark.parametrize("way", PEERS)
-def test_every_peer_delivers(way: str, task: Task, tmp_path: Path) -> None:
-    for module in PEERS[way]:
+@pytest.mark.parametrize("recipe", PEERS)
+def test_every_peer_delivers(recipe: str, task: Task, tmp_path: Path) -> None:
+    for module in PEERS[recipe]:
         if importlib.util.find_spec(module) is None:
             pytest.skip(batch_contenders.ADVICE[module])
     peer = BatchContender(
-        task, way, way, fake_module(tmp_path), {"shuffle": "full"}, needs=PEERS[way]
+        task, recipe, recipe, fake_module(tmp_path), {"shuffle": "full"}, needs=PEERS[recipe]
     )
     before = set(os.listdir("/dev/shm"))
     peer.prove()
     assert peer.rate(60) > 0  # to the end of the epoch, which must be whole
-    if way == "npy grain":  # others leave none
+    if recipe == "npy grain":  # others leave none
         assert set(os.listdir("/dev/shm")) <= before
 
 

@@ -81,15 +81,15 @@ def test_libraries_of_this_process(name: str, filters: str, tmp_path: Path, scra
 
 
 @pytest.mark.parametrize("filters", ["no filter", "blosc", "zlib with shuffle"])
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.way)
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.recipe)
 def test_libraries_of_their_own_process(
     library: peers.Library, filters: str, tmp_path: Path, scratch: Path
 ) -> None:
-    if importlib.util.find_spec(NAMES[library.way]) is None:
-        pytest.skip(f"{NAMES[library.way]} is not installed: {library.install}")
+    if importlib.util.find_spec(NAMES[library.recipe]) is None:
+        pytest.skip(f"{NAMES[library.recipe]} is not installed: {library.install}")
     data = written(tmp_path, **FILTERS[filters])
     peer = everybody(data, scratch, 2)[f"{library.label} x2"]
-    if library.way == "hidefix" and filters == "blosc":
+    if library.recipe == "hidefix" and filters == "blosc":
         with pytest.raises(NotMeasuredError, match="cannot read this: /data: Unsupported filter"):
             peer.contender.check()
         return
@@ -131,11 +131,11 @@ def stand_in(directory: Path, module: str, text: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PYTHONPATH", str(place))
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.way)
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.recipe)
 def test_a_library_that_is_missing(
     library: peers.Library, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = NAMES[library.way]
+    name = NAMES[library.recipe]
     stand_in(tmp_path, name, f"raise ModuleNotFoundError('no {name}')", monkeypatch)
     peer = everybody(written(tmp_path), scratch, 1)[f"{library.label} x1"]
     for ask in (peer.contender.check, lambda: peer.contender.passes(1)):

@@ -258,22 +258,22 @@ def _task(bench: Bench, name: str, with_array: bool = False) -> Task:
     return Task(bench.source(workload), batch_check.oracle(workload), array_filename)
 
 
-def _ours(task: Task, name: str, way: str = "batches", **options: Any) -> BatchContender:
-    needs = ("h5py", "torch") if way == "torch dataset" else ("h5py",)
+def _ours(task: Task, name: str, recipe: str = "batches", **options: Any) -> BatchContender:
+    needs = ("h5py", "torch") if recipe == "torch dataset" else ("h5py",)
     return BatchContender(
-        task, f"{LABEL} {name}", way, module_directory(), options, whole=True, needs=needs
+        task, f"{LABEL} {name}", recipe, module_directory(), options, whole=True, needs=needs
     )
 
 
 def _peer(
     task: Task,
     name: str,
-    way: str,
+    recipe: str,
     needs: tuple[str, ...] = ("torch", "h5py"),
     loads: str = f"DataLoader x{WORKERS}: ",
     **options: Any,
 ) -> BatchContender:
-    return BatchContender(task, f"{loads}{name}", way, module_directory(), options, needs=needs)
+    return BatchContender(task, f"{loads}{name}", recipe, module_directory(), options, needs=needs)
 
 
 def _names(some: Iterable[BatchContender]) -> list[str]:
