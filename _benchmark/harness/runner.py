@@ -33,7 +33,7 @@ OLD_LABEL = "2.0.1"
 OneChecked = TypeVar("OneChecked", bound=Checked)
 
 
-class Proving(Protocol):
+class Checking(Protocol):
     """Who raises `WrongDataError` unless what it delivers is right."""
 
     @property
@@ -42,7 +42,7 @@ class Proving(Protocol):
     def prove(self) -> None: ...
 
 
-OneProving = TypeVar("OneProving", bound=Proving)
+OneChecking = TypeVar("OneChecking", bound=Checking)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Bench:
         assert self.old_python is not None
         return ChildStream(source, OLD_LABEL, access, n_procs, self.old_python, in_order=False)
 
-    def honest(
+    def verified(
         self,
         source: Source,
         everybody: Sequence[OneChecked],
@@ -144,9 +144,9 @@ class Bench:
                 progress.tick(1)
         return found
 
-    def proven(self, source: Source, everybody: Sequence[OneProving]) -> list[OneProving]:
+    def proven(self, source: Source, everybody: Sequence[OneChecking]) -> list[OneChecking]:
         """Those of `everybody` that can prove what they deliver; the others are noted."""
-        found: list[OneProving] = []
+        found: list[OneChecking] = []
         where = os.path.basename(source.filename)
         with Progress(len(everybody), "checks") as progress:
             for one in everybody:

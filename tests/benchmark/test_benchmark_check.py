@@ -80,7 +80,7 @@ def test_the_targets_measure_no_liar(
     try:
         liar = fake_stream(LIES["one bit"])(tiny, "queue", 1, {})
         truthful = streams.h5py_read(tiny)
-        assert bench.honest(tiny, [liar, truthful]) == [truthful]
+        assert bench.verified(tiny, [liar, truthful]) == [truthful]
         assert "data differs" in bench.faults[0]
     finally:
         bench.results.__exit__(None, None, None)

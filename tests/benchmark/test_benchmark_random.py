@@ -177,7 +177,7 @@ def test_a_liar_is_not_measured(kind: str, tmp_path: Path) -> None:
     truthful = LibraryAccess(task, "truthful", opened(task, truth))
     bench = some_bench(tmp_path)
     with bench.results:
-        assert bench.honest(task.source, [liar, truthful], task.right) == [truthful]
+        assert bench.verified(task.source, [liar, truthful], task.right) == [truthful]
         assert len(bench.faults) == 1
         assert "liar: data differs" in bench.faults[0]
 

@@ -123,8 +123,8 @@ class Explanation:
         with Progress(
             bool(our_streams) + len(our_streams) + len(todo) * self.scale.rounds, "steps"
         ) as bar:
-            honest = self._honest(our_streams, bar) if our_streams else []
-            self._measure([one for one in todo if one not in our_streams or one in honest], bar)
+            verified = self._verified(our_streams, bar) if our_streams else []
+            self._measure([one for one in todo if one not in our_streams or one in verified], bar)
 
     # ---- what is measured
 
@@ -244,7 +244,9 @@ class Explanation:
     def _is_kept(self, one: Measurement, number: int) -> bool:
         return bool(self.results.earlier(**self.shared, **one.key, round=number))
 
-    def _honest(self, our_streams: Sequence[Measurement], progress: Progress) -> list[Measurement]:
+    def _verified(
+        self, our_streams: Sequence[Measurement], progress: Progress
+    ) -> list[Measurement]:
         """Those of `our_streams` that deliver what h5py or PyTables reads."""
         ways = self._ways()
         rows = min(dataset.rows for dataset, _ in ways.values())

@@ -119,11 +119,11 @@ def _batches(
     task = _task(bench, name, lambda rows: draw(rows, n_batches, 1))
     everybody = [*_readers(bench, task, BATCHES_IN_FLIGHT), *libraries(task)]
     batch_mb = task.draw.batch_rows * ROW_BYTES / 1e6
-    honest = bench.honest(task.source, everybody, task.right)
+    verified = bench.verified(task.source, everybody, task.right)
     rates = bench.measure(
         part,
         dataset.title,
-        {one.name: partial(_rate, one, bench.seconds, batch_mb) for one in honest},
+        {one.name: partial(_rate, one, bench.seconds, batch_mb) for one in verified},
         before=partial(warm, task.source),
     )
     names = [one.name for one in everybody]
@@ -149,11 +149,11 @@ def requests(bench: Bench) -> None:
         task = _cached_task(bench, name, N_REQUESTS)
         misses: list[int] = []
         everybody = [*_readers(bench, task, ROWS_IN_FLIGHT, misses.append), *libraries(task)]
-        honest = bench.honest(task.source, everybody, task.right)
+        verified = bench.verified(task.source, everybody, task.right)
         rates = bench.measure(
             "requests",
             title,
-            {one.name: partial(_rate, one, bench.seconds) for one in honest},
+            {one.name: partial(_rate, one, bench.seconds) for one in verified},
             unit="requests/s",
             before=partial(warm, task.source),
         )
@@ -182,7 +182,7 @@ def latency(bench: Bench) -> None:
         title = DATASETS[name].title
         task = _cached_task(bench, name, N_LATENCIES)
         everybody = [*_readers(bench, task, 1), *libraries(task)]
-        everybody = bench.honest(task.source, everybody, task.right)
+        everybody = bench.verified(task.source, everybody, task.right)
         ninety_nine: dict[str, list[float]] = {one.name: [] for one in everybody}
 
         def median_of(one: RandomContender, tails: list[float]) -> float:

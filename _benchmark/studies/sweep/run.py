@@ -79,11 +79,11 @@ class Sweep:
             workloads.write(workload, place.filename, self.progress.tick)
             peers = place.readers.peers(source, workload, scratch)
             todo += [line for line in peers if self._missing(place, dataset, line)]
-            honest = self._checked(place, dataset, source, todo)
+            verified = self._checked(place, dataset, source, todo)
             for limit in place.limits:
                 with self._limited(place, limit) as allowed:
                     if allowed:
-                        self._timed(place, dataset, source, honest, limit)
+                        self._timed(place, dataset, source, verified, limit)
 
     def _key(self, place: Place, dataset: Dataset, line: Line) -> dict[str, Any]:
         return {"place": place.directory, **dataset.key, **line.key}
@@ -101,7 +101,7 @@ class Sweep:
         """Those that deliver what PyTables reads, by name."""
         self.progress.stage(f"{dataset}: PyTables")
         expected = streams.oracle(source, self.progress.tick)
-        honest = {}
+        verified = {}
         for line in lines:
             self.progress.stage(f"{dataset}: check {line.name}")
             try:
@@ -114,8 +114,8 @@ class Sweep:
             if fault:
                 self._fails(place, dataset, line, fault)
             else:
-                honest[line.name] = line
-        return honest
+                verified[line.name] = line
+        return verified
 
     def _fails(self, place: Place, dataset: Dataset, line: Line, fault: Exception | str) -> None:
         """Note why a line has no number: it cannot run here, or it is wrong."""
@@ -146,14 +146,14 @@ class Sweep:
         place: Place,
         dataset: Dataset,
         source: Source,
-        honest: dict[str, Line],
+        verified: dict[str, Line],
         limit: float | None,
     ) -> None:
         """Time them in turns; those that fail are out from there on."""
         stored_bytes = os.path.getsize(source.filename)
         broken: set[str] = set()
-        for cycle, name in turns(list(honest), self.cycles):
-            line = honest[name]
+        for cycle, name in turns(list(verified), self.cycles):
+            line = verified[name]
             key = {**self._key(place, dataset, line), "limit_mb_per_s": limit}
             if name in broken or self.results.earlier(**key, cycle=cycle):
                 continue

@@ -95,7 +95,7 @@ def stream_part(bench: Bench) -> None:
             if bench.old_python is not None:
                 everybody += [bench.old_stream(source, access, n) for n in bench.processes]
         everybody += [streams.pytables_read(source), streams.h5py_read(source)]
-        passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
+        passes = {one.name: rate_of(one) for one in bench.verified(source, everybody)}
         for n in bench.processes:
             passes[f"codec limit x{n}"] = _limit(source, n)
         rates = bench.measure(
@@ -160,7 +160,7 @@ def direct(bench: Bench) -> None:
         bench.targets += [Target(what, "-", wanted, None, refusal) for what in whats.values()]
         return
     everybody = [bench.stream(source, "queue", 1, DRIVER="H5FD_DIRECT")]
-    passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
+    passes = {one.name: rate_of(one) for one in bench.verified(source, everybody)}
     size_bytes = os.path.getsize(source.filename)
     for name, huge_pages in FIO_BUFFERS.items():
         for engine in FIO_ENGINES:
@@ -266,7 +266,7 @@ def small_chunks(bench: Bench) -> None:
         source = bench.source(workload)
         everybody: list[Contender] = [bench.stream(source, "queue", n) for n in bench.processes]
         everybody.append(streams.h5py_read(source))
-        passes = {one.name: rate_of(one) for one in bench.honest(source, everybody)}
+        passes = {one.name: rate_of(one) for one in bench.verified(source, everybody)}
         passes |= {f"codec limit x{n}": _limit(source, n) for n in bench.processes}
         title = f"8 KiB chunks, deflate {workload.complevel}, {name}"
         rates = bench.measure("small chunks", title, passes, before=functools.partial(warm, source))
@@ -291,9 +291,9 @@ def memory(bench: Bench) -> None:
     for name in bench.datasets:
         dataset = DATASETS[name]
         source = bench.source(dataset.workload(name, bench.size_bytes))
-        honest = bench.honest(source, [bench.stream(source, "queue", n_procs)])
+        verified = bench.verified(source, [bench.stream(source, "queue", n_procs)])
         found: dict[str, float] = {}
-        for _ in honest:
+        for _ in verified:
             with (
                 Child(sys.executable, module_directory(), PROBE_TIMEOUT_SECONDS) as child,
                 process_memory.peak_memory(child.process) as peaks,
