@@ -14,8 +14,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from _benchmark import interruption
-from _benchmark.contenders import NotMeasuredError
+from _benchmark.contract import NotMeasuredError
+from _benchmark.harness import interruption
 from _benchmark.studies import DEFAULT, STUDIES
 
 

@@ -8,46 +8,16 @@ Law
 
 Map
 ---
-studies/        what is asked, in one table: device_sweep (the default), targets, random_access,
-                training_batches, explain, report_again
-contenders.py   who is measured: multitables, the old release, PyTables, h5py, fio, the codec limit
-random_contenders.py  who is measured at random access
-random_draws.py the rows that random access is asked for, and what NumPy says they are
-random_loop.py  the timed loop of random access, the same text for the library and the old release
-batch_contenders.py  who is measured at training batches
-batch_ways.py   this library's batches, and DataLoader's, h5py's, NumPy's and Grain's
-batch_loop.py   the loops that check and time them, in a process of their own
-batch_proof.py  whether the rows that came are the right ones
-batch_mixing.py how well an order mixes
-child.py        a process of its own for a stream or a reader
-stream_loop.py  the timed loop over a stream, the same text for the library and the old release
-old_release.py  the old release's own virtual environment
-hdf5_direct.py  the published method, under an interpreter that tools/direct_vfd made
-hdf5_direct_loop.py  what runs there
-peers.py        the other libraries of the device sweep
-peer_loop.py    the loops that check and time them, in a process of their own
-zarr_copy.py    a file's chunks as a zarr array
-drivers.py      how a file is read, and what that asks of the page cache
-workloads.py    the files that are read: seeded, any size, checked before they are used again
-measure.py      rounds, medians, page cache, process memory
-environment.py  what the numbers were measured on
-devices.py      what a file lies on, through partitions, mappings and RAID, and its name
-disks.py        single disks: bus, model, whether they rotate
-mounts.py       the mount that holds a file
-throttle.py     a slower device: the kernel's limit of what is read from one
-storage.py      how a dataset is stored, in words, and a sample of a large one
-limits.py       what bounds a stream, each limit measured by itself
-advice.py       which of them does, and what to do about it, as arithmetic
-probe.py        one measurement in a fresh interpreter
-progress.py     the bar
-interruption.py Ctrl-C and its kin
-arguments.py    the types of the studies' arguments
-results.py      what a run keeps, row by row, and goes on from
-report.py       what is shown, as values: tables, charts, sentences
-charts.py       draws charts as SVG and PNG
-parquet.py      rows as a file whose columns have types
-page.py         the HTML report
-curves.py       throughput over processes, ours and as published, and what follows from it
-docs_page.py    the documentation's page of the results kept in the repository
-publish.py      writes all of that beside the rows
+machine/     devices, mounts, page cache, memory of processes, a slower device
+data/        the files that are read: written, copied, described
+loops/       programs of children: the timed loops, run by the file's name
+analysis/    what numbers mean, as arithmetic
+contract.py  what a contender is, and what it reads
+harness/     how it is measured: turns, children, checks, what a run keeps
+contenders/  who is measured, and what proves their data
+report/      how results are shown: values in, files out
+studies/     what is asked, a folder each: sweep (the default), targets, random, batches, explain,
+             report; arguments.py has the types of their arguments
+
+Each imports only what stands above it; what does not yet is listed in tests/test_laws_benchmark.py.
 """

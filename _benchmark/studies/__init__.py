@@ -2,8 +2,9 @@
 
 Law
 ---
-1. A study is a module with ``SUMMARY``, ``add_arguments(parser)``, ``run(arguments) -> int`` and
-   ``views(kept)``, named in `STUDIES`; the entry needs no other change for a new one.
+1. A study is a folder whose module ``study`` has ``SUMMARY``, ``add_arguments(parser)``,
+   ``run(arguments) -> int`` and ``views(kept)``, named in `STUDIES`; the entry needs no other
+   change for a new one.
 2. ``run`` returns the exit status: 0, or 1 when a data check failed. Ctrl-C ends it with what is
    finished, printed and kept, and 130.
 3. ``views(kept)`` makes what it shows from the rows that it kept, and from nothing else.
@@ -14,16 +15,14 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from _benchmark.report import View
-from _benchmark.results import Kept
-from _benchmark.studies import (
-    device_sweep,
-    explain,
-    random_access,
-    report_again,
-    targets,
-    training_batches,
-)
+from _benchmark.harness.results import Kept
+from _benchmark.report.tables import View
+from _benchmark.studies.batches import study as batches_study
+from _benchmark.studies.explain import study as explain_study
+from _benchmark.studies.random import study as random_study
+from _benchmark.studies.report import study as report_study
+from _benchmark.studies.sweep import study as sweep_study
+from _benchmark.studies.targets import study as targets_study
 
 
 class Study(Protocol):
@@ -40,10 +39,10 @@ class Study(Protocol):
 
 DEFAULT = "sweep"
 STUDIES: dict[str, Study] = {
-    DEFAULT: device_sweep,
-    "targets": targets,
-    "random": random_access,
-    "batches": training_batches,
-    "explain": explain,
-    "report": report_again,
+    DEFAULT: sweep_study,
+    "targets": targets_study,
+    "random": random_study,
+    "batches": batches_study,
+    "explain": explain_study,
+    "report": report_study,
 }

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 from runs import ENDING, TINY
 
-from _benchmark import charts, parquet, workloads
-from _benchmark.contenders import Source
-from _benchmark.measure import summary
-from _benchmark.report import Chart, Series
+from _benchmark.contract import Source
+from _benchmark.data import workloads
+from _benchmark.harness.rounds import summary
+from _benchmark.report import charts, parquet
+from _benchmark.report.tables import Chart, Series
 
 
 def pytest_collection_finish() -> None:

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It offers what the ways to training batches use of the library's face, and no more.
+1. It offers what the recipes for training batches use of the library's face, and no more.
 2. It shuffles in its own manner: what is asked of an order holds of any.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import tables
 from liars import FakeQueue
 
-from _benchmark import workloads
+from _benchmark.data import workloads
 
 Lie = Callable[[Any, int], Any]
 N_ROWS, BATCH_ROWS = 4100, 256

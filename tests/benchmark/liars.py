@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import tables
 
-from _benchmark.contenders import Source, Stream
-from _benchmark.studies.sweep_lines import MakeContender
+from _benchmark.contenders.streams import Stream
+from _benchmark.contract import Source
+from _benchmark.studies.sweep.lines import MakeContender
 
 
 def _one_bit(block: Any, at: int) -> Any:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import multitables_benchmark
-from _benchmark.results import ResultFile
-from _benchmark.studies.target_bench import COLUMNS, Bench
-from _benchmark.workloads import Workload
+from _benchmark.data.workloads import Workload
+from _benchmark.harness.results import ResultFile
+from _benchmark.harness.runner import COLUMNS, Bench
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TINY = Workload("tiny", rows=300, columns=64, complevel=3)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark import advice
-from _benchmark.advice import Growing, Limits, Shape
+from _benchmark.analysis import advice
+from _benchmark.analysis.advice import Growing, Limits, Shape
 
 RATE = st.floats(1, 1e6)
 CORES = st.integers(1, 128)
@@ -96,10 +96,10 @@ def test_blocks_are_whole_rows_of_chunks_and_large_enough(shape: Shape) -> None:
     assert 1 <= found <= shape.rows
     if found < shape.rows:
         assert found % shape.chunk_rows == 0
-        assert found * shape.row_bytes >= advice.LEAST_BLOCK_BYTES
+        assert found * shape.row_bytes >= advice.MIN_BLOCK_BYTES
         # and not larger than it must be
         less = found - shape.chunk_rows
-        assert less == 0 or less * shape.row_bytes < advice.LEAST_BLOCK_BYTES
+        assert less == 0 or less * shape.row_bytes < advice.MIN_BLOCK_BYTES
     assert advice.ring_bytes(shape, found, 2) == 5 * found * shape.row_bytes
 
 

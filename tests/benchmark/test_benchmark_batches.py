@@ -26,14 +26,16 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import batch_contenders, batch_loop, batch_proof, batch_ways, workloads
-from _benchmark.batch_contenders import BatchContender, Task
-from _benchmark.batch_mixing import mixing
-from _benchmark.batch_ways import Delivery
-from _benchmark.child import WrongDataError
-from _benchmark.contenders import NotMeasuredError, Source
-from _benchmark.studies import batch_parts
-from _benchmark.studies.target_bench import module_directory
+from _benchmark.analysis.mixing import mixing
+from _benchmark.contenders import batch_check, batch_contenders
+from _benchmark.contenders.batch_contenders import BatchContender, Task
+from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.data import workloads
+from _benchmark.harness.child import WrongDataError
+from _benchmark.harness.runner import module_directory
+from _benchmark.loops import batch_loop, batch_recipes
+from _benchmark.loops.batch_recipes import Delivery
+from _benchmark.studies.batches import parts as batch_parts
 
 SIZE_BYTES = N_ROWS * batch_parts.ROW_BYTES
 SEED = 3
@@ -45,7 +47,7 @@ def task_of(directory: Path, dataset: str = "lz4-64k") -> Task:
     filename = workloads.in_directory(workload, str(directory))
     source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
     array_filename = workloads.array_in_directory(workload, str(directory))
-    return Task(source, batch_proof.oracle(workload), array_filename, SEED)
+    return Task(source, batch_check.oracle(workload), array_filename, SEED)
 
 
 @pytest.fixture
@@ -80,10 +82,10 @@ def test_rows_that_float32_cannot_number_are_refused() -> None:
     shape = (2, 256)
     random = np.random.default_rng(0)
     number = workloads.VALUES["numbered"]
-    last = number(random, shape, workloads.MOST_NUMBERED_ROWS - 2)[:, 0].tolist()
-    assert last == [workloads.MOST_NUMBERED_ROWS - 2, workloads.MOST_NUMBERED_ROWS - 1]
+    last = number(random, shape, workloads.MAX_NUMBERED_ROWS - 2)[:, 0].tolist()
+    assert last == [workloads.MAX_NUMBERED_ROWS - 2, workloads.MAX_NUMBERED_ROWS - 1]
     with pytest.raises(ValueError, match="cannot number"):
-        number(random, shape, workloads.MOST_NUMBERED_ROWS - 1)
+        number(random, shape, workloads.MAX_NUMBERED_ROWS - 1)
 
 
 @pytest.mark.parametrize("spoil", ["other rows", "no array", "fewer rows"])
@@ -104,10 +106,10 @@ def test_an_array_of_another_is_neither_used_nor_replaced(spoil: str, tmp_path: 
 # ---- the loops and the proof
 
 
-def keep(task: Task, verb: str, library: Any, way: str = "batches", **more: Any) -> Any:
+def keep(task: Task, verb: str, library: Any, recipe: str = "batches", **more: Any) -> Any:
     """What a child would answer and keep."""
     asked = {
-        "way": way,
+        "recipe": recipe,
         "filename": task.source.filename,
         "path": task.source.path,
         "array_filename": task.array_filename,
@@ -130,28 +132,28 @@ def keep(task: Task, verb: str, library: Any, way: str = "batches", **more: Any)
 
 def proved(task: Task, verb: str, library: Any, epochs: int = 1, **more: Any) -> Any:
     found, kept = keep(task, verb, library, epochs=epochs, **more)
-    batch_proof.prove(task.oracle, kept, epochs, found["ended"])
+    batch_check.prove(task.oracle, kept, epochs, found["ended"])
     return found
 
 
-@pytest.mark.parametrize("way", ["batches", "queue"])
+@pytest.mark.parametrize("recipe", ["batches", "queue"])
 @pytest.mark.parametrize("verb", batch_loop.VERBS)
-def test_the_truth_is_proved(verb: str, way: str, task: Task) -> None:
-    found = proved(task, verb, FakeLibrary(), way=way)
+def test_the_truth_is_proved(verb: str, recipe: str, task: Task) -> None:
+    found = proved(task, verb, FakeLibrary(), recipe=recipe)
     assert found["ended"]
     if verb == "part":
         assert found["rows"] + found["warm_up_rows"] == N_ROWS
         assert found["warm_up_rows"] == batch_loop.WARM_UP_BATCHES * BATCH_ROWS
-        found = proved(task, verb, FakeLibrary(), way=way, seconds=0.0)
-        least = batch_loop.LEAST_BATCHES * BATCH_ROWS
+        found = proved(task, verb, FakeLibrary(), recipe=recipe, seconds=0.0)
+        least = batch_loop.MIN_BATCHES * BATCH_ROWS
         assert (found["ended"], found["rows"]) == (False, least)
     if verb == "check":
-        amplification = {"read_amplification": 1.5} if way == "batches" else {}
+        amplification = {"read_amplification": 1.5} if recipe == "batches" else {}
         assert found["statistics"] == amplification
-        found = proved(task, verb, FakeLibrary(), way=way, most_batches=3)
+        found = proved(task, verb, FakeLibrary(), recipe=recipe, most_batches=3)
         assert not found["ended"]
     if verb == "epochs":
-        found = proved(task, verb, FakeLibrary(), way=way, epochs=3)
+        found = proved(task, verb, FakeLibrary(), recipe=recipe, epochs=3)
         assert len(found["ends"]) == 3
         assert sorted(found["ends"]) == found["ends"]
 
@@ -180,23 +182,24 @@ MORE_LIES: dict[str, Lie] = {
 
 @pytest.mark.parametrize("name", [*LIES, *MORE_LIES])
 @pytest.mark.parametrize("verb", batch_loop.VERBS)
-@pytest.mark.parametrize("way", ["batches", "queue", "in any order"])
+@pytest.mark.parametrize("recipe", ["batches", "queue", "in any order"])
 def test_every_lie_is_found(
-    way: str, verb: str, name: str, task: Task, monkeypatch: pytest.MonkeyPatch
+    recipe: str, verb: str, name: str, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lie = (LIES | MORE_LIES)[name]
 
     @contextlib.contextmanager
     def in_any_order(library: Any, asked: dict[str, Any]) -> Iterator[Delivery]:
-        with batch_ways.batches(library, asked) as found:
+        with batch_recipes.batches(library, asked) as found:
             yield Delivery(found.batches)
 
-    monkeypatch.setitem(batch_ways.WAYS, "in any order", in_any_order)
-    if (way, name) == ("in any order", "rows swapped"):
-        proved(task, verb, FakeLibrary(lie), way=way)  # these are right, and it promised no order
+    monkeypatch.setitem(batch_recipes.RECIPES, "in any order", in_any_order)
+    if (recipe, name) == ("in any order", "rows swapped"):
+        # these are right, and it promised no order
+        proved(task, verb, FakeLibrary(lie), recipe=recipe)
         return
     with pytest.raises(WrongDataError):
-        proved(task, verb, FakeLibrary(lie), way=way)
+        proved(task, verb, FakeLibrary(lie), recipe=recipe)
 
 
 def test_a_value_in_the_middle_of_a_row_is_checked_before_the_clock(task: Task) -> None:
@@ -228,7 +231,7 @@ def test_an_epoch_cut_short_or_too_long_is_found(epochs: int, task: Task) -> Non
     found, kept = keep(task, "epochs", FakeLibrary(), epochs=epochs)
     for asked in {1, 2} - {epochs}:
         with pytest.raises(WrongDataError):
-            batch_proof.prove(task.oracle, kept, asked, found["ended"])
+            batch_check.prove(task.oracle, kept, asked, found["ended"])
 
 
 # ---- contenders
@@ -304,30 +307,30 @@ PEERS = {
 }
 
 
-@pytest.mark.parametrize("way", PEERS)
-def test_every_peer_delivers(way: str, task: Task, tmp_path: Path) -> None:
-    for module in PEERS[way]:
+@pytest.mark.parametrize("recipe", PEERS)
+def test_every_peer_delivers(recipe: str, task: Task, tmp_path: Path) -> None:
+    for module in PEERS[recipe]:
         if importlib.util.find_spec(module) is None:
             pytest.skip(batch_contenders.ADVICE[module])
     peer = BatchContender(
-        task, way, way, fake_module(tmp_path), {"shuffle": "full"}, needs=PEERS[way]
+        task, recipe, recipe, fake_module(tmp_path), {"shuffle": "full"}, needs=PEERS[recipe]
     )
     before = set(os.listdir("/dev/shm"))
     peer.prove()
     assert peer.rate(60) > 0  # to the end of the epoch, which must be whole
-    if way == "npy grain":  # others leave none
+    if recipe == "npy grain":  # others leave none
         assert set(os.listdir("/dev/shm")) <= before
 
 
 def test_every_way_is_tested() -> None:
-    assert set(PEERS) | {"batches", "queue", "torch dataset"} == set(batch_ways.WAYS)
+    assert set(PEERS) | {"batches", "queue", "torch dataset"} == set(batch_recipes.RECIPES)
 
 
 def test_sorted_batches_are_those_of_the_library(task: Task) -> None:
     options = {"seed": SEED, "shuffle": "full"}
     asked = {"filename": task.source.filename, "path": task.source.path, "seed": SEED}
     asked |= {"batch_rows": BATCH_ROWS, "options": {"shuffle": "full"}}
-    found = batch_ways.sorted_batches(FakeLibrary(), asked)
+    found = batch_recipes.sorted_batches(FakeLibrary(), asked)
     streamer = FakeLibrary().Streamer(task.source.filename)
     batches = streamer.get_batches(task.source.path, BATCH_ROWS, **options)
     wanted = [np.sort(batch[:, 0]) for batch in batches]
@@ -438,7 +441,7 @@ def interrupted(_bench: Any) -> None:
 
 
 def test_the_wanted_figures_are_those_of_the_issue() -> None:
-    wanted = (batch_parts.LEAST_WINDOW, batch_parts.LEAST_FULL, batch_parts.LEAST_LOADER)
+    wanted = (batch_parts.MIN_WINDOW, batch_parts.MIN_FULL, batch_parts.MIN_LOADER)
     assert wanted == (0.8, 5, 10)
-    assert batch_parts.MOST_CHUNK_ROWS_FULL == 64
+    assert batch_parts.MAX_CHUNK_ROWS_FULL == 64
     assert (batch_contenders.BATCH_ROWS, batch_contenders.WORKERS) == (256, 2)

@@ -13,12 +13,12 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from _benchmark.measure import Summary, summary
-from _benchmark.report import Chart, Series
+from _benchmark.harness.rounds import Summary, summary
+from _benchmark.report.tables import Chart, Series
 
 pytest.importorskip("matplotlib", reason="matplotlib comes with the extra bench")
 
-from _benchmark import charts
+from _benchmark.report import charts
 
 FLAT = Summary(100.0, 100.0, 100.0, 1)
 SPREAD = Summary(100.0, 60.0, 130.0, 3)

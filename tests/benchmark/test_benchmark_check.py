@@ -18,28 +18,29 @@ from hypothesis import strategies as st
 from liars import LIES, fake_stream
 from runs import left_behind, rows_of, some_bench, sweep_arguments
 
-from _benchmark import contenders, stream_loop
-from _benchmark.contenders import Source
-from _benchmark.studies import device_sweep
+from _benchmark.contenders import streams
+from _benchmark.contract import Source
+from _benchmark.loops import stream_loop
+from _benchmark.studies.sweep import study as device_sweep
 
 
 @pytest.mark.parametrize("access", stream_loop.EVERY_ACCESS)
 @pytest.mark.parametrize("name", LIES)
 def test_every_lie_is_found(name: str, access: str, tiny: Source) -> None:
-    expected = contenders.oracle(tiny)
+    expected = streams.oracle(tiny)
     honest = fake_stream(lambda block, at: block)(tiny, access, 1, {}).check()
-    assert contenders.differs(honest, expected, in_order=True) == ""
+    assert streams.differs(honest, expected, in_order=True) == ""
     found = fake_stream(LIES[name])(tiny, access, 1, {}).check()
-    assert contenders.differs(found, expected, in_order=True)
+    assert streams.differs(found, expected, in_order=True)
     if name != "rows swapped":  # which is all that a shuffle may do
-        assert contenders.differs(found, expected, in_order=False)
+        assert streams.differs(found, expected, in_order=False)
 
 
 def test_order_counts_only_where_it_is_promised(tiny: Source) -> None:
-    expected = contenders.oracle(tiny)
+    expected = streams.oracle(tiny)
     found = fake_stream(LIES["rows swapped"])(tiny, "queue", 1, {}).check()
-    assert contenders.differs(found, expected, in_order=True) == "the right rows in the wrong order"
-    assert contenders.differs(found, expected, in_order=False) == ""
+    assert streams.differs(found, expected, in_order=True) == "the right rows in the wrong order"
+    assert streams.differs(found, expected, in_order=False) == ""
 
 
 def test_a_wrong_cell_has_no_number_and_fails_the_run(
@@ -78,16 +79,16 @@ def test_the_targets_measure_no_liar(
     bench = some_bench(tmp_path)
     try:
         liar = fake_stream(LIES["one bit"])(tiny, "queue", 1, {})
-        truthful = contenders.h5py_read(tiny)
-        assert bench.honest(tiny, [liar, truthful]) == [truthful]
+        truthful = streams.h5py_read(tiny)
+        assert bench.verified(tiny, [liar, truthful]) == [truthful]
         assert "data differs" in bench.faults[0]
     finally:
         bench.results.__exit__(None, None, None)
 
 
-@pytest.mark.parametrize("make", [contenders.pytables_read, contenders.h5py_read])
+@pytest.mark.parametrize("make", [streams.pytables_read, streams.h5py_read])
 def test_a_pass_of_a_peer_is_whole(
-    make: Callable[[Source], contenders.SlabRead], tiny: Source
+    make: Callable[[Source], streams.SlabRead], tiny: Source
 ) -> None:
     passes = make(tiny).passes(2)  # of a file smaller than a slab, too
     assert [one.decoded_bytes for one in passes] == [tiny.decoded_bytes] * 2

@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 from runs import TINY, rows_of, some_bench
 
-from _benchmark import contenders, environment, measure, old_release, workloads
-from _benchmark.child import Child, ContenderError
-from _benchmark.contenders import NotMeasuredError, Source
-from _benchmark.studies import target_parts
+from _benchmark.contenders import old_release, streams
+from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.data import workloads
+from _benchmark.harness.child import Child, ContenderError
+from _benchmark.machine import environment, page_cache
+from _benchmark.studies.targets import parts as target_parts
 
 
 @pytest.mark.parametrize("huge_pages", [False, True])
@@ -28,7 +30,7 @@ def test_fio_that_is_not_there(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(NotMeasuredError, match="install fio"):
-        contenders.fio_read(tiny.filename, "io_uring", 2**20, huge_pages)
+        streams.fio_read(tiny.filename, "io_uring", 2**20, huge_pages)
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_fio_differs_in_its_buffers_only(
 ) -> None:
     free_huge_pages(monkeypatch, 4)
     for huge_pages in (False, True):
-        assert contenders.fio_read(tiny.filename, "libaio", 2**20, huge_pages).seconds == 1
+        assert streams.fio_read(tiny.filename, "libaio", 2**20, huge_pages).seconds == 1
     small, huge = fake_fio.read_text().splitlines()
     assert huge == f"{small} --iomem=mmaphuge"
 
@@ -80,7 +82,7 @@ def test_fio_without_huge_pages_says_how_to_have_them(
 ) -> None:
     free_huge_pages(monkeypatch, free, size_bytes)
     with pytest.raises(NotMeasuredError, match=said):
-        contenders.fio_read(tiny.filename, "libaio", 2**20, huge_pages=True)
+        streams.fio_read(tiny.filename, "libaio", 2**20, huge_pages=True)
     assert not fake_fio.exists()
 
 
@@ -89,7 +91,7 @@ def test_direct_io_is_set_beside_both_kinds_of_buffers(
     free: int, fake_fio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: False)
-    if measure.direct_refusal(workloads.in_directory(TINY, str(tmp_path))):
+    if page_cache.direct_refusal(workloads.in_directory(TINY, str(tmp_path))):
         pytest.skip("the file system refuses O_DIRECT")
     free_huge_pages(monkeypatch, free)
     bench = some_bench(tmp_path)
@@ -118,7 +120,7 @@ def test_direct_io_is_set_beside_both_kinds_of_buffers(
 def test_h5py_without_the_filter(tiny: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("h5py.h5z.filter_avail", lambda _number: False)
     with pytest.raises(NotMeasuredError, match="pip install hdf5plugin"):
-        contenders.h5py_read(tiny).check()
+        streams.h5py_read(tiny).check()
 
 
 def test_an_old_release_that_cannot_be_installed(
@@ -143,7 +145,7 @@ def test_an_old_release_that_cannot_be_installed(
 )
 def test_a_child_that_fails(code: str, said: str, tiny: Source, tmp_path: Path) -> None:
     (tmp_path / "multitables.py").write_text(code)
-    stream = contenders.ChildStream(
+    stream = streams.ChildStream(
         tiny, "x", "queue", 1, module_directory=str(tmp_path), timeout_seconds=1.5
     )
     with pytest.raises(ContenderError, match=said):
@@ -168,6 +170,6 @@ def test_what_a_child_raises_and_prints_is_told_apart(tiny: Source, tmp_path: Pa
     (tmp_path / "multitables.py").write_text(
         "print('noise')\nclass Streamer:\n    def __init__(self, filename):\n        1 / 0\n"
     )
-    stream = contenders.ChildStream(tiny, "x", "queue", 1, module_directory=str(tmp_path))
+    stream = streams.ChildStream(tiny, "x", "queue", 1, module_directory=str(tmp_path))
     with pytest.raises(ContenderError, match="ZeroDivisionError"):
         stream.check()

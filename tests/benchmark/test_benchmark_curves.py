@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark import curves, docs_page, results
-from _benchmark.curves import Curve
-from _benchmark.measure import Summary, summary
-from _benchmark.report import Table
+from _benchmark.harness import results
+from _benchmark.harness.rounds import Summary, summary
+from _benchmark.report import docs_page, scaling
+from _benchmark.report.scaling import Curve
+from _benchmark.report.tables import Table
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "results"
 
@@ -31,13 +32,13 @@ def curve(
     spread: float = 0.0,
 ) -> Curve:
     found = {n: summary([rate - spread, rate, rate + spread]) for n, rate in rates.items()}
-    complib = "zlib" if level else curves.NO_COMPRESSION
+    complib = "zlib" if level else scaling.NO_COMPRESSION
     return Curve(release, device, complib, level, access, found)
 
 
 def said(*every: Curve) -> str:
     """Of curves that were measured here."""
-    return "\n".join(curves.conclusions(every, []))
+    return "\n".join(scaling.conclusions(every, []))
 
 
 def cells(table: Table) -> list[dict[str, str]]:
@@ -48,18 +49,18 @@ def cells(table: Table) -> list[dict[str, str]]:
 
 
 def test_a_fall_is_from_the_best_of_fewer_and_more_than_five_percent() -> None:
-    falls = curves.falls(curve({1: 100, 2: 200, 4: 191, 6: 189, 8: 150, 12: 300}))
+    falls = scaling.falls(curve({1: 100, 2: 200, 4: 191, 6: 189, 8: 150, 12: 300}))
     assert [(one.before, one.after) for one in falls] == [(2, 8), (2, 6)]
     assert falls[0].share == 0.25
-    assert curves.falls(curve({1: 100, 2: 95.1, 3: 95})) == []
-    assert curves.falls(curve({1: 100})) == []
+    assert scaling.falls(curve({1: 100, 2: 95.1, 3: 95})) == []
+    assert scaling.falls(curve({1: 100})) == []
 
 
 def test_a_fall_within_the_spread_says_so() -> None:
-    (close,) = curves.falls(curve({1: 100, 2: 90}, spread=6))
+    (close,) = scaling.falls(curve({1: 100, 2: 90}, spread=6))
     assert close.within_spread
     assert str(close).endswith("10% less, which is within the spread of the repeats")
-    (clear,) = curves.falls(curve({1: 100, 2: 90}, spread=4))
+    (clear,) = scaling.falls(curve({1: 100, 2: 90}, spread=4))
     assert not clear.within_spread
     assert str(clear) == (
         "direct queue, no compression: 100 MB/s with 1 process, 90 with 2, 10% less"
@@ -69,11 +70,11 @@ def test_a_fall_within_the_spread_says_so() -> None:
 @given(st.dictionaries(st.integers(1, 64), st.floats(1, 1e5), min_size=1))
 def test_what_is_level_has_no_fall_and_enough_is_near_the_best(rates: dict[int, float]) -> None:
     found = curve(rates)
-    falls = curves.falls(found)
-    if curves.is_level(found):
+    falls = scaling.falls(found)
+    if scaling.is_level(found):
         assert falls == []
-    assert rates[curves.enough(found)] >= 0.95 * max(rates.values())
-    assert curves.enough(found) <= found.best[0]
+    assert rates[scaling.enough(found)] >= 0.95 * max(rates.values())
+    assert scaling.enough(found) <= found.best[0]
     for fall in falls:
         assert fall.before < fall.after
         assert rates[fall.after] < 0.95 * rates[fall.before]
@@ -119,7 +120,7 @@ def test_each_device_is_judged_by_itself() -> None:
     text = said(good, bad, old)
     assert "more processes hurt on HDD, in 1 of 1 series" in text
     assert "more processes never hurt on SSD" in text
-    assert list(curves.conclusions([], [])) == []
+    assert list(scaling.conclusions([], [])) == []
 
 
 def test_what_compression_costs() -> None:
@@ -132,7 +133,7 @@ def test_what_compression_costs() -> None:
         "the highest levels of compression reach 0.25 of the rate without compression with the "
         "fewest processes, and 0.50 where each has its best number."
     ) in said(*every)
-    (row,) = cells(curves.cost_table(every))
+    (row,) = cells(scaling.cost_table(every))
     assert (row["codec"], row["of no compression, fewest"], row["at best"]) == (
         "zlib 9",
         "0.25",
@@ -145,7 +146,7 @@ def test_the_other_ways_to_take_rows_beside_the_queue() -> None:
     queue = [curve({1: 100}), curve({1: 100}, level=9)]
     every = [*queue, curve({1: 50}, "generator"), curve({1: 75}, "generator", level=9)]
     assert "the generator reaches 0.50 to 0.75 of the direct queue" in said(*every)
-    found = {row["codec"]: row["generator of queue"] for row in cells(curves.cost_table(every))}
+    found = {row["codec"]: row["generator of queue"] for row in cells(scaling.cost_table(every))}
     assert found == {"no compression": "0.50", "zlib 9": "0.75"}
     assert "batches reach 0.80 of the direct queue" in said(*queue, curve({1: 80}, "batches"))
     assert "of the direct queue" not in said(curve({1: 50}, "generator"))
@@ -168,7 +169,7 @@ def test_the_table_of_processes() -> None:
         curve({1: 100, 2: 90}, "generator"),
         curve({2: 50, 6: 30}, release="multitables 2.0.1, hdf5-direct"),
     ]
-    ours, old = curves.process_table(every).rows
+    ours, old = scaling.process_table(every).rows
     assert ours == [
         *("disk", "direct", "100 with 1", "200 with 4", "2.0x", "2", "10%", "1 of 2"),
     ]
@@ -182,7 +183,7 @@ def test_curves_of_a_sweep(tmp_path: Path) -> None:
     kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
     kept = results.read(str(tmp_path), "sweep")
     assert kept is not None
-    queue, blosc, _ = curves.of_rows(kept.rows)
+    queue, blosc, _ = scaling.of_rows(kept.rows)
     assert (queue.device, queue.release, queue.codec) == (
         "NVMe SSD",
         "multitables, direct",
@@ -195,12 +196,12 @@ def test_curves_of_a_sweep(tmp_path: Path) -> None:
     }
     assert blosc.codec == "blosc 9"
     others = [dict(row) | {"contender": "PyTables read(out=)"} for row in kept.rows]
-    assert curves.of_rows(others) == []
-    assert curves.of_rows([dict(row) | {"data": "counts"} for row in kept.rows]) == []
+    assert scaling.of_rows(others) == []
+    assert scaling.of_rows([dict(row) | {"data": "counts"} for row in kept.rows]) == []
     limited = [dict(row) | {"limit_mb_per_s": "200.0"} for row in kept.rows]
-    assert curves.of_rows(limited)[0].device == "NVMe SSD limited to 200 MB/s"
+    assert scaling.of_rows(limited)[0].device == "NVMe SSD limited to 200 MB/s"
     both = [*kept.rows, *(dict(row) | {"place": "/other"} for row in kept.rows)]
-    assert {one.device for one in curves.of_rows(both)} == {
+    assert {one.device for one in scaling.of_rows(both)} == {
         "NVMe SSD at /data",
         "NVMe SSD at /other",
     }
@@ -225,8 +226,8 @@ def test_the_published_tables_are_whole_and_converted() -> None:
 
 
 def test_what_was_published_of_the_rotating_disk() -> None:
-    published = curves.of_published(docs_page.read_published(str(PUBLISHED)))
+    published = scaling.of_published(docs_page.read_published(str(PUBLISHED)))
     disk = [one for one in published if "HDD" in one.device]
-    (text,) = (one for one in curves.conclusions([], disk) if "hurt" in one)
+    (text,) = (one for one in scaling.conclusions([], disk) if "hurt" in one)
     assert text.startswith("Published, more processes hurt on SATA III 7200 RPM HDD, in 6 of 6")
     assert "102 (printed: 97) MB/s with 1 process, 65 (printed: 62) with 6, 36% less" in text

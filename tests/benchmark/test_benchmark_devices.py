@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark import devices, mounts
-from _benchmark.devices import Device
-from _benchmark.disks import Disk
+from _benchmark.machine import devices, mounts
+from _benchmark.machine.devices import Device
+from _benchmark.machine.disks import Disk
 
 PCI = "devices/pci0000:00/0000:00:17.0"
 SATA = f"{PCI}/ata1/host0/target0:0:0/0:0:0:0"

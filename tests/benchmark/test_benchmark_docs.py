@@ -13,7 +13,7 @@ import kept_runs
 import pytest
 
 import multitables_benchmark
-from _benchmark import docs_page, publish
+from _benchmark.report import docs_page, publish
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -106,8 +106,10 @@ def test_the_command_writes_the_page_and_its_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs = some_runs(tmp_path / "results")
-    monkeypatch.setattr("_benchmark.charts.can_draw", lambda: True)
-    monkeypatch.setattr("_benchmark.charts.draw", lambda chart: _Drawing(f"<svg>{chart.name}"))
+    monkeypatch.setattr("_benchmark.report.charts.can_draw", lambda: True)
+    monkeypatch.setattr(
+        "_benchmark.report.charts.draw", lambda chart: _Drawing(f"<svg>{chart.name}")
+    )
     assert multitables_benchmark.main(["report", "results", "--docs", "page.rst"]) == 0
     text = (tmp_path / "page.rst").read_text()
     assert text == made(runs)

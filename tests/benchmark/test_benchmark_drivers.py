@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark import contenders, drivers, environment, measure, stream_loop
-from _benchmark.contenders import Source
+from _benchmark.contenders import streams
+from _benchmark.contract import Source
+from _benchmark.loops import stream_loop
+from _benchmark.machine import environment, io_mode, page_cache
 
 
 def test_a_file_system_without_direct_io_is_read_through_the_page_cache(
     monkeypatch: pytest.MonkeyPatch, tiny: Source
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: False)
-    monkeypatch.setattr(measure, "direct_refusal", lambda _name: "it refuses O_DIRECT")
-    driver = drivers.choose(tiny.filename, "direct")
+    monkeypatch.setattr(page_cache, "direct_refusal", lambda _name: "it refuses O_DIRECT")
+    driver = io_mode.choose(tiny.filename, "direct")
     assert (driver.name, dict(driver.options), driver.drop_before) == ("buffered", {}, True)
     assert driver.note == "it refuses O_DIRECT. The page cache is dropped before each pass."
 
@@ -29,32 +31,32 @@ def test_direct_io_is_the_default_and_can_be_turned_off(
     monkeypatch: pytest.MonkeyPatch, tiny: Source
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: False)
-    monkeypatch.setattr(measure, "direct_refusal", lambda _name: "")
-    driver = drivers.choose(tiny.filename, "direct")
+    monkeypatch.setattr(page_cache, "direct_refusal", lambda _name: "")
+    driver = io_mode.choose(tiny.filename, "direct")
     assert (driver.name, dict(driver.options)) == ("direct", {"DRIVER": "H5FD_DIRECT"})
-    driver = drivers.choose(tiny.filename, "buffered", warm=True)
+    driver = io_mode.choose(tiny.filename, "buffered", warm=True)
     assert (driver.name, dict(driver.options), driver.drop_before) == ("buffered", {}, False)
-    assert drivers.choose(tiny.filename, "buffered").drop_before
+    assert io_mode.choose(tiny.filename, "buffered").drop_before
 
 
 def test_a_file_in_memory_is_said_to_measure_no_device(
     monkeypatch: pytest.MonkeyPatch, tiny: Source
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: True)
-    for name in drivers.DRIVERS:
-        driver = drivers.choose(tiny.filename, name)
+    for name in io_mode.IO_MODES:
+        driver = io_mode.choose(tiny.filename, name)
         assert "no device is measured" in driver.note
         assert not driver.drop_before
-    assert drivers.cache_of(driver, [tiny.filename], "warm") == "in memory, no device"
+    assert io_mode.cache_of(driver, [tiny.filename], "warm") == "in memory, no device"
 
 
 def test_the_page_cache_is_asked_and_not_assumed(tiny: Source) -> None:
-    measure.fill_page_cache(tiny.filename)
-    assert measure.cache_state(tiny.filename) == "warm"
+    page_cache.fill_page_cache(tiny.filename)
+    assert page_cache.cache_state(tiny.filename) == "warm"
     if environment.in_memory(tiny.filename):
         pytest.skip("files in memory cannot be cold")
-    measure.drop_page_cache(tiny.filename)
-    assert measure.resident_fraction(tiny.filename) < 1
+    page_cache.drop_page_cache(tiny.filename)
+    assert page_cache.resident_fraction(tiny.filename) < 1
 
 
 def test_files_that_are_read_together_have_one_state(tiny: Source, tmp_path: Path) -> None:
@@ -62,33 +64,33 @@ def test_files_that_are_read_together_have_one_state(tiny: Source, tmp_path: Pat
     Path(other).write_bytes(bytes(Path(tiny.filename).stat().st_size))
     both = [tiny.filename, other]
     for filename in both:
-        measure.fill_page_cache(filename)
-    assert measure.cache_state_of(both) == "warm"
+        page_cache.fill_page_cache(filename)
+    assert page_cache.cache_state_of(both) == "warm"
     if environment.in_memory(tiny.filename):
         pytest.skip("files in memory cannot be cold")
-    buffered = drivers.Driver("buffered", drop_before=True)
-    assert drivers.prepare(buffered, both) == "cold"
-    measure.fill_page_cache(other)
-    assert measure.cache_state_of(both).endswith("in the page cache")
+    buffered = io_mode.IoMode("buffered", drop_before=True)
+    assert io_mode.prepare(buffered, both) == "cold"
+    page_cache.fill_page_cache(other)
+    assert page_cache.cache_state_of(both).endswith("in the page cache")
     # a direct reader that went through the page cache is found out
-    direct = drivers.Driver("direct", drop_before=True)
-    assert drivers.cache_of(direct, both, "cold").startswith("not bypassed: ")
-    assert drivers.prepare(direct, both) == "cold"
-    assert drivers.cache_of(direct, both, "cold") == "bypassed"
+    direct = io_mode.IoMode("direct", drop_before=True)
+    assert io_mode.cache_of(direct, both, "cold").startswith("not bypassed: ")
+    assert io_mode.prepare(direct, both) == "cold"
+    assert io_mode.cache_of(direct, both, "cold") == "bypassed"
 
 
 @pytest.mark.parametrize("access", stream_loop.EVERY_ACCESS)
 def test_a_cold_pass_starts_cold_behind_what_was_read_ahead(access: str, tiny: Source) -> None:
     if environment.in_memory(tiny.filename):
         pytest.skip("files in memory cannot be cold")
-    measure.fill_page_cache(tiny.filename)
-    warm = contenders.Stream(tiny, access, 1)
+    page_cache.fill_page_cache(tiny.filename)
+    warm = streams.Stream(tiny, access, 1)
     warm.passes(1)
-    assert measure.cache_state(tiny.filename) == "warm"
+    assert page_cache.cache_state(tiny.filename) == "warm"
 
     seen = []
     real = stream_loop.drop_pages
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_loop, "drop_pages", lambda name: (seen.append(name), real(name)))
-        contenders.Stream(tiny, access, 1, cold=True).passes(2)
+        streams.Stream(tiny, access, 1, cold=True).passes(2)
     assert seen == [tiny.filename] * 2

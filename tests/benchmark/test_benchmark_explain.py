@@ -22,11 +22,14 @@ from runs import left_behind, rows_of
 
 import multitables
 import multitables_benchmark
-from _benchmark import charts, contenders, environment, limits, measure
-from _benchmark.contenders import NotMeasuredError, SlabRead, Source
-from _benchmark.studies import explain_run
-from _benchmark.studies.explain import process_counts
-from _benchmark.studies.explain_run import COLUMNS, Oracle
+from _benchmark.contenders import bounds, streams
+from _benchmark.contenders.streams import SlabRead
+from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.machine import environment, page_cache
+from _benchmark.report import charts
+from _benchmark.studies.explain import run as explain_run
+from _benchmark.studies.explain.run import COLUMNS, Oracle
+from _benchmark.studies.explain.study import process_counts
 
 DRAWS = "test_a_sample_is_explained"  # plots take long, and one test will do
 LIMITS = ("page cache", "fetch and decode", "memory copy", "hand-over")
@@ -86,7 +89,7 @@ def test_a_dataset_of_the_user_is_explained(
     assert "the dataset has only 0.4 MB" in out
     rows = rows_of("explain")
     streams = [row for row in rows if row["quantity"] == "stream"]
-    if not measure.direct_refusal(filename) and not environment.in_memory(filename):
+    if not page_cache.direct_refusal(filename) and not environment.in_memory(filename):
         assert {row["way"] for row in streams} == {"direct", "warm"}
         device = {row["n_procs"]: row["cache"] for row in rows if row["quantity"] == "device"}
         assert device == {"1": "bypassed", "8": "bypassed"}
@@ -104,7 +107,7 @@ def test_a_dataset_of_the_user_is_explained(
 def test_of_a_large_dataset_a_sample_is_read_warm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("_benchmark.studies.explain.SMOKE_BYTES", 100_000)
+    monkeypatch.setattr("_benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
     assert explain(made(tmp_path, chunks=(100, 25), compression="lzf")) == 0
     assert "measured on a copy of its first chunks" in " ".join(capsys.readouterr().out.split())
     assert kept()["sampled"]
@@ -115,9 +118,9 @@ def test_without_room_for_a_sample_the_rest_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filename = made(tmp_path, chunks=(4000, 25))
-    if measure.direct_refusal(filename) or environment.in_memory(filename):
+    if page_cache.direct_refusal(filename) or environment.in_memory(filename):
         pytest.skip("no O_DIRECT here")
-    monkeypatch.setattr("_benchmark.studies.explain.SMOKE_BYTES", 100_000)
+    monkeypatch.setattr("_benchmark.studies.explain.study.SMOKE_BYTES", 100_000)
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=10))
     assert explain(filename) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -244,7 +247,7 @@ def test_a_stream_that_fails_while_it_is_timed_is_a_fault(
     def fail(*_rest: Any) -> Any:
         raise multitables.ReaderDiedError("a reader died")
 
-    monkeypatch.setattr(limits, "stream", fail)
+    monkeypatch.setattr(bounds, "stream", fail)
     assert explain(made(tmp_path)) == 1
     assert "ReaderDiedError: a reader died" in capsys.readouterr().out
     assert {row["quantity"] for row in rows_of("explain")} >= set(LIMITS)
@@ -259,7 +262,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(limits, "memory_copy", interrupt)
+        patch.setattr(bounds, "memory_copy", interrupt)
         assert explain(filename) == 130
     assert "interrupted; what was finished" in capsys.readouterr().out
     before = rows_of("explain")
@@ -269,7 +272,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
 
     with monkeypatch.context() as patch:
         for name in ("device", "page_cache"):
-            patch.setattr(limits, name, interrupt)
+            patch.setattr(bounds, name, interrupt)
         assert explain(filename, "--resume") == 0
     after = rows_of("explain")
     assert after[: len(before)] == before
@@ -278,7 +281,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
     assert len(keys) == len(set(keys))
     # and of what is whole, nothing is measured or checked again
     with monkeypatch.context() as patch:
-        patch.setattr(limits, "stream", interrupt)
+        patch.setattr(bounds, "stream", interrupt)
         patch.setattr(explain_run, "first_rows", interrupt)
         assert explain(filename, "--resume") == 0
     assert rows_of("explain") == after
@@ -300,15 +303,15 @@ def test_the_oracle_takes_pytables_where_h5py_fails(
         raise NotMeasuredError("h5py has no filter 1")
         yield
 
-    right = contenders.oracle(tiny)
+    right = streams.oracle(tiny)
     monkeypatch.setattr(
-        contenders, "h5py_read", lambda source: SlabRead(source, "h5py read_direct", cannot)
+        streams, "h5py_read", lambda source: SlabRead(source, "h5py read_direct", cannot)
     )
     assert Oracle(tiny, tiny.rows).differs(right) == ""
     assert "data differs" in Oracle(tiny, tiny.rows).differs(right | {"any_order": "x"})
     assert "rows instead of" in Oracle(tiny, tiny.rows - 1).differs(right)
     monkeypatch.setattr(
-        contenders, "pytables_read", lambda source: SlabRead(source, "PyTables", cannot)
+        streams, "pytables_read", lambda source: SlabRead(source, "PyTables", cannot)
     )
     with pytest.raises(NotMeasuredError, match=r"neither h5py nor PyTables .* no filter 1"):
         Oracle(tiny, tiny.rows)

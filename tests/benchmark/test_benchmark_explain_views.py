@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from _benchmark.results import Kept
-from _benchmark.studies.explain_run import COLUMNS
-from _benchmark.studies.explain_views import views
+from _benchmark.harness.results import Kept
+from _benchmark.studies.explain.run import COLUMNS
+from _benchmark.studies.explain.views import views
 
 
 def told(

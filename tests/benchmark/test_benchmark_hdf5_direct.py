@@ -22,10 +22,12 @@ import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _benchmark import contenders, hdf5_direct, hdf5_direct_loop, measure
-from _benchmark.child import ContenderError, WrongDataError
-from _benchmark.contenders import NotMeasuredError, Source
-from _benchmark.hdf5_direct import DirectRead
+from _benchmark.contenders import hdf5_direct, streams
+from _benchmark.contenders.hdf5_direct import DirectRead
+from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.harness.child import ContenderError, WrongDataError
+from _benchmark.loops import hdf5_direct_loop
+from _benchmark.machine import page_cache
 
 PREFIX = os.environ.get("MULTITABLES_DIRECT_VFD", "")
 FILTERS = {
@@ -52,7 +54,7 @@ def many(tmp_path: Path) -> str:
             file.create_carray("/", name, obj=values, filters=filters, chunkshape=shape)
         file.create_array("/", "contiguous", obj=values)
         file.create_carray("/", "two", obj=values, chunkshape=(ROWS - 1, COLUMNS))
-    if measure.direct_refusal(filename):
+    if page_cache.direct_refusal(filename):
         pytest.skip("the file system refuses O_DIRECT")
     return filename
 
@@ -146,7 +148,7 @@ def test_bare_processes_read_all_rows(
 ) -> None:
     over_any_driver(tmp_path, monkeypatch)
     one = bare(many, path, n_procs)
-    assert contenders.differs(one.check(), contenders.oracle(one.source), one.in_order) == ""
+    assert streams.differs(one.check(), streams.oracle(one.source), one.in_order) == ""
     passes = one.passes(2)
     assert [found.decoded_bytes for found in passes] == [one.source.decoded_bytes] * 2
     assert all(found.seconds > 0 for found in passes)
@@ -172,7 +174,7 @@ def test_liars_are_caught(
 ) -> None:
     over_any_driver(tmp_path, monkeypatch, f"{SLABS}{LIES[lie]}loop.slabs = slabs")
     one = bare(many, "/none", 2)
-    assert contenders.differs(one.check(), contenders.oracle(one.source), one.in_order) != ""
+    assert streams.differs(one.check(), streams.oracle(one.source), one.in_order) != ""
 
 
 def test_a_timed_pass_of_fewer_rows_is_a_fault(
@@ -205,7 +207,7 @@ def test_a_pytables_without_the_driver_says_so(many: str) -> None:
 
 
 def test_a_file_system_that_refuses(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "direct_refusal", lambda _filename: "it refuses O_DIRECT")
+    monkeypatch.setattr(page_cache, "direct_refusal", lambda _filename: "it refuses O_DIRECT")
     with pytest.raises(NotMeasuredError, match="it refuses O_DIRECT: choose a place on a disk"):
         bare(many, "/none", 2).check()
 
@@ -219,16 +221,16 @@ def test_a_file_system_that_refuses(many: str, monkeypatch: pytest.MonkeyPatch) 
 def test_the_driver_reads_all_rows_around_the_page_cache(who: str, path: str, many: str) -> None:
     python = hdf5_direct.find(PREFIX)
     source = source_of(many, path)
-    expected = contenders.oracle(source)
+    expected = streams.oracle(source)
     one = (
         hdf5_direct.pytables_processes(source, 2, python)
         if who == "slabs"
         else hdf5_direct.published(source, who, 2, python)
     )
-    measure.drop_page_cache(many)
-    assert contenders.differs(one.check(), expected, one.in_order) == ""
+    page_cache.drop_page_cache(many)
+    assert streams.differs(one.check(), expected, one.in_order) == ""
     assert all(found.decoded_bytes >= source.decoded_bytes for found in one.passes(1))
-    assert measure.resident_fraction(many) <= measure.COLD_FRACTION
+    assert page_cache.resident_fraction(many) <= page_cache.COLD_FRACTION
 
 
 @pytest.mark.skipif(not PREFIX, reason="MULTITABLES_DIRECT_VFD names no prefix")

@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark import contenders, environment, limits, measure, storage, workloads
-from _benchmark.contenders import NotMeasuredError, Source
+from _benchmark.contenders import bounds, streams
+from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.data import dataset_storage, workloads
+from _benchmark.machine import environment, page_cache
 
 ROWS = np.arange(1000 * 12, dtype="<i4").reshape(1000, 12)
 
@@ -51,7 +53,7 @@ def made(directory: Path, **options: Any) -> str:
     ],
 )
 def test_filters_are_named_in_words(tmp_path: Path, options: Any, words: tuple[str, ...]) -> None:
-    found = storage.describe(made(tmp_path, **options), "/group/rows")
+    found = dataset_storage.describe(made(tmp_path, **options), "/group/rows")
     assert found.filters == words
     assert found.pipeline == (", ".join(words) or "no filter")
     assert (found.rows, found.row_bytes, found.decoded_bytes) == (1000, 48, 48000)
@@ -69,14 +71,14 @@ def test_the_filters_of_pytables_are_named(tmp_path: Path) -> None:
         for number, complib in enumerate(("blosc:lz4", "blosc2:zstd", "zlib")):
             filters = tables.Filters(5, complib, shuffle=True)
             file.create_carray("/", f"x{number}", obj=ROWS, filters=filters)
-    words = [storage.describe(filename, f"/x{number}").pipeline for number in range(3)]
+    words = [dataset_storage.describe(filename, f"/x{number}").pipeline for number in range(3)]
     assert words[0] == "blosc (lz4 5, shuffle)"
     assert words[1].startswith("blosc2 (zstd 5")
     assert words[2] == "shuffle, deflate (zlib) 5"
 
 
 def test_data_without_chunks(tmp_path: Path) -> None:
-    found = storage.describe(made(tmp_path))  # the only dataset needs no name
+    found = dataset_storage.describe(made(tmp_path))  # the only dataset needs no name
     assert (found.path, found.chunks, found.chunk_bytes, found.ratio) == ("/group/rows", (), 48, 1)
     with open(found.filename, "rb") as raw:
         raw.seek(found.offset)
@@ -87,7 +89,7 @@ def test_nothing_stored_has_no_ratio(tmp_path: Path) -> None:
     filename = str(tmp_path / "x.h5")
     with h5py.File(filename, "w") as file:
         file.create_dataset("x", (100, 3), "f4", chunks=(10, 3))
-    found = storage.describe(filename)
+    found = dataset_storage.describe(filename)
     assert (found.stored_bytes, found.ratio, found.offset) == (0, 1, 0)
 
 
@@ -100,9 +102,9 @@ def test_bytes_in_other_files_are_told(tmp_path: Path) -> None:
         file.create_virtual_dataset("virtual", layout)
         outside = [(str(tmp_path / "outside"), 0, ROWS.nbytes)]
         file.create_dataset("external", ROWS.shape, ROWS.dtype, external=outside)
-    assert not storage.describe(filename, "raw").elsewhere
-    assert storage.describe(filename, "virtual").elsewhere
-    assert storage.describe(filename, "external").elsewhere
+    assert not dataset_storage.describe(filename, "raw").elsewhere
+    assert dataset_storage.describe(filename, "virtual").elsewhere
+    assert dataset_storage.describe(filename, "external").elsewhere
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_what_is_no_dataset_is_refused(tmp_path: Path, path: str | None, said: s
     with h5py.File(filename, "a") as file:
         file.create_dataset("empty", (0, 3), "f4")
     with pytest.raises(NotMeasuredError, match=said):
-        storage.describe(filename, path)
+        dataset_storage.describe(filename, path)
 
 
 def test_a_file_of_many_datasets_names_some(tmp_path: Path) -> None:
@@ -127,15 +129,15 @@ def test_a_file_of_many_datasets_names_some(tmp_path: Path) -> None:
         for number in range(20):
             file[f"x{number:02}"] = 1
     with pytest.raises(NotMeasuredError, match=r"It holds /x00, .*/x07, \.\.\.$"):
-        storage.describe(str(tmp_path / "x.h5"))
+        dataset_storage.describe(str(tmp_path / "x.h5"))
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no file .*nowhere"):
-        storage.describe(str(tmp_path / "nowhere.h5"), "/x")
+        dataset_storage.describe(str(tmp_path / "nowhere.h5"), "/x")
     (tmp_path / "text").write_text("text")
     with pytest.raises(OSError, match="cannot be opened as an HDF5 file"):
-        storage.describe(str(tmp_path / "text"), "/x")
+        dataset_storage.describe(str(tmp_path / "text"), "/x")
 
 
 @pytest.mark.parametrize(
@@ -147,8 +149,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_sample_is_the_first_rows_as_they_are_stored(tmp_path: Path, options: Any) -> None:
-    stored = storage.describe(made(tmp_path, **options))
-    found = storage.sample(stored, str(tmp_path / "sample.h5"), 48 * 100)
+    stored = dataset_storage.describe(made(tmp_path, **options))
+    found = dataset_storage.sample(stored, str(tmp_path / "sample.h5"), 48 * 100)
     step = stored.chunks[0] if stored.chunks else 1
     assert found.rows == 100 // step * step
     assert (found.filters, found.chunks, found.dtype) == (
@@ -167,7 +169,9 @@ def test_a_sample_keeps_the_masks_of_its_chunks(tmp_path: Path) -> None:
     filename = made(tmp_path, chunks=(10, 12), compression="gzip")
     with h5py.File(filename, "a") as file:  # one chunk that was not compressed
         file["group/rows"].id.write_direct_chunk((0, 0), ROWS[:10].tobytes(), 1)
-    found = storage.sample(storage.describe(filename), str(tmp_path / "sample.h5"), 48 * 20)
+    found = dataset_storage.sample(
+        dataset_storage.describe(filename), str(tmp_path / "sample.h5"), 48 * 20
+    )
     with h5py.File(found.filename) as file:
         assert file[found.path].id.read_direct_chunk((0, 0))[0] == 1
         assert np.array_equal(file[found.path][:], ROWS[:20])
@@ -177,32 +181,32 @@ def test_a_sample_keeps_the_masks_of_its_chunks(tmp_path: Path) -> None:
 
 
 def test_the_device_is_read(tiny: Source) -> None:
-    if environment.in_memory(tiny.filename) or measure.direct_refusal(tiny.filename):
+    if environment.in_memory(tiny.filename) or page_cache.direct_refusal(tiny.filename):
         pytest.skip("no O_DIRECT here")
     for in_flight in (1, 3):
-        found = limits.device(tiny.filename, 100, 2**20, in_flight, 0.02)
+        found = bounds.device(tiny.filename, 100, 2**20, in_flight, 0.02)
         assert found.decoded_bytes > 0
         assert found.seconds > 0
 
 
 def test_the_page_cache_is_read_over_and_over(tiny: Source) -> None:
     for n_threads in (1, 2):
-        assert limits.page_cache(tiny.filename, n_threads, 0.02).decoded_bytes > 0
+        assert bounds.page_cache(tiny.filename, n_threads, 0.02).decoded_bytes > 0
 
 
 def test_memory_is_copied_in_whole_shares() -> None:
-    found = limits.memory_copy(2, 0.02, size_bytes=2**16)
+    found = bounds.memory_copy(2, 0.02, size_bytes=2**16)
     assert found.decoded_bytes > 0
     assert found.decoded_bytes % 2**15 == 0
 
 
 def test_a_block_is_handed_over(tmp_path: Path) -> None:
-    assert limits.hand_over(str(tmp_path)) > 0
-    assert limits.hand_over(str(tmp_path)) > 0  # the file is there already
+    assert bounds.hand_over(str(tmp_path)) > 0
+    assert bounds.hand_over(str(tmp_path)) > 0  # the file is there already
 
 
 def test_an_endless_stream_is_timed(tiny: Source) -> None:
-    found = limits.stream(tiny, 2, 7, {}, 0.02)
+    found = bounds.stream(tiny, 2, 7, {}, 0.02)
     assert found.decoded_bytes > 0
     assert found.decoded_bytes % (7 * tiny.row_bytes) == 0
     assert found.decode_seconds > 0
@@ -218,7 +222,7 @@ def test_what_fails_in_a_thread_ends_all() -> None:
         return 5
 
     with pytest.raises(OSError, match="no such luck"):
-        limits.together(3, work)
+        bounds.together(3, work)
     assert sorted(ended) == [0, 2]
 
 
@@ -240,7 +244,7 @@ def test_threads_end_when_the_user_interrupts(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(threading.Thread, "join", first_join_fails)
     with pytest.raises(KeyboardInterrupt):
-        limits.together(2, work)
+        bounds.together(2, work)
     assert seen == [True, True]
 
 
@@ -257,7 +261,7 @@ def test_the_rows_of_a_sample_stream_like_the_dataset(tmp_path: Path) -> None:
     filename = str(tmp_path / "t.h5")
     workload = workloads.Workload("t", 400, 64, complib="blosc:lz4", complevel=5)
     workloads.write(workload, filename)
-    stored = storage.describe(filename, workloads.PATH)
-    found = storage.sample(stored, str(tmp_path / "sample.h5"), stored.decoded_bytes // 2)
+    stored = dataset_storage.describe(filename, workloads.PATH)
+    found = dataset_storage.sample(stored, str(tmp_path / "sample.h5"), stored.decoded_bytes // 2)
     source = Source(found.filename, found.path, found.rows, found.row_bytes)
-    assert contenders.codec_limit(source, 1).seconds > 0
+    assert streams.codec_limit(source, 1).seconds > 0

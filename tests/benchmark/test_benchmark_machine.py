@@ -18,8 +18,9 @@ from processes import wait_until
 from runs import TINY
 
 import multitables
-from _benchmark import environment, measure, workloads
-from _benchmark.workloads import Workload
+from _benchmark.data import workloads
+from _benchmark.data.workloads import Workload
+from _benchmark.machine import environment, process_memory
 
 # ---- the environment, and the files
 
@@ -57,7 +58,7 @@ def test_the_same_workload_is_the_same_file(tmp_path: Path) -> None:
 
 def test_the_memory_of_a_process_is_watched() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        with measure.peak_memory(os.getpid()) as peaks:
+        with process_memory.peak_memory(os.getpid()) as peaks:
             wait_until(lambda: child.pid in peaks and os.getpid() in peaks, "both processes")
         assert peaks[child.pid].own_bytes > 0
         child.kill()

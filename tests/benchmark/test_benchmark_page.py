@@ -12,11 +12,11 @@ from pathlib import Path
 import kept_runs
 from html_reader import SVG, Reader
 
-from _benchmark import page, publish
+from _benchmark.report import html, publish
 
 
 def page_of(directory: Path, drawings: dict[str, str]) -> str:
-    return page.html(publish.sections(str(directory)), drawings)
+    return html.html(publish.sections(str(directory)), drawings)
 
 
 def test_the_page_is_whole_and_needs_no_other(tmp_path: Path) -> None:

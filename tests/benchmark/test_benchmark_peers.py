@@ -21,11 +21,12 @@ import numpy as np
 import pytest
 import tables
 
-from _benchmark import contenders, peers, workloads
-from _benchmark.contenders import NotMeasuredError, Source
-from _benchmark.peers import LIBRARIES, Peer
-from _benchmark.workloads import EVENT, Workload
-from _benchmark.zarr_copy import ZarrCopy
+from _benchmark.contenders import peers, streams
+from _benchmark.contenders.peers import LIBRARIES, Peer
+from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.data import workloads
+from _benchmark.data.workloads import EVENT, Workload
+from _benchmark.data.zarr_copy import ZarrCopy
 
 #: 300 rows: the last chunk is not full.
 FILTERS: dict[str, dict[str, Any]] = {
@@ -63,8 +64,8 @@ def everybody(data: tuple[Workload, Source], scratch: Path, *processes: int) -> 
 
 def prove(peer: Peer, source: Source) -> None:
     """Its data are right, and its passes count all of them."""
-    found, expected = peer.contender.check(), contenders.oracle(source)
-    assert contenders.differs(found, expected, peer.contender.in_order) == ""
+    found, expected = peer.contender.check(), streams.oracle(source)
+    assert streams.differs(found, expected, peer.contender.in_order) == ""
     assert [one.decoded_bytes for one in peer.contender.passes(2)] == [source.decoded_bytes] * 2
     assert all(os.path.isfile(name) for name in peer.files)
 
@@ -80,15 +81,15 @@ def test_libraries_of_this_process(name: str, filters: str, tmp_path: Path, scra
 
 
 @pytest.mark.parametrize("filters", ["no filter", "blosc", "zlib with shuffle"])
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.way)
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.recipe)
 def test_libraries_of_their_own_process(
     library: peers.Library, filters: str, tmp_path: Path, scratch: Path
 ) -> None:
-    if importlib.util.find_spec(NAMES[library.way]) is None:
-        pytest.skip(f"{NAMES[library.way]} is not installed: {library.install}")
+    if importlib.util.find_spec(NAMES[library.recipe]) is None:
+        pytest.skip(f"{NAMES[library.recipe]} is not installed: {library.install}")
     data = written(tmp_path, **FILTERS[filters])
     peer = everybody(data, scratch, 2)[f"{library.label} x2"]
-    if library.way == "hidefix" and filters == "blosc":
+    if library.recipe == "hidefix" and filters == "blosc":
         with pytest.raises(NotMeasuredError, match="cannot read this: /data: Unsupported filter"):
             peer.contender.check()
         return
@@ -130,11 +131,11 @@ def stand_in(directory: Path, module: str, text: str, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PYTHONPATH", str(place))
 
 
-@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.way)
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.recipe)
 def test_a_library_that_is_missing(
     library: peers.Library, tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = NAMES[library.way]
+    name = NAMES[library.recipe]
     stand_in(tmp_path, name, f"raise ModuleNotFoundError('no {name}')", monkeypatch)
     peer = everybody(written(tmp_path), scratch, 1)[f"{library.label} x1"]
     for ask in (peer.contender.check, lambda: peer.contender.passes(1)):
@@ -167,7 +168,7 @@ def test_a_peer_that_lies_is_found(
     stand_in(tmp_path, "hidefix", STAND_IN.replace("FAULT", fault), monkeypatch)
     data = written(tmp_path)
     liar = everybody(data, scratch, 1)["hidefix x1"].contender
-    assert said in contenders.differs(liar.check(), contenders.oracle(data[1]), liar.in_order)
+    assert said in streams.differs(liar.check(), streams.oracle(data[1]), liar.in_order)
 
 
 def test_a_refusal_is_told_in_one_line(

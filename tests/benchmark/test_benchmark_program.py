@@ -20,10 +20,14 @@ from processes import script, wait_until
 from runs import ENDING, TINY, left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import interruption, measure, stream_loop, workloads
-from _benchmark.contenders import Stream
-from _benchmark.progress import Progress
-from _benchmark.studies import STUDIES, device_sweep
+from _benchmark import contract
+from _benchmark.contenders.streams import Stream
+from _benchmark.data import workloads
+from _benchmark.harness import interruption
+from _benchmark.harness.progress import Progress
+from _benchmark.loops import stream_loop
+from _benchmark.studies import STUDIES
+from _benchmark.studies.sweep import study as device_sweep
 
 # ---- end to end
 
@@ -204,7 +208,7 @@ def test_what_was_finished_is_shown_after_an_interruption(
             seen.append(cycles)
             if len(seen) == 2:
                 raise KeyboardInterrupt
-            return [measure.Pass(0.5, self.source.decoded_bytes)]
+            return [contract.Pass(0.5, self.source.decoded_bytes)]
 
     arguments = sweep_arguments("--size=0.001", "--max_procs=1", "--cycles=1")
     assert device_sweep.run(arguments, Impatient) == 130

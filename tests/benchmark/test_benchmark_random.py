@@ -24,18 +24,20 @@ from liars import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import random_contenders, random_draws, random_loop, stream_loop, workloads
-from _benchmark.child import WrongDataError
-from _benchmark.contenders import Source
-from _benchmark.random_contenders import LibraryAccess, ReaderAccess, Task
-from _benchmark.random_draws import Draw
-from _benchmark.studies import random_parts
+from _benchmark.contenders import random_contenders, random_keys
+from _benchmark.contenders.random_contenders import LibraryAccess, ReaderAccess, Task
+from _benchmark.contenders.random_keys import Draw
+from _benchmark.contract import Source
+from _benchmark.data import workloads
+from _benchmark.harness.child import WrongDataError
+from _benchmark.loops import random_loop, stream_loop
+from _benchmark.studies.random import parts as random_parts
 
 N_ROWS = 600
 DRAWS: dict[str, Callable[[int, int, int], Draw]] = {
-    "coordinates": random_draws.coordinates,
-    "slices": random_draws.slices,
-    "rows": random_draws.single_rows,
+    "coordinates": random_keys.coordinates,
+    "slices": random_keys.slices,
+    "rows": random_keys.single_rows,
 }
 
 
@@ -45,7 +47,7 @@ def task_of(directory: Path, dataset: str, kind: str) -> Task:
     filename = workloads.in_directory(workload, str(directory))
     source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
     draw = DRAWS[kind](N_ROWS, 10, 7)
-    return Task(source, workload.is_table, draw, random_draws.oracle(workload))
+    return Task(source, workload.is_table, draw, random_keys.oracle(workload))
 
 
 def all_rows(task: Task) -> Any:
@@ -115,7 +117,7 @@ def test_requests_are_in_flight_and_rows_in_order(kind: str, tmp_path: Path) -> 
 def test_coordinates_in_pieces_are_joined_in_order(once_each: bool) -> None:
     rows = np.arange(3 * N_ROWS).reshape(N_ROWS, 3)
     reader = FakeReader(rows)
-    keys = random_draws.coordinates(N_ROWS, 9, 7).keys
+    keys = random_keys.coordinates(N_ROWS, 9, 7).keys
     asked = {"pieces": 2, "once_each": once_each}
     found = list(deliver_by(reader, "coordinates", **asked)(iter(keys)))
     assert all(np.array_equal(rows[key], one) for key, one in zip(keys, found, strict=True))
@@ -175,7 +177,7 @@ def test_a_liar_is_not_measured(kind: str, tmp_path: Path) -> None:
     truthful = LibraryAccess(task, "truthful", opened(task, truth))
     bench = some_bench(tmp_path)
     with bench.results:
-        assert bench.honest(task.source, [liar, truthful], task.right) == [truthful]
+        assert bench.verified(task.source, [liar, truthful], task.right) == [truthful]
         assert len(bench.faults) == 1
         assert "liar: data differs" in bench.faults[0]
 
@@ -285,6 +287,6 @@ def interrupted(_bench: Any) -> None:
 
 
 def test_the_wanted_figures_are_those_of_the_issue() -> None:
-    assert (random_parts.LEAST_SLICES, random_parts.LEAST_COORDINATES) == (3, 5)
-    assert (random_parts.LEAST_REQUESTS, random_parts.MOST_MICROSECONDS) == (100_000, 200)
-    assert random_draws.BATCH_ROWS == 256
+    assert (random_parts.MIN_SLICES, random_parts.MIN_COORDINATES) == (3, 5)
+    assert (random_parts.MIN_REQUESTS, random_parts.MAX_MICROSECONDS) == (100_000, 200)
+    assert random_keys.BATCH_ROWS == 256

@@ -20,10 +20,14 @@ import pytest
 from html_reader import SVG, Reader
 
 import multitables_benchmark
-from _benchmark import charts, page, parquet, publish, report, results
-from _benchmark.measure import summary
-from _benchmark.studies import STUDIES, target_parts, target_views
-from _benchmark.studies.target_bench import Bench
+from _benchmark.harness import results
+from _benchmark.harness.rounds import summary
+from _benchmark.harness.runner import Bench
+from _benchmark.report import charts, html, parquet, publish
+from _benchmark.report.tables import Table, View, figure
+from _benchmark.studies import STUDIES
+from _benchmark.studies.targets import parts as target_parts
+from _benchmark.studies.targets import views as target_views
 
 
 def kept(directory: Path, name: str) -> results.Kept:
@@ -32,7 +36,7 @@ def kept(directory: Path, name: str) -> results.Kept:
     return found
 
 
-def views_of_targets(directory: Path, **options: Any) -> list[report.View]:
+def views_of_targets(directory: Path, **options: Any) -> list[View]:
     kept_runs.keep_targets(directory, **options)
     return target_views.views(kept(directory, "targets"))
 
@@ -115,18 +119,18 @@ def test_rows_without_their_json_file_can_still_be_shown(tmp_path: Path) -> None
     [(14043.4, "14043"), (99.96, "100.0"), (20.55, "20.6"), (0.04761, "0.0476"), (-3.0, "-3")],
 )
 def test_figures_of_any_size(value: float, text: str) -> None:
-    assert report.figure(value) == text
+    assert figure(value) == text
 
 
 def test_a_table_as_csv_is_its_cells() -> None:
-    table = report.Table("t", ["who", "n, m"], [['a "b"', "1"], ["c", "-"]])
+    table = Table("t", ["who", "n, m"], [['a "b"', "1"], ["c", "-"]])
     assert list(csv.reader(io.StringIO(table.csv()))) == [table.header, *table.rows]
 
 
 def test_no_word_of_a_table_is_markup_in_rst() -> None:
     docutils = pytest.importorskip("docutils.core", reason="docutils comes with the extra docs")
     words = ["-", ">= 3x", "1. a", "(a) b", "a_ b", "x*y `z` |w|", "a\\b", ":f: x", "..", "__x__"]
-    table = report.Table("*t* `1`_", ["who", "n*"], [[word, word] for word in words])
+    table = Table("*t* `1`_", ["who", "n*"], [[word, word] for word in words])
     settings = {"halt_level": 2, "report_level": 2, "doctitle_xform": False}
     document = docutils.publish_doctree(table.rst(":class: numbers"), settings_overrides=settings)
     cells = [entry.astext() for entry in document.findall() if entry.tagname == "entry"]
@@ -245,7 +249,7 @@ def test_a_run_ends_with_its_report_and_its_own_status(
     assert multitables_benchmark.main(words) == 0
     assert "report: results/multitables_report.html" in capsys.readouterr().out
     assert "get() and release" in Path("results/multitables_report.html").read_text()
-    monkeypatch.setattr(page, "html", failing(RuntimeError("broken")))
+    monkeypatch.setattr(html, "html", failing(RuntimeError("broken")))
     assert multitables_benchmark.main(words) == 0
     assert "the HTML report could not be made: RuntimeError: broken" in capsys.readouterr().out
 
@@ -294,7 +298,7 @@ def test_what_could_not_be_made_again_is_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept_runs.keep_targets(tmp_path)
-    monkeypatch.setattr(page, "html", failing(RuntimeError("broken")))
+    monkeypatch.setattr(html, "html", failing(RuntimeError("broken")))
     assert multitables_benchmark.main(["report", "."]) == 2
     assert "broken" in capsys.readouterr().out
 

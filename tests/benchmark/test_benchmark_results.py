@@ -14,8 +14,8 @@ import pytest
 from runs import rows_of, some_bench
 
 import multitables_benchmark
-from _benchmark import results
-from _benchmark.results import CannotResumeError, ResultFile
+from _benchmark.harness import results
+from _benchmark.harness.results import CannotResumeError, ResultFile
 
 COLUMNS = ("who", "round", "value")
 FACTS = {"machine": "mine", "device": "disk"}

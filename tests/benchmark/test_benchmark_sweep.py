@@ -19,12 +19,18 @@ from hypothesis import strategies as st
 from runs import left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
-from _benchmark import measure, stream_loop, throttle, workloads
-from _benchmark.contenders import NotMeasuredError, Stream
-from _benchmark.report import View
-from _benchmark.results import Kept
-from _benchmark.studies import device_sweep, sweep_plan, sweep_views
-from _benchmark.studies.sweep_plan import COLUMNS, DATA, KEY
+from _benchmark import contract
+from _benchmark.contenders.streams import Stream
+from _benchmark.contract import NotMeasuredError
+from _benchmark.data import workloads
+from _benchmark.harness.results import Kept
+from _benchmark.loops import stream_loop
+from _benchmark.machine import throttle
+from _benchmark.report.tables import View
+from _benchmark.studies.sweep import plan as sweep_plan
+from _benchmark.studies.sweep import study as device_sweep
+from _benchmark.studies.sweep import views as sweep_views
+from _benchmark.studies.sweep.plan import COLUMNS, DATA, KEY
 
 SMALL = ("--size=0.001", "--max_procs=1", "--cycles=1")
 
@@ -125,7 +131,7 @@ class Counting:
                 if len(counts.timed) == counts.end_after:
                     raise KeyboardInterrupt
                 counts.timed.append(self.name)
-                return [measure.Pass(0.5, self.source.decoded_bytes)]
+                return [contract.Pass(0.5, self.source.decoded_bytes)]
 
         return Counted(*case)
 

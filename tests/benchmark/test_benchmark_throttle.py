@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark import devices, throttle
-from _benchmark.contenders import NotMeasuredError
-from _benchmark.devices import Device
-from _benchmark.throttle import Control
+from _benchmark.contract import NotMeasuredError
+from _benchmark.machine import devices, throttle
+from _benchmark.machine.devices import Device
+from _benchmark.machine.throttle import Control
 
 BLKIO = "31 23 0:35 {root} /cg/blkio rw - cgroup cgroup rw,blkio\n"
 UNIFIED = "41 31 0:38 {root} {directory} rw - cgroup2 cgroup2 rw\n"

@@ -14,9 +14,13 @@ import numpy as np
 from liars import FakeGuard
 from runs import some_bench
 
-from _benchmark import measure, report, stream_loop
-from _benchmark.studies import target_parts, target_views
-from _benchmark.studies.target_bench import best
+from _benchmark import contract
+from _benchmark.harness import rounds
+from _benchmark.harness.runner import best
+from _benchmark.loops import stream_loop
+from _benchmark.report.tables import aligned
+from _benchmark.studies.targets import parts as target_parts
+from _benchmark.studies.targets import views as target_views
 
 
 def test_verdicts(tmp_path: Path) -> None:
@@ -54,7 +58,7 @@ def test_the_wanted_figures_are_those_of_the_issue() -> None:
         "blosc:lz4 5": 3.3,
         "zlib 3 with shuffle": 4,
     }
-    assert target_parts.LEAST_GENERATOR == 2.5
+    assert target_parts.MIN_GENERATOR == 2.5
 
 
 def test_the_best_is_by_median() -> None:
@@ -64,19 +68,19 @@ def test_the_best_is_by_median() -> None:
 
 
 def test_contenders_take_turns() -> None:
-    order = list(measure.turns(["a", "b", "c"], 3))
+    order = list(rounds.turns(["a", "b", "c"], 3))
     assert [name for _, name in order] == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
     assert [number for number, _ in order] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_the_median_and_its_spread() -> None:
-    assert str(measure.summary([3.0, 1.0, 2.0])) == "2 (1-3)"
-    assert str(measure.summary([3.0])) == "3"
-    assert measure.Pass(2.0, 4_000_000).rate == 2.0
+    assert str(rounds.summary([3.0, 1.0, 2.0])) == "2 (1-3)"
+    assert str(rounds.summary([3.0])) == "3"
+    assert contract.Pass(2.0, 4_000_000).rate == 2.0
 
 
 def test_the_text_table_is_aligned() -> None:
-    text = report.aligned(["name", "n", "note"], [["a", "10", "x"], ["long", "9", "yy"]], ["note"])
+    text = aligned(["name", "n", "note"], [["a", "10", "x"], ["long", "9", "yy"]], ["note"])
     assert text.split("\n") == ["name   n  note", "----  --  ----", "a     10  x", "long   9  yy"]
 
 

@@ -1,0 +1,148 @@
+"""The published method: libhdf5's own direct VFD, under an interpreter that was built for it.
+
+Law
+---
+1. No binary wheel has that driver: ``tools/direct_vfd`` builds it, and nothing is built here.
+2. The data is checked as everybody's is; what ends before all rows were read is a failure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from _benchmark.contenders import old_release
+from _benchmark.contenders.streams import SLAB_BYTES
+from _benchmark.contract import NotMeasuredError, Pass, Source
+from _benchmark.harness.child import Child, WrongDataError
+from _benchmark.loops import hdf5_direct_loop
+from _benchmark.loops.hdf5_direct_loop import DRIVER
+from _benchmark.loops.stream_loop import Tick, no_tick
+from _benchmark.machine import page_cache
+
+OLD_LABEL = f"multitables {old_release.VERSION}, libhdf5 direct"
+PYTABLES_LABEL = "PyTables, libhdf5 direct"
+READY = "ready.json"  # written by tools/direct_vfd when its last check has passed
+START_SECONDS = 60.0
+SLOWEST_RATE = 2e6  # bytes per second; below it a contender is taken for hanging
+
+
+def find(prefix: str | None) -> str:
+    """The interpreter that `tools/direct_vfd` made in `prefix`.
+
+    Raises
+    ------
+    NotMeasuredError
+        There is none; the message says how to make it.
+    """
+    if prefix is None:
+        raise NotMeasuredError(
+            "libhdf5's direct VFD is in no binary wheel. In a checkout of multitables, "
+            "`python tools/direct_vfd PREFIX` builds it in some minutes; then give "
+            "--direct_vfd PREFIX."
+        )
+    python = os.path.join(os.path.abspath(prefix), "venv", "bin", "python")
+    if not (os.path.exists(python) and versions(prefix)):
+        raise NotMeasuredError(
+            f"{prefix!r} holds no finished build of libhdf5 with its direct VFD. In a checkout of "
+            f"multitables, `python tools/direct_vfd {prefix}` makes it, or goes on with it."
+        )
+    return python
+
+
+def versions(prefix: str) -> dict[str, str]:
+    """What `tools/direct_vfd` built in `prefix`, by name; empty where it has not finished."""
+    try:
+        with open(os.path.join(prefix, READY), encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(version) for name, version in found.items()}
+
+
+@dataclass(frozen=True)
+class DirectRead:
+    """Who reads through libhdf5's direct VFD, in fresh processes.
+
+    Attributes
+    ----------
+    label : str
+    access : str
+        Of the old release: ``queue`` or ``generator``. Of bare PyTables: ``slabs``.
+    n_procs : int
+        Processes that read.
+    python : str
+        The interpreter, from `find`.
+    in_order : bool
+        Rows are checked in the order of the file.
+    options : mapping
+        Of the old release's ``Streamer``.
+    """
+
+    source: Source
+    label: str
+    access: str
+    n_procs: int
+    python: str
+    in_order: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """``multitables 2.0.1, libhdf5 direct queue x2``."""
+        return f"{self.label} {self.access} x{self.n_procs}"
+
+    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+        """Digest of one whole pass."""
+        found: dict[str, Any] = self._ask("check", 1)
+        tick(self.source.decoded_bytes)
+        return found
+
+    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
+        """Timed passes, each without what opening takes."""
+        found = [Pass(*one) for one in self._ask("time", cycles)]
+        for one in found:
+            if one.decoded_bytes < self.source.decoded_bytes:
+                raise WrongDataError(
+                    f"{one.decoded_bytes} bytes of {self.source.decoded_bytes} in a timed pass"
+                )
+        tick(cycles * self.source.decoded_bytes)
+        return found
+
+    def _ask(self, verb: str, cycles: int) -> Any:
+        refusal = page_cache.direct_refusal(self.source.filename)
+        if refusal:
+            raise NotMeasuredError(f"{refusal}: choose a place on a disk")
+        # the old release reads ahead before the clock starts, so count a pass more
+        timeout_seconds = START_SECONDS + (cycles + 1) * self.source.decoded_bytes / SLOWEST_RATE
+        with Child(self.python, None, timeout_seconds, hdf5_direct_loop.__file__) as child:
+            return child.ask(
+                verb=verb,
+                filename=os.path.abspath(self.source.filename),
+                path=self.source.path,
+                access=self.access,
+                n_procs=self.n_procs,
+                options=dict(self.options),
+                slab_bytes=SLAB_BYTES,
+                cycles=cycles,
+                rows=self.source.rows,
+                row_bytes=self.source.row_bytes,
+            )
+
+
+def published(source: Source, access: str, n_procs: int, python: str) -> DirectRead:
+    """The old release with its direct driver: the method of the published tables."""
+    return DirectRead(
+        source, OLD_LABEL, access, n_procs, python, in_order=False, options={"DRIVER": DRIVER}
+    )
+
+
+def pytables_processes(source: Source, n_procs: int, python: str) -> DirectRead:
+    """Bare PyTables, each process its share of the rows: what libhdf5's direct VFD has to give.
+
+    Each process reads into memory of its own; what it costs to hand rows over is not in it.
+    """
+    return DirectRead(source, PYTABLES_LABEL, "slabs", n_procs, python, in_order=True)

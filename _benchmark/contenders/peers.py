@@ -1,0 +1,199 @@
+"""The other libraries that the device sweep measures beside this one.
+
+Law
+---
+1. Each reads all rows in the order of the file, in the fastest way that it documents; those with
+   threads or workers do so in a process of their own.
+2. One that is not installed, or cannot read this dataset, is listed all the same, and raises
+   `NotMeasuredError` when it is asked to read.
+3. It installs nothing, and owns no table and no order of measuring.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from _benchmark.contenders import old_release, streams
+from _benchmark.contenders.streams import SLAB_BYTES, ChildStream
+from _benchmark.contract import Contender, NotMeasuredError, Pass, Source
+from _benchmark.data.workloads import Workload
+from _benchmark.data.zarr_copy import ZarrCopy
+from _benchmark.harness.child import Child
+from _benchmark.loops import peer_loop, stream_loop
+from _benchmark.loops.stream_loop import Tick, no_tick
+
+THREAD_CHUNKS = 4  # of a slab that threads share, at least, for each of them
+#: Where the face is: the protocol's server imports it.
+HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+START_SECONDS = 60.0
+SLOWEST_RATE = 5e6  # bytes per second; below it a peer is taken for hanging
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One other library, and how it reads.
+
+    Attributes
+    ----------
+    label : str
+    access : str
+        ``slabs``, ``threads``, ``workers``, ``queue`` or ``generator``.
+    n_procs : int
+        Its processes or threads; 1 where it has only one.
+    contender : Contender
+        Must be checked before its files are looked at: the check writes what it lacks of them.
+    files : tuple of str
+        What it reads.
+    """
+
+    label: str
+    access: str
+    n_procs: int
+    contender: Contender
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library of `peer_loop.RECIPES`.
+
+    Attributes
+    ----------
+    recipe, label, access : str
+    install : str
+        The command that installs it.
+    reads_zarr : bool
+        It reads a zarr copy of the file.
+    """
+
+    recipe: str
+    label: str
+    access: str
+    install: str
+    reads_zarr: bool = False
+
+
+LIBRARIES = (
+    Library("hidefix", "hidefix", "threads", "pip install hidefix"),
+    Library("zarr", "zarr-python", "threads", "pip install 'zarr>=3.1'", reads_zarr=True),
+    Library("tensorstore", "TensorStore", "threads", "pip install tensorstore", reads_zarr=True),
+    Library("DataLoader", "DataLoader over h5py", "workers", "pip install torch h5py hdf5plugin"),
+)
+
+
+@dataclass(frozen=True)
+class ChildPeer:
+    """A library that reads in a fresh process.
+
+    Attributes
+    ----------
+    n_procs : int
+        Threads or workers.
+    chunk_rows : int
+        Slabs are whole chunks.
+    copy : ZarrCopy or None
+        What is read in place of the source.
+    """
+
+    other: Library
+    source: Source
+    n_procs: int
+    chunk_rows: int
+    copy: ZarrCopy | None = None
+    in_order: bool = True
+
+    @property
+    def name(self) -> str:
+        """``hidefix x2``."""
+        return f"{self.other.label} x{self.n_procs}"
+
+    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+        """Digest of one whole pass."""
+        (found,) = self._ask("check", 1)
+        tick(self.source.decoded_bytes)
+        return dict(found)
+
+    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
+        """Timed passes, each without what opening takes."""
+        found = self._ask("time", cycles)
+        tick(cycles * self.source.decoded_bytes)
+        return [Pass(*one) for one in found]
+
+    def _ask(self, verb: str, cycles: int) -> list[Any]:
+        """The answer for each pass."""
+        if self.other.recipe == "DataLoader":
+            with streams.h5py_dataset(self.source):
+                pass  # all filters are there
+        zarr = self.copy.make() if self.copy is not None else None
+        timeout_seconds = START_SECONDS + cycles * self.source.decoded_bytes / SLOWEST_RATE
+        with Child(sys.executable, HERE, timeout_seconds, peer_loop.__file__) as child:
+            found: dict[str, Any] = child.ask(
+                verb=verb,
+                recipe=self.other.recipe,
+                filename=os.path.abspath(self.source.filename),
+                path=self.source.path,
+                zarr=zarr,
+                rows=self.source.rows,
+                slab_rows=self._slab_rows(),
+                n_procs=self.n_procs,
+                cycles=cycles,
+            )
+        if "missing" in found:
+            why = f"{self.other.label} cannot be imported ({found['missing']})"
+            raise NotMeasuredError(f"{why}: {self.other.install}")
+        if "unable" in found:
+            raise NotMeasuredError(f"{self.other.label} cannot read this: {found['unable']}")
+        return list(found["passes"])
+
+    def _slab_rows(self) -> int:
+        """About 4 MiB, in which all threads have something to do; more would not fit the caches."""
+        least = THREAD_CHUNKS * self.n_procs if self.other.access == "threads" else 1
+        chunks = max(least, SLAB_BYTES // (self.chunk_rows * self.source.row_bytes))
+        return min(chunks * self.chunk_rows, self.source.rows)
+
+
+def peers(
+    source: Source,
+    workload: Workload,
+    processes: Sequence[int],
+    directory: str,
+    old_python: str | None,
+) -> list[Peer]:
+    """Everybody, each with every number of processes that it can have.
+
+    Parameters
+    ----------
+    source : Source
+    workload : Workload
+        What the source holds.
+    processes : sequence of int
+        Numbers of processes, threads or workers.
+    directory : str
+        On the measured device; the copies that peers need are made there, and are the caller's to
+        remove.
+    old_python : str or None
+        The interpreter that has the old release; None leaves that out.
+    """
+    files = (source.filename,)
+    found = [
+        Peer("PyTables read(out=)", "slabs", 1, streams.pytables_read(source), files),
+        Peer("h5py read_direct", "slabs", 1, streams.h5py_read(source), files),
+    ]
+    copy = ZarrCopy(source, workload, directory)
+    for library in LIBRARIES:
+        own = copy if library.reads_zarr else None
+        for n in processes:
+            contender = ChildPeer(library, source, n, copy.chunk_rows, own)
+            read = own.files if own else files
+            found.append(Peer(library.label, library.access, n, contender, read))
+    if old_python is not None:
+        label = f"multitables {old_release.VERSION}"
+        for access in stream_loop.ACCESSES:
+            for n in processes:
+                old = ChildStream(source, label, access, n, old_python, in_order=False, cold=True)
+                found.append(Peer(label, access, n, old, files))
+    return found

@@ -1,0 +1,141 @@
+"""A process of its own for a stream or a reader: fresh state, a time limit, and nothing left of it.
+
+Law
+---
+1. It owns the process and the protocol's lines; what is asked and answered is its program's:
+   `stream_loop`, `random_loop`, `batch_loop` or `peer_loop`.
+2. However it ends, its whole process group is gone afterwards, and the shared memory it named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from typing import Any
+
+from _benchmark.loops import stream_loop
+from _benchmark.machine import process_memory
+
+
+class ContenderError(RuntimeError):
+    """A contender failed while it ran."""
+
+
+class WrongDataError(ContenderError):
+    """A contender delivered other data than it was asked for."""
+
+
+def child_environment(module_directory: str | None) -> dict[str, str]:
+    """The environment of a child that imports multitables from `module_directory`.
+
+    None is an interpreter of its own, which must find nothing of this one's.
+    """
+    if module_directory is None:
+        return {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
+    paths = [module_directory, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Child:
+    """A process that runs a loop under an interpreter of its own; a context manager.
+
+    Its state (memory, libraries, threads) is its own, and when it hangs it is killed.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        module_directory: str | None,
+        timeout_seconds: float,
+        program: str = stream_loop.__file__,
+    ) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._process = subprocess.Popen(
+            [python, program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=child_environment(module_directory),
+            start_new_session=True,  # so that killing it takes its own readers along
+        )
+
+    @property
+    def process(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def ask(self, **request: Any) -> Any:
+        """Send one request and wait for its answer.
+
+        Raises
+        ------
+        ContenderError
+            The child says so, died, or is silent for too long.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise ContenderError(f"it ended: {self._last_words()}") from error
+        reply = self._read_line(self._process.stdout.fileno())
+        answer = json.loads(reply)
+        if "error" in answer:
+            raise ContenderError(answer["error"])
+        return answer["ok"]
+
+    def _read_line(self, descriptor: int) -> bytes:
+        deadline = time.monotonic() + self._timeout_seconds
+        found = b""
+        while not found.endswith(b"\n"):
+            left_seconds = deadline - time.monotonic()
+            if left_seconds <= 0 or not select.select([descriptor], [], [], left_seconds)[0]:
+                self.close()
+                raise ContenderError(f"no answer within {self._timeout_seconds:.0f} s; killed")
+            part = os.read(descriptor, 65536)
+            if not part:
+                raise ContenderError(f"it ended: {self._last_words()}")
+            found += part
+        return found
+
+    def _last_words(self) -> str:
+        self.close()
+        assert self._process.stderr is not None
+        lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {self._process.returncode}"
+
+    def close(self) -> None:
+        """End it and everything it started; remove the shared memory it leaves behind.
+
+        (The old release removes none of its own, however it ends.)
+        """
+        if self._process.returncode is not None:
+            return  # waited for, so the number may be another's by now
+        process = self._process.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGSTOP)  # so that it makes no more
+        os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        everyone = (process, *process_memory.child_processes(process))
+        left_behind = set().union(*map(process_memory.named_memory, everyone))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+        self._process.wait()
+        for filename in left_behind:
+            with contextlib.suppress(OSError):
+                os.unlink(filename)
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()

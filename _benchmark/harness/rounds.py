@@ -1,0 +1,44 @@
+"""How a measurement is taken: rounds, turns, medians and their spread.
+
+Law
+---
+1. Contenders take turns: each round measures every one once, so a drift of the machine hits all.
+2. It knows nothing of HDF5 and of no contender by name.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Median and spread of repeats."""
+
+    median: float
+    low: float
+    high: float
+    repeats: int
+
+    def __str__(self) -> str:
+        if self.repeats == 1:
+            return f"{self.median:.0f}"
+        return f"{self.median:.0f} ({self.low:.0f}-{self.high:.0f})"
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Median, minimum and maximum of at least one value."""
+    return Summary(statistics.median(values), min(values), max(values), len(values))
+
+
+def turns(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+    """``(round, name)`` for every measurement; each round starts one contender further on.
+
+    A contender would otherwise always follow the same one, and find its caches as that left them.
+    """
+    for number in range(rounds):
+        shift = number % max(1, len(names))
+        for name in [*names[shift:], *names[:shift]]:
+            yield number, name

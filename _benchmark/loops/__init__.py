@@ -1,0 +1,10 @@
+"""Programs of children: each loop runs in a process of its own, beside its neighbours only.
+
+stream_loop.py       the timed loop over a stream, the same text for the library and the old release
+random_loop.py       that of random access, the same text for the library and the old release
+batch_loop.py        the loops that check and time training batches
+batch_recipes.py     this library's batches, and DataLoader's, h5py's, NumPy's and Grain's
+peer_loop.py         the loops that check and time other libraries
+hdf5_direct_loop.py  what runs under the interpreter of libhdf5's direct VFD
+startup_loop.py      one measurement in a fresh interpreter
+"""

@@ -1,0 +1,70 @@
+"""Training batches: shuffled streams, beside DataLoader over h5py and what people use besides.
+
+Law
+---
+1. Every contender delivers batches of 256 rows of the same dataset.
+2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
+   options.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from _benchmark.contenders.batch_contenders import WORKERS
+from _benchmark.machine import environment
+from _benchmark.studies.arguments import positive
+from _benchmark.studies.batches import parts as batch_parts
+from _benchmark.studies.targets import run as target_run
+from _benchmark.studies.targets.run import views
+
+__all__ = ["SUMMARY", "add_arguments", "run", "views"]
+
+SUMMARY = "training batches: shuffled streams, beside DataLoader over h5py and others"
+MIN_ROWS = 500_000  # of fewer, starting takes too large a part
+SMOKE = {"rows": 4100, "rounds": 1, "seconds": 0.05}
+SMOKE_DATASETS = ("lz4-64k", "zlib-512k", "lz4-narrow")
+PEERS = ("torch", "torchdata", "grain")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of training batches."""
+    parser.add_argument(
+        "--rows",
+        type=positive(int),
+        default=1_000_000,
+        metavar="N",
+        help="rows of 1 KiB in each dataset (default 1000000)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive(float),
+        default=3,
+        metavar="S",
+        help="how long each peer is timed in each round; this library streams whole epochs "
+        "(default 3)",
+    )
+    target_run.add_arguments(
+        parser, batch_parts.PARTS, batch_parts.DATASETS, with_old_release=False
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, keep; returns the exit status."""
+    if arguments.smoke:
+        dataset = arguments.dataset or SMOKE_DATASETS
+        arguments = argparse.Namespace(**(vars(arguments) | SMOKE | {"dataset": dataset}))
+    peers = ", ".join(f"{name} {environment.version_of(name)}" for name in PEERS)
+    return target_run.run(
+        "batches",
+        batch_parts.PARTS,
+        arguments,
+        f"{arguments.rows} rows of 1 KiB a dataset, {arguments.rounds} rounds, each peer timed "
+        f"{arguments.seconds:g} s in each",
+        more_facts={"peers": peers},
+        size_bytes=arguments.rows * batch_parts.ROW_BYTES,
+        processes=(WORKERS,),
+        datasets=tuple(arguments.dataset or batch_parts.DATASETS),
+        seconds=arguments.seconds,
+        judged=arguments.rows >= MIN_ROWS,
+    )

@@ -1,0 +1,156 @@
+"""What bounds the stream of one dataset: its limits, each measured by itself, beside the stream.
+
+Law
+---
+1. It owns the options and the order of a run; what is measured stands in `run`, what it
+   means in `views` and `advice`.
+2. A dataset that cannot be streamed, or is not there, is refused before anything is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from typing import Any
+
+from _benchmark.contenders import bounds, streams
+from _benchmark.contract import NotMeasuredError
+from _benchmark.data import dataset_storage, workloads
+from _benchmark.data.dataset_storage import Stored
+from _benchmark.harness.results import ResultFile
+from _benchmark.machine import environment
+from _benchmark.report import publish
+from _benchmark.report.tables import heading
+from _benchmark.studies.arguments import add_result_options, positive
+from _benchmark.studies.explain.run import COLUMNS, Explanation, Scale
+from _benchmark.studies.explain.views import views
+
+__all__ = ["SUMMARY", "add_arguments", "run", "views"]
+
+SUMMARY = "what bounds the stream of one dataset, and which n_procs and block_size suit it"
+SMOKE = {"seconds": 0.05, "rounds": 1, "max_procs": 2}
+SAMPLE_BYTES = 512 * 2**20
+SMOKE_BYTES = 4 * 2**20
+A_SAMPLE = "a sample"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which dataset, and for how long."""
+    add = parser.add_argument
+    add(
+        "filename",
+        nargs="?",
+        metavar="FILE",
+        help="the HDF5 file; it is only read (default: a sample is written, and explained)",
+    )
+    add(
+        "path",
+        nargs="?",
+        metavar="PATH",
+        help="the dataset in it; may be left out when there is only one",
+    )
+    add(
+        "--max_procs",
+        type=positive(int),
+        metavar="N",
+        help="measure streams of 1 to N processes (default: the cores that may be used)",
+    )
+    add(
+        "--seconds",
+        type=positive(float),
+        default=2,
+        metavar="S",
+        help="how long each is timed in each round (default 2)",
+    )
+    add(
+        "--rounds",
+        type=positive(int),
+        default=3,
+        metavar="N",
+        help="how often each is measured (default 3)",
+    )
+    add_result_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, keep; returns the exit status."""
+    if arguments.smoke:
+        arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
+    face = streams.face()
+    cores = len(os.sched_getaffinity(0))
+    scale = Scale(
+        seconds=float(arguments.seconds),
+        rounds=int(arguments.rounds),
+        processes=process_counts(int(arguments.max_procs or cores)),
+        cores=cores,
+        sample_bytes=SMOKE_BYTES if arguments.smoke else SAMPLE_BYTES,
+        copy_bytes=SMOKE_BYTES if arguments.smoke else bounds.COPY_BYTES,
+    )
+    with workloads.scratch_directory(tempfile.gettempdir()) as scratch:
+        given = arguments.filename is not None
+        filename = arguments.filename if given else _written(scratch, scale.sample_bytes)
+        stored = dataset_storage.describe(filename, arguments.path)
+        default_rows = _default_rows(face, stored)
+        name = stored.filename if given else A_SAMPLE
+        facts = environment.facts(stored.filename, face) | {"dataset": as_line(stored, name)}
+        shared = {"study": "explain", "file": name, "path": stored.path}
+        settings: dict[str, Any] = {**shared, "seconds": scale.seconds, "smoke": arguments.smoke}
+        print(heading(facts), flush=True)
+        with ResultFile(
+            arguments.output, "explain", COLUMNS, facts, settings, arguments.resume
+        ) as results:
+            explanation = Explanation(stored, default_rows, scratch, scale, results, shared)
+            interrupted = False
+            try:
+                explanation.run()
+            except KeyboardInterrupt:
+                interrupted = True
+            results.save_json(interrupted=interrupted, **explanation.more)
+        text = "\n\n".join(view.text() for view in views(explanation.kept))
+        results.save_text(f"{heading(facts)}\n\n{text}")
+    print(f"\n{text}")
+    publish.publish(arguments.output)
+    print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
+    return 1 if explanation.faults else 130 if interrupted else 0
+
+
+def process_counts(most: int) -> tuple[int, ...]:
+    """Each up to 4, then in steps of half as many again, up to `most`."""
+    found = [1]
+    while found[-1] < most:
+        found.append(min(most, max(found[-1] + 1, found[-1] * 3 // 2)))
+    return tuple(found)
+
+
+def as_line(stored: Stored, name: str) -> str:
+    """The dataset in a line."""
+    chunks = f"chunks {stored.chunks}" if stored.chunks else "no chunks"
+    return (
+        f"{stored.path} in {name}: {stored.dtype} {stored.shape}, {chunks}, {stored.pipeline}, "
+        f"{stored.decoded_bytes / 1e6:.1f} MB decoded, {stored.stored_bytes / 1e6:.1f} MB stored"
+    )
+
+
+def _written(directory: str, size_bytes: int) -> str:
+    """A file with a dataset as a digitiser may give it, compressed as is quick to read."""
+    workload = workloads.Workload(
+        name="explain",
+        rows=workloads.rows_of_size(size_bytes / 2, 1024, "float32"),
+        dtype="float32",
+        values="waves",
+        complib="blosc:lz4",
+        complevel=5,
+    )
+    filename = os.path.join(directory, "explain.h5")
+    workloads.write(workload, filename)
+    return filename
+
+
+def _default_rows(face: Any, stored: Stored) -> int:
+    """The library's own block size, if it streams the dataset at all."""
+    try:
+        with face.Streamer(stored.filename).get_queue(stored.path, n_procs=1) as queue:
+            return int(queue.block_size)
+    except face.UnsupportedDatasetError as error:
+        raise NotMeasuredError(f"{error} Nothing was measured.") from error

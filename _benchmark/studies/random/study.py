@@ -1,0 +1,62 @@
+"""Random access: rows that the program chooses, beside the old release, PyTables and h5py.
+
+Law
+---
+1. Every contender is asked for the same rows, drawn at random from a seed.
+2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
+   options.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from _benchmark.studies.arguments import positive
+from _benchmark.studies.random import parts as random_parts
+from _benchmark.studies.targets import run as target_run
+from _benchmark.studies.targets.run import views
+
+__all__ = ["SUMMARY", "add_arguments", "run", "views"]
+
+SUMMARY = "random access: scattered rows, slices and single rows, beside the old release and others"
+MIN_ROWS = 500_000  # of fewer, too many lie in the contenders' caches
+SMOKE = {"rows": 4000, "rounds": 1, "seconds": 0.05}
+SMOKE_DATASETS = ("table-lz4", "earray-zlib")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of random access."""
+    parser.add_argument(
+        "--rows",
+        type=positive(int),
+        default=1_000_000,
+        metavar="N",
+        help="rows of 1 KiB in each dataset (default 1000000)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=positive(float),
+        default=2,
+        metavar="S",
+        help="how long each contender is timed in each round (default 2)",
+    )
+    target_run.add_arguments(parser, random_parts.PARTS, random_parts.DATASETS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, print, keep; returns the exit status."""
+    if arguments.smoke:
+        dataset = arguments.dataset or SMOKE_DATASETS
+        arguments = argparse.Namespace(**(vars(arguments) | SMOKE | {"dataset": dataset}))
+    return target_run.run(
+        "random",
+        random_parts.PARTS,
+        arguments,
+        f"{arguments.rows} rows of 1 KiB a dataset, each contender timed {arguments.rounds} x "
+        f"{arguments.seconds:g} s",
+        size_bytes=arguments.rows * random_parts.ROW_BYTES,
+        processes=(random_parts.PROCESSES,),
+        datasets=tuple(arguments.dataset or random_parts.DATASETS),
+        seconds=arguments.seconds,
+        judged=arguments.rows >= MIN_ROWS,
+    )

@@ -1,0 +1,4 @@
+"""The report made again from rows that were kept.
+
+study.py  its options; it measures nothing
+"""

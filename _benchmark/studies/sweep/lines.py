@@ -1,0 +1,123 @@
+"""Who reads a dataset in the sweep: this library, the published method, the peers.
+
+Law
+---
+1. It names contenders; it reads and measures nothing. What cannot run here raises when it is asked
+   to, and is left out there.
+2. Nobody gets a page cache that another has not: peers read through it, from cold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from _benchmark.contenders import hdf5_direct, old_release
+from _benchmark.contenders.peers import peers
+from _benchmark.contenders.streams import ChildStream
+from _benchmark.contract import Contender, Source
+from _benchmark.data.workloads import Workload
+from _benchmark.loops import stream_loop
+from _benchmark.machine import io_mode
+from _benchmark.machine.io_mode import IoMode
+from _benchmark.studies.sweep.plan import OURS, Line
+
+OLD_LABEL = f"multitables {old_release.VERSION}"
+
+MakeContender = Callable[[Source, str, int, Mapping[str, Any], bool], Contender]
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Who is asked for, on one place.
+
+    Attributes
+    ----------
+    accesses, processes
+        Of this library.
+    chosen : sequence of IoMode
+        For this place, each once.
+    options : mapping
+        More options of ``Streamer``.
+    warm : bool
+        Whether peers find the file in the page cache, too.
+    with_peers : bool
+    old_python, direct_python : str or None
+        The interpreters of the old release, and of the one with libhdf5's direct VFD.
+    """
+
+    accesses: Sequence[str]
+    processes: Sequence[int]
+    chosen: Sequence[IoMode]
+    options: Mapping[str, Any]
+    warm: bool
+    with_peers: bool
+    old_python: str | None
+    direct_python: str | None
+
+    @property
+    def has_peers(self) -> bool:
+        """Whether other libraries, or the old release, are asked for."""
+        return self.with_peers or self.old_python is not None
+
+    def lines(self, source: Source, make_contender: MakeContender) -> list[Line]:
+        """This library and the published method; `source` need not be written yet."""
+        found: list[Line] = []
+        for driver in self.chosen:
+            if driver.name == io_mode.HDF5_DIRECT:
+                found += self._published(source, driver)
+            else:
+                found += self._ours(source, driver, make_contender)
+        return found
+
+    def _ours(self, source: Source, driver: IoMode, make_contender: MakeContender) -> list[Line]:
+        options = {**driver.options, **self.options}
+        cold = driver.name == io_mode.BUFFERED and driver.drop_before
+        return [
+            Line(
+                OURS,
+                access,
+                driver,
+                n_procs,
+                make_contender(source, access, n_procs, options, cold),
+                (source.filename,),
+            )
+            for access in self.accesses
+            for n_procs in self.processes
+        ]
+
+    def _published(self, source: Source, driver: IoMode) -> list[Line]:
+        """The old release, and as many bare processes, each through libhdf5's direct VFD."""
+        assert self.direct_python is not None
+        found = []
+        for n_procs in self.processes:
+            for access in stream_loop.ACCESSES:
+                if access in self.accesses:
+                    old = hdf5_direct.published(source, access, n_procs, self.direct_python)
+                    found.append((hdf5_direct.OLD_LABEL, access, n_procs, old))
+            bare = hdf5_direct.pytables_processes(source, n_procs, self.direct_python)
+            found.append((hdf5_direct.PYTABLES_LABEL, "slabs", n_procs, bare))
+        return [
+            Line(label, access, driver, n, contender, (source.filename,))
+            for label, access, n, contender in found
+        ]
+
+    def peers(self, source: Source, workload: Workload, directory: str) -> list[Line]:
+        """The others; `directory` is for what they must write."""
+        if not self.has_peers:
+            return []
+        buffered = io_mode.choose(source.filename, io_mode.BUFFERED, self.warm)
+        everybody = peers(source, workload, self.processes, directory, self.old_python)
+        return [
+            Line(one.label, one.access, buffered, one.n_procs, self._at(one.contender), one.files)
+            for one in everybody
+            if self.with_peers or one.label == OLD_LABEL
+        ]
+
+    def _at(self, contender: Contender) -> Contender:
+        """The contender, with the page cache left alone when all read warm."""
+        if self.warm and isinstance(contender, ChildStream):
+            return dataclasses.replace(contender, cold=False)
+        return contender

@@ -1,0 +1,153 @@
+"""The laws of the benchmark's house, read off the sources: one rule per folder.
+
+Law
+---
+1. The table of folders says who may import whom; an edge against it is listed, with its reason,
+   until it is opened, and a listed edge that is gone is a failure.
+2. Sources are found where they are imported from, so the test also runs on an installation.
+3. That the benchmark imports only the face of the library is tested in `test_laws`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import _benchmark
+
+BENCHMARK = Path(_benchmark.__file__).parent
+ROOT = BENCHMARK.parent
+FILES = sorted(BENCHMARK.rglob("*.py"))
+
+#: folder or module below `_benchmark` -> the others that it may import.
+LOWEST = {"machine", "data", "loops", "analysis"}
+MAY: dict[str, set[str]] = {
+    **{folder: set() for folder in LOWEST},
+    "contract": LOWEST,
+    "harness": LOWEST | {"contract"},
+    "contenders": LOWEST | {"contract", "harness"},
+    "report": LOWEST | {"contract", "harness"},
+    "studies": LOWEST | {"contract", "harness", "contenders", "report"},
+}
+#: (who, whom) against that table. Each is to be opened.
+TO_BE_OPENED = {
+    # what is missing here is said by an error of the contract; Source describes a dataset
+    ("data.dataset_storage", "contract"),
+    ("data.zarr_copy", "contract"),
+    ("machine.throttle", "contract"),
+    # the runner is to be given an oracle and contenders
+    ("harness.runner", "contenders.streams"),
+    # sections are to be handed in: through this one, ten files import each other in a circle
+    ("report.publish", "studies"),
+}
+#: (who, whom) between the folders of studies: the frame that all studies of targets share.
+SHARED_BY_STUDIES = {
+    ("studies.batches.study", "studies.targets.run"),
+    ("studies.random.study", "studies.targets.run"),
+}
+LOOSE_AT_MOST = 5
+LINES_AT_MOST = 500
+
+
+def name_of(path: Path) -> str:
+    """``data.workloads``; of a package the folder's name, and nothing for the outermost."""
+    parts = path.relative_to(BENCHMARK).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {name_of(path): path for path in FILES}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """What a file imports: modules, and names of modules as ``module.name``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def ours(path: Path) -> set[str]:
+    """The benchmark's modules that a file imports, by the names of `NAMES`."""
+    found = set()
+    for name in imports(path):
+        package, _, rest = name.partition(".")
+        if package == "_benchmark":
+            found.add(rest if rest in NAMES else rest.rpartition(".")[0])
+    return found
+
+
+def folder(name: str) -> str:
+    """The folder of a module, or the name of one that stands in none."""
+    return name.partition(".")[0]
+
+
+def edges() -> set[tuple[str, str]]:
+    """(who, whom) of all imports between modules."""
+    return {(name, other) for name, path in NAMES.items() for other in ours(path)}
+
+
+def test_there_is_something_to_read() -> None:
+    assert {"contract", "harness.rounds", "loops.stream_loop", "studies.sweep.study"} <= set(NAMES)
+    assert ("harness.child", "loops.stream_loop") in edges()
+    assert {folder(name) for name in NAMES} - {""} == set(MAY)
+
+
+def test_folders_import_what_the_table_allows() -> None:
+    against = {
+        (who, whom)
+        for who, whom in edges()
+        if folder(whom) != folder(who) and folder(whom) not in MAY.get(folder(who), set())
+    }
+    assert against == TO_BE_OPENED
+
+
+def test_studies_do_not_know_each_other() -> None:
+    def study(name: str) -> str:
+        return ".".join(name.split(".")[:2])
+
+    inside = {(who, whom) for who, whom in edges() if who.count(".") == whom.count(".") == 2}
+    assert {(who, whom) for who, whom in inside if study(who) != study(whom)} == SHARED_BY_STUDIES
+
+
+def test_what_the_entry_imports() -> None:
+    entry = ROOT / "multitables_benchmark.py"
+    if not entry.exists():
+        pytest.skip("the entry is not beside the benchmark's inside")
+    assert ours(entry) == {"contract", "harness.interruption", "studies"}
+
+
+def test_the_contract_is_what_stands_loose() -> None:
+    loose = [path.name for path in FILES if path.parent == BENCHMARK]
+    assert len(loose) <= LOOSE_AT_MOST
+
+
+def test_children_import_their_neighbours_only() -> None:
+    """They run as programs, so a module of another folder could not be found there."""
+    for name, path in NAMES.items():
+        if folder(name) == "loops":
+            assert {folder(other) for other in ours(path)} <= {"loops"}, name
+
+
+def test_analysis_is_pure() -> None:
+    machinery = {"os", "subprocess", "socket", "time", "threading", "random", "datetime"}
+    for name, path in NAMES.items():
+        if folder(name) == "analysis":
+            assert not {other.partition(".")[0] for other in imports(path)} & machinery, name
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_files_begin_with_their_law_and_are_short(name: str) -> None:
+    path = NAMES[name]
+    source = path.read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= LINES_AT_MOST
+    doc = ast.get_docstring(ast.parse(source))
+    assert doc, f"{path} begins with no law"
+    assert doc.splitlines()[0].endswith(".")
+    if path.name != "__init__.py":
+        assert "1. " in doc, f"{path} has no numbered rule"
