@@ -19,9 +19,9 @@ from dataclasses import replace
 import numpy as np
 
 from _multitables import options
-from _multitables.chunk_index import ChunkIndex
 from _multitables.dealing import Ranges, length
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.read_plan import (
     ENDLESS,
     OrderWords,

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from _multitables.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.read_plan import ReadPlan
 from _multitables.read_tasks import CHUNK, TASK, member_of, placed
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.chunk_index import ChunkIndex
 from _multitables.dealing import Ranges
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.members import each
 
 I64 = npt.NDArray[np.int64]

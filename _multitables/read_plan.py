@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import options
-from _multitables.chunk_index import ChunkIndex
 from _multitables.errors import OptionsError
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.read_tasks import Member, Records, member_of, plan_tasks
 
 #: Rows on the tape of a stream without end.

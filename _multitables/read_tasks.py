@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import options
-from _multitables.chunk_index import ChunkIndex
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.chunk_index import ChunkIndex
 
 #: HDF5's id of the filter whose chunks are decoded side by side.
 DEFLATE = 1

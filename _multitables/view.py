@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.element_type import flat
+from _multitables.index.element_type import flat
 
 I64 = npt.NDArray[np.int64]
 

@@ -18,8 +18,8 @@ from plans import NATIVE, an_index
 
 from _multitables import options
 from _multitables.batch_plan import FILE_ORDER, order_of, plan_batches
-from _multitables.chunk_index import ChunkIndex
 from _multitables.dealing import Deal, dealt
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.options import BatchOptions
 from _multitables.read_plan import OrderWords, ReadPlan
 from _multitables.subset import subset_of

@@ -17,7 +17,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from _multitables import _core, wire
-from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint, StringFix
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.element_type import StringFix
+from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.read_plan import ReadPlan
 from _multitables.read_tasks import CHUNK, TASK
 

@@ -14,8 +14,9 @@ import tables
 
 from _multitables import _core, wire
 from _multitables.catalogue import plan_catalogue
-from _multitables.chunk_index import ChunkIndex, open_source
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
 from _multitables.read_tasks import CHUNK
 
 NATIVE = (1, 2, 3)

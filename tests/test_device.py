@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import multitables
-from _multitables import device
+from _multitables.index import device
 from _multitables.parent.launch import open_members
 
 

@@ -32,10 +32,10 @@ HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
 #: The only ones that import an HDF5 library: the index with its parts, and the fallback.
 #: build_info asks for versions, not for data.
 TOUCH_HDF5 = {
-    "_multitables.chunk_index",
-    "_multitables.hdf5_facts",
-    "_multitables.element_type",
-    "_multitables.source_errors",
+    "_multitables.index.hdf5_file",
+    "_multitables.index.hdf5_metadata",
+    "_multitables.index.element_type",
+    "_multitables.index.hdf5_errors",
     "_multitables.reader.library_read",
     "_multitables.reader.library_failure",
     "_multitables.parent.build_info",
@@ -54,15 +54,15 @@ KNOW_PROCESSES = {
 }
 #: Pure: values in, values out.
 PURE = {
-    "_multitables.chunk_grid": {"_multitables.errors", "_multitables.source_errors"},
+    "_multitables.index.chunk_grid": {"_multitables.errors", "_multitables.index.hdf5_errors"},
     "_multitables.read_tasks": {
         "_multitables.options",
-        "_multitables.chunk_index",
+        "_multitables.index.chunk_index",
         "_multitables.errors",
     },
     "_multitables.read_plan": {
         "_multitables.options",
-        "_multitables.chunk_index",
+        "_multitables.index.chunk_index",
         "_multitables.errors",
         "_multitables.read_tasks",
     },
@@ -72,12 +72,12 @@ PURE = {
     "_multitables.resume": {"_multitables.dealing", "_multitables.errors"},
     "_multitables.members": set(),
     "_multitables.damage": {
-        "_multitables.chunk_index",
+        "_multitables.index.chunk_index",
         "_multitables.dealing",
         "_multitables.members",
     },
     "_multitables.batch_plan": {
-        "_multitables.chunk_index",
+        "_multitables.index.chunk_index",
         "_multitables.dealing",
         "_multitables.errors",
         "_multitables.options",
@@ -88,10 +88,10 @@ PURE = {
     "_multitables.catalogue": {
         "_multitables.read_plan",
         "_multitables.read_tasks",
-        "_multitables.chunk_index",
+        "_multitables.index.chunk_index",
     },
     "_multitables.selection": set(),
-    "_multitables.view": {"_multitables.element_type"},
+    "_multitables.view": {"_multitables.index.element_type"},
     "_multitables.hyperslab": {"_multitables.view"},
     "_multitables.library_form": {"_multitables.selection", "_multitables.view"},
     "_multitables.normal_form": {
@@ -104,9 +104,9 @@ PURE = {
     # Only for their types: readers import it, too.
     "_multitables.wire_request": {"_multitables.hyperslab", "_multitables.library_form"},
     "_multitables.errors": set(),
-    "_multitables.open_options": {"_multitables.errors"},
+    "_multitables.index.open_options": {"_multitables.errors"},
     "_multitables.options": {"_multitables.errors"},
-    "_multitables.element_type": set(),
+    "_multitables.index.element_type": set(),
 }
 #: What adapters are for; each file knows at most one of them, and nobody else any.
 ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}

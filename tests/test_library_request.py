@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from oracle import same
 from test_selection import a_key
 
-from _multitables.chunk_index import open_source
+from _multitables.index.hdf5_file import open_source
 from _multitables.normal_form import LibraryCall, Refused, library_call, normalise
 from _multitables.reader import library_request as answers
 from _multitables.selection import DatasetInfo, Selection, kept

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import multitables
 from _multitables import options
-from _multitables.open_options import normal_path, parse_open_options
+from _multitables.index.open_options import normal_path, parse_open_options
 
 
 def checked(**given: Any) -> options.StreamOptions:

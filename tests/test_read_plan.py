@@ -32,7 +32,8 @@ from plans import (
 )
 
 from _multitables import _core, options, wire
-from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.read_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.read_tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
 

@@ -15,10 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from _multitables import _core, device, wire
+from _multitables import _core, wire
 from _multitables.catalogue import plan_catalogue
-from _multitables.chunk_index import ChunkIndex, open_source
 from _multitables.errors import FileChangedError, OptionsError
+from _multitables.index import device
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
 from _multitables.parent.stage import made
 from _multitables.selection import DatasetInfo
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from _multitables import _core
-from _multitables.chunk_index import ChunkIndex
 from _multitables.errors import (
     CorruptChunkError,
     CorruptChunkWarning,
@@ -28,6 +27,7 @@ from _multitables.errors import (
     SubprocessException,
     library_error,
 )
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.parent.missing import missing_file, missing_filter
 from _multitables.parent.supervisor import Death
 from _multitables.read_plan import ReadPlan

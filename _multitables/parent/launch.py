@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _multitables import _core, device, wire
-from _multitables.chunk_index import ChunkIndex, open_source
+from _multitables import _core, wire
 from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedDatasetError
+from _multitables.index import device
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.supervisor import Readers
 from _multitables.read_plan import ReadPlan

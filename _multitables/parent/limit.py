@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 
-from _multitables import _core, device, options, wire
-from _multitables.chunk_index import ChunkIndex, open_source
+from _multitables import _core, options, wire
 from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.index import device
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
 from _multitables.parent import failure
 from _multitables.parent.supervisor import Readers
 from _multitables.read_plan import ReadPlan, plan_reads

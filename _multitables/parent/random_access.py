@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.chunk_index import open_source
 from _multitables.errors import OptionsError
+from _multitables.index.hdf5_file import open_source
 from _multitables.normal_form import whole_rows
 from _multitables.parent.catalogued import Catalogued
 from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset

@@ -4,11 +4,7 @@ Law
 ---
 1. The only file on the parent's read path that asks an HDF5 library; h5py is imported when the
    first file is opened, not before.
-2. An index is a value: once made it needs no file. Addresses are absolute in the file (a user
-   block is part of it), sorted by the chunk's place in the grid, and inside the file.
-3. A dataset whose bytes are not the delivered bytes has the layout "library" and a reason. An
-   unknown filter is no reason: whether it is known is the core's to say.
-4. Every failure is an exception of errors.py that names the file and the path.
+2. Every failure is an exception of errors.py that names the file and the path.
 
 This file must never know readers, rings or options of a stream.
 """
@@ -18,114 +14,31 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from _multitables import hdf5_facts, options, source_errors
-from _multitables.chunk_grid import grid_numbers, grid_of
-from _multitables.element_type import (
+from _multitables.errors import FileOpenError, UnsupportedDatasetError
+from _multitables.index import hdf5_errors, hdf5_metadata
+from _multitables.index.chunk_grid import grid_numbers, grid_of
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.element_type import (
     FieldType,
-    StringFix,
     Unsupported,
     element_type,
     field_type,
     flat,
 )
-from _multitables.errors import FileOpenError, UnsupportedDatasetError
-from _multitables.hdf5_facts import FilterSpec
-from _multitables.open_options import OpenOptions, normal_path, parse_open_options
-
-__all__ = ["ChunkIndex", "FilterSpec", "Fingerprint", "Source", "StringFix", "open_source"]
+from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
 
 #: Filters that PyTables brings and h5py does not: LZO, bzip2, blosc, blosc2.
 PYTABLES_FILTERS = (305, 307, 32001, 32026)
 
 #: A filter mask that leaves out every filter; a pipeline has 32 at most.
 ALL_FILTERS = 2**32 - 1
-
-U32 = npt.NDArray[np.uint32]
-U64 = npt.NDArray[np.uint64]
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """What changes when a file does; taken before it is indexed."""
-
-    device: int
-    inode: int
-    size_bytes: int
-    mtime_ns: int
-
-
-def _no_numbers() -> U64:
-    return np.zeros(0, np.uint64)
-
-
-@dataclass(frozen=True)
-class ChunkIndex:
-    """Where the bytes of one dataset lie, and what they are."""
-
-    #: Absolute name of the file that holds the dataset (external links are followed).
-    filename: str
-    #: Absolute path in the file.
-    path: str
-    fingerprint: Fingerprint
-    #: Of one element as the user sees it: after the choice of a field, subarrays unpacked.
-    dtype: np.dtype[Any]
-    #: As the user sees it: `dims`, then the dims of subarrays.
-    shape: tuple[int, ...]
-    #: Dims of the dataset in HDF5's sense, at least one.
-    dims: tuple[int, ...]
-    chunk_dims: tuple[int, ...] | None
-    #: Bytes of one stored element, and the part of it that reaches the user.
-    element_bytes: int
-    field_offset: int
-    field_bytes: int
-    #: "chunked", "contiguous", or "library" for a `reason`.
-    layout: str
-    #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
-    #: contiguous: one entry, or none when nothing is stored.
-    grid_index: U64 = field(default_factory=_no_numbers, repr=False)
-    byte_offset: U64 = field(default_factory=_no_numbers, repr=False)
-    stored_size: U64 = field(default_factory=_no_numbers, repr=False)
-    filter_mask: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
-    #: The stored bytes, where the file has them among its metadata; addresses count in these.
-    inline: bytes = field(default=b"", repr=False)
-    #: In the order of writing.
-    pipeline: tuple[FilterSpec, ...] = ()
-    #: One stored element.
-    fill_value: bytes = b""
-    #: Offsets count from the field's first byte.
-    string_fixes: tuple[StringFix, ...] = ()
-    #: "h5py" or "tables": who reads what the core does not.
-    library: str = "h5py"
-    reason: str = ""
-
-    @property
-    def n_rows(self) -> int:
-        """Outer length."""
-        return self.shape[0]
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of one row."""
-        return self.shape[1:]
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one delivered row."""
-        return math.prod(self.row_shape) * self.dtype.itemsize
-
-    @property
-    def block_size_default(self) -> int:
-        """Rows of a block when the user names none."""
-        if self.chunk_dims is not None:
-            return max(1, self.chunk_dims[0])
-        return max(1, options.UNCHUNKED_BLOCK_BYTES // max(1, self.row_bytes))
 
 
 def open_source(
@@ -172,11 +85,11 @@ class Source:
 
         try:
             self._file = h5py.File(self._base, "r", **driver)
-        except source_errors.RAISED as error:
-            raise source_errors.cannot_open(self.filename, error) from error
+        except hdf5_errors.RAISED as error:
+            raise hdf5_errors.cannot_open(self.filename, error) from error
         if self._file.id.get_intent() & h5py.h5f.ACC_RDWR:
             self._file.close()
-            raise source_errors.written_here(self.filename)
+            raise hdf5_errors.written_here(self.filename)
 
     @property
     def direct(self) -> bool:
@@ -228,10 +141,10 @@ class Source:
         try:
             dataset = self._open_dataset(name)
             return self._index(dataset, name, field)
-        except source_errors.RAISED as error:
-            if source_errors.is_ours(error):
+        except hdf5_errors.RAISED as error:
+            if hdf5_errors.is_ours(error):
                 raise
-            raise source_errors.damaged(self.filename, name, error) from error
+            raise hdf5_errors.damaged(self.filename, name, error) from error
 
     def describe(self, path: str) -> tuple[str, ChunkIndex]:
         """Index one dataset, which may be ragged, and tell what it is.
@@ -247,25 +160,25 @@ class Source:
         name = self._options.root + normal_path(path)
         try:
             dataset = self._open_dataset(name)
-            ragged = hdf5_facts.ragged_type(dataset)
+            ragged = hdf5_metadata.ragged_type(dataset)
             if ragged is not None:
                 return "vlarray", self._ragged(dataset, name, ragged)
             index = self._index(dataset, name, None)
-        except source_errors.RAISED as error:
-            if source_errors.is_ours(error):
+        except hdf5_errors.RAISED as error:
+            if hdf5_errors.is_ours(error):
                 raise
-            raise source_errors.damaged(self.filename, name, error) from error
+            raise hdf5_errors.damaged(self.filename, name, error) from error
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
 
     def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
         filename, fingerprint, path = self._home(dataset, name)
-        dims, pytables = _dims(dataset, filename, name), hdf5_facts.is_pytables(dataset)
+        dims, pytables = _dims(dataset, filename, name), hdf5_metadata.is_pytables(dataset)
         try:
             element = element_type(atom, pytables)
             if len(dims) != 1:
                 raise Unsupported(f"ragged in {len(dims)} dimensions")
-            if hdf5_facts.is_pseudo_atom(dataset):
+            if hdf5_metadata.is_pseudo_atom(dataset):
                 raise Unsupported("Python objects or strings")
         except Unsupported as error:
             raise UnsupportedDatasetError(
@@ -296,23 +209,23 @@ class Source:
 
         try:
             found = h5py.h5o.open(self._file.id, name.encode("utf-8", "surrogateescape"))
-        except source_errors.RAISED as error:
-            raise source_errors.no_such_path(self._file, self.filename, name, error) from error
+        except hdf5_errors.RAISED as error:
+            raise hdf5_errors.no_such_path(self._file, self.filename, name, error) from error
         if not isinstance(found, h5py.h5d.DatasetID):
-            raise source_errors.no_dataset(found, self.filename, name)
+            raise hdf5_errors.no_dataset(found, self.filename, name)
         return found
 
     def _index(self, dataset: Any, name: str, field: str | None) -> ChunkIndex:
         from h5py import h5d
 
         filename, fingerprint, path = self._home(dataset, name)
-        pytables = hdf5_facts.is_pytables(dataset)
+        pytables = hdf5_metadata.is_pytables(dataset)
         part = self._field_type(dataset, filename, name, field, pytables)
         dims = _dims(dataset, filename, name)
         plist = dataset.get_create_plist()
         kind = plist.get_layout()
         chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
-        pipeline = hdf5_facts.pipeline_of(plist)
+        pipeline = hdf5_metadata.pipeline_of(plist)
         element = part.element.dtype  # a subarray's dims are the user's, too
         index = ChunkIndex(
             filename=filename,
@@ -334,7 +247,7 @@ class Source:
         if index.reason or 0 in index.shape:
             return _replaced(index, layout=index.layout if index.reason else "contiguous")
         if kind == h5d.COMPACT:
-            stored = hdf5_facts.compact_bytes(dataset)
+            stored = hdf5_metadata.compact_bytes(dataset)
             return self._at(replace(index, inline=stored), 0)
         if chunk_dims is None:
             return self._contiguous(dataset, index)
@@ -368,7 +281,7 @@ class Source:
                 filename=filename,
             ) from None
         except KeyError as error:
-            raise source_errors.no_such_field(filename, name, *error.args) from None
+            raise hdf5_errors.no_such_field(filename, name, *error.args) from None
 
     def _reason(self, dataset: Any, part: FieldType, plist: Any) -> str:
         """Why the stored bytes are not the delivered bytes, or ""."""
@@ -381,9 +294,9 @@ class Source:
         kind = plist.get_layout()
         if kind == h5d.CONTIGUOUS and plist.get_external_count():
             return "its bytes lie in external files"
-        if kind == h5d.CHUNKED and hdf5_facts.swizzled_axis(dataset) is None:
+        if kind == h5d.CHUNKED and hdf5_metadata.swizzled_axis(dataset) is None:
             return "the order of its chunk index cannot be told"
-        if plist.get_nfilters() and hdf5_facts.partial_chunks_are_unfiltered(plist) is None:
+        if plist.get_nfilters() and hdf5_metadata.partial_chunks_are_unfiltered(plist) is None:
             return "whether its partial chunks are filtered cannot be told"
         return "a virtual dataset" if kind == h5d.VIRTUAL else ""
 
@@ -391,7 +304,9 @@ class Source:
         size = dataset.get_storage_size()
         offset = dataset.get_offset()
         if size == 0 or offset is None:
-            return _replaced(index, layout="contiguous", fill_value=hdf5_facts.fill_value(dataset))
+            return _replaced(
+                index, layout="contiguous", fill_value=hdf5_metadata.fill_value(dataset)
+            )
         return _inside_file(self._at(index, offset))
 
     @staticmethod
@@ -408,17 +323,17 @@ class Source:
         )
 
     def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
-        records = hdf5_facts.chunk_records(dataset, len(index.dims))
+        records = hdf5_metadata.chunk_records(dataset, len(index.dims))
         records = records[records[:, -2] != np.iinfo(np.uint64).max]
         offsets, filter_mask = records[:, :-3], records[:, -3].astype(np.uint32)
         address, size = records[:, -2], records[:, -1]
         number, order = grid_numbers(index.filename, index.path, index.dims, chunk_dims, records)
-        if hdf5_facts.partial_chunks_are_unfiltered(dataset.get_create_plist()):
+        if hdf5_metadata.partial_chunks_are_unfiltered(dataset.get_create_plist()):
             partial = (offsets + np.array(chunk_dims, np.uint64) > np.array(index.dims)).any(axis=1)
             filter_mask[partial] = ALL_FILTERS
         if len(order) and (block := self._file.userblock_size):
             chunks = zip(offsets[order], address[order], size[order], strict=True)
-            missing = hdf5_facts.missing_user_block(dataset, index.filename, chunks, block)
+            missing = hdf5_metadata.missing_user_block(dataset, index.filename, chunks, block)
             address = address + np.uint64(missing)
         complete = len(order) == math.prod(grid_of(index.dims, chunk_dims))
         found = _replaced(
@@ -428,7 +343,7 @@ class Source:
             byte_offset=address[order],
             stored_size=size[order],
             filter_mask=filter_mask[order],
-            fill_value=b"" if complete else hdf5_facts.fill_value(dataset),
+            fill_value=b"" if complete else hdf5_metadata.fill_value(dataset),
         )
         return _inside_file(found)
 
@@ -457,9 +372,9 @@ def _fingerprint(filename: str) -> Fingerprint:
     try:
         stat = os.stat(filename)
     except OSError as error:
-        raise source_errors.cannot_open(filename, error) from None
+        raise hdf5_errors.cannot_open(filename, error) from None
     if not os.path.isfile(filename):
-        raise source_errors.no_file(filename)
+        raise hdf5_errors.no_file(filename)
     return Fingerprint(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 

@@ -15,8 +15,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import source_errors
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index import hdf5_errors
 
 #: Chunks are numbered in 64 bits.
 MAX_GRID = 2**63
@@ -41,7 +41,7 @@ def grid_numbers(
     Parameters
     ----------
     records : numpy.ndarray
-        As `hdf5_facts.chunk_records` returns them.
+        As `hdf5_metadata.chunk_records` returns them.
 
     Returns
     -------
@@ -81,5 +81,5 @@ def grid_numbers(
     }
     for what, wrong in checks.items():
         for record in records[wrong][:1].tolist():
-            raise source_errors.damaged_index(filename, path, record, what)
+            raise hdf5_errors.damaged_index(filename, path, record, what)
     return number, order
