@@ -12,6 +12,12 @@
 #     open_options.py        PyTables' open_file options -> what matters to a stream
 #     hdf5_errors.py         what HDF5 says of a bad file or path -> exception
 #     device.py              what kind of device holds a file
+#   select/                  what indexing a dataset means (pure)
+#     selection.py           what indexing a dataset describes, as written
+#     lazy_view.py           a result that is described, and NumPy's indexing of it
+#     hyperslab.py           view -> the normal form that the core reads
+#     fallback_call.py       selection -> what a library is asked
+#     normalize.py           selection -> native, for a library, or refused
 #   parent/                  runs only in the user's process; the faces stand here
 #     streamer.py            the public Streamer: paths and options -> streams
 #     build_info.py          versions and features, for bug reports
@@ -35,10 +41,7 @@
 #   catalogue.py             index -> catalogue: a plan without tasks, for random access
 #   damage.py                ?
 #   dealing.py               which positions of an epoch a rank delivers, and what is left (pure)
-#   hyperslab.py             view -> the normal form that the core reads
-#   library_form.py          selection -> what a library is asked
 #   members.py               one array, or a tuple or dict of them
-#   normal_form.py           selection -> native, for a library, or refused
 #   parent/account.py        A reader's own account of its work, named for `statistics`
 #   parent/batch_iterator.py One iteration over batches: stream after stream, epoch after
 #   parent/batches.py        Batches for training: epochs, ranks and resume over the stre
@@ -61,9 +64,7 @@
 #   read_plan.py             indexes + options -> ReadPlan (pure)
 #   read_tasks.py            which rows and chunks a reader claims at once (pure)
 #   resume.py                where training stands, as a state that can be saved (pure)
-#   selection.py             what indexing a dataset describes, as written
 #   subset.py                which rows take part in training (pure)
-#   view.py                  a result that is described, and NumPy's indexing of it
 #   wire.py                  ReadPlan -> bytes that the core reads
 #   wire_request.py          the same as bytes for a reader
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from _multitables.hyperslab import Hyperslab
-    from _multitables.library_form import LibraryCall
+    from _multitables.select.fallback_call import LibraryCall
+    from _multitables.select.hyperslab import Hyperslab
 
 KIND_NATIVE, KIND_LIBRARY = 0, 1
 WORD = 8

@@ -22,7 +22,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.stage import made
-from _multitables.selection import DatasetInfo
+from _multitables.select.selection import DatasetInfo
 
 
 @dataclass(slots=True)

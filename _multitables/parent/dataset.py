@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from _multitables.parent.stage import Stage, StagePool, shape_elements
-from _multitables.selection import DatasetInfo, Selection
+from _multitables.select.selection import DatasetInfo, Selection
 
 _KEPT_AS_IS = frozenset({int, slice, str})
 

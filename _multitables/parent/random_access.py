@@ -19,14 +19,14 @@ from typing import Any
 from _multitables import _core, options
 from _multitables.errors import OptionsError
 from _multitables.index.hdf5_file import open_source
-from _multitables.normal_form import whole_rows
 from _multitables.parent.catalogued import Catalogued
 from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.request import Request
 from _multitables.parent.service import Service
 from _multitables.parent.stage import Stage, StagePool
 from _multitables.parent.titles import count, file_title
-from _multitables.selection import Selection
+from _multitables.select.normalize import whole_rows
+from _multitables.select.selection import Selection
 
 _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
     "table": TableDataset,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from _multitables import _core, options
 from _multitables.errors import ClosedError
 from _multitables.parent.proxy import Proxy
-from _multitables.selection import Selection
+from _multitables.select.selection import Selection
 from _multitables.wire_request import unpack_ragged
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from _multitables.errors import (
     StageBusyError,
     refused_error,
 )
-from _multitables.normal_form import LibraryCall, Native, Refused, library_call, normalise
 from _multitables.options import ReaderOptions
 from _multitables.parent import failure
 from _multitables.parent.account import account
@@ -38,7 +37,8 @@ from _multitables.parent.request import Request
 from _multitables.parent.stage import Stage, arena, made, shortage
 from _multitables.parent.supervisor import Death, Readers
 from _multitables.parent.watcher import Watcher
-from _multitables.selection import Selection
+from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
+from _multitables.select.selection import Selection
 from _multitables.wire_request import encode_hyperslab, encode_library
 
 #: `kind` of a task that the core cannot decode, and of one that readers died of.

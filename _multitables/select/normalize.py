@@ -27,9 +27,18 @@ from typing import Any
 import numpy as np
 
 from _multitables.errors import MissingFieldError
-from _multitables.hyperslab import Hyperslab, hyperslab_of
-from _multitables.library_form import LibraryCall, call_for, ragged_call
-from _multitables.selection import (
+from _multitables.select.fallback_call import LibraryCall, call_for, ragged_call
+from _multitables.select.hyperslab import Hyperslab, hyperslab_of
+from _multitables.select.lazy_view import (
+    NotNative,
+    Range,
+    View,
+    checked,
+    first_field,
+    is_boolean,
+    whole,
+)
+from _multitables.select.selection import (
     Coordinates,
     DatasetInfo,
     FieldNames,
@@ -39,7 +48,6 @@ from _multitables.selection import (
     Step,
     Where,
 )
-from _multitables.view import NotNative, Range, View, checked, first_field, is_boolean, whole
 
 __all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalise", "whole_rows"]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from _multitables.view import I64, Axis, Indices, NotNative, Range, View
+from _multitables.select.lazy_view import I64, Axis, Indices, NotNative, Range, View
 
 #: Points that stand for axes in another order, and runs in an element, at most.
 MAX_POINTS = 1 << 20

@@ -18,8 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from _multitables.selection import DatasetInfo, FieldNames, Sorted, Step, Where
-from _multitables.view import axes_used, first_field, is_boolean, is_number, name_at, whole
+from _multitables.select.lazy_view import (
+    axes_used,
+    first_field,
+    is_boolean,
+    is_number,
+    name_at,
+    whole,
+)
+from _multitables.select.selection import DatasetInfo, FieldNames, Sorted, Step, Where
 
 ALL = slice(None)
 
