@@ -18,6 +18,9 @@
 #     hyperslab.py           view -> the normal form that the core reads
 #     fallback_call.py       selection -> what a library is asked
 #     normalize.py           selection -> native, for a library, or refused
+#   wire/                    plans and requests as bytes (pure; readers import it, too)
+#     plan_bytes.py          ReadPlan -> bytes that the core reads
+#     request_bytes.py       what a request asks, as bytes for a reader
 #   parent/                  runs only in the user's process; the faces stand here
 #     streamer.py            the public Streamer: paths and options -> streams
 #     build_info.py          versions and features, for bug reports
@@ -65,6 +68,4 @@
 #   read_tasks.py            which rows and chunks a reader claims at once (pure)
 #   resume.py                where training stands, as a state that can be saved (pure)
 #   subset.py                which rows take part in training (pure)
-#   wire.py                  ReadPlan -> bytes that the core reads
-#   wire_request.py          the same as bytes for a reader
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

@@ -66,7 +66,7 @@ PURE = {
         "_multitables.errors",
         "_multitables.read_tasks",
     },
-    "_multitables.wire": {"_multitables.read_plan", "_multitables.read_tasks"},
+    "_multitables.wire.plan_bytes": {"_multitables.read_plan", "_multitables.read_tasks"},
     "_multitables.subset": {"_multitables.errors"},
     "_multitables.dealing": set(),
     "_multitables.resume": {"_multitables.dealing", "_multitables.errors"},
@@ -105,7 +105,7 @@ PURE = {
         "_multitables.select.lazy_view",
     },
     # Only for their types: readers import it, too.
-    "_multitables.wire_request": {
+    "_multitables.wire.request_bytes": {
         "_multitables.select.hyperslab",
         "_multitables.select.fallback_call",
     },
@@ -124,7 +124,7 @@ READER_MAY = {
     "_multitables.reader.library_read",
     "_multitables.reader.library_request",
     "_multitables.reader.output",
-    "_multitables.wire_request",
+    "_multitables.wire.request_bytes",
 }
 
 

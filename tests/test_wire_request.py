@@ -16,7 +16,7 @@ from elements import BACKWARDS, FAST, PADDED
 from _multitables.select.hyperslab import Hyperslab
 from _multitables.select.normalize import LibraryCall, Native, normalise
 from _multitables.select.selection import DatasetInfo, FieldNames, Selection
-from _multitables.wire_request import (
+from _multitables.wire.request_bytes import (
     decode_dtype,
     decode_library,
     encode_dtype,

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from _multitables import _core, wire
+from _multitables import _core
 from _multitables.catalogue import plan_catalogue
 from _multitables.errors import FileChangedError, OptionsError
 from _multitables.index import device
@@ -23,6 +23,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.stage import made
 from _multitables.select.selection import DatasetInfo
+from _multitables.wire import plan_bytes
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class Catalogued(DatasetInfo):
             member = plan.members[0]
             part = Part(index, member.chunk_dims, None, member.reason)
             if not member.reason:
-                encoded = wire.encode_plan(plan, _core.PAGE_BYTES, self.open_options, [field])
+                encoded = plan_bytes.encode_plan(plan, _core.PAGE_BYTES, self.open_options, [field])
                 part.core = made(
                     lambda: board.dataset(encoded, index.dtype, list(index.row_shape)),
                     len(encoded),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _multitables import _core, wire
+from _multitables import _core
 from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
@@ -23,6 +23,7 @@ from _multitables.index.hdf5_file import open_source
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.supervisor import Readers
 from _multitables.read_plan import ReadPlan
+from _multitables.wire import plan_bytes
 
 #: What `path` may be: one path, or several of equal outer length.
 Paths = str | Sequence[str] | Mapping[Any, str]
@@ -75,7 +76,9 @@ def launch(
     """Let `readers` run `plan`."""
     fields = [opened.field] * len(opened.indexes)
     control_bytes = _control_bytes(plan)
-    encoded = wire.encode_plan(plan, control_bytes, opened.open_options, fields, opened.turnstile)
+    encoded = plan_bytes.encode_plan(
+        plan, control_bytes, opened.open_options, fields, opened.turnstile
+    )
     ring = _make_ring(plan, encoded, opened.names)
     readers.assign(ring)
     return StreamQueue(ring, readers, plan, block_size, give_back)

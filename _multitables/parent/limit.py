@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from _multitables import _core, options, wire
+from _multitables import _core, options
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
@@ -20,6 +20,7 @@ from _multitables.index.hdf5_file import open_source
 from _multitables.parent import failure
 from _multitables.parent.supervisor import Readers
 from _multitables.read_plan import ReadPlan, plan_reads
+from _multitables.wire import plan_bytes
 
 
 def measure_limit(
@@ -77,7 +78,7 @@ def measure_limit(
         return 0.0
     control_bytes = _core.control_bytes(plan.n_readers, plan.n_slots)
     page = _core.PAGE_BYTES
-    trial = _core.Trial(wire.encode_plan(plan, -(-control_bytes // page) * page, {}, [""]))
+    trial = _core.Trial(plan_bytes.encode_plan(plan, -(-control_bytes // page) * page, {}, [""]))
     readers = Readers(wanted.n_procs)
     try:
         death = readers.measure(trial)

@@ -25,7 +25,7 @@ from _multitables import _core, options
 from _multitables.errors import ClosedError
 from _multitables.parent.proxy import Proxy
 from _multitables.select.selection import Selection
-from _multitables.wire_request import unpack_ragged
+from _multitables.wire.request_bytes import unpack_ragged
 
 if TYPE_CHECKING:
     from _multitables.parent.service import Service

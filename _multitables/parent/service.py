@@ -39,7 +39,7 @@ from _multitables.parent.supervisor import Death, Readers
 from _multitables.parent.watcher import Watcher
 from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
 from _multitables.select.selection import Selection
-from _multitables.wire_request import encode_hyperslab, encode_library
+from _multitables.wire.request_bytes import encode_hyperslab, encode_library
 
 #: `kind` of a task that the core cannot decode, and of one that readers died of.
 _UNKNOWN_FILTER, _DIED = 4, 12

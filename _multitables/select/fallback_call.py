@@ -45,7 +45,7 @@ class LibraryCall:
     steps: tuple[Step, ...]
     #: Of one element of the result; uint8 of a ragged one.
     dtype: np.dtype[Any]
-    #: The result is a list of arrays, packed: see `wire_request.unpack_ragged`.
+    #: The result is a list of arrays, packed: see `request_bytes.unpack_ragged`.
     ragged: bool = False
     #: Of the result, where it can be told.
     shape: tuple[int, ...] | None = None
