@@ -18,6 +18,18 @@
 #     hyperslab.py           view -> the normal form that the core reads
 #     fallback_call.py       selection -> what a library is asked
 #     normalize.py           selection -> native, for a library, or refused
+#   plan/                    what is to be read, and where it goes (pure)
+#     dataset_table.py       the datasets of a plan, and their stored chunks
+#     catalogue.py           index -> catalogue: a plan without tasks, for random access
+#     tasks.py               which rows and chunks a reader claims at once
+#     stream_plan.py         indexes + options -> ReadPlan
+#     ring_size.py           how many rows and slots the ring has
+#     row_order.py           the order of rows that are shuffled, as the core knows it
+#     batch_plan.py          indexes + order + positions -> ReadPlan of batches
+#     row_subset.py          which rows take part in training
+#     sharding.py            which positions of an epoch a rank delivers, and what is left
+#     checkpoint.py          where training stands, as a state that can be saved
+#     damaged_chunks.py      rows that are skipped because their chunk cannot be read
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads
 #     request_bytes.py       what a request asks, as bytes for a reader
@@ -40,10 +52,6 @@
 #   adapters/passes.py       Which epoch the processes of a loader are in: they come and
 #   adapters/torch_batches.py `TorchDataset`: batches as tensors that share the memory of
 #   adapters/torch_rows.py   `TorchMapDataset`: rows that a sampler of torch chooses, as
-#   batch_plan.py            indexes + order + positions -> ReadPlan of batches (pure)
-#   catalogue.py             index -> catalogue: a plan without tasks, for random access
-#   damage.py                ?
-#   dealing.py               which positions of an epoch a rank delivers, and what is left (pure)
 #   members.py               one array, or a tuple or dict of them
 #   parent/account.py        A reader's own account of its work, named for `statistics`
 #   parent/batch_iterator.py One iteration over batches: stream after stream, epoch after
@@ -64,8 +72,4 @@
 #   parent/supervisor.py     A team of reader processes: assigned to work, watched, repla
 #   parent/team.py           Readers that rest between two streams of one owner
 #   parent/watcher.py        The thread that tells requests their end to those who do not
-#   read_plan.py             indexes + options -> ReadPlan (pure)
-#   read_tasks.py            which rows and chunks a reader claims at once (pure)
-#   resume.py                where training stands, as a state that can be saved (pure)
-#   subset.py                which rows take part in training (pure)
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

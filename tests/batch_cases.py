@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from plans import NATIVE, an_index
 
 from _multitables import options
-from _multitables.batch_plan import FILE_ORDER, order_of, plan_batches
-from _multitables.dealing import Deal, dealt
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.options import BatchOptions
-from _multitables.read_plan import OrderWords, ReadPlan
-from _multitables.subset import subset_of
+from _multitables.plan.batch_plan import plan_batches
+from _multitables.plan.row_order import FILE_ORDER, OrderWords, order_of
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import Deal, dealt
+from _multitables.plan.stream_plan import ReadPlan
 
 #: Of tests that plan a case each.
 many = settings(

@@ -20,8 +20,9 @@ from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex, Fingerprint
 from _multitables.index.element_type import StringFix
 from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.read_plan import ReadPlan
-from _multitables.read_tasks import CHUNK, TASK
+from _multitables.plan.dataset_table import CHUNK
+from _multitables.plan.stream_plan import ReadPlan
+from _multitables.plan.tasks import TASK
 from _multitables.wire import plan_bytes
 
 #: Filters that these plans decode natively.

@@ -19,21 +19,19 @@ from hypothesis import strategies as st
 from plans import NATIVE, an_index, plain_index
 
 from _multitables import _core, options
-from _multitables.batch_plan import (
+from _multitables.plan.batch_plan import lead_of, plan_batches, read_amplification
+from _multitables.plan.row_order import (
     CHUNKS,
     FILE_ORDER,
     FULL,
     MOST_WINDOW_ROWS,
     WINDOW,
+    OrderWords,
     chunk_rows,
-    lead_of,
     order_of,
-    plan_batches,
-    read_amplification,
 )
-from _multitables.dealing import length
-from _multitables.read_plan import OrderWords
-from _multitables.subset import subset_of
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import length
 
 
 def told(order: OrderWords) -> list[int]:

@@ -22,12 +22,14 @@ from hypothesis import given, settings
 from plans import NATIVE, decoded, encoded, plain_index, ring, words
 
 from _multitables import options
-from _multitables.batch_plan import order_of, plan_batches
-from _multitables.dealing import length
 from _multitables.errors import OptionsError
-from _multitables.read_plan import ENDLESS, plan_reads
-from _multitables.read_tasks import KIND_SHARE, lead_of
-from _multitables.subset import subset_of
+from _multitables.plan.batch_plan import plan_batches
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.row_order import order_of
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import length
+from _multitables.plan.stream_plan import ENDLESS, plan_reads
+from _multitables.plan.tasks import KIND_SHARE
 from _multitables.wire import plan_bytes
 
 

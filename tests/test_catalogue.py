@@ -13,11 +13,11 @@ import pytest
 import tables
 
 from _multitables import _core
-from _multitables.catalogue import plan_catalogue
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
-from _multitables.read_tasks import CHUNK
+from _multitables.plan.catalogue import plan_catalogue
+from _multitables.plan.dataset_table import CHUNK
 from _multitables.wire import plan_bytes
 
 NATIVE = (1, 2, 3)

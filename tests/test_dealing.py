@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _multitables.dealing import Deal, between, dealt, delivered, joined, length, without
+from _multitables.plan.sharding import Deal, between, dealt, delivered, joined, length, without
 
 many = settings(max_examples=200, deadline=None)
 Spans = list[tuple[int, int]]

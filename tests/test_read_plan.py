@@ -1,6 +1,6 @@
 """Plans and their bytes, by the thousand: no file, no process.
 
-1. The laws of read_plan.py hold for every index and all options (Hypothesis).
+1. The laws of stream_plan.py hold for every index and all options (Hypothesis).
 2. Wire: what encode_plan writes is read back here word by word, by a decoder of the tests' own.
 3. The core's own check of a plan accepts each, and refuses damaged ones.
 """
@@ -34,8 +34,8 @@ from plans import (
 from _multitables import _core, options
 from _multitables.index.chunk_index import ChunkIndex, Fingerprint
 from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.read_plan import ENDLESS, ReadPlan, plan_reads
-from _multitables.read_tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
+from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
+from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
 from _multitables.wire import plan_bytes
 
 

@@ -81,7 +81,7 @@ def three_ways(path: Path, names: list[str], read: Any = h5py_read, *, native: b
 def _none_native(index: Any, **options: Any) -> Any:
     from dataclasses import replace
 
-    from _multitables.catalogue import plan_catalogue
+    from _multitables.plan.catalogue import plan_catalogue
 
     return plan_catalogue(replace(index, layout="library", reason="a test"), **options)
 

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _multitables.dealing import Deal, Ranges, between, dealt, length, without
 from _multitables.errors import OptionsError
-from _multitables.resume import MOST_RANKS, Standing, standing_of, state_of
+from _multitables.plan.checkpoint import MOST_RANKS, Standing, standing_of, state_of
+from _multitables.plan.sharding import Deal, Ranges, between, dealt, length, without
 
 IDENTITY = {"rows": 41, "shuffle": "window", "seed": 3, "first_row": 0, "window_rows": 8}
 

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.batch_plan import read_amplification
-from _multitables.damage import places, without_rows
-from _multitables.dealing import Ranges, length
 from _multitables.errors import CorruptChunkError
 from _multitables.parent.failure import skipped
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.titles import count
-from _multitables.resume import Standing
+from _multitables.plan.batch_plan import read_amplification
+from _multitables.plan.checkpoint import Standing
+from _multitables.plan.damaged_chunks import places, without_rows
+from _multitables.plan.sharding import Ranges, length
 
 if TYPE_CHECKING:
     from _multitables.parent.batches import Batches

@@ -23,9 +23,6 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, options
-from _multitables.batch_plan import CHUNKS, WINDOW, order_of, plan_batches
-from _multitables.damage import rows_of, without_chunk
-from _multitables.dealing import Deal, between, dealt, length
 from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
 from _multitables.parent.batch_iterator import BatchIterator, Leg, Parked, Progress
@@ -33,9 +30,12 @@ from _multitables.parent.launch import Opened, Paths, launch, members_of, open_m
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.team import Team
 from _multitables.parent.titles import count, title
-from _multitables.read_plan import OrderWords
-from _multitables.resume import Standing, standing_of, state_of
-from _multitables.subset import subset_of
+from _multitables.plan.batch_plan import plan_batches
+from _multitables.plan.checkpoint import Standing, standing_of, state_of
+from _multitables.plan.damaged_chunks import rows_of, without_chunk
+from _multitables.plan.row_order import CHUNKS, WINDOW, OrderWords, order_of
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import Deal, between, dealt, length
 
 
 class Batches:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from _multitables import _core
-from _multitables.catalogue import plan_catalogue
 from _multitables.errors import FileChangedError, OptionsError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.stage import made
+from _multitables.plan.catalogue import plan_catalogue
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
 

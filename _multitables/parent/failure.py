@@ -30,7 +30,7 @@ from _multitables.errors import (
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.parent.missing import missing_file, missing_filter
 from _multitables.parent.supervisor import Death
-from _multitables.read_plan import ReadPlan
+from _multitables.plan.stream_plan import ReadPlan
 
 _COPY_AGAIN = "Copy the file again from its source or from a backup"
 _REPAIR = (

@@ -22,7 +22,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.supervisor import Readers
-from _multitables.read_plan import ReadPlan
+from _multitables.plan.stream_plan import ReadPlan
 from _multitables.wire import plan_bytes
 
 #: What `path` may be: one path, or several of equal outer length.

@@ -19,7 +19,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent import failure
 from _multitables.parent.supervisor import Readers
-from _multitables.read_plan import ReadPlan, plan_reads
+from _multitables.plan.stream_plan import ReadPlan, plan_reads
 from _multitables.wire import plan_bytes
 
 

@@ -28,7 +28,7 @@ from _multitables.parent import failure
 from _multitables.parent.account import account
 from _multitables.parent.supervisor import Death, Readers
 from _multitables.parent.titles import count, title
-from _multitables.read_plan import ENDLESS, ReadPlan
+from _multitables.plan.stream_plan import ENDLESS, ReadPlan
 
 _Guard = _core.Guard
 

@@ -31,8 +31,8 @@ from _multitables.parent.launch import Paths, launch, members_of, open_members
 from _multitables.parent.queue import StreamQueue, iterate_rows
 from _multitables.parent.team import Team
 from _multitables.parent.titles import count, file_title
-from _multitables.read_plan import plan_reads
-from _multitables.read_tasks import lead_of
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.stream_plan import plan_reads
 
 
 class Streamer:

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from _multitables.read_plan import ReadPlan
-from _multitables.read_tasks import Member, Records
+from _multitables.plan.dataset_table import Member, Records
+from _multitables.plan.stream_plan import ReadPlan
 
 MAGIC = int.from_bytes(b"MTPLAN03", "little")
 FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE, FLAG_KEPT, FLAG_LIBRARY = 1, 2, 4, 8, 16

@@ -6,8 +6,6 @@ Law
 2. Rows in the order of the file need no order: their plan is that of a stream, whose chunks are
    decoded in place. All others are shares of windows: each task delivers some chunks' rows of one
    window to their places in it.
-3. What an order depends on (chunk length, window) comes from the datasets and the options alone,
-   never from the machine, the driver or the number of readers.
 """
 
 from __future__ import annotations
@@ -19,97 +17,34 @@ from dataclasses import replace
 import numpy as np
 
 from _multitables import options
-from _multitables.dealing import Ranges, length
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.read_plan import (
-    ENDLESS,
-    OrderWords,
-    ReadPlan,
-    check_memory,
-    n_slots,
-    plan_reads,
-    with_tape,
-)
-from _multitables.read_tasks import (
-    KIND_SHARE,
-    TASK,
+from _multitables.plan.dataset_table import (
     Member,
     Records,
-    abreast,
-    bytes_per_task,
-    check_plan,
     lead_of,
     member_of,
     placed,
     stored_chunks,
 )
-from _multitables.subset import Subset
+from _multitables.plan.ring_size import check_memory, n_slots, with_tape
+from _multitables.plan.row_order import (
+    CHUNKS,
+    FILE_ORDER,
+    FULL,
+    WINDOW,
+    OrderWords,
+    goes_by_rows,
+)
+from _multitables.plan.sharding import Ranges, length
+from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
+from _multitables.plan.tasks import KIND_SHARE, TASK, abreast, bytes_per_task, check_plan
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-#: Numbers of `options.SHUFFLES`.
-FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
-#: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
-#: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/order.rs.
-BY_ROWS = 8
 #: Rows and chunks of an order have numbers of so many values in core/src/order.rs; readers hold so
 #: many bytes of each chunk.
 MOST_ORDER_ROWS, MOST_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
-#: Rows of a window at most, about: places in it are numbers of 32 bits.
-MOST_WINDOW_ROWS = 1 << 31
-
-
-def chunk_rows(index: ChunkIndex) -> int:
-    """Rows of a chunk; of data without chunks, of a piece that is shuffled like one."""
-    if index.chunk_dims is not None:
-        return index.chunk_dims[0]
-    stored = max(1, math.prod(index.dims[1:]) * index.element_bytes)
-    # To ask a library takes long, so it is asked for as much as in the order of the file.
-    contiguous = index.layout == "contiguous"
-    piece_bytes = options.PIECE_BYTES if contiguous else options.DIRECT_TASK_BYTES
-    return max(1, piece_bytes // stored)
-
-
-def order_of(
-    indexes: Sequence[ChunkIndex], subset: Subset, wanted: options.BatchOptions
-) -> OrderWords:
-    """Return the order of epoch 0; others differ in `first_epoch` only."""
-    kind = options.SHUFFLES.index(wanted.shuffle)
-    lead = indexes[lead_of(indexes)]
-    outer = chunk_rows(lead)
-    row_bytes = max(1, sum(index.row_bytes for index in indexes))
-    if kind == FULL:
-        # Only where windows are cut: what stands at a position does not depend on it.
-        most = min(max(1, subset.n_rows), MOST_WINDOW_ROWS)
-        window = min(wanted.memory_limit_bytes // 2 // row_bytes, most)
-        if not _goes_by_rows(subset.n_rows, window, len(indexes)):
-            counted = max(row_bytes, options.PLACE_BYTES)
-            window = min(wanted.memory_limit_bytes // 2 // counted, most)
-        window = min(max(1, window, wanted.batch_size), most)
-    else:
-        size, chunks = options.WINDOW_BYTES, options.MOST_WINDOW_BYTES // (outer * row_bytes)
-        chunks = min(max(chunks, options.LEAST_WINDOW_CHUNKS), options.WINDOW_CHUNKS)
-        if kind == CHUNKS:
-            # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
-            # short; but where it is not, two are as short as a ring that stays in the caches.
-            plain = not any(index.pipeline for index in indexes)
-            alike = all(chunk_rows(index) == outer for index in indexes)
-            size = options.CHUNKS_BYTES if plain or alike else size
-            chunks = 1 if plain else chunks
-        rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
-        window = -(-min(rows, MOST_WINDOW_ROWS) // outer) * outer
-    return OrderWords(
-        shuffle=kind,
-        seed=wanted.seed,
-        first_epoch=0,
-        n_rows=subset.n_rows,
-        chunk_rows=outer,
-        window_rows=window,
-        start=subset.start,
-        step=subset.step,
-        listed=subset.listed,
-    )
 
 
 def plan_batches(
@@ -176,8 +111,8 @@ def plan_batches(
     windows = _windows(ranges, order.window_rows)
     window = int(windows[:, 1].max(initial=1))
     n_rows, n_members = order.n_rows, len(indexes)
-    by_rows = order.shuffle == FULL and _goes_by_rows(n_rows, order.window_rows, n_members)
-    if by_rows and not _goes_by_rows(n_rows, window, n_members):
+    by_rows = order.shuffle == FULL and goes_by_rows(n_rows, order.window_rows, n_members)
+    if by_rows and not goes_by_rows(n_rows, window, n_members):
         # A rank's part, or the rest of an epoch: readers hold places, as `order_of` did not expect.
         most = max(batch_size, order.window_rows * row_bytes // options.PLACE_BYTES)
         windows = _windows(ranges, min(most, order.window_rows), order.window_rows)
@@ -266,11 +201,6 @@ def _grid(member: Member) -> int:
 def _stored_part(member: Member) -> float:
     """Which part of its grid is stored; what is not takes no time."""
     return 1.0 if member.reason else member.n_chunks / max(1, _grid(member))
-
-
-def _goes_by_rows(n_rows: int, positions: int, n_members: int) -> bool:
-    """Whether readers make a window of a full shuffle by the rows; as in core/src/order.rs."""
-    return n_rows // BY_ROWS * n_members <= positions
 
 
 def _windows(

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from _multitables.dealing import Deal, dealt, delivered, joined, without
 from _multitables.errors import OptionsError
+from _multitables.plan.sharding import Deal, dealt, delivered, joined, without
 
 #: Of states; another number is a state of another version of the library.
 VERSION = 1

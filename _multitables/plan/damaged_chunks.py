@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.dealing import Ranges
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.members import each
+from _multitables.plan.sharding import Ranges
 
 I64 = npt.NDArray[np.int64]
 

@@ -16,8 +16,9 @@ from dataclasses import replace
 import numpy as np
 
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.read_plan import ReadPlan
-from _multitables.read_tasks import CHUNK, TASK, member_of, placed
+from _multitables.plan.dataset_table import CHUNK, member_of, placed
+from _multitables.plan.stream_plan import ReadPlan
+from _multitables.plan.tasks import TASK
 
 __all__ = ["plan_catalogue"]
 
