@@ -3,6 +3,8 @@
 #
 #   errors.py                every exception, one message grammar
 #   options.py               the knobs: defaults, limits, checks
+#   tree.py                  one array, or a tuple or dict of them; the paths of such a one
+#   machine.py               the cores and the memory that this process may use
 #   index/                   HDF5 files -> values; the only folder that touches HDF5 in the parent
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
@@ -52,7 +54,6 @@
 #   adapters/passes.py       Which epoch the processes of a loader are in: they come and
 #   adapters/torch_batches.py `TorchDataset`: batches as tensors that share the memory of
 #   adapters/torch_rows.py   `TorchMapDataset`: rows that a sampler of torch chooses, as
-#   members.py               one array, or a tuple or dict of them
 #   parent/account.py        A reader's own account of its work, named for `statistics`
 #   parent/batch_iterator.py One iteration over batches: stream after stream, epoch after
 #   parent/batches.py        Batches for training: epochs, ranks and resume over the stre

@@ -4,17 +4,20 @@ Law
 ---
 1. The only home of defaults and of limits; everybody else asks here.
 2. An option that cannot work is an `OptionsError` before any file is opened or process started.
-3. Knows nothing of datasets, files or processes beyond what the kernel says of this machine.
+3. Knows nothing of datasets, files or processes; the kernel is asked by machine.py.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import os
 from dataclasses import dataclass
 
 from _multitables.errors import OptionsError
+from _multitables.machine import (
+    available_bytes,
+    available_cores,
+)
 
 #: Readers when `n_procs` is None, if as many cores are available.
 DEFAULT_N_PROCS = 4
@@ -84,11 +87,6 @@ REQUEST_BYTES = 256 << 20
 GUESSED_BYTES = 1 << 20
 #: Tasks of requests that can be on their way at once, for each `Reader`.
 REQUEST_SLOTS = 1024
-#: Memory that rings and stages leave to others, at least.
-SPARED_BYTES = 256 << 20
-#: A container's limit, in version 2 of cgroups and in version 1. What is used of it says little:
-#: the page cache counts, and gives way.
-CGROUP_FILES = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
@@ -132,14 +130,6 @@ class ReaderOptions:
     memory_limit_bytes: int
     cache_limit_bytes: int
     library_timeout_seconds: float | None
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    try:
-        return max(1, len(os.sched_getaffinity(0)))
-    except AttributeError:  # not Linux
-        return os.cpu_count() or 1
 
 
 def _whole(name: str, value: object, least: int, advice: str) -> int:
@@ -329,31 +319,3 @@ def cache_bytes(memory_bytes: int, n_procs: int) -> int:
     """
     share = memory_bytes // CACHE_SHARE // n_procs
     return min(max(share, LEAST_CACHE_BYTES), MOST_CACHE_BYTES)
-
-
-def available_bytes() -> int:
-    """Memory that the machine has to give, or the container's limit where that is less."""
-    limit = 1 << 62
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    limit = int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    for name in CGROUP_FILES:
-        try:
-            with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
-                limit = min(limit, int(file.read()))
-        except (OSError, ValueError):
-            continue
-    return limit
-
-
-def memory_limit_bytes() -> int:
-    """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
-
-    Shared memory is nobody's to the kernel: when it takes everything, others are killed for it.
-    """
-    limit = available_bytes()
-    return limit - max(limit // 8, min(limit, SPARED_BYTES))

@@ -32,7 +32,6 @@ BENCHMARK = sorted((ROOT / "_benchmark").rglob("*.py")) + [
 LEVELS = {
     "errors": 0,
     "machine": 0,
-    "members": 0,
     "tree": 1,
     "options": 1,
     "index": 2,
@@ -75,7 +74,7 @@ KNOW_PROCESSES = {
     }
 }
 #: Values in, values out: whole folders, and the loose files below them.
-PURE = {"errors", "members", "select", "plan", "wire"}
+PURE = {"errors", "tree", "options", "select", "plan", "wire"}
 #: Of the index, those that are asked what was read already.
 PURE_FILES = {
     "_multitables.index.chunk_grid",
@@ -336,8 +335,8 @@ def test_the_reader_program_explains_itself() -> None:
 
 
 def test_one_home_of_defaults(module: str) -> None:
-    """Limits are named in options.py; no other module asks the machine how many cores it has."""
-    if module == "_multitables.options":
+    """Limits are named in options.py; only machine.py asks how many cores there are."""
+    if module == "_multitables.machine":
         return
     assert "cpu_count" not in NAMES[module].read_text(encoding="utf-8")
 

@@ -23,10 +23,9 @@ from _multitables.adapters.passes import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
-from _multitables.members import each
 from _multitables.options import check_epoch
-from _multitables.parent.launch import Paths
 from _multitables.parent.streamer import Streamer
+from _multitables.tree import Paths, each
 
 if TYPE_CHECKING:
     from _multitables.parent.batches import Batches

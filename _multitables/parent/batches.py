@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import _core, options
+from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
 from _multitables.parent.batch_iterator import BatchIterator, Leg, Parked, Progress
-from _multitables.parent.launch import Opened, Paths, launch, members_of, open_members
+from _multitables.parent.launch import Opened, launch, open_members
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.team import Team
 from _multitables.parent.titles import count, title
@@ -36,6 +36,7 @@ from _multitables.plan.damaged_chunks import rows_of, without_chunk
 from _multitables.plan.row_order import CHUNKS, WINDOW, OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sharding import Deal, between, dealt, length
+from _multitables.tree import Paths, members_of
 
 
 class Batches:
@@ -374,7 +375,7 @@ class Batches:
                 direct=opened.direct,
                 native_filters=_core.native_filters(),
                 page_bytes=_core.PAGE_BYTES,
-                memory_limit_bytes=options.memory_limit_bytes(),
+                memory_limit_bytes=machine.memory_limit_bytes(),
             )
             return launch(opened, plan, self.batch_size, readers, self._team.give_back())
         except BaseException:

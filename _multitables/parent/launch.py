@@ -23,10 +23,8 @@ from _multitables.index.hdf5_file import open_source
 from _multitables.parent.queue import StreamQueue
 from _multitables.parent.supervisor import Readers
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.tree import Paths, members_of
 from _multitables.wire import plan_bytes
-
-#: What `path` may be: one path, or several of equal outer length.
-Paths = str | Sequence[str] | Mapping[Any, str]
 
 
 @dataclass(frozen=True)
@@ -82,35 +80,6 @@ def launch(
     ring = _make_ring(plan, encoded, opened.names)
     readers.assign(ring)
     return StreamQueue(ring, readers, plan, block_size, give_back)
-
-
-def members_of(path: object) -> tuple[list[Any] | None, list[str]]:
-    """Split `path` into the kind of container (None, [] or keys) and the paths."""
-    if isinstance(path, str):
-        return None, [path]
-    if isinstance(path, bytes):
-        return None, [os.fsdecode(path)]
-    if isinstance(path, Mapping):
-        names, paths = list(path), list(path.values())
-    elif isinstance(path, Sequence):
-        names, paths = [], list(path)
-    elif isinstance(path, os.PathLike):
-        return None, [os.fspath(path)]
-    else:
-        # A PyTables node or h5py dataset knows its own path.
-        inside = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
-        if isinstance(inside, str):
-            return None, [inside]
-        names, paths = None, [path]
-    if not paths or not all(isinstance(one, str) for one in paths):
-        raise OptionsError(
-            f"path is not a path or several: expected str, or a list, tuple or dict of str, "
-            f"got {path!r}",
-            advice="Give the dataset's path in the file, like '/images'",
-            option="path",
-            got=path,
-        )
-    return names, paths
 
 
 def _check_lengths(indexes: Sequence[ChunkIndex]) -> None:

@@ -17,7 +17,7 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from _multitables import _core, options
+from _multitables import _core, machine
 from _multitables.errors import OptionsError, SharedMemoryError
 
 
@@ -84,7 +84,7 @@ class StagePool(_core.Stages):
 
 def arena() -> _core.Arena:
     """Return the shared memory of this process, in which all stages lie."""
-    return _core.Arena(options.memory_limit_bytes())
+    return _core.Arena(machine.memory_limit_bytes())
 
 
 def made(make: Any, n_bytes: int) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from _multitables import _core, options
+from _multitables import _core, machine, options
 from _multitables.errors import ClosedError
 from _multitables.options import (
     StreamOptions,
@@ -27,12 +27,13 @@ from _multitables.options import (
     check_rotational,
 )
 from _multitables.parent.batches import Batches
-from _multitables.parent.launch import Paths, launch, members_of, open_members
+from _multitables.parent.launch import launch, open_members
 from _multitables.parent.queue import StreamQueue, iterate_rows
 from _multitables.parent.team import Team
 from _multitables.parent.titles import count, file_title
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.stream_plan import plan_reads
+from _multitables.tree import Paths, members_of
 
 
 class Streamer:
@@ -361,7 +362,7 @@ class Streamer:
                 direct=opened.direct,
                 native_filters=_core.native_filters(),
                 page_bytes=_core.PAGE_BYTES,
-                memory_limit_bytes=options.memory_limit_bytes(),
+                memory_limit_bytes=machine.memory_limit_bytes(),
             )
             stream = launch(opened, plan, size, readers, self._team.give_back())
         except BaseException:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.members import each
 from _multitables.plan.sharding import Ranges
+from _multitables.tree import each
 
 I64 = npt.NDArray[np.int64]
 
