@@ -39,6 +39,14 @@
 #     streamer.py            the public Streamer: paths and options -> streams
 #     build_info.py          versions and features, for bug reports
 #     titles.py              what a stream is of, in the words of a repr
+#     readers/               reader processes
+#       process.py           the only file that starts and signals processes
+#       supervisor.py        starts, watches, replaces and stops readers
+#       reader_pool.py       readers that rest between streams
+#       counters.py          a reader's numbers, named
+#       death.py             how a reader died, and at what
+#       error_report.py      a reader's record of what went wrong -> exception
+#       missing.py           what is missing, a file or a filter -> exception
 #   adapters/                runs in the user's process, each file with one library
 #     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
 #     pinned.py              rings that CUDA copies from, and when a copy is done
@@ -54,23 +62,17 @@
 #   adapters/passes.py       Which epoch the processes of a loader are in: they come and
 #   adapters/torch_batches.py `TorchDataset`: batches as tensors that share the memory of
 #   adapters/torch_rows.py   `TorchMapDataset`: rows that a sampler of torch chooses, as
-#   parent/account.py        A reader's own account of its work, named for `statistics`
 #   parent/batch_iterator.py One iteration over batches: stream after stream, epoch after
 #   parent/batches.py        Batches for training: epochs, ranks and resume over the stre
 #   parent/catalogued.py     A dataset that the readers of this process know: its descrip
 #   parent/dataset.py        Datasets that are indexed without being read: each index mak
-#   parent/failure.py        A reader's record of what went wrong, as an exception with t
 #   parent/launch.py         From a file name and paths to indexes, and from a plan to a
 #   parent/limit.py          The codec limit: how fast bare processes fetch and decode a
-#   parent/missing.py        What a library lacked in a reader, as an exception that says
-#   parent/process.py        Reader processes: how they are started, ended and waited for
 #   parent/proxy.py          A stand-in for an array, that ends with the block it was len
 #   parent/queue.py          The direct queue and the generator: blocks of a ring, handed
 #   parent/random_access.py  The public `Reader`: datasets to index, and requests for wha
 #   parent/request.py        Requests: futures whose results lie in stages
 #   parent/service.py        What a `Reader` and its requests share: the board, the reade
 #   parent/stage.py          Stages: shared memory of the user's, each for one result at
-#   parent/supervisor.py     A team of reader processes: assigned to work, watched, repla
-#   parent/team.py           Readers that rest between two streams of one owner
 #   parent/watcher.py        The thread that tells requests their end to those who do not
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

@@ -53,7 +53,6 @@ TO_BE_OPENED: set[tuple[str, str]] = {
     ("_multitables.parent.batches", "_multitables.parent.batch_iterator"),
     ("_multitables.parent.batches", "_multitables.parent.launch"),
     ("_multitables.parent.batches", "_multitables.parent.queue"),
-    ("_multitables.parent.batches", "_multitables.parent.team"),
     ("_multitables.select.lazy_view", "_multitables.index.element_type"),
 }
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
@@ -61,7 +60,7 @@ HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
 TOUCH_HDF5 = {"index", "reader"}
 #: It asks for versions, not for data.
 ASKS_VERSIONS = "_multitables.parent.build_info"
-START_PROCESSES = {"_multitables.parent.process"}
+START_PROCESSES = {"_multitables.parent.readers.process"}
 #: What a file may import that is started by others' processes: who it is, and what it shares.
 KNOW_PROCESSES = {
     "_multitables.adapters.passes": {

@@ -17,8 +17,8 @@ from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
-from _multitables.parent import failure
-from _multitables.parent.supervisor import Readers
+from _multitables.parent.readers import error_report
+from _multitables.parent.readers.supervisor import Readers
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
 from _multitables.wire import plan_bytes
 
@@ -85,13 +85,13 @@ def measure_limit(
     finally:
         readers.stop()
     if death is not None:
-        raise failure.death_error(death, None, 0, None)
+        raise error_report.death_error(death, None, 0, None)
     found = trial.failure()
     if found is not None:
-        record = failure.Record(*found)
+        record = error_report.Record(*found)
         chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = failure.place_of(plan, trial, record.task, chunk)
-        raise failure.task_error(place, record)
+        place = error_report.place_of(plan, trial, record.task, chunk)
+        raise error_report.task_error(place, record)
     return trial.seconds()
 
 

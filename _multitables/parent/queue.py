@@ -24,9 +24,10 @@ from typing import Any
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError, QueueClosed
-from _multitables.parent import failure
-from _multitables.parent.account import account
-from _multitables.parent.supervisor import Death, Readers
+from _multitables.parent.readers import error_report
+from _multitables.parent.readers.counters import account
+from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan
 
@@ -136,7 +137,7 @@ class StreamQueue:
             elif now - held_since >= options.STALL_SECONDS:
                 blocks = self._ring.held()
                 if blocks and received == held:
-                    raise failure.stalled_error(now - held_since, blocks, self._plan)
+                    raise error_report.stalled_error(now - held_since, blocks, self._plan)
                 held_since = now
             if now >= deadline:
                 raise queue.Empty
@@ -170,16 +171,16 @@ class StreamQueue:
         found = self._ring.failure()
         if found is None:
             raise RuntimeError("a task failed without a record")
-        record = failure.Record(*found)
+        record = error_report.Record(*found)
         chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = failure.place_of(self._plan, self._ring, record.task, chunk)
-        return failure.task_error(place, record)
+        place = error_report.place_of(self._plan, self._ring, record.task, chunk)
+        return error_report.task_error(place, record)
 
     def _death_error(self, death: Death) -> BaseException:
         place = None
         if death.task is not None:
-            place = failure.place_of_death(self._plan, self._ring, death)
-        return failure.death_error(death, place, *self._ring.progress())
+            place = error_report.place_of_death(self._plan, self._ring, death)
+        return error_report.death_error(death, place, *self._ring.progress())
 
     def __repr__(self) -> str:
         plan = self._plan

@@ -30,12 +30,13 @@ from _multitables.errors import (
     refused_error,
 )
 from _multitables.options import ReaderOptions
-from _multitables.parent import failure
-from _multitables.parent.account import account
 from _multitables.parent.catalogued import Catalogued, Part
+from _multitables.parent.readers import error_report
+from _multitables.parent.readers.counters import account
+from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.request import Request
 from _multitables.parent.stage import Stage, arena, made, shortage
-from _multitables.parent.supervisor import Death, Readers
 from _multitables.parent.watcher import Watcher
 from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
 from _multitables.select.selection import Selection
@@ -204,7 +205,7 @@ class Service:
             )
         waited = time.monotonic() - start
         if lent and min(waited, age) >= options.STALL_SECONDS and not self.board.pending():
-            raise failure.no_stage_error(waited, lent, age)
+            raise error_report.no_stage_error(waited, lent, age)
 
     def _check(self, stages: _core.Stages) -> None:
         """Raise if this stage, or this service, is closed, or the stage is busy."""
@@ -224,7 +225,7 @@ class Service:
                 owner=self._owner,
             )
         if self._death is not None:
-            return failure.request_death_error(self._death, None)
+            return error_report.request_death_error(self._death, None)
         if stages is not None and stages.closed and stages is not self.pool:
             return ClosedError("the stage is closed", advice="Make another with create_stage")
         return ClosedError(
@@ -250,7 +251,7 @@ class Service:
                 since = request._waits_since = request._waits_since or now
                 lent, age = request._stages.lent()
                 if now - since >= options.STALL_SECONDS and not self.board.pending():
-                    request._error = failure.no_stage_error(now - since, lent, age)
+                    request._error = error_report.no_stage_error(now - since, lent, age)
             except _core.Closed:
                 request._error = self.closed_error()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the user is told
@@ -273,7 +274,7 @@ class Service:
             found = flight.failure()
             if found is None:
                 raise RuntimeError("a task failed without a record")
-            record = failure.Record(*found)
+            record = error_report.Record(*found)
             if record.kind != _UNKNOWN_FILTER or request._by_library:
                 raise self._task_error(key, record)
             self._by_library(key)
@@ -294,19 +295,19 @@ class Service:
         if isinstance(form, Native) and isinstance(key.dataset, Catalogued):
             key.dataset.by_library(form.hyperslab.field)
 
-    def _task_error(self, key: Selection, record: failure.Record) -> BaseException:
+    def _task_error(self, key: Selection, record: error_report.Record) -> BaseException:
         part = self._part(key)
         death = self.readers.killers.get(record.task) if record.kind == _DIED else None
         if death is not None and death.in_library:
-            place = failure.place_in_library(part.index, death.chunk, of_request=True)
-            return failure.request_death_error(death, place)
+            place = error_report.place_in_library(part.index, death.chunk, of_request=True)
+            return error_report.request_death_error(death, place)
         chunk = None
         if part.core is not None and record.chunk != _NO_CHUNK:
             chunk = part.core.chunk(record.chunk)
-        place = failure.place_of_request(part.index, part.chunk_dims, chunk)
+        place = error_report.place_of_request(part.index, part.chunk_dims, chunk)
         if death is not None:
-            return failure.request_death_error(death, place)
-        return failure.task_error(place, record)
+            return error_report.request_death_error(death, place)
+        return error_report.task_error(place, record)
 
     # ---- the readers
 

@@ -20,11 +20,12 @@ import os
 import socket
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from _multitables.errors import ReaderDiedError
-from _multitables.parent.process import Process, how_it_ended, start
+from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.process import Process, start
 
 if TYPE_CHECKING:
     from _multitables._core import Board, Ring, Trial
@@ -39,30 +40,6 @@ LOOK_SECONDS = 0.1
 COUNT_SECONDS = 1.0
 #: `Record::state` in core/src/control/record.rs.
 STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
-
-
-@dataclass(frozen=True)
-class Death:
-    """A reader that died for the last time that is allowed, or was not to be replaced."""
-
-    reader: int
-    pid: int
-    status: int
-    deaths: int
-    task: int | None
-    #: It was inside a library, at the chunk of this number in the grid where that is known.
-    in_library: bool = False
-    chunk: int | None = None
-    #: It was killed since it did not come back for longer than this.
-    timeout_seconds: float | None = None
-    #: Why no other one could be started in its place, where that was tried, and what to do then.
-    hindrance: str = ""
-    advice: str = ""
-
-    @property
-    def how(self) -> str:
-        """``was killed by SIGKILL`` or ``exited with status 1``."""
-        return how_it_ended(self.status)
 
 
 class Readers:

@@ -5,7 +5,7 @@ Law
 1. A filter is named by its id and by the name that the file has for it.
 2. Names a package only if that package has the filter, and only for the library that reads here.
 
-Only composes, as failure.py does.
+Only composes, as error_report.py does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from _multitables.errors import MissingFileError, MissingFilterError, refused_error
 
 if TYPE_CHECKING:
-    from _multitables.parent.failure import Place
+    from _multitables.parent.readers.error_report import Place
 
 #: Filters that hdf5plugin adds to h5py's HDF5.
 HDF5PLUGIN = {

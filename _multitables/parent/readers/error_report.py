@@ -28,8 +28,8 @@ from _multitables.errors import (
     library_error,
 )
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.parent.missing import missing_file, missing_filter
-from _multitables.parent.supervisor import Death
+from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.missing import missing_file, missing_filter
 from _multitables.plan.stream_plan import ReadPlan
 
 _COPY_AGAIN = "Copy the file again from its source or from a backup"

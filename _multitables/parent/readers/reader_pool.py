@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from _multitables.parent.supervisor import Readers
+from _multitables.parent.readers.supervisor import Readers
 
 
 class Team:
