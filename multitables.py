@@ -53,10 +53,10 @@ from _multitables.parent.batches import Batches
 from _multitables.parent.build_info import build_info
 from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.limit import measure_limit
-from _multitables.parent.queue import StreamQueue
 from _multitables.parent.random_access import Reader
 from _multitables.parent.request import Request, RequestPool
 from _multitables.parent.stage import Stage, StagePool
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.streamer import Streamer
 
 if typing.TYPE_CHECKING:

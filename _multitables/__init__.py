@@ -47,6 +47,10 @@
 #       death.py             how a reader died, and at what
 #       error_report.py      a reader's record of what went wrong -> exception
 #       missing.py           what is missing, a file or a filter -> exception
+#     stream/                one pass over the data, or an endless one
+#       open_stream.py       paths -> indexes; plan -> a stream that runs
+#       stream_queue.py      the direct queue over a ring
+#       row_generator.py     the rows of a queue, one at a time
 #   adapters/                runs in the user's process, each file with one library
 #     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
 #     pinned.py              rings that CUDA copies from, and when a copy is done
@@ -66,10 +70,8 @@
 #   parent/batches.py        Batches for training: epochs, ranks and resume over the stre
 #   parent/catalogued.py     A dataset that the readers of this process know: its descrip
 #   parent/dataset.py        Datasets that are indexed without being read: each index mak
-#   parent/launch.py         From a file name and paths to indexes, and from a plan to a
 #   parent/limit.py          The codec limit: how fast bare processes fetch and decode a
 #   parent/proxy.py          A stand-in for an array, that ends with the block it was len
-#   parent/queue.py          The direct queue and the generator: blocks of a ring, handed
 #   parent/random_access.py  The public `Reader`: datasets to index, and requests for wha
 #   parent/request.py        Requests: futures whose results lie in stages
 #   parent/service.py        What a `Reader` and its requests share: the board, the reade

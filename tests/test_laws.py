@@ -51,8 +51,6 @@ READER_MAY = {"errors", "wire", "reader"}
 #: Edges against the law, which are to be opened; a test holds that each is still there.
 TO_BE_OPENED: set[tuple[str, str]] = {
     ("_multitables.parent.batches", "_multitables.parent.batch_iterator"),
-    ("_multitables.parent.batches", "_multitables.parent.launch"),
-    ("_multitables.parent.batches", "_multitables.parent.queue"),
     ("_multitables.select.lazy_view", "_multitables.index.element_type"),
 }
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
@@ -149,7 +147,7 @@ def module(request: pytest.FixtureRequest) -> str:
 
 
 def test_there_is_something_to_read() -> None:
-    assert {"_multitables.parent.queue", "_multitables.reader.__main__"} <= set(NAMES)
+    assert {"_multitables.parent.stream.stream_queue", "_multitables.reader.__main__"} <= set(NAMES)
     assert "_multitables.plan.stream_plan" in ours(NAMES["_multitables.parent.streamer"])
     assert {folder(name) for name in NAMES} >= PURE | TOUCH_HDF5
     assert set(NAMES) >= PURE_FILES | {ASKS_VERSIONS}

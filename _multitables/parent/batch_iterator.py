@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import CorruptChunkError
-from _multitables.parent.queue import StreamQueue
 from _multitables.parent.readers.error_report import skipped
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
 from _multitables.plan.batch_plan import read_amplification
 from _multitables.plan.checkpoint import Standing

@@ -26,9 +26,9 @@ from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
 from _multitables.parent.batch_iterator import BatchIterator, Leg, Parked, Progress
-from _multitables.parent.launch import Opened, launch, open_members
-from _multitables.parent.queue import StreamQueue
 from _multitables.parent.readers.reader_pool import Team
+from _multitables.parent.stream.open_stream import Opened, launch, open_members
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, title
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.checkpoint import Standing, standing_of, state_of

@@ -27,9 +27,10 @@ from _multitables.options import (
     check_rotational,
 )
 from _multitables.parent.batches import Batches
-from _multitables.parent.launch import launch, open_members
-from _multitables.parent.queue import StreamQueue, iterate_rows
 from _multitables.parent.readers.reader_pool import Team
+from _multitables.parent.stream.open_stream import launch, open_members
+from _multitables.parent.stream.row_generator import iterate_rows
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.stream_plan import plan_reads

@@ -20,8 +20,8 @@ from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedData
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
-from _multitables.parent.queue import StreamQueue
 from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Paths, members_of
 from _multitables.wire import plan_bytes
