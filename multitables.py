@@ -48,8 +48,8 @@ from _multitables.errors import (
     SubprocessException,
     UnsupportedDatasetError,
 )
-from _multitables.parent.batch_iterator import BatchIterator
-from _multitables.parent.batches import Batches
+from _multitables.parent.batches.batch_iterator import BatchIterator
+from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
 from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.limit import measure_limit

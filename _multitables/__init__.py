@@ -51,6 +51,9 @@
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       stream_queue.py      the direct queue over a ring
 #       row_generator.py     the rows of a queue, one at a time
+#     batches/               epochs of batches over streams
+#       batches.py           epochs, ranks and resume
+#       batch_iterator.py    the batches of one loop
 #   adapters/                runs in the user's process, each file with one library
 #     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
 #     pinned.py              rings that CUDA copies from, and when a copy is done
@@ -66,8 +69,6 @@
 #   adapters/passes.py       Which epoch the processes of a loader are in: they come and
 #   adapters/torch_batches.py `TorchDataset`: batches as tensors that share the memory of
 #   adapters/torch_rows.py   `TorchMapDataset`: rows that a sampler of torch chooses, as
-#   parent/batch_iterator.py One iteration over batches: stream after stream, epoch after
-#   parent/batches.py        Batches for training: epochs, ranks and resume over the stre
 #   parent/catalogued.py     A dataset that the readers of this process know: its descrip
 #   parent/dataset.py        Datasets that are indexed without being read: each index mak
 #   parent/limit.py          The codec limit: how fast bare processes fetch and decode a

@@ -50,7 +50,6 @@ LEVELS = {
 READER_MAY = {"errors", "wire", "reader"}
 #: Edges against the law, which are to be opened; a test holds that each is still there.
 TO_BE_OPENED: set[tuple[str, str]] = {
-    ("_multitables.parent.batches", "_multitables.parent.batch_iterator"),
     ("_multitables.select.lazy_view", "_multitables.index.element_type"),
 }
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}

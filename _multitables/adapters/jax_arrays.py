@@ -20,7 +20,7 @@ from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, each, native
 
 if TYPE_CHECKING:
-    from _multitables.parent.batches import Batches
+    from _multitables.parent.batches.batches import Batches
 
 
 def jax_batches(

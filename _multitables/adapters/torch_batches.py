@@ -28,7 +28,7 @@ from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, each
 
 if TYPE_CHECKING:
-    from _multitables.parent.batches import Batches
+    from _multitables.parent.batches.batches import Batches
 
 #: The library's calls of CUDA; tests put a stand-in here.
 cuda = Cuda()

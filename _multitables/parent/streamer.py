@@ -26,7 +26,7 @@ from _multitables.options import (
     check_options,
     check_rotational,
 )
-from _multitables.parent.batches import Batches
+from _multitables.parent.batches.batches import Batches
 from _multitables.parent.readers.reader_pool import Team
 from _multitables.parent.stream.open_stream import launch, open_members
 from _multitables.parent.stream.row_generator import iterate_rows

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
-from _multitables.parent.batch_iterator import BatchIterator, Leg, Parked, Progress
+from _multitables.parent.batches.batch_iterator import BatchIterator, Leg, Parked, Progress
 from _multitables.parent.readers.reader_pool import Team
 from _multitables.parent.stream.open_stream import Opened, launch, open_members
 from _multitables.parent.stream.stream_queue import StreamQueue

@@ -32,7 +32,7 @@ from _multitables.plan.damaged_chunks import places, without_rows
 from _multitables.plan.sharding import Ranges, length
 
 if TYPE_CHECKING:
-    from _multitables.parent.batches import Batches
+    from _multitables.parent.batches.batches import Batches
 
 
 @dataclass(frozen=True)
