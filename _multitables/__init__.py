@@ -54,6 +54,15 @@
 #     batches/               epochs of batches over streams
 #       batches.py           epochs, ranks and resume
 #       batch_iterator.py    the batches of one loop
+#     random/                requests for what was indexed
+#       dataset.py           datasets that are indexed without being read
+#       dataset_handle.py    what selections know of their dataset, with its catalogues
+#       stage.py             memory of the user's for results
+#       request.py           a request: a future whose result lies in a stage
+#       request_pool.py      requests in order, from one thread to another
+#       proxy.py             a stand-in for a result, that ends with its block
+#       service.py           what a Reader and its requests share
+#       notifier.py          the thread that tells requests their end
 #   adapters/                runs in the user's process, each file with one library
 #     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
 #     pinned.py              rings that CUDA copies from, and when a copy is done
@@ -69,13 +78,6 @@
 #   adapters/passes.py       Which epoch the processes of a loader are in: they come and
 #   adapters/torch_batches.py `TorchDataset`: batches as tensors that share the memory of
 #   adapters/torch_rows.py   `TorchMapDataset`: rows that a sampler of torch chooses, as
-#   parent/catalogued.py     A dataset that the readers of this process know: its descrip
-#   parent/dataset.py        Datasets that are indexed without being read: each index mak
 #   parent/limit.py          The codec limit: how fast bare processes fetch and decode a
-#   parent/proxy.py          A stand-in for an array, that ends with the block it was len
 #   parent/random_access.py  The public `Reader`: datasets to index, and requests for wha
-#   parent/request.py        Requests: futures whose results lie in stages
-#   parent/service.py        What a `Reader` and its requests share: the board, the reade
-#   parent/stage.py          Stages: shared memory of the user's, each for one result at
-#   parent/watcher.py        The thread that tells requests their end to those who do not
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

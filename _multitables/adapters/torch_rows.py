@@ -20,9 +20,9 @@ from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
-from _multitables.parent.dataset import VLArrayDataset
+from _multitables.parent.random.dataset import VLArrayDataset
+from _multitables.parent.random.request import Request
 from _multitables.parent.random_access import Reader
-from _multitables.parent.request import Request
 from _multitables.parent.stream.open_stream import open_members
 from _multitables.tree import Paths, members_of
 

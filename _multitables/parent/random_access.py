@@ -19,11 +19,11 @@ from typing import Any
 from _multitables import _core, options
 from _multitables.errors import OptionsError
 from _multitables.index.hdf5_file import open_source
-from _multitables.parent.catalogued import Catalogued
-from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
-from _multitables.parent.request import Request
-from _multitables.parent.service import Service
-from _multitables.parent.stage import Stage, StagePool
+from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
+from _multitables.parent.random.dataset_handle import Catalogued
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.service import Service
+from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.titles import count, file_title
 from _multitables.select.normalize import whole_rows
 from _multitables.select.selection import Selection

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from _multitables.parent.stream.stream_queue import StreamQueue
+
 
 def iterate_rows(stream: StreamQueue, names: list[Any] | None) -> Iterator[Any]:
     """Yield the rows of `stream` one at a time, from copies that may be kept.

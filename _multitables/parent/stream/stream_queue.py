@@ -1,4 +1,4 @@
-"""The direct queue and the generator: blocks of a ring, handed to the user.
+"""The direct queue: blocks of a ring, handed to the user.
 
 Law
 ---

@@ -20,7 +20,7 @@ from _multitables.errors import FileChangedError, OptionsError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
-from _multitables.parent.stage import made
+from _multitables.parent.random.stage import made
 from _multitables.plan.catalogue import plan_catalogue
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes

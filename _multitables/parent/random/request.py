@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -23,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError
-from _multitables.parent.proxy import Proxy
+from _multitables.parent.random.proxy import Proxy
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import unpack_ragged
 
 if TYPE_CHECKING:
-    from _multitables.parent.service import Service
+    from _multitables.parent.random.service import Service
 
 _PENDING, _DONE, _CANCELLED = _core.FLIGHT_PENDING, _core.FLIGHT_DONE, _core.FLIGHT_CANCELLED
 #: What `Future.__init__` makes.
@@ -318,34 +317,3 @@ class Lent:
         if isinstance(self._proxy, Proxy):
             Proxy.end(self._proxy)
         self._request._give_back()
-
-
-class RequestPool:
-    """Requests in the order in which they were added, for one thread to make and another to take.
-
-    Examples
-    --------
-    >>> pool = multitables.RequestPool()  # doctest: +SKIP
-    >>> pool.add(reader.request(dataset[0:10], stages))  # doctest: +SKIP
-    >>> rows = pool.next().get()  # doctest: +SKIP
-    """
-
-    def __init__(self) -> None:
-        self._requests: deque[Any] = deque()
-        self._changed = threading.Condition()
-
-    def add(self, req: Any) -> None:
-        """Add a request at the end."""
-        with self._changed:
-            self._requests.append(req)
-            self._changed.notify()
-
-    def next(self) -> Any:
-        """Take the oldest request; wait for one if there is none."""
-        with self._changed:
-            while not self._requests:
-                self._changed.wait()
-            return self._requests.popleft()
-
-    def __len__(self) -> int:
-        return len(self._requests)

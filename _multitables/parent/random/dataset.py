@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from _multitables.parent.stage import Stage, StagePool, shape_elements
+from _multitables.parent.random.stage import Stage, StagePool, shape_elements
 from _multitables.select.selection import DatasetInfo, Selection
 
 _KEPT_AS_IS = frozenset({int, slice, str})

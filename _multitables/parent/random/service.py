@@ -30,14 +30,14 @@ from _multitables.errors import (
     refused_error,
 )
 from _multitables.options import ReaderOptions
-from _multitables.parent.catalogued import Catalogued, Part
+from _multitables.parent.random.dataset_handle import Catalogued, Part
+from _multitables.parent.random.notifier import Watcher
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.stage import Stage, arena, made, shortage
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import account
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.supervisor import Readers
-from _multitables.parent.request import Request
-from _multitables.parent.stage import Stage, arena, made, shortage
-from _multitables.parent.watcher import Watcher
 from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_hyperslab, encode_library

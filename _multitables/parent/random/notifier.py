@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from _multitables import options
 
 if TYPE_CHECKING:
-    from _multitables.parent.request import Request
-    from _multitables.parent.service import Service
+    from _multitables.parent.random.request import Request
+    from _multitables.parent.random.service import Service
 
 
 class Watcher:
