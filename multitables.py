@@ -51,12 +51,12 @@ from _multitables.errors import (
 from _multitables.parent.batches.batch_iterator import BatchIterator
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
-from _multitables.parent.limit import measure_limit
+from _multitables.parent.codec_limit import measure_limit
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.request_pool import RequestPool
 from _multitables.parent.random.stage import Stage, StagePool
-from _multitables.parent.random_access import Reader
+from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.streamer import Streamer
 

@@ -37,6 +37,8 @@
 #     request_bytes.py       what a request asks, as bytes for a reader
 #   parent/                  runs only in the user's process; the faces stand here
 #     streamer.py            the public Streamer: paths and options -> streams
+#     random_reader.py       the public Reader: datasets, and requests for what was indexed
+#     codec_limit.py         the codec limit, to measure streams against
 #     build_info.py          versions and features, for bug reports
 #     titles.py              what a stream is of, in the words of a repr
 #     readers/               reader processes
@@ -78,6 +80,4 @@
 #   adapters/passes.py       Which epoch the processes of a loader are in: they come and
 #   adapters/torch_batches.py `TorchDataset`: batches as tensors that share the memory of
 #   adapters/torch_rows.py   `TorchMapDataset`: rows that a sampler of torch chooses, as
-#   parent/limit.py          The codec limit: how fast bare processes fetch and decode a
-#   parent/random_access.py  The public `Reader`: datasets to index, and requests for wha
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

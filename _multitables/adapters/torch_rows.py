@@ -22,7 +22,7 @@ from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
 from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
-from _multitables.parent.random_access import Reader
+from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.open_stream import open_members
 from _multitables.tree import Paths, members_of
 
