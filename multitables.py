@@ -64,8 +64,8 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.jax_arrays import JaxBatches as JaxBatches
     from _multitables.adapters.jax_arrays import jax_batches as jax_batches
     from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
-    from _multitables.adapters.torch_batches import TorchDataset as TorchDataset
-    from _multitables.adapters.torch_rows import TorchMapDataset as TorchMapDataset
+    from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
+    from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
 else:
 
     def __getattr__(name):

@@ -66,7 +66,10 @@
 #       service.py           what a Reader and its requests share
 #       notifier.py          the thread that tells requests their end
 #   adapters/                runs in the user's process, each file with one library
+#     torch_iterable.py      the public TorchDataset: batches as tensors
+#     torch_map.py           the public TorchMapDataset: rows that a sampler chooses
 #     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
+#     loader_epochs.py       the epochs of a DataLoader, told to its processes
 #     pinned.py              rings that CUDA copies from, and when a copy is done
 #     jax_arrays.py          the public jax_batches
 #     tf_tensors.py          the public tf_dataset
@@ -77,7 +80,4 @@
 #     chunk_by_chunk.py      names chunks one by one before a task is tried again
 #     library_failure.py     what a library raised, explained
 #     output.py              what libraries print, held back
-#   adapters/passes.py       Which epoch the processes of a loader are in: they come and
-#   adapters/torch_batches.py `TorchDataset`: batches as tensors that share the memory of
-#   adapters/torch_rows.py   `TorchMapDataset`: rows that a sampler of torch chooses, as
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

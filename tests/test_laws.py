@@ -60,7 +60,7 @@ ASKS_VERSIONS = "_multitables.parent.build_info"
 START_PROCESSES = {"_multitables.parent.readers.process"}
 #: What a file may import that is started by others' processes: who it is, and what it shares.
 KNOW_PROCESSES = {
-    "_multitables.adapters.passes": {
+    "_multitables.adapters.loader_epochs": {
         "multiprocessing",
         "multiprocessing.parent_process",
         "multiprocessing.context",

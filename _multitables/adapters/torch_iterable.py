@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.data import IterableDataset
 
-from _multitables.adapters.passes import Passes
+from _multitables.adapters.loader_epochs import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
