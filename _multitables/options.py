@@ -35,7 +35,7 @@ UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden, ...
 RING_BYTES = 6 << 20
 #: ... up to this size holds two tasks more than there are readers, so that none waits for room, ...
-MOST_RING_BYTES = 16 << 20
+MAX_RING_BYTES = 16 << 20
 #: ... and has with direct I/O this much for each reader, so that requests can be in flight.
 DIRECT_READER_BYTES = 16 << 20
 #: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
@@ -62,8 +62,8 @@ CHUNKS_BYTES = 2 << 20
 WINDOW_BYTES = 8 << 20
 WINDOW_CHUNKS = 16
 #: ... where these are no more than this; of larger ones at least so few.
-MOST_WINDOW_BYTES = 256 << 20
-LEAST_WINDOW_CHUNKS = 4
+MAX_WINDOW_BYTES = 256 << 20
+MIN_WINDOW_CHUNKS = 4
 #: To find the places of rows up to this size takes longer than to read them, so that each window is
 #: one reader's.
 SMALL_ROW_BYTES = 64
@@ -78,9 +78,9 @@ KEEP_BYTES = 64 << 20
 #: many bytes of the memory that is to be had when they start, ...
 CACHE_SHARE = 32
 #: ... but each at least so many bytes, ...
-LEAST_CACHE_BYTES = 64 << 20
+MIN_CACHE_BYTES = 64 << 20
 #: ... and at most so many.
-MOST_CACHE_BYTES = 512 << 20
+MAX_CACHE_BYTES = 512 << 20
 #: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
 REQUEST_BYTES = 256 << 20
 #: A first guess of what a library's result needs, if its size cannot be told.
@@ -318,4 +318,4 @@ def cache_bytes(memory_bytes: int, n_procs: int) -> int:
     had stays small beside the page cache, which takes the rest.
     """
     share = memory_bytes // CACHE_SHARE // n_procs
-    return min(max(share, LEAST_CACHE_BYTES), MOST_CACHE_BYTES)
+    return min(max(share, MIN_CACHE_BYTES), MAX_CACHE_BYTES)

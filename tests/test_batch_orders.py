@@ -24,7 +24,7 @@ from _multitables.plan.row_order import (
     CHUNKS,
     FILE_ORDER,
     FULL,
-    MOST_WINDOW_ROWS,
+    MAX_WINDOW_ROWS,
     WINDOW,
     OrderWords,
     chunk_rows,
@@ -68,7 +68,7 @@ def test_what_an_order_depends_on(data: st.DataObject) -> None:
         assert told(found) == told(order)
     if shuffle != "full":
         assert order.window_rows % order.chunk_rows == 0
-    assert order.window_rows <= 2 * MOST_WINDOW_ROWS
+    assert order.window_rows <= 2 * MAX_WINDOW_ROWS
 
 
 def _index(rows: Any) -> Any:
@@ -122,11 +122,11 @@ def test_windows_have_places_of_32_bits(shuffle: str) -> None:
     index = plain_index(rows=2**35, chunk=2**30, element=1)
     wanted = asked(shuffle=shuffle, window_rows=10**30, memory_limit_bytes=10**30)
     order = order_of([index], subset_of(None, 2**35), wanted)
-    assert order.window_rows == MOST_WINDOW_ROWS
+    assert order.window_rows == MAX_WINDOW_ROWS
     plan = plan_batches(
         [index], order=order, ranges=[(0, 2**35)], batch_size=10, n_readers=2, native_filters=NATIVE
     )
-    assert int((plan.tasks["row_end"] - plan.tasks["row_begin"]).max()) == MOST_WINDOW_ROWS
+    assert int((plan.tasks["row_end"] - plan.tasks["row_begin"]).max()) == MAX_WINDOW_ROWS
 
 
 def test_small_rows_of_a_full_shuffle() -> None:

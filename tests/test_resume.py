@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _multitables.errors import OptionsError
-from _multitables.plan.checkpoint import MOST_RANKS, Standing, standing_of, state_of
+from _multitables.plan.checkpoint import MAX_RANKS, Standing, standing_of, state_of
 from _multitables.plan.sharding import Deal, Ranges, between, dealt, length, without
 
 IDENTITY = {"rows": 41, "shuffle": "window", "seed": 3, "first_row": 0, "window_rows": 8}
@@ -373,7 +373,7 @@ def test_damaged_states(name: str) -> None:
         {"batch_size": 0},
         {"world_size": 0},
         {"rank": 2},
-        {"world_size": MOST_RANKS + 1},
+        {"world_size": MAX_RANKS + 1},
         {"data": None},
         {"data": [1]},
         {"data": "window"},

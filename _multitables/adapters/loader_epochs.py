@@ -26,8 +26,8 @@ from multiprocessing.reduction import DupFd
 from typing import Any
 
 #: Passes to which some process never came, and programs, that are remembered.
-MOST_OPEN = 32
-MOST_PROGRAMS = 1024
+MAX_OPEN = 32
+MAX_PROGRAMS = 1024
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Passes:
             mine.update(next=found.epoch + epochs, begun=found.number + 1)
             if parts > 1:
                 waiting.append([loader, found.epoch, found.number, [part]])
-                del waiting[:-MOST_OPEN]
+                del waiting[:-MAX_OPEN]
             return found
 
     def ends_before(self, epoch: int) -> None:
@@ -121,7 +121,7 @@ class Passes:
             record = json.loads(found or b"{}")
             new = {"next": self._first, "begun": self._begun, "open": []}
             yield record.setdefault(str(program), new)
-            for old in list(record)[:-MOST_PROGRAMS]:
+            for old in list(record)[:-MAX_PROGRAMS]:
                 del record[old]
             changed = json.dumps(record).encode()
             if changed != found:

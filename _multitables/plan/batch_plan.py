@@ -44,7 +44,7 @@ Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 #: Rows and chunks of an order have numbers of so many values in core/src/order.rs; readers hold so
 #: many bytes of each chunk.
-MOST_ORDER_ROWS, MOST_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
+MAX_ORDER_ROWS, MAX_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
 
 
 def plan_batches(
@@ -166,7 +166,7 @@ def _check_order(
     if order.shuffle != FILE_ORDER:
         n_chunks = -(-order.n_rows * max(1, order.step) // order.chunk_rows)
     needed = n_chunks * ORDER_CHUNK_BYTES * n_readers * (order.shuffle != FULL)
-    fits = order.n_rows < MOST_ORDER_ROWS and n_chunks < MOST_ORDER_CHUNKS
+    fits = order.n_rows < MAX_ORDER_ROWS and n_chunks < MAX_ORDER_CHUNKS
     if fits and needed <= memory_limit_bytes:
         return
     raise UnsupportedDatasetError(

@@ -23,7 +23,7 @@ from _multitables.plan.sharding import Deal, dealt, delivered, joined, without
 #: Of states; another number is a state of another version of the library.
 VERSION = 1
 #: Ranks that a state may speak of; more are damage.
-MOST_RANKS = 1 << 20
+MAX_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(repr(error)) from None
     edges = [0, *(edge for one in standing.ranges for edge in one), identity["rows"]]
-    in_range = deal.rank < deal.world_size <= MOST_RANKS and deal.world_size % deal.parts == 0
+    in_range = deal.rank < deal.world_size <= MAX_RANKS and deal.world_size % deal.parts == 0
     if edges != sorted(edges) or not in_range:
         raise _damaged("its ranges or its rank are out of range")
     return standing, deal

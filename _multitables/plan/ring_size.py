@@ -52,7 +52,7 @@ def capacity_of(
     else:
         row_bytes = max(1, sum(member.index.row_bytes for member in members))
         ring_bytes = options.DIRECT_READER_BYTES * n_readers if direct else options.RING_BYTES
-        for_tasks = min((n_readers + 2) * span, options.MOST_RING_BYTES // row_bytes)
+        for_tasks = min((n_readers + 2) * span, options.MAX_RING_BYTES // row_bytes)
         wanted = max((2 * n_readers + 1) * block_rows, ring_bytes // row_bytes, for_tasks)
     capacity = max(wanted, 2 * block_rows + 2 * span)
     if stream_rows is not None:

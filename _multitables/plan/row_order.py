@@ -64,7 +64,7 @@ BY_ROWS = 8
 
 
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
-MOST_WINDOW_ROWS = 1 << 31
+MAX_WINDOW_ROWS = 1 << 31
 
 
 def chunk_rows(index: ChunkIndex) -> int:
@@ -88,15 +88,15 @@ def order_of(
     row_bytes = max(1, sum(index.row_bytes for index in indexes))
     if kind == FULL:
         # Only where windows are cut: what stands at a position does not depend on it.
-        most = min(max(1, subset.n_rows), MOST_WINDOW_ROWS)
+        most = min(max(1, subset.n_rows), MAX_WINDOW_ROWS)
         window = min(wanted.memory_limit_bytes // 2 // row_bytes, most)
         if not goes_by_rows(subset.n_rows, window, len(indexes)):
             counted = max(row_bytes, options.PLACE_BYTES)
             window = min(wanted.memory_limit_bytes // 2 // counted, most)
         window = min(max(1, window, wanted.batch_size), most)
     else:
-        size, chunks = options.WINDOW_BYTES, options.MOST_WINDOW_BYTES // (outer * row_bytes)
-        chunks = min(max(chunks, options.LEAST_WINDOW_CHUNKS), options.WINDOW_CHUNKS)
+        size, chunks = options.WINDOW_BYTES, options.MAX_WINDOW_BYTES // (outer * row_bytes)
+        chunks = min(max(chunks, options.MIN_WINDOW_CHUNKS), options.WINDOW_CHUNKS)
         if kind == CHUNKS:
             # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
             # short; but where it is not, two are as short as a ring that stays in the caches.
@@ -105,7 +105,7 @@ def order_of(
             size = options.CHUNKS_BYTES if plain or alike else size
             chunks = 1 if plain else chunks
         rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
-        window = -(-min(rows, MOST_WINDOW_ROWS) // outer) * outer
+        window = -(-min(rows, MAX_WINDOW_ROWS) // outer) * outer
     return OrderWords(
         shuffle=kind,
         seed=wanted.seed,

@@ -77,10 +77,10 @@ def test_all_processes_of_a_loader_agree(data: st.DataObject) -> None:
 
 def test_passes_to_which_nobody_came_are_forgotten() -> None:
     record = Passes(0)
-    for loader in range(3 * loader_epochs.MOST_OPEN):
+    for loader in range(3 * loader_epochs.MAX_OPEN):
         begin(record, loader, 0, 2)
     assert begin(record, 0, 1, 2).is_first
-    last = 3 * loader_epochs.MOST_OPEN - 1
+    last = 3 * loader_epochs.MAX_OPEN - 1
     assert begin(record, last, 1, 2) == Pass(last, last, False)
 
 
@@ -118,7 +118,7 @@ def forked(*programs):
 
 AT_ONCE = """
 loader_epochs._program_of_loader = os.getppid
-record, wanted = Passes(5), list(range(5, 5 + loader_epochs.MOST_OPEN))
+record, wanted = Passes(5), list(range(5, 5 + loader_epochs.MAX_OPEN))
 
 def hurrying(part):
     return lambda: [record.begin(9, part, 4, 1).epoch for _ in wanted]
@@ -150,7 +150,7 @@ assert forked(lambda: record.begin(1, 0, 1, 1)) == [Pass(9, 1, True)]
 """
 
 FORGOTTEN = """
-loader_epochs.MOST_PROGRAMS = 2
+loader_epochs.MAX_PROGRAMS = 2
 record = Passes(0)
 for _ in range(4):
     assert forked(lambda: record.begin(1, 0, 1, 1).epoch) == [0]
