@@ -5,7 +5,7 @@ Law
 1. Pure. A state is of JSON's types: it survives every kind of checkpoint.
 2. A state names all that an order depends on; one of other data or another order is refused.
 3. With the same ranks a state goes on exactly where it was; with others, what any rank has
-   delivered is taken from what is left, and the rest is dealt anew.
+   delivered is taken from what is left, and the rest is sharded anew.
 4. A rank that gets nothing of any epoch, as there are more ranks than batches, passes through its
    epochs at once. Where it stands says nothing of the others.
 """
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from _multitables.errors import OptionsError
-from _multitables.plan.sharding import Deal, dealt, delivered, joined, without
+from _multitables.plan.sharding import Shard, delivered, joined, shard_of, without
 
 #: Of states; another number is a state of another version of the library.
 VERSION = 1
@@ -27,7 +27,7 @@ MAX_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Standing:
+class Position:
     """Where one rank stands: so many batches of an epoch, of which `ranges` were left to all."""
 
     epoch: int
@@ -37,20 +37,20 @@ class Standing:
     batches: int = 0
 
 
-def state_of(standing: Standing, deal: Deal, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `standing` as a state."""
+def state_of(position: Position, shard: Shard, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `position` as a state."""
     return {
         "version": VERSION,
-        "epoch": standing.epoch,
-        "stop": standing.stop,
-        "ranges": [list(one) for one in standing.ranges],
-        "batches": standing.batches,
-        **asdict(deal),
+        "epoch": position.epoch,
+        "stop": position.stop,
+        "ranges": [list(one) for one in position.ranges],
+        "batches": position.batches,
+        **asdict(shard),
         "data": dict(identity),
     }
 
 
-def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Standing:
+def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Position:
     """Return where to go on.
 
     Parameters
@@ -71,72 +71,73 @@ def standing_of(state: object, deal: Deal, identity: Mapping[str, Any]) -> Stand
     if not states:
         raise _refused("there is no state", "Give the state of one rank, or of all")
     parsed = [_parsed(one, identity) for one in states]
-    first, first_deal = parsed[0]
+    first, first_shard = parsed[0]
     if len(parsed) == 1:
-        if _is_idle(first, first_deal, identity) and first_deal != deal:
+        if _is_idle(first, first_shard, identity) and first_shard != shard:
             raise _refused(
-                f"this is the state of rank {first_deal.rank} of {first_deal.world_size}, which "
+                f"this is the state of rank {first_shard.rank} of {first_shard.world_size}, which "
                 "gets no batch of an epoch: it does not tell where the others stand",
                 "Give the states of all ranks",
             )
         # The others are taken to stand where this one does.
-        ranks = range(first_deal.world_size)
-        parsed = [(first, replace(first_deal, rank=rank)) for rank in ranks]
+        ranks = range(first_shard.world_size)
+        parsed = [(first, replace(first_shard, rank=rank)) for rank in ranks]
     _check_one_run(parsed)
     # The same ranks and batches as there were: each goes on exactly where it was.
-    for standing, theirs in parsed:
-        if theirs == deal:
-            return standing
+    for position, theirs in parsed:
+        if theirs == shard:
+            return position
     return _together(parsed, identity)
 
 
-def _is_idle(standing: Standing, deal: Deal, identity: Mapping[str, Any]) -> bool:
+def _is_idle(position: Position, shard: Shard, identity: Mapping[str, Any]) -> bool:
     """Whether this rank stands between epochs of which it gets nothing, while others do."""
     everything = ((0, identity["rows"]),)
-    if standing.batches or standing.ranges != everything or dealt(everything, deal):
+    if position.batches or position.ranges != everything or shard_of(everything, shard):
         return False
-    return bool(dealt(everything, replace(deal, rank=deal.world_size - 1)))  # if any, then the last
+    # If any rank gets something, then the last one does.
+    return bool(shard_of(everything, replace(shard, rank=shard.world_size - 1)))
 
 
-def _check_one_run(parsed: Sequence[tuple[Standing, Deal]]) -> None:
+def _check_one_run(parsed: Sequence[tuple[Position, Shard]]) -> None:
     ranks = parsed[0][1].world_size
-    if sorted(deal.rank for _, deal in parsed) != list(range(ranks)):
+    if sorted(shard.rank for _, shard in parsed) != list(range(ranks)):
         raise _refused(
             f"states are not of all ranks: expected 0 to {ranks - 1}, "
-            f"got {sorted(deal.rank for _, deal in parsed)}",
+            f"got {sorted(shard.rank for _, shard in parsed)}",
             "Give the states of all ranks, or of one",
         )
-    if len({replace(deal, rank=0) for _, deal in parsed}) > 1:
+    if len({replace(shard, rank=0) for _, shard in parsed}) > 1:
         raise _refused("states are of different runs", "Give the states of one run")
 
 
-def _together(parsed: Sequence[tuple[Standing, Deal]], identity: Mapping[str, Any]) -> Standing:
+def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, Any]) -> Position:
     """Return what is left to all, as the beginning of an epoch."""
-    idle: list[tuple[Standing, Deal]] = []
-    others: list[tuple[Standing, Deal]] = []
+    idle: list[tuple[Position, Shard]] = []
+    others: list[tuple[Position, Shard]] = []
     for one in parsed:
         (idle if _is_idle(*one, identity) else others).append(one)
-    behind = min((standing for standing, _ in others), key=lambda standing: standing.epoch)
+    behind = min((position for position, _ in others), key=lambda position: position.epoch)
     epoch, ranges = behind.epoch, behind.ranges
     # What earlier ranks had left, those that are idle since have had their share of.
-    taken = [one for _, deal in idle for one in delivered(ranges, deal, 1 << 62)]
-    for standing, deal in others:
-        if standing.epoch == epoch:
-            if standing.ranges != ranges:
+    taken = [one for _, shard in idle for one in delivered(ranges, shard, 1 << 62)]
+    for position, shard in others:
+        if position.epoch == epoch:
+            if position.ranges != ranges:
                 raise _refused("states are of different runs", "Give the states of one run")
-            taken += delivered(ranges, deal, standing.batches)
-        elif standing.epoch == epoch + 1 and standing.batches == 0:
-            taken += delivered(ranges, deal, 1 << 62)
+            taken += delivered(ranges, shard, position.batches)
+        elif position.epoch == epoch + 1 and position.batches == 0:
+            taken += delivered(ranges, shard, 1 << 62)
         else:
             raise _refused(
-                f"ranks stand in different epochs ({epoch} and {standing.epoch})",
+                f"ranks stand in different epochs ({epoch} and {position.epoch})",
                 "Save the states of all ranks after the same number of batches",
             )
     left = joined(without(ranges, sorted(taken)))
-    return Standing(epoch, behind.stop, tuple(left))
+    return Position(epoch, behind.stop, tuple(left))
 
 
-def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]:
+def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard]:
     if not isinstance(state, Mapping) or state.get("version") != VERSION:
         raise _refused(
             f"this is not a state of batches (version {VERSION}): {state!r:.60}",
@@ -152,13 +153,13 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]
                 "Make the batches with the options that they had, from the same data",
             )
     try:
-        standing = Standing(
+        position = Position(
             _whole(state["epoch"]),
             None if state["stop"] is None else _whole(state["stop"]),
             tuple((_whole(begin), _whole(end)) for begin, end in state["ranges"]),
             _whole(state["batches"]),
         )
-        deal = Deal(
+        shard = Shard(
             _whole(state["batch_size"], 1),
             _whole(state["rank"]),
             _whole(state["world_size"], 1),
@@ -168,11 +169,11 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Standing, Deal]
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(repr(error)) from None
-    edges = [0, *(edge for one in standing.ranges for edge in one), identity["rows"]]
-    in_range = deal.rank < deal.world_size <= MAX_RANKS and deal.world_size % deal.parts == 0
+    edges = [0, *(edge for one in position.ranges for edge in one), identity["rows"]]
+    in_range = shard.rank < shard.world_size <= MAX_RANKS and shard.world_size % shard.parts == 0
     if edges != sorted(edges) or not in_range:
         raise _damaged("its ranges or its rank are out of range")
-    return standing, deal
+    return position, shard
 
 
 def _whole(value: Any, least: int = 0) -> int:

@@ -21,8 +21,8 @@ Ranges = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Deal:
-    """How an epoch is dealt to ranks."""
+class Shard:
+    """How an epoch is sharded, and which shard is meant."""
 
     batch_size: int
     rank: int = 0
@@ -50,25 +50,25 @@ def between(ranges: Ranges, start: int, stop: int) -> list[tuple[int, int]]:
     return found
 
 
-def dealt(ranges: Ranges, deal: Deal) -> list[tuple[int, int]]:
-    """Return what `deal.rank` delivers of `ranges`."""
-    if deal.even and deal.parts > 1:
-        rank, part = divmod(deal.rank, deal.parts)
-        ranks = deal.world_size // deal.parts
-        share = dealt(ranges, replace(deal, rank=rank, world_size=ranks, parts=1))
-        return dealt(share, Deal(deal.batch_size, part, deal.parts))
-    rows, size, ranks = length(ranges), deal.batch_size, deal.world_size
-    if not deal.even:
-        batches = rows // size if deal.drop_last else -(-rows // size)
-        first, last = (batches * rank // ranks for rank in (deal.rank, deal.rank + 1))
+def shard_of(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
+    """Return what `shard.rank` delivers of `ranges`."""
+    if shard.even and shard.parts > 1:
+        rank, part = divmod(shard.rank, shard.parts)
+        ranks = shard.world_size // shard.parts
+        share = shard_of(ranges, replace(shard, rank=rank, world_size=ranks, parts=1))
+        return shard_of(share, Shard(shard.batch_size, part, shard.parts))
+    rows, size, ranks = length(ranges), shard.batch_size, shard.world_size
+    if not shard.even:
+        batches = rows // size if shard.drop_last else -(-rows // size)
+        first, last = (batches * rank // ranks for rank in (shard.rank, shard.rank + 1))
         return between(ranges, first * size, min(last * size, rows))
-    if deal.drop_last:
+    if shard.drop_last:
         each = rows // size // ranks * size
-        return between(ranges, deal.rank * each, (deal.rank + 1) * each)
+        return between(ranges, shard.rank * each, (shard.rank + 1) * each)
     each = -(-rows // ranks)
     # What is missing in the end is taken once more from the beginning.
     again = list(ranges) * (2 if each * ranks <= 2 * rows else ranks)
-    return between(again, deal.rank * each, (deal.rank + 1) * each)
+    return between(again, shard.rank * each, (shard.rank + 1) * each)
 
 
 def without(ranges: Ranges, taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -93,6 +93,6 @@ def joined(ranges: Ranges) -> list[tuple[int, int]]:
     return found
 
 
-def delivered(ranges: Ranges, deal: Deal, batches: int) -> list[tuple[int, int]]:
-    """Return what `deal.rank` has delivered of `ranges` with its first `batches` batches."""
-    return between(dealt(ranges, deal), 0, batches * deal.batch_size)
+def delivered(ranges: Ranges, shard: Shard, batches: int) -> list[tuple[int, int]]:
+    """Return what `shard.rank` has delivered of `ranges` with its first `batches` batches."""
+    return between(shard_of(ranges, shard), 0, batches * shard.batch_size)

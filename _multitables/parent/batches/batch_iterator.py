@@ -27,7 +27,7 @@ from _multitables.parent.readers.error_report import skipped
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
 from _multitables.plan.batch_plan import read_amplification
-from _multitables.plan.checkpoint import Standing
+from _multitables.plan.checkpoint import Position
 from _multitables.plan.damaged_chunks import places, without_rows
 from _multitables.plan.sharding import Ranges, length
 
@@ -43,7 +43,7 @@ class Leg:
     epochs: int | None
     #: What was left to all ranks when the epochs of this leg began, and this rank's batches of it
     #: that were delivered before.
-    standing: Standing
+    position: Position
     ranges: Ranges
 
 
@@ -59,19 +59,19 @@ class Parked:
 class Progress:
     """Where an iteration stands: so many batches behind a standing, both told at once."""
 
-    at: tuple[Standing, int]
+    at: tuple[Position, int]
     #: All its batches were delivered.
     is_through: bool = False
 
     @property
-    def standing(self) -> Standing:
+    def position(self) -> Position:
         start, batches = self.at
         return replace(start, batches=start.batches + batches)
 
     def __str__(self) -> str:
-        standing = self.standing
-        delivered = "all" if self.is_through else count(standing.batches, "batch")
-        return f"epoch {standing.epoch}, {delivered} delivered"
+        position = self.position
+        delivered = "all" if self.is_through else count(position.batches, "batch")
+        return f"epoch {position.epoch}, {delivered} delivered"
 
 
 class BatchIterator:
@@ -137,7 +137,7 @@ class BatchIterator:
         stream = self._leave()
         if stream is not None:
             stream.close()
-        self._legs, self._left, self._leg = batches._legs(self._progress.standing), 0, None
+        self._legs, self._left, self._leg = batches._legs(self._progress.position), 0, None
         if rows is not None:
             warnings.warn(skipped(error, rows), stacklevel=3)
 
@@ -174,7 +174,7 @@ class BatchIterator:
         self._leg = self._legs.pop(0)
         self._per_epoch = -(-length(self._leg.ranges) // self._batches.batch_size)
         self._taken, self._lost = 0, None
-        self._progress.at = self._leg.standing, 0
+        self._progress.at = self._leg.position, 0
         if self._per_epoch == 0:  # this rank has nothing in these epochs
             self._end_epochs(self._leg.epochs)
             return self._next_leg()
@@ -193,12 +193,12 @@ class BatchIterator:
 
     def _end_epochs(self, epochs: int | None) -> None:
         """Stand at the beginning of an epoch, or at the end of the last one."""
-        standing, batches = self._progress.standing, self._batches
-        epoch = standing.epoch + (epochs or 0)
-        if epoch != standing.stop:
-            self._progress.at = Standing(epoch, standing.stop, batches._all()), 0
+        position, batches = self._progress.position, self._batches
+        epoch = position.epoch + (epochs or 0)
+        if epoch != position.stop:
+            self._progress.at = Position(epoch, position.stop, batches._all()), 0
             return
-        self._progress.at = replace(standing, epoch=epoch - 1), 0
+        self._progress.at = replace(position, epoch=epoch - 1), 0
         self._progress.is_through = True
         batches._epoch = epoch
         if self._is_latest():

@@ -31,11 +31,11 @@ from _multitables.parent.stream.open_stream import Opened, launch, open_members
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, title
 from _multitables.plan.batch_plan import plan_batches
-from _multitables.plan.checkpoint import Standing, standing_of, state_of
+from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.damaged_chunks import rows_of, without_chunk
 from _multitables.plan.row_order import CHUNKS, WINDOW, OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
-from _multitables.plan.sharding import Deal, between, dealt, length
+from _multitables.plan.sharding import Shard, between, length, shard_of
 from _multitables.tree import Paths, members_of
 
 
@@ -83,11 +83,11 @@ class Batches:
         self._rows = rows
         self._transform = transform
         self._wanted = wanted
-        self._deal = Deal(
+        self._shard = Shard(
             wanted.batch_size, wanted.rank, wanted.world_size, wanted.drop_last, wanted.even
         )
         self._epoch = wanted.start_epoch
-        self._resumed: Standing | None = None
+        self._resumed: Position | None = None
         self._opened: Opened | None = None
         self._order: OrderWords | None = None
         self._closed = False
@@ -123,7 +123,7 @@ class Batches:
     def _position(self) -> str:
         if self._progress is not None:
             return str(self._progress)
-        return str(Progress((self._resumed or Standing(self._epoch, None, ()), 0)))
+        return str(Progress((self._resumed or Position(self._epoch, None, ()), 0)))
 
     @property
     def epoch(self) -> int:
@@ -147,9 +147,9 @@ class Batches:
 
     def _share_out(self, part: int, parts: int) -> None:
         """Let this be one of `parts` processes that share out the rank's batches."""
-        deal, wanted = self._deal, self._wanted
-        self._deal = replace(
-            deal,
+        shard, wanted = self._shard, self._wanted
+        self._shard = replace(
+            shard,
             rank=wanted.rank * parts + part,
             world_size=wanted.world_size * parts,
             parts=parts,
@@ -178,7 +178,7 @@ class Batches:
         _, order = self._open()
         wanted = self._epoch if epoch is None else check_epoch("epoch", epoch)
         words = replace(order, first_epoch=wanted)
-        rows = [_order_rows(words, begin, end) for begin, end in dealt(self._all(), self._deal)]
+        rows = [_order_rows(words, begin, end) for begin, end in shard_of(self._all(), self._shard)]
         return np.concatenate(rows) if rows else np.zeros(0, np.int64)
 
     # ---- states
@@ -195,13 +195,13 @@ class Batches:
         """
         is_left = self._latest is None or self._latest() is None
         if self._progress is not None and self._progress.is_through and is_left:
-            return state_of(self._start(), self._deal, self._identity())
+            return state_of(self._start(), self._shard, self._identity())
         return self._state_of_pass()
 
     def _state_of_pass(self) -> dict[str, Any]:
         """Return the state of the latest iteration, also when it was left at its end."""
-        standing = self._start() if self._progress is None else self._progress.standing
-        return state_of(standing, self._deal, self._identity())
+        position = self._start() if self._progress is None else self._progress.position
+        return state_of(position, self._shard, self._identity())
 
     def load_state_dict(self, state: Any) -> None:
         """Let the next iteration go on where a state was taken, up to the end that it had.
@@ -218,8 +218,8 @@ class Batches:
         OptionsError
             Not a state, or one of other data or another shuffle.
         """
-        standing = standing_of(state, self._deal, self._identity())
-        self._resumed, self._epoch = standing, standing.epoch
+        position = position_of(state, self._shard, self._identity())
+        self._resumed, self._epoch = position, position.epoch
         self._progress = None
 
     def _identity(self) -> dict[str, Any]:
@@ -300,24 +300,24 @@ class Batches:
     def _stop(self, epoch: int) -> int | None:
         return None if self._wanted.epochs is None else epoch + self._wanted.epochs
 
-    def _start(self) -> Standing:
+    def _start(self) -> Position:
         if self._resumed is not None:
             return self._resumed
-        return Standing(self._epoch, self._stop(self._epoch), self._all())
+        return Position(self._epoch, self._stop(self._epoch), self._all())
 
-    def _legs(self, start: Standing) -> list[Leg]:
+    def _legs(self, start: Position) -> list[Leg]:
         everything = self._all()
         legs = []
         first = start.epoch
         if start.ranges != everything or start.batches:
-            share = dealt(start.ranges, self._deal)
+            share = shard_of(start.ranges, self._shard)
             rest = between(share, start.batches * self.batch_size, length(share))
             legs.append(Leg(first, 1, start, rest))
             first += 1
         left = None if start.stop is None else start.stop - first
         if left is None or left > 0:
-            whole = Standing(first, start.stop, everything)
-            legs.append(Leg(first, left, whole, dealt(everything, self._deal)))
+            whole = Position(first, start.stop, everything)
+            legs.append(Leg(first, left, whole, shard_of(everything, self._shard)))
         return legs
 
     def _leave_out(self, error: CorruptChunkError) -> tuple[int, int] | None:
@@ -355,7 +355,7 @@ class Batches:
         """Return the stream of a leg: a new one, or the one that was left before it."""
         opened, order = self._open()
         wanted = self._wanted
-        whole = tuple(leg.ranges) == tuple(dealt(self._all(), self._deal))
+        whole = tuple(leg.ranges) == tuple(shard_of(self._all(), self._shard))
         goes_on = self._goes_on and leg.epochs == 1 and whole
         if goes_on and self._parked is not None and self._parked.stream.mine:
             parked, self._parked = self._parked, None
