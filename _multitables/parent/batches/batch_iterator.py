@@ -2,8 +2,8 @@
 
 Law
 ---
-1. An iteration is a row of legs, each one stream: what is left of an epoch after a resume, then
-   the others together. Inside a leg epochs follow each other without a pause.
+1. An iteration is a row of epoch runs, each one stream: what is left of an epoch after a resume,
+   then the others together. Inside a run epochs follow each other without a pause.
 2. What counts as delivered is what was handed to the user. With the last batch an iteration stands
    at the end of its epoch, until it is left; then at the next.
 3. A batch is a view of the ring whose base is its lease: held as long as the user holds it.
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Leg:
+class EpochRun:
     """One stream of an iteration: `epochs` times (None: without end) the same positions."""
 
     first_epoch: int
     epochs: int | None
-    #: What was left to all ranks when the epochs of this leg began, and this rank's batches of it
+    #: What was left to all ranks when the epochs of this run began, and this rank's batches of it
     #: that were delivered before.
     position: Position
     ranges: Ranges
 
 
 @dataclass(frozen=True)
-class Parked:
+class IdleStream:
     """A stream at the end of an epoch, and the epoch that comes next in it."""
 
     stream: StreamQueue
@@ -77,22 +77,22 @@ class Progress:
 class BatchIterator:
     """One iteration of `Batches`: yields batches, and ends its readers when it is left."""
 
-    def __init__(self, batches: Batches, legs: list[Leg], progress: Progress) -> None:
+    def __init__(self, batches: Batches, runs: list[EpochRun], progress: Progress) -> None:
         self._batches = batches
-        self._legs = legs
-        self._leg: Leg | None = None
+        self._runs = runs
+        self._run: EpochRun | None = None
         self._stream: StreamQueue | None = None
         self._guards: Iterator[Any] = iter(())
         self._progress = progress
         self._taken = self._per_epoch = 0
-        #: Batches of the leg that are still to come; infinite for a leg without end.
+        #: Batches of the run that are still to come; infinite for a run without end.
         self._left: float = 0
         self._told: dict[str, Any] = {}
-        #: An epoch of the leg, how many damaged chunks are known, and which of its rows they took.
+        #: An epoch of the run, how many damaged chunks are known, and which of its rows they took.
         self._lost: tuple[int, int, npt.NDArray[np.int64]] | None = None
 
     def __repr__(self) -> str:
-        is_open = self._stream is not None or self._legs
+        is_open = self._stream is not None or self._runs
         state = "open" if is_open and not self._batches._closed else "closed"
         of = f"{self._batches._title()}: {self._batches._told_options()}"
         return f"<BatchIterator of {of}, {self._progress}, {state}>"
@@ -106,8 +106,8 @@ class BatchIterator:
             while self._left == 0:
                 if self._is_latest():
                     self._batches._resumed = None  # it goes on here
-                self._end_leg()
-                if not self._next_leg():
+                self._end_run()
+                if not self._next_run():
                     self._end()
                     raise StopIteration
             try:
@@ -116,7 +116,7 @@ class BatchIterator:
                 self._go_on_behind(error)
                 continue
             if guard is None:  # closed by another thread
-                self._legs, self._left = [], 0
+                self._runs, self._left = [], 0
                 raise StopIteration
             with guard as batch:
                 pass
@@ -137,50 +137,50 @@ class BatchIterator:
         stream = self._leave()
         if stream is not None:
             stream.close()
-        self._legs, self._left, self._leg = batches._legs(self._progress.position), 0, None
+        self._runs, self._left, self._run = batches._runs(self._progress.position), 0, None
         if rows is not None:
             warnings.warn(skipped(error, rows), stacklevel=3)
 
     def _without_lost(self, batch: Any) -> Any:
         """Return a batch without rows that were not read; None: nothing is left of it."""
-        leg, known = self._leg, len(self._batches.damage)
-        if leg is None:
+        run, known = self._run, len(self._batches.damage)
+        if run is None:
             return batch
         lap, number = divmod(self._taken, self._per_epoch)
         if self._lost is None or self._lost[:2] != (lap, known):
-            positions = self._batches._lost(leg.first_epoch + lap)
-            self._lost = lap, known, places(positions, leg.ranges)
+            positions = self._batches._lost(run.first_epoch + lap)
+            self._lost = lap, known, places(positions, run.ranges)
         size, lost = self._batches.batch_size, self._lost[2]
         low, high = np.searchsorted(lost, (number * size, (number + 1) * size))
         if low == high:
             return batch
-        rows = min(size, length(leg.ranges) - number * size)
+        rows = min(size, length(run.ranges) - number * size)
         return None if high - low == rows else without_rows(batch, lost[low:high] - number * size)
 
-    def _end_leg(self) -> None:
+    def _end_run(self) -> None:
         stream = self._leave()
-        if stream is None or self._leg is None:
+        if stream is None or self._run is None:
             return
         self._told = self._batches._told = told_of(stream)
         if stream.endless:
-            self._batches._leave_parked()
-            self._batches._parked = Parked(stream, self._leg.first_epoch + 1)
+            self._batches._leave_idle_stream()
+            self._batches._idle_stream = IdleStream(stream, self._run.first_epoch + 1)
         else:
             stream.close()
 
-    def _next_leg(self) -> bool:
-        if not self._legs:
+    def _next_run(self) -> bool:
+        if not self._runs:
             return False
-        self._leg = self._legs.pop(0)
-        self._per_epoch = -(-length(self._leg.ranges) // self._batches.batch_size)
+        self._run = self._runs.pop(0)
+        self._per_epoch = -(-length(self._run.ranges) // self._batches.batch_size)
         self._taken, self._lost = 0, None
-        self._progress.at = self._leg.position, 0
+        self._progress.at = self._run.position, 0
         if self._per_epoch == 0:  # this rank has nothing in these epochs
-            self._end_epochs(self._leg.epochs)
-            return self._next_leg()
-        self._stream = self._batches._stream(self._leg)
+            self._end_epochs(self._run.epochs)
+            return self._next_run()
+        self._stream = self._batches._stream(self._run)
         self._guards = self._stream.iter()
-        self._left = self._per_epoch * (math.inf if self._leg.epochs is None else self._leg.epochs)
+        self._left = self._per_epoch * (math.inf if self._run.epochs is None else self._run.epochs)
         return True
 
     def _count(self) -> None:
@@ -237,7 +237,7 @@ class BatchIterator:
 
     def close(self) -> None:
         """End this iteration. Batches that are held stay valid. May be called again."""
-        self._legs, self._left = [], 0
+        self._runs, self._left = [], 0
         stream = self._leave()
         if stream is not None:
             stream.close()

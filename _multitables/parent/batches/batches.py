@@ -25,7 +25,7 @@ import numpy.typing as npt
 from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
-from _multitables.parent.batches.batch_iterator import BatchIterator, Leg, Parked, Progress
+from _multitables.parent.batches.batch_iterator import BatchIterator, EpochRun, IdleStream, Progress
 from _multitables.parent.readers.reader_pool import Team
 from _multitables.parent.stream.open_stream import Opened, launch, open_members
 from _multitables.parent.stream.stream_queue import StreamQueue
@@ -97,7 +97,7 @@ class Batches:
         self._own_team = team is None
         self._team = Team(True, library_timeout_seconds) if team is None else team
         self._progress: Progress | None = None
-        self._parked: Parked | None = None
+        self._idle_stream: IdleStream | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
         self._told: dict[str, Any] = {}
         self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
@@ -157,10 +157,10 @@ class Batches:
 
     def __len__(self) -> int:
         """Count the batches of the next iteration, of this rank."""
-        legs = self._legs(self._start())
-        if any(leg.epochs is None for leg in legs):
+        runs = self._runs(self._start())
+        if any(run.epochs is None for run in runs):
             raise TypeError("batches without end have no length: epochs is None")
-        return sum(-(-length(leg.ranges) // self.batch_size) * (leg.epochs or 0) for leg in legs)
+        return sum(-(-length(run.ranges) // self.batch_size) * (run.epochs or 0) for run in runs)
 
     def order(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
         """Return the rows of an epoch in the order in which this rank delivers them.
@@ -252,7 +252,7 @@ class Batches:
         self._goes_on = self._goes_on or self._begun
         self._begun = True
         self._progress = Progress((start, 0))
-        iterator = BatchIterator(self, self._legs(start), self._progress)
+        iterator = BatchIterator(self, self._runs(start), self._progress)
         self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
         return iterator
@@ -267,7 +267,7 @@ class Batches:
         self._closed = True
         for iterator in list(self._iterators):
             iterator.close()
-        self._leave_parked()
+        self._leave_idle_stream()
         if self._own_team:
             self._team.close()
 
@@ -305,20 +305,20 @@ class Batches:
             return self._resumed
         return Position(self._epoch, self._stop(self._epoch), self._all())
 
-    def _legs(self, start: Position) -> list[Leg]:
+    def _runs(self, start: Position) -> list[EpochRun]:
         everything = self._all()
-        legs = []
+        runs = []
         first = start.epoch
         if start.ranges != everything or start.batches:
             share = shard_of(start.ranges, self._shard)
             rest = between(share, start.batches * self.batch_size, length(share))
-            legs.append(Leg(first, 1, start, rest))
+            runs.append(EpochRun(first, 1, start, rest))
             first += 1
         left = None if start.stop is None else start.stop - first
         if left is None or left > 0:
             whole = Position(first, start.stop, everything)
-            legs.append(Leg(first, left, whole, shard_of(everything, self._shard)))
-        return legs
+            runs.append(EpochRun(first, left, whole, shard_of(everything, self._shard)))
+        return runs
 
     def _leave_out(self, error: CorruptChunkError) -> tuple[int, int] | None:
         """Leave a damaged chunk out of all streams to come, and tell its rows; None: it was."""
@@ -346,31 +346,31 @@ class Batches:
             found.append(_positions(words, begin, end))
         return np.unique(np.concatenate(found))
 
-    def _leave_parked(self) -> None:
-        parked, self._parked = self._parked, None
-        if parked is not None:
-            parked.stream.close()
+    def _leave_idle_stream(self) -> None:
+        idle, self._idle_stream = self._idle_stream, None
+        if idle is not None:
+            idle.stream.close()
 
-    def _stream(self, leg: Leg) -> StreamQueue:
-        """Return the stream of a leg: a new one, or the one that was left before it."""
+    def _stream(self, run: EpochRun) -> StreamQueue:
+        """Return the stream of a run: a new one, or the one that was left before it."""
         opened, order = self._open()
         wanted = self._wanted
-        whole = tuple(leg.ranges) == tuple(shard_of(self._all(), self._shard))
-        goes_on = self._goes_on and leg.epochs == 1 and whole
-        if goes_on and self._parked is not None and self._parked.stream.mine:
-            parked, self._parked = self._parked, None
-            if parked.epoch == leg.first_epoch:
-                return parked.stream
-            parked.stream.close()
+        whole = tuple(run.ranges) == tuple(shard_of(self._all(), self._shard))
+        goes_on = self._goes_on and run.epochs == 1 and whole
+        if goes_on and self._idle_stream is not None and self._idle_stream.stream.mine:
+            idle, self._idle_stream = self._idle_stream, None
+            if idle.epoch == run.first_epoch:
+                return idle.stream
+            idle.stream.close()
         readers = self._team.take(wanted.n_procs)
         try:
             plan = plan_batches(
                 opened.indexes,
-                order=replace(order, first_epoch=leg.first_epoch),
-                ranges=leg.ranges,
+                order=replace(order, first_epoch=run.first_epoch),
+                ranges=run.ranges,
                 batch_size=self.batch_size,
                 n_readers=len(readers),
-                epochs=None if goes_on else leg.epochs,
+                epochs=None if goes_on else run.epochs,
                 read_ahead=wanted.read_ahead,
                 direct=opened.direct,
                 native_filters=_core.native_filters(),
