@@ -20,7 +20,7 @@ from _multitables import _core, options
 from _multitables.errors import OptionsError
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
-from _multitables.parent.random.dataset_handle import Catalogued
+from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage, StagePool
@@ -144,7 +144,7 @@ class Reader:
                 option="path",
                 got=path,
             )
-        info = Catalogued.made(self._board, self.filename, name, self._open_options)
+        info = DatasetHandle.made(self._board, self.filename, name, self._open_options)
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:

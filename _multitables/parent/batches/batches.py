@@ -26,7 +26,7 @@ from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, CorruptChunkError
 from _multitables.options import BatchOptions, check_epoch
 from _multitables.parent.batches.batch_iterator import BatchIterator, EpochRun, IdleStream, Progress
-from _multitables.parent.readers.reader_pool import Team
+from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import Opened, launch, open_members
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, title
@@ -71,7 +71,7 @@ class Batches:
         transform: Callable[[Any], Any] | None,
         wanted: BatchOptions,
         library_timeout_seconds: float | None,
-        team: Team | None = None,
+        reader_pool: ReaderPool | None = None,
     ) -> None:
         self.batch_size = wanted.batch_size
         self.damage: list[CorruptChunkError] = []
@@ -94,8 +94,10 @@ class Batches:
         #: An iteration has begun; another one is to come, for which its epoch is prepared.
         self._begun = self._goes_on = False
         #: Readers are ours, or those of a streamer that keeps them for others, too.
-        self._own_team = team is None
-        self._team = Team(True, library_timeout_seconds) if team is None else team
+        self._own_team = reader_pool is None
+        self._reader_pool = (
+            ReaderPool(True, library_timeout_seconds) if reader_pool is None else reader_pool
+        )
         self._progress: Progress | None = None
         self._idle_stream: IdleStream | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
@@ -269,7 +271,7 @@ class Batches:
             iterator.close()
         self._leave_idle_stream()
         if self._own_team:
-            self._team.close()
+            self._reader_pool.close()
 
     def __enter__(self) -> Batches:
         return self
@@ -362,7 +364,7 @@ class Batches:
             if idle.epoch == run.first_epoch:
                 return idle.stream
             idle.stream.close()
-        readers = self._team.take(wanted.n_procs)
+        readers = self._reader_pool.take(wanted.n_procs)
         try:
             plan = plan_batches(
                 opened.indexes,
@@ -377,7 +379,7 @@ class Batches:
                 page_bytes=_core.PAGE_BYTES,
                 memory_limit_bytes=machine.memory_limit_bytes(),
             )
-            return launch(opened, plan, self.batch_size, readers, self._team.give_back())
+            return launch(opened, plan, self.batch_size, readers, self._reader_pool.give_back())
         except BaseException:
             readers.stop()
             raise

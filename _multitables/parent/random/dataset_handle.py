@@ -39,7 +39,7 @@ class Part:
     reason: str
 
 
-class Catalogued(DatasetInfo):
+class DatasetHandle(DatasetInfo):
     """What selections know of their dataset, with its catalogues."""
 
     __slots__ = ("_lock", "_options", "_parts", "_where", "native")
@@ -58,7 +58,7 @@ class Catalogued(DatasetInfo):
         filename: Any,
         path: str,
         options: Mapping[str, Any],
-    ) -> Catalogued:
+    ) -> DatasetHandle:
         """Index the dataset and lay its catalogue out for the readers."""
         with open_source(filename, options) as source:
             kind, index = source.describe(path)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _multitables.parent.random.service import Service
 
 
-class Watcher:
+class Notifier:
     """Watches the requests of one service."""
 
     def __init__(self, service: Service, at_end: Callable[[], None]) -> None:

@@ -270,7 +270,7 @@ class Request(Future[Any]):
     def __getattr__(self, name: str) -> Any:
         if name not in _FUTURE_PARTS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._service.watcher.add(self)
+        self._service.notifier.add(self)
         return self.__dict__[name]
 
     def _become_future(self) -> None:

@@ -30,8 +30,8 @@ from _multitables.errors import (
     refused_error,
 )
 from _multitables.options import ReaderOptions
-from _multitables.parent.random.dataset_handle import Catalogued, Part
-from _multitables.parent.random.notifier import Watcher
+from _multitables.parent.random.dataset_handle import DatasetHandle, Part
+from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.stage import Stage, arena, made, shortage
 from _multitables.parent.readers import error_report
@@ -63,7 +63,7 @@ class Service:
         self._closing = self.ended = False
         self._looked = 0.0
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
-        self.watcher = Watcher(self, at_end)
+        self.notifier = Notifier(self, at_end)
         self.board: _core.Board = made(
             lambda: _core.Board(
                 arena(), wanted.n_procs, options.REQUEST_SLOTS, wanted.cache_limit_bytes
@@ -76,7 +76,7 @@ class Service:
         self.readers = Readers(wanted.n_procs, wanted.library_timeout_seconds)
         self.readers.assign(self.board)
         if notify is not None:
-            self.watcher.start()
+            self.notifier.start()
 
     @property
     def mine(self) -> bool:
@@ -92,7 +92,7 @@ class Service:
 
     def ask(self, key: Selection, stages: _core.Stages) -> Request:
         """Make a request in any case that can be made, waiting for a stage where need be."""
-        if type(key) is not Selection or not isinstance(key.dataset, Catalogued):
+        if type(key) is not Selection or not isinstance(key.dataset, DatasetHandle):
             raise OptionsError(
                 f"a request takes what indexing a dataset of a Reader gives, got {key!r}",
                 advice="Write reader.request(dataset[...], stage)",
@@ -131,7 +131,7 @@ class Service:
     ) -> _core.Flight | None:
         """Ask the core; None if it does not read the dataset."""
         slab, info = form.hyperslab, key.dataset
-        assert isinstance(info, Catalogued)
+        assert isinstance(info, DatasetHandle)
         core = info.part(slab.field, self.board).core
         if core is None:
             return None
@@ -285,14 +285,14 @@ class Service:
             raise self.closed_error()
 
     def _part(self, key: Selection) -> Part:
-        assert isinstance(key.dataset, Catalogued)
+        assert isinstance(key.dataset, DatasetHandle)
         form = normalise(key)
         field = form.hyperslab.field if isinstance(form, Native) else ""
         return key.dataset.part(field, self.board)
 
     def _by_library(self, key: Selection) -> None:
         form = normalise(key)
-        if isinstance(form, Native) and isinstance(key.dataset, Catalogued):
+        if isinstance(form, Native) and isinstance(key.dataset, DatasetHandle):
             key.dataset.by_library(form.hyperslab.field)
 
     def _task_error(self, key: Selection, record: error_report.Record) -> BaseException:
@@ -331,16 +331,16 @@ class Service:
             return
         self._closing = True
         self.board.close()
-        if self.watcher.idle and not self.board.pending():
+        if self.notifier.idle and not self.board.pending():
             self.end()
-        elif self.watcher.start():
+        elif self.notifier.start():
             self.board.poke()
         if wait:
-            self.watcher.join()
+            self.notifier.join()
 
     def end_if_drained(self) -> None:
         """End after `close`, once everything is answered and told."""
-        if self._closing and self.watcher.idle and not self.board.pending():
+        if self._closing and self.notifier.idle and not self.board.pending():
             self.end()
 
     def end(self, death: Death | None = None) -> None:
@@ -356,7 +356,7 @@ class Service:
         self.readers.stop()
         self.board.stop()
         self.pool.close()
-        self.watcher.end()
+        self.notifier.end()
 
     # ---- numbers
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from _multitables.parent.readers.supervisor import Readers
 
 
-class Team:
+class ReaderPool:
     """The readers of one `Streamer` or `Batches`."""
 
     def __init__(self, keep: bool, library_timeout_seconds: float | None) -> None:
@@ -40,15 +40,15 @@ class Team:
         itself = weakref.ref(self)
 
         def give_back(readers: Readers, sound: bool) -> None:
-            team, rests = itself(), False
+            reader_pool, rests = itself(), False
             try:
-                rests = team is not None and team.keep and sound and readers.rest()
+                rests = reader_pool is not None and reader_pool.keep and sound and readers.rest()
             finally:  # Ctrl-C may come while we wait for them
                 if not rests:
                     readers.stop()
-            if team is not None and rests:
-                with team._lock:
-                    team._resting.append(readers)
+            if reader_pool is not None and rests:
+                with reader_pool._lock:
+                    reader_pool._resting.append(readers)
 
         return give_back
 
