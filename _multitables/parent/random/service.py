@@ -35,7 +35,7 @@ from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.stage import Stage, arena, made, shortage
 from _multitables.parent.readers import error_report
-from _multitables.parent.readers.counters import account
+from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
@@ -362,7 +362,7 @@ class Service:
 
     def statistics(self) -> dict[str, Any]:
         """Tell what was done so far; see `Reader.statistics`."""
-        readers = [account(self.board.account(n)) for n in range(self.n_readers)]
+        readers = [counters(self.board.account(n)) for n in range(self.n_readers)]
         lent, age = self.pool.lent()
         return {
             "requests": self.requests,

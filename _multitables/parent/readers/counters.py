@@ -29,7 +29,7 @@ _NAMES = (
 )
 
 
-def account(values: Sequence[int]) -> dict[str, float]:
+def counters(values: Sequence[int]) -> dict[str, float]:
     """Name a reader's numbers, without its state."""
     named = zip(_NAMES[1:], values[1:], strict=False)
     return {name: value / 1e9 if name.endswith("_seconds") else value for name, value in named}

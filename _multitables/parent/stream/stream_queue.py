@@ -25,7 +25,7 @@ from typing import Any
 from _multitables import _core, options
 from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent.readers import error_report
-from _multitables.parent.readers.counters import account
+from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
@@ -241,7 +241,7 @@ class StreamQueue:
             "tasks": plan.lap_tasks,
             "readers_replaced": self._readers.replaced,
             "library": {m.index.path: m.reason for m in plan.members if m.reason},
-            "readers": [account(self._ring.account(n)) for n in range(plan.n_readers)],
+            "readers": [counters(self._ring.account(n)) for n in range(plan.n_readers)],
         }
 
     def memory(self) -> list[tuple[int, int, object]]:
