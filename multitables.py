@@ -48,23 +48,24 @@ from _multitables.errors import (
     SubprocessException,
     UnsupportedDatasetError,
 )
-from _multitables.parent.batch_iterator import BatchIterator
-from _multitables.parent.batches import Batches
+from _multitables.parent.batches.batch_iterator import BatchIterator
+from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
-from _multitables.parent.dataset import ArrayDataset, TableDataset, VLArrayDataset
-from _multitables.parent.limit import measure_limit
-from _multitables.parent.queue import StreamQueue
-from _multitables.parent.random_access import Reader
-from _multitables.parent.request import Request, RequestPool
-from _multitables.parent.stage import Stage, StagePool
+from _multitables.parent.codec_limit import measure_limit
+from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.request_pool import RequestPool
+from _multitables.parent.random.stage import Stage, StagePool
+from _multitables.parent.random_reader import Reader
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.streamer import Streamer
 
 if typing.TYPE_CHECKING:
     from _multitables.adapters.jax_arrays import JaxBatches as JaxBatches
     from _multitables.adapters.jax_arrays import jax_batches as jax_batches
     from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
-    from _multitables.adapters.torch_batches import TorchDataset as TorchDataset
-    from _multitables.adapters.torch_rows import TorchMapDataset as TorchMapDataset
+    from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
+    from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
 else:
 
     def __getattr__(name):

@@ -1,56 +1,83 @@
-# The library's inside; `multitables.py` is its face. Folders are named by which process runs them.
+# The library's inside; `multitables.py` is its face. Each folder may import those above it, as
+# tests/test_laws.py holds; parent/ and reader/ are named by which process runs them.
 #
-#   errors.py           every exception, one message grammar
-#   options.py          the knobs: defaults, limits, checks
-#   chunk_index.py      a dataset in a file -> ChunkIndex (where its chunks lie, how to decode them)
-#   hdf5_facts.py       what HDF5 tells of one dataset: filters, chunks, fill value
-#   element_type.py     HDF5 type -> NumPy dtype, and whether stored bytes are delivered
-#   open_options.py     PyTables' open_file options -> what matters to a stream
-#   source_errors.py    what HDF5 says of a bad file or path -> exception
-#   read_plan.py        indexes + options -> ReadPlan (pure)
-#   read_tasks.py       which rows and chunks a reader claims at once (pure)
-#   subset.py           which rows take part in training (pure)
-#   dealing.py          which positions of an epoch a rank delivers, and what is left (pure)
-#   batch_plan.py       indexes + order + positions -> ReadPlan of batches (pure)
-#   resume.py           where training stands, as a state that can be saved (pure)
-#   catalogue.py        index -> catalogue: a plan without tasks, for random access
-#   selection.py        what indexing a dataset describes, as written
-#   view.py             a result that is described, and NumPy's indexing of it
-#   hyperslab.py        view -> the normal form that the core reads
-#   library_form.py     selection -> what a library is asked
-#   normal_form.py      selection -> native, for a library, or refused
-#   wire_request.py     the same as bytes for a reader
-#   wire.py             ReadPlan -> bytes that the core reads
-#   device.py           what kind of device holds a file
-#   parent/             runs only in the user's process
-#     streamer.py         the public Streamer: paths and options -> streams
-#     queue.py            the direct queue and the generator over a ring
-#     batches.py          epochs, ranks and resume over streams
-#     launch.py           paths -> indexes; plan -> a stream that runs
-#     team.py             readers that rest between streams
-#     random_access.py    the public Reader: datasets, and requests for what was indexed
-#     dataset.py          datasets that are indexed without being read
-#     catalogued.py       what selections know of their dataset, with its catalogues
-#     stage.py            memory of the user's for results
-#     request.py          a request: a future whose result lies in a stage
-#     proxy.py            a stand-in for a result, that ends with its block
-#     service.py          what a Reader and its requests share
-#     watcher.py          the thread that tells requests their end
-#     supervisor.py       starts, watches, replaces and stops readers
-#     failure.py          a reader's record of what went wrong -> exception
-#     account.py          a reader's numbers, named
-#     limit.py            the codec limit, to measure streams against
-#     build_info.py       versions and features, for bug reports
-#   adapters/           runs in the user's process, each file with one library
-#     members.py          one array, or a tuple or dict of them
-#     torch_batches.py    the public TorchDataset: batches as tensors
-#     torch_rows.py       the public TorchMapDataset: rows that a sampler chooses
-#     torch_tensors.py    arrays -> tensors; ranks and processes that torch knows
-#     pinned.py           rings that CUDA copies from, and when a copy is done
-#     jax_arrays.py       the public jax_batches
-#     tf_tensors.py       the public tf_dataset
-#   reader/             runs only in a reader process
-#     __main__.py         hands the control socket to the core
-#     library_read.py     what the core does not decode, through h5py or PyTables
-#     library_request.py  the same for requests; where, read_sorted, ragged rows
-#   _core               the native core, built from core/: ring, fetch, filters, scatter
+#   errors.py                every exception, one message grammar
+#   options.py               the knobs: defaults, limits, checks
+#   tree.py                  one array, or a tuple or dict of them; the paths of such a one
+#   machine.py               the cores and the memory that this process may use
+#   index/                   HDF5 files -> values; the only folder that touches HDF5 in the parent
+#     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
+#     hdf5_file.py           a dataset in a file -> ChunkIndex
+#     hdf5_metadata.py       what HDF5 tells of one dataset: filters, chunks, fill value
+#     chunk_grid.py          chunk records -> their numbers in the grid
+#     element_type.py        HDF5 type -> NumPy dtype, and whether stored bytes are delivered
+#     open_options.py        PyTables' open_file options -> what matters to a stream
+#     hdf5_errors.py         what HDF5 says of a bad file or path -> exception
+#     device.py              what kind of device holds a file
+#   select/                  what indexing a dataset means (pure)
+#     selection.py           what indexing a dataset describes, as written
+#     lazy_view.py           a result that is described, and NumPy's indexing of it
+#     hyperslab.py           view -> the normal form that the core reads
+#     fallback_call.py       selection -> what a library is asked
+#     normalize.py           selection -> native, for a library, or refused
+#   plan/                    what is to be read, and where it goes (pure)
+#     dataset_table.py       the datasets of a plan, and their stored chunks
+#     catalogue.py           index -> catalogue: a plan without tasks, for random access
+#     tasks.py               which rows and chunks a reader claims at once
+#     stream_plan.py         indexes + options -> ReadPlan
+#     ring_size.py           how many rows and slots the ring has
+#     row_order.py           the order of rows that are shuffled, as the core knows it
+#     batch_plan.py          indexes + order + positions -> ReadPlan of batches
+#     row_subset.py          which rows take part in training
+#     sharding.py            which positions of an epoch a rank delivers, and what is left
+#     checkpoint.py          where training stands, as a state that can be saved
+#     damaged_chunks.py      rows that are skipped because their chunk cannot be read
+#   wire/                    plans and requests as bytes (pure; readers import it, too)
+#     plan_bytes.py          ReadPlan -> bytes that the core reads
+#     request_bytes.py       what a request asks, as bytes for a reader
+#   parent/                  runs only in the user's process; the faces stand here
+#     streamer.py            the public Streamer: paths and options -> streams
+#     random_reader.py       the public Reader: datasets, and requests for what was indexed
+#     codec_limit.py         the codec limit, to measure streams against
+#     build_info.py          versions and features, for bug reports
+#     titles.py              what a stream is of, in the words of a repr
+#     readers/               reader processes
+#       process.py           the only file that starts and signals processes
+#       supervisor.py        starts, watches, replaces and stops readers
+#       reader_pool.py       readers that rest between streams
+#       counters.py          a reader's numbers, named
+#       death.py             how a reader died, and at what
+#       error_report.py      a reader's record of what went wrong -> exception
+#       missing.py           what is missing, a file or a filter -> exception
+#     stream/                one pass over the data, or an endless one
+#       open_stream.py       paths -> indexes; plan -> a stream that runs
+#       stream_queue.py      the direct queue over a ring
+#       row_generator.py     the rows of a queue, one at a time
+#     batches/               epochs of batches over streams
+#       batches.py           epochs, ranks and resume
+#       batch_iterator.py    the batches of one loop
+#     random/                requests for what was indexed
+#       dataset.py           datasets that are indexed without being read
+#       dataset_handle.py    what selections know of their dataset, with its catalogues
+#       stage.py             memory of the user's for results
+#       request.py           a request: a future whose result lies in a stage
+#       request_pool.py      requests in order, from one thread to another
+#       proxy.py             a stand-in for a result, that ends with its block
+#       service.py           what a Reader and its requests share
+#       notifier.py          the thread that tells requests their end
+#   adapters/                runs in the user's process, each file with one library
+#     torch_iterable.py      the public TorchDataset: batches as tensors
+#     torch_map.py           the public TorchMapDataset: rows that a sampler chooses
+#     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
+#     loader_epochs.py       the epochs of a DataLoader, told to its processes
+#     pinned.py              rings that CUDA copies from, and when a copy is done
+#     jax_arrays.py          the public jax_batches
+#     tf_tensors.py          the public tf_dataset
+#   reader/                  runs only in a reader process
+#     __main__.py            hands the control socket to the core
+#     library_read.py        what the core does not decode, through h5py or PyTables
+#     library_request.py     the same for requests; where, read_sorted, ragged rows
+#     chunk_by_chunk.py      names chunks one by one before a task is tried again
+#     library_failure.py     what a library raised, explained
+#     output.py              what libraries print, held back
+#   _core                    the native core, built from core/: ring, fetch, filters, scatter

@@ -4,17 +4,20 @@ Law
 ---
 1. The only home of defaults and of limits; everybody else asks here.
 2. An option that cannot work is an `OptionsError` before any file is opened or process started.
-3. Knows nothing of datasets, files or processes beyond what the kernel says of this machine.
+3. Knows nothing of datasets, files or processes; the kernel is asked by machine.py.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-import os
 from dataclasses import dataclass
 
 from _multitables.errors import OptionsError
+from _multitables.machine import (
+    available_bytes,
+    available_cores,
+)
 
 #: Readers when `n_procs` is None, if as many cores are available.
 DEFAULT_N_PROCS = 4
@@ -32,7 +35,7 @@ UNCHUNKED_BLOCK_BYTES = 128 << 10
 #: The library's own choice of ring is at least this large, so that jitter is hidden, ...
 RING_BYTES = 6 << 20
 #: ... up to this size holds two tasks more than there are readers, so that none waits for room, ...
-MOST_RING_BYTES = 16 << 20
+MAX_RING_BYTES = 16 << 20
 #: ... and has with direct I/O this much for each reader, so that requests can be in flight.
 DIRECT_READER_BYTES = 16 << 20
 #: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
@@ -59,8 +62,8 @@ CHUNKS_BYTES = 2 << 20
 WINDOW_BYTES = 8 << 20
 WINDOW_CHUNKS = 16
 #: ... where these are no more than this; of larger ones at least so few.
-MOST_WINDOW_BYTES = 256 << 20
-LEAST_WINDOW_CHUNKS = 4
+MAX_WINDOW_BYTES = 256 << 20
+MIN_WINDOW_CHUNKS = 4
 #: To find the places of rows up to this size takes longer than to read them, so that each window is
 #: one reader's.
 SMALL_ROW_BYTES = 64
@@ -75,20 +78,15 @@ KEEP_BYTES = 64 << 20
 #: many bytes of the memory that is to be had when they start, ...
 CACHE_SHARE = 32
 #: ... but each at least so many bytes, ...
-LEAST_CACHE_BYTES = 64 << 20
+MIN_CACHE_BYTES = 64 << 20
 #: ... and at most so many.
-MOST_CACHE_BYTES = 512 << 20
+MAX_CACHE_BYTES = 512 << 20
 #: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
 REQUEST_BYTES = 256 << 20
 #: A first guess of what a library's result needs, if its size cannot be told.
 GUESSED_BYTES = 1 << 20
 #: Tasks of requests that can be on their way at once, for each `Reader`.
 REQUEST_SLOTS = 1024
-#: Memory that rings and stages leave to others, at least.
-SPARED_BYTES = 256 << 20
-#: A container's limit, in version 2 of cgroups and in version 1. What is used of it says little:
-#: the page cache counts, and gives way.
-CGROUP_FILES = ("memory.max", "memory/memory.limit_in_bytes")
 
 
 @dataclass(frozen=True)
@@ -132,14 +130,6 @@ class ReaderOptions:
     memory_limit_bytes: int
     cache_limit_bytes: int
     library_timeout_seconds: float | None
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    try:
-        return max(1, len(os.sched_getaffinity(0)))
-    except AttributeError:  # not Linux
-        return os.cpu_count() or 1
 
 
 def _whole(name: str, value: object, least: int, advice: str) -> int:
@@ -326,32 +316,4 @@ def cache_bytes(memory_bytes: int, n_procs: int) -> int:
     had stays small beside the page cache, which takes the rest.
     """
     share = memory_bytes // CACHE_SHARE // n_procs
-    return min(max(share, LEAST_CACHE_BYTES), MOST_CACHE_BYTES)
-
-
-def available_bytes() -> int:
-    """Memory that the machine has to give, or the container's limit where that is less."""
-    limit = 1 << 62
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    limit = int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    for name in CGROUP_FILES:
-        try:
-            with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
-                limit = min(limit, int(file.read()))
-        except (OSError, ValueError):
-            continue
-    return limit
-
-
-def memory_limit_bytes() -> int:
-    """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
-
-    Shared memory is nobody's to the kernel: when it takes everything, others are killed for it.
-    """
-    limit = available_bytes()
-    return limit - max(limit // 8, min(limit, SPARED_BYTES))
+    return min(max(share, MIN_CACHE_BYTES), MAX_CACHE_BYTES)

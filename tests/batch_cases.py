@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from plans import NATIVE, an_index
 
 from _multitables import options
-from _multitables.batch_plan import FILE_ORDER, order_of, plan_batches
-from _multitables.chunk_index import ChunkIndex
-from _multitables.dealing import Deal, dealt
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.options import BatchOptions
-from _multitables.read_plan import OrderWords, ReadPlan
-from _multitables.subset import subset_of
+from _multitables.plan.batch_plan import plan_batches
+from _multitables.plan.row_order import FILE_ORDER, OrderWords, order_of
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import Shard, shard_of
+from _multitables.plan.stream_plan import ReadPlan
 
 #: Of tests that plan a case each.
 many = settings(
@@ -84,14 +85,14 @@ def some_ranges(draw: st.DrawFn, n_rows: int) -> tuple[tuple[int, int], ...]:
         cuts = sorted(draw(st.sets(st.integers(0, n_rows), max_size=8)))
         left = list(zip(cuts[::2], cuts[1::2], strict=False))
     world = draw(st.integers(1, 4))
-    deal = Deal(
+    shard = Shard(
         draw(st.integers(1, 50)),
         draw(st.integers(0, world - 1)),
         world,
         draw(st.booleans()),
         draw(st.booleans()),
     )
-    return tuple(dealt(left, deal))
+    return tuple(shard_of(left, shard))
 
 
 @st.composite

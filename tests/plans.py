@@ -4,7 +4,7 @@ Law
 ---
 1. An index here is no file's: its numbers tell which chunk is meant, and the datasets may be as
    odd as HDF5 allows.
-2. The reading of the wire format shares no code with `_multitables/wire.py`.
+2. The reading of the wire format shares no code with `_multitables/wire/plan_bytes.py`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from _multitables import _core, wire
-from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint, StringFix
-from _multitables.read_plan import ReadPlan
-from _multitables.read_tasks import CHUNK, TASK
+from _multitables import _core
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.element_type import StringFix
+from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.plan.dataset_table import CHUNK
+from _multitables.plan.stream_plan import ReadPlan
+from _multitables.plan.tasks import TASK
+from _multitables.wire import plan_bytes
 
 #: Filters that these plans decode natively.
 NATIVE = (1, 2, 3)
@@ -165,4 +169,4 @@ def encoded(plan: ReadPlan) -> bytes:
     """A plan as it is given to readers."""
     page = _core.PAGE_BYTES
     control = -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
-    return wire.encode_plan(plan, control, {}, [""] * len(plan.members))
+    return plan_bytes.encode_plan(plan, control, {}, [""] * len(plan.members))

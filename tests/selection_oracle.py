@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from oracle import same
 
-from _multitables.hyperslab import Hyperslab
-from _multitables.normal_form import (
+from _multitables.select.hyperslab import Hyperslab
+from _multitables.select.lazy_view import Range
+from _multitables.select.normalize import (
     LibraryCall,
     Native,
     Refused,
     library_call,
     normalise,
 )
-from _multitables.selection import DatasetInfo, FieldNames, Selection
-from _multitables.view import Range
+from _multitables.select.selection import DatasetInfo, FieldNames, Selection
 
 INNER = np.dtype([("x", "<i2"), ("y", "<f4", (2,))])
 ROW = np.dtype(

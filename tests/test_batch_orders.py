@@ -19,21 +19,19 @@ from hypothesis import strategies as st
 from plans import NATIVE, an_index, plain_index
 
 from _multitables import _core, options
-from _multitables.batch_plan import (
+from _multitables.plan.batch_plan import lead_of, plan_batches, read_amplification
+from _multitables.plan.row_order import (
     CHUNKS,
     FILE_ORDER,
     FULL,
-    MOST_WINDOW_ROWS,
+    MAX_WINDOW_ROWS,
     WINDOW,
+    OrderWords,
     chunk_rows,
-    lead_of,
     order_of,
-    plan_batches,
-    read_amplification,
 )
-from _multitables.dealing import length
-from _multitables.read_plan import OrderWords
-from _multitables.subset import subset_of
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import length
 
 
 def told(order: OrderWords) -> list[int]:
@@ -70,7 +68,7 @@ def test_what_an_order_depends_on(data: st.DataObject) -> None:
         assert told(found) == told(order)
     if shuffle != "full":
         assert order.window_rows % order.chunk_rows == 0
-    assert order.window_rows <= 2 * MOST_WINDOW_ROWS
+    assert order.window_rows <= 2 * MAX_WINDOW_ROWS
 
 
 def _index(rows: Any) -> Any:
@@ -124,11 +122,11 @@ def test_windows_have_places_of_32_bits(shuffle: str) -> None:
     index = plain_index(rows=2**35, chunk=2**30, element=1)
     wanted = asked(shuffle=shuffle, window_rows=10**30, memory_limit_bytes=10**30)
     order = order_of([index], subset_of(None, 2**35), wanted)
-    assert order.window_rows == MOST_WINDOW_ROWS
+    assert order.window_rows == MAX_WINDOW_ROWS
     plan = plan_batches(
         [index], order=order, ranges=[(0, 2**35)], batch_size=10, n_readers=2, native_filters=NATIVE
     )
-    assert int((plan.tasks["row_end"] - plan.tasks["row_begin"]).max()) == MOST_WINDOW_ROWS
+    assert int((plan.tasks["row_end"] - plan.tasks["row_begin"]).max()) == MAX_WINDOW_ROWS
 
 
 def test_small_rows_of_a_full_shuffle() -> None:

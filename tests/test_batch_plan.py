@@ -21,13 +21,16 @@ from batch_cases import Case, a_case, asked, many, streams
 from hypothesis import given, settings
 from plans import NATIVE, decoded, encoded, plain_index, ring, words
 
-from _multitables import options, wire
-from _multitables.batch_plan import FULL, order_of, plan_batches
-from _multitables.dealing import length
+from _multitables import options
 from _multitables.errors import OptionsError
-from _multitables.read_plan import ENDLESS, plan_reads
-from _multitables.read_tasks import KIND_SHARE, lead_of
-from _multitables.subset import subset_of
+from _multitables.plan.batch_plan import plan_batches
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.row_order import FULL, order_of
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import length
+from _multitables.plan.stream_plan import ENDLESS, plan_reads
+from _multitables.plan.tasks import KIND_SHARE
+from _multitables.wire import plan_bytes
 
 
 def windows_of(tasks: np.ndarray) -> list[tuple[int, int, int]]:
@@ -173,7 +176,7 @@ def test_the_ring_holds_what_it_must(case: Case) -> None:
 @given(a_case())
 def test_wire(case: Case) -> None:
     plan = case.plan()
-    got = decoded(wire.encode_plan(plan, 8192, {}, [""] * len(plan.members)))
+    got = decoded(plan_bytes.encode_plan(plan, 8192, {}, [""] * len(plan.members)))
     assert got["lap_blocks"] == 1
     assert got["keep_bytes"] == plan.keep_bytes
     np.testing.assert_array_equal(got["tasks"], plan.tasks)

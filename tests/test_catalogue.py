@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import tables
 
-from _multitables import _core, wire
-from _multitables.catalogue import plan_catalogue
-from _multitables.chunk_index import ChunkIndex, open_source
+from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.read_tasks import CHUNK
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
+from _multitables.plan.catalogue import plan_catalogue
+from _multitables.plan.dataset_table import CHUNK
+from _multitables.wire import plan_bytes
 
 NATIVE = (1, 2, 3)
 
@@ -72,7 +74,7 @@ def test_equal_arguments_give_equal_bytes(h5: Path, chunks: tuple[int, ...] | No
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", data=np.arange(600).reshape(100, 6), chunks=chunks)
     made = [
-        wire.encode_plan(
+        plan_bytes.encode_plan(
             plan_catalogue(indexed(h5), direct=direct, native_filters=NATIVE),
             _core.PAGE_BYTES,
             {},

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 import tables
 
-from _multitables import hdf5_facts
-from _multitables.chunk_index import ChunkIndex, StringFix, open_source
 from _multitables.errors import (
     FileOpenError,
     MissingDatasetError,
@@ -24,6 +22,10 @@ from _multitables.errors import (
     OptionsError,
     UnsupportedDatasetError,
 )
+from _multitables.index import hdf5_metadata
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.element_type import StringFix
+from _multitables.index.hdf5_file import open_source
 
 
 def index_of(path: Path, name: str, field: str | None = None, **options: Any) -> ChunkIndex:
@@ -86,10 +88,10 @@ def test_a_user_block_is_part_of_addresses_whatever_hdf5_says(
     rows = np.arange(100.0)
     with h5py.File(h5, "w", userblock_size=2048) as file:
         file.create_dataset("x", data=rows, chunks=(10,), compression="gzip")
-    records = hdf5_facts.chunk_records
+    records = hdf5_metadata.chunk_records
     if counts_from_the_block:  # as some releases of HDF5 do
         monkeypatch.setattr(
-            hdf5_facts,
+            hdf5_metadata,
             "chunk_records",
             lambda *which: records(*which) - np.array([0, 0, 2048, 0], np.uint64),
         )
@@ -108,9 +110,9 @@ def test_chunks_without_chunk_iter(h5: Path) -> None:
             get_num_chunks = data.id.get_num_chunks
             get_chunk_info = data.id.get_chunk_info
 
-        known = hdf5_facts.chunk_records(data.id, 1)
+        known = hdf5_metadata.chunk_records(data.id, 1)
         assert len(known) == 15
-        np.testing.assert_array_equal(hdf5_facts._told_records(Old(), 1), known)
+        np.testing.assert_array_equal(hdf5_metadata._told_records(Old(), 1), known)
 
 
 def test_a_dataset_that_was_made_shorter_has_no_chunks_beyond_its_end(h5: Path) -> None:
@@ -236,9 +238,9 @@ def test_empty_ones(h5: Path) -> None:
 def test_bytes_beyond_the_end_of_the_file(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", data=np.arange(100), chunks=(7,))
-    records = hdf5_facts.chunk_records
+    records = hdf5_metadata.chunk_records
     monkeypatch.setattr(
-        hdf5_facts,
+        hdf5_metadata,
         "chunk_records",
         lambda *which: records(*which) + np.array([0, 0, 10**9, 0], np.uint64),
     )

@@ -23,9 +23,9 @@ from oracle import fast
 from test_chunk_index import index_of
 
 import multitables
-from _multitables import hdf5_facts
-from _multitables.chunk_index import ALL_FILTERS
 from _multitables.errors import FileOpenError, MultitablesError
+from _multitables.index import hdf5_metadata
+from _multitables.index.hdf5_file import ALL_FILTERS
 
 SHAPES = {1: (7,), 2: (5, 7), 3: (3, 5, 4), 4: (3, 2, 3, 4)}
 CHUNKS = {1: (2,), 2: (2, 3), 3: (2, 2, 3), 4: (2, 1, 2, 3)}
@@ -60,7 +60,7 @@ def write(file: Any, name: str, data: np.ndarray, case: tuple[Any, ...], chunks:
     made = h5py.Dataset(h5py.h5d.create(file.id, name.encode(), kind, space, plist))
     made[int(partly) :] = data[int(partly) :]
     number = ctypes.c_int(-1)
-    hdf5_facts._ask("H5Dget_chunk_index_type", made.id.id, number)
+    hdf5_metadata._ask("H5Dget_chunk_index_type", made.id.id, number)
     return INDEXES[number.value]
 
 
@@ -120,9 +120,9 @@ def unfiltered_edges(file: Any, data: np.ndarray, chunks: Any, filters: str) -> 
     plist.set_chunk(chunks)
     for name in filters.split("+"):
         getattr(plist, f"set_{name}")(*([4] if name == "deflate" else []))
-    function = hdf5_facts._libhdf5().H5Pset_chunk_opts
+    function = hdf5_metadata._libhdf5().H5Pset_chunk_opts
     function.argtypes = [ctypes.c_int64, ctypes.c_uint]
-    assert function(plist.id, hdf5_facts.DONT_FILTER_PARTIAL_CHUNKS) >= 0
+    assert function(plist.id, hdf5_metadata.DONT_FILTER_PARTIAL_CHUNKS) >= 0
     space = h5py.h5s.create_simple(data.shape, (h5py.h5s.UNLIMITED,) * data.ndim)
     kind = h5py.h5t.py_create(data.dtype)
     made = h5py.Dataset(h5py.h5d.create(file.id, b"x", kind, space, plist))
@@ -164,7 +164,7 @@ def test_chunks_that_were_partial_once(h5: Path) -> None:
 
 
 def test_without_the_functions_a_library_reads(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdf5_facts, "_ask", lambda *_: None)
+    monkeypatch.setattr(hdf5_metadata, "_ask", lambda *_: None)
     with h5py.File(h5, "w", libver="latest") as file:
         file.create_dataset("x", (4, 6), "i4", maxshape=(4, None), chunks=(2, 3))
         file.create_dataset("y", (4, 6), "i4", maxshape=(None, 6), chunks=(2, 3))
@@ -193,14 +193,14 @@ def lying(h5: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequ
     with h5py.File(h5, "w") as file:
         file["x"] = np.ones(4)
         file.create_dataset("y", data=np.arange(60).reshape(10, 6), chunks=(4, 3))
-    told = hdf5_facts._told_records
+    told = hdf5_metadata._told_records
 
     def lie(dataset: Any, rank: int) -> Any:
         records = told(dataset, rank).copy()
         records[(records[:, :rank] == (4, 3)).all(axis=1), :rank] = LIES[request.param][0]
         return records
 
-    monkeypatch.setattr(hdf5_facts, "_told_records", lie)
+    monkeypatch.setattr(hdf5_metadata, "_told_records", lie)
     return h5
 
 

@@ -21,7 +21,8 @@ from elements import FAST, smooth, values
 from oracle import h5py_read, same, streamed
 
 import multitables
-from _multitables.chunk_index import ChunkIndex, open_source
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
 
 CASES = 250
 STREAMED = 6
@@ -121,7 +122,7 @@ def test_whatever_h5py_raises(
     def damaged(*_: Any) -> None:
         raise kind
 
-    monkeypatch.setattr("_multitables.hdf5_facts.pipeline_of", damaged)
+    monkeypatch.setattr("_multitables.index.hdf5_metadata.pipeline_of", damaged)
     for ask in (
         lambda: multitables.Streamer(h5).get_queue("/x", n_procs=1),
         lambda: _indexed_by_a_reader(h5),

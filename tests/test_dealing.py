@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _multitables.dealing import Deal, between, dealt, delivered, joined, length, without
+from _multitables.plan.sharding import Shard, between, delivered, joined, length, shard_of, without
 
 many = settings(max_examples=200, deadline=None)
 Spans = list[tuple[int, int]]
@@ -39,8 +39,8 @@ def positions(ranges: Spans) -> list[int]:
 
 
 def of_all(ranges: Spans, size: int, ranks: int, drop_last: bool, even: bool) -> list[list[int]]:
-    deals = [Deal(size, rank, ranks, drop_last, even) for rank in range(ranks)]
-    return [positions(dealt(ranges, deal)) for deal in deals]
+    shards = [Shard(size, rank, ranks, drop_last, even) for rank in range(ranks)]
+    return [positions(shard_of(ranges, shard)) for shard in shards]
 
 
 a_size = st.one_of(st.integers(1, 9), st.integers(1, 200))
@@ -105,9 +105,9 @@ def test_delivered(
 ) -> None:
     """The first batches of what a rank has."""
     for rank in {0, ranks // 2, ranks - 1}:
-        deal = Deal(size, rank, ranks, drop_last, even)
-        everything = positions(dealt(ranges, deal))
-        assert positions(delivered(ranges, deal, batches)) == everything[: batches * size]
+        shard = Shard(size, rank, ranks, drop_last, even)
+        everything = positions(shard_of(ranges, shard))
+        assert positions(delivered(ranges, shard, batches)) == everything[: batches * size]
 
 
 @many
@@ -118,11 +118,11 @@ def test_processes_share_out_what_their_rank_has(
     """In its order, and in as many batches."""
     alone = of_all(ranges, size, ranks, drop_last, even)
     for rank, want in enumerate(alone):
-        deals = [
-            Deal(size, rank * parts + part, ranks * parts, drop_last, even, parts)
+        shards = [
+            Shard(size, rank * parts + part, ranks * parts, drop_last, even, parts)
             for part in range(parts)
         ]
-        shares = [positions(dealt(ranges, deal)) for deal in deals]
+        shares = [positions(shard_of(ranges, shard)) for shard in shards]
         assert [at for share in shares for at in share] == want
         batches = [-(-len(share) // size) for share in shares]
         assert sum(batches) == -(-len(want) // size)
@@ -168,14 +168,14 @@ def test_an_example(drop_last: bool, even: bool, expected: list[Spans]) -> None:
     """11 positions in batches of 3 for 3 ranks."""
     ranges = [(0, 9), (20, 22)]
     for rank, want in enumerate(expected):
-        assert dealt(ranges, Deal(3, rank, 3, drop_last, even)) == want
+        assert shard_of(ranges, Shard(3, rank, 3, drop_last, even)) == want
 
 
 def test_fewer_positions_than_ranks() -> None:
-    assert [dealt([(4, 6)], Deal(1, rank, 5)) for rank in range(5)] == [
+    assert [shard_of([(4, 6)], Shard(1, rank, 5)) for rank in range(5)] == [
         [], [], [(4, 5)], [], [(5, 6)],
     ]  # fmt: skip
-    assert [dealt([(4, 6)], Deal(8, rank, 5, even=True)) for rank in range(5)] == [
+    assert [shard_of([(4, 6)], Shard(8, rank, 5, even=True)) for rank in range(5)] == [
         [(4, 5)], [(5, 6)], [(4, 5)], [(5, 6)], [(4, 5)],
     ]  # fmt: skip
-    assert dealt([], Deal(3, 1, 2, even=True)) == []
+    assert shard_of([], Shard(3, 1, 2, even=True)) == []

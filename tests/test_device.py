@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import multitables
-from _multitables import device
-from _multitables.parent.launch import open_members
+from _multitables.index import device
+from _multitables.parent.stream.open_stream import open_members
 
 
 @pytest.mark.parametrize("value", [0, 1, "yes", 7200.0, np.array(True)])

@@ -237,7 +237,7 @@ def test_a_poisonous_chunk_is_named(h5: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that ends at once: an error with its status, not a loop of new ones."""
-    monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/bin/false")
+    monkeypatch.setattr("_multitables.parent.readers.process._executable", lambda: "/bin/false")
     stream = multitables.Streamer(numbered).get_queue("/rows", n_procs=2)
     with pytest.raises(multitables.ReaderDiedError, match="exited with status 1") as caught:
         stream.get()
@@ -246,7 +246,9 @@ def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
+    monkeypatch.setattr(
+        "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+    )
     for call in ("get_queue", "get_generator"):
         wanted = "2 reader processes of '/no/such/python' cannot be started: No such file"
         with pytest.raises(OSError, match=wanted) as caught:
@@ -295,7 +297,9 @@ def test_a_dead_reader_that_cannot_be_replaced(
 ) -> None:
     with multitables.Streamer(numbered).get_queue("/rows", n_procs=2, cyclic=True) as stream:
         first_readers(2)
-        monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
+        monkeypatch.setattr(
+            "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+        )
         kill_all()
         with pytest.raises(multitables.ReaderDiedError, match="was killed by SIGKILL") as caught:
             forever(stream)

@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 from oracle import same
 from test_selection import a_key
 
-from _multitables.chunk_index import open_source
-from _multitables.normal_form import LibraryCall, Refused, library_call, normalise
+from _multitables.index.hdf5_file import open_source
 from _multitables.reader import library_request as answers
-from _multitables.selection import DatasetInfo, Selection, kept
-from _multitables.wire_request import encode_library, unpack_ragged
+from _multitables.select.normalize import LibraryCall, Refused, library_call, normalise
+from _multitables.select.selection import DatasetInfo, Selection, kept
+from _multitables.wire.request_bytes import encode_library, unpack_ragged
 
 ROW = np.dtype(
     [("a", "<i4"), ("b", "<f8", (3, 2)), ("n", [("x", "<i2"), ("y", "S3")]), ("k", "<i8")]

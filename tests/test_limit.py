@@ -22,7 +22,7 @@ from payload import write
 from processes import children, kill, readers
 
 import multitables
-from _multitables.parent import limit
+from _multitables.parent import codec_limit
 
 ROWS, STEP = 400, 20
 WAYS = pytest.mark.parametrize("direct", [False, True], ids=["buffered", "direct"])
@@ -149,13 +149,13 @@ def test_a_file_that_changes(tmp_path: Path, direct: bool, monkeypatch: pytest.M
 
 def after_the_index(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Act when the dataset is indexed, and no reader has opened the file."""
-    plan = limit._plan
+    plan = codec_limit._plan
 
     def act_and_plan(*arguments: Any) -> Any:
         act()
         return plan(*arguments)
 
-    monkeypatch.setattr(limit, "_plan", act_and_plan)
+    monkeypatch.setattr(codec_limit, "_plan", act_and_plan)
 
 
 # ---- readers that die
@@ -165,7 +165,7 @@ def after_the_index(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) ->
 def test_a_share_that_nobody_runs_is_no_limit(
     numbered: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = limit.Readers
+    start = codec_limit.Readers
 
     def start_and_kill(n_readers: int) -> Any:
         found = start(n_readers)
@@ -173,7 +173,7 @@ def test_a_share_that_nobody_runs_is_no_limit(
         return found
 
     # It dies before it is ready: the other then waits for it, and must not wait for ever.
-    monkeypatch.setattr(limit, "Readers", start_and_kill)
+    monkeypatch.setattr(codec_limit, "Readers", start_and_kill)
     with pytest.raises(multitables.ReaderDiedError, match=number.name):
         multitables.measure_limit(numbered, "/rows", 2)
     assert children() == {}
@@ -237,7 +237,7 @@ def test_numbers_of_processes_that_cannot_work(numbered: Path, n_procs: Any) -> 
 
 
 def test_a_file_system_without_direct_io(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_multitables.device.refuses_direct", lambda _name: True)
+    monkeypatch.setattr("_multitables.index.device.refuses_direct", lambda _name: True)
     with pytest.raises(multitables.OptionsError, match="refuses direct I/O") as caught:
         multitables.measure_limit(numbered, "/rows", direct=True)
     assert numbered.name in str(caught.value)

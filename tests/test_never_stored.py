@@ -23,8 +23,9 @@ from plans import NATIVE
 
 import multitables
 from _multitables import options
-from _multitables.chunk_index import ChunkIndex, open_source
-from _multitables.read_plan import plan_reads
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
+from _multitables.plan.stream_plan import plan_reads
 from multitables import OptionsError, UnsupportedDatasetError
 
 

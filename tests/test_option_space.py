@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import multitables
-from _multitables import hdf5_facts
-from _multitables.hdf5_facts import DONT_FILTER_PARTIAL_CHUNKS, _libhdf5
+from _multitables.index import hdf5_metadata
+from _multitables.index.hdf5_metadata import DONT_FILTER_PARTIAL_CHUNKS, _libhdf5
 
 EXAMPLES = 120
 NAMES = ["<f8", ">i2", "S7", "compound", "nested", "bool", "arrays", "deep"]
@@ -323,7 +323,7 @@ def _refused_where_it_lies(path: Path, layout: Layout, data: st.DataObject) -> N
     """Give one chunk another place, which can only be another's, or none."""
     if layout.kind != "chunked":
         return
-    told, rank = hdf5_facts.chunk_records, len(layout.shape)
+    told, rank = hdf5_metadata.chunk_records, len(layout.shape)
     grid = [-(-n // chunk) for n, chunk in zip(layout.shape, layout.chunks, strict=True)]
     axis = data.draw(st.integers(0, rank - 1))
     chunk = layout.chunks[axis]
@@ -337,7 +337,7 @@ def _refused_where_it_lies(path: Path, layout: Layout, data: st.DataObject) -> N
             records[data.draw(st.integers(0, lies - 1)), axis] = place
         return records
 
-    with mock.patch.object(hdf5_facts, "chunk_records", lie):
+    with mock.patch.object(hdf5_metadata, "chunk_records", lie):
         try:
             multitables.Streamer(path).get_queue("/x", n_procs=1).close()
         except multitables.FileOpenError as error:

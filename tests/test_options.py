@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import multitables
-from _multitables import options
-from _multitables.open_options import normal_path, parse_open_options
+from _multitables import machine, options
+from _multitables.index.open_options import normal_path, parse_open_options
 
 
 def checked(**given: Any) -> options.StreamOptions:
@@ -77,7 +77,7 @@ def test_the_core_knows_as_many_readers() -> None:
 def test_the_memory_limit_is_a_number_of_this_machine() -> None:
     import os
 
-    limit = options.memory_limit_bytes()
+    limit = machine.memory_limit_bytes()
     assert 1 << 20 < limit <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from processes import run_script
 
-from _multitables.parent.supervisor import Readers
+from _multitables.parent.readers.supervisor import Readers
 
 #: System calls by machine, and what they take: <linux/kcmp.h>, <linux/ioprio.h>.
 CALLS = {

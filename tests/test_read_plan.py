@@ -1,6 +1,6 @@
 """Plans and their bytes, by the thousand: no file, no process.
 
-1. The laws of read_plan.py hold for every index and all options (Hypothesis).
+1. The laws of stream_plan.py hold for every index and all options (Hypothesis).
 2. Wire: what encode_plan writes is read back here word by word, by a decoder of the tests' own.
 3. The core's own check of a plan accepts each, and refuses damaged ones.
 """
@@ -31,10 +31,12 @@ from plans import (
     words,
 )
 
-from _multitables import _core, options, wire
-from _multitables.chunk_index import ChunkIndex, FilterSpec, Fingerprint
-from _multitables.read_plan import ENDLESS, ReadPlan, plan_reads
-from _multitables.read_tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
+from _multitables import _core, options
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
+from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
+from _multitables.wire import plan_bytes
 
 
 @dataclass(frozen=True)
@@ -336,7 +338,7 @@ def test_equal_arguments_give_equal_plans(case: Case) -> None:
 def test_wire(case: Case, turnstile: bool) -> None:
     plan = case.plan()
     fields = ["", "a/ü", "c"][: len(plan.members)]
-    data = wire.encode_plan(plan, 8192, {"driver": "x"}, fields, turnstile)
+    data = plan_bytes.encode_plan(plan, 8192, {"driver": "x"}, fields, turnstile)
     got = decoded(data)
     assert got["magic"] == int.from_bytes(b"MTPLAN03", "little")
     assert got["total_bytes"] == len(data)

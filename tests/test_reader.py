@@ -303,7 +303,7 @@ def test_statistics(reader: Any) -> None:
     assert numbers["cache_misses"] > 0
     assert numbers["cache_hits"] > 0
     assert 0 < numbers["cache_bytes"] <= numbers["cache_limit_bytes"]
-    assert numbers["cache_limit_bytes"] >= 2 * options.LEAST_CACHE_BYTES
+    assert numbers["cache_limit_bytes"] >= 2 * options.MIN_CACHE_BYTES
     assert numbers["readers_replaced"] == 0
     assert len(numbers["readers"]) == 2
     assert sum(one["cache_hits"] for one in numbers["readers"]) == numbers["cache_hits"]

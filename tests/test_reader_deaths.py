@@ -111,7 +111,7 @@ def test_a_request_that_kills_twice_fails_alone(h5: Path, monkeypatch: pytest.Mo
 
 def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that ends at once: an error with its status, not a loop of new ones."""
-    monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/bin/false")
+    monkeypatch.setattr("_multitables.parent.readers.process._executable", lambda: "/bin/false")
     reader = multitables.Reader(numbered, n_procs=2)
     dataset = reader.get_dataset("/rows")
     requests = [reader.request(dataset[3]), reader.request(dataset[4:9])]
@@ -125,7 +125,9 @@ def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
+    monkeypatch.setattr(
+        "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+    )
     with pytest.raises(OSError, match="/no/such/python"):
         multitables.Reader(numbered, n_procs=2)
     assert children() == {}
@@ -145,7 +147,9 @@ def test_a_dead_reader_that_cannot_be_replaced(
         told = threading.Event()
         if watched:
             request.add_done_callback(lambda _: told.set())
-        monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such/python")
+        monkeypatch.setattr(
+            "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+        )
         for pid in pids:
             kill(pid, signal.SIGKILL)
         if watched:

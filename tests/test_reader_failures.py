@@ -200,7 +200,9 @@ def test_a_request_of_a_reader_that_ended_holds_no_memory(
         if end == "stop":
             reader.stop()
         else:
-            monkeypatch.setattr("_multitables.parent.process._executable", lambda: "/no/such")
+            monkeypatch.setattr(
+                "_multitables.parent.readers.process._executable", lambda: "/no/such"
+            )
             kill(*first_readers(1), signal.SIGKILL)
         for request in requests[:2]:
             _until_done(request)

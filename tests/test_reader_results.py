@@ -109,7 +109,7 @@ def test_a_stage_uses_its_memory_again(reader: Any) -> None:
 
 
 def test_no_memory_for_another_result(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("_multitables.options.memory_limit_bytes", lambda: 16 << 20)
+    monkeypatch.setattr("_multitables.machine.memory_limit_bytes", lambda: 16 << 20)
     with multitables.Reader(sample, n_procs=1) as reader:
         dataset = reader.get_dataset("/carray")
         stage = dataset.create_stage_natoms(1 << 20)

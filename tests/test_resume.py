@@ -3,7 +3,7 @@
 Law
 ---
 1. A run is its ranks, each of which delivers single positions batch by batch; what it delivered is
-   counted here, by position, and is the oracle. The simulation shares only the dealing.
+   counted here, by position, and is the oracle. The simulation shares only the sharding.
 2. Whatever changes between two stops (ranks, batches, drop_last, even): within an epoch no position
    is lost or repeated, but what `even` pads and what `drop_last` drops at the epoch's end.
 3. A state goes through JSON each time. What is no state, or another run's, is refused.
@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from _multitables.dealing import Deal, Ranges, between, dealt, length, without
 from _multitables.errors import OptionsError
-from _multitables.resume import MOST_RANKS, Standing, standing_of, state_of
+from _multitables.plan.checkpoint import MAX_RANKS, Position, position_of, state_of
+from _multitables.plan.sharding import Ranges, Shard, between, length, shard_of, without
 
 IDENTITY = {"rows": 41, "shuffle": "window", "seed": 3, "first_row": 0, "window_rows": 8}
 
@@ -31,41 +31,41 @@ IDENTITY = {"rows": 41, "shuffle": "window", "seed": 3, "first_row": 0, "window_
 class Rank:
     """One rank of the simulation."""
 
-    standing: Standing
-    deal: Deal
+    position: Position
+    shard: Shard
     rows: int
 
     def share(self) -> list[tuple[int, int]]:
-        return dealt(self.standing.ranges, self.deal)
+        return shard_of(self.position.ranges, self.shard)
 
     def deliver(self) -> list[int]:
         """The next batch of the epoch, or nothing, and then stand in the next epoch."""
-        standing, size = self.standing, self.deal.batch_size
-        found = between(self.share(), standing.batches * size, standing.batches * size + size)
-        after = standing.batches + 1
+        position, size = self.position, self.shard.batch_size
+        found = between(self.share(), position.batches * size, position.batches * size + size)
+        after = position.batches + 1
         whole = ((0, self.rows),)
         if after * size < length(self.share()):
-            self.standing = replace(standing, batches=after)
-        elif standing.stop and is_idle(self.deal, whole):  # it passes through all of them
-            self.standing = Standing(standing.stop, standing.stop, whole)
+            self.position = replace(position, batches=after)
+        elif position.stop and is_idle(self.shard, whole):  # it passes through all of them
+            self.position = Position(position.stop, position.stop, whole)
         else:
-            self.standing = Standing(standing.epoch + 1, standing.stop, whole)
+            self.position = Position(position.epoch + 1, position.stop, whole)
         return [at for begin, end in found for at in range(begin, end)]
 
     def has_ended(self, epoch: int) -> bool:
         """Whether it has nothing more in this epoch; if it has nothing in any, wherever it is."""
         whole = ((0, self.rows),)
-        idle = is_idle(self.deal, whole) and self.standing.ranges == whole
-        return idle or self.standing.epoch != epoch
+        idle = is_idle(self.shard, whole) and self.position.ranges == whole
+        return idle or self.position.epoch != epoch
 
     def state(self) -> Any:
         identity = {**IDENTITY, "rows": self.rows}
-        return json.loads(json.dumps(state_of(self.standing, self.deal, identity)))
+        return json.loads(json.dumps(state_of(self.position, self.shard, identity)))
 
 
-def is_idle(deal: Deal, ranges: Ranges) -> bool:
+def is_idle(shard: Shard, ranges: Ranges) -> bool:
     """Whether a rank gets nothing of these, and another does."""
-    return not dealt(ranges, deal) and any(dealt(ranges, one) for one in of_all(deal))
+    return not shard_of(ranges, shard) and any(shard_of(ranges, one) for one in of_all(shard))
 
 
 @dataclass
@@ -78,32 +78,34 @@ class Run:
     padding: int = 0
     dropped: int = 0
 
-    def begin(self, deal: Deal) -> None:
-        start = Standing(0, 5, ((0, self.rows),))
-        self.ranks = [Rank(start, one, self.rows) for one in of_all(deal)]
-        self.allow(deal)
+    def begin(self, shard: Shard) -> None:
+        start = Position(0, 5, ((0, self.rows),))
+        self.ranks = [Rank(start, one, self.rows) for one in of_all(shard)]
+        self.allow(shard)
 
-    def allow(self, deal: Deal) -> None:
-        """What this deal may repeat, and drop if the epoch ends with it."""
+    def allow(self, shard: Shard) -> None:
+        """What this shard may repeat, and drop if the epoch ends with it."""
         if not self.counts:
             self.padding = 0
-        if deal.even and not deal.drop_last:
-            self.padding += deal.world_size - 1
-        self.dropped = deal.drop_last * (deal.batch_size * (deal.even * deal.world_size or 1) - 1)
+        if shard.even and not shard.drop_last:
+            self.padding += shard.world_size - 1
+        self.dropped = shard.drop_last * (
+            shard.batch_size * (shard.even * shard.world_size or 1) - 1
+        )
 
-    def go_on(self, deal: Deal, states: Any) -> None:
+    def go_on(self, shard: Shard, states: Any) -> None:
         identity = {**IDENTITY, "rows": self.rows}
-        found = [Rank(standing_of(states, one, identity), one, self.rows) for one in of_all(deal)]
-        same = replace(self.ranks[0].deal, rank=0) == replace(deal, rank=0)
+        found = [Rank(position_of(states, one, identity), one, self.rows) for one in of_all(shard)]
+        same = replace(self.ranks[0].shard, rank=0) == replace(shard, rank=0)
         if not same:
-            assert len({rank.standing for rank in found}) == 1
-            assert all(rank.standing.batches == 0 for rank in found)
+            assert len({rank.position for rank in found}) == 1
+            assert all(rank.position.batches == 0 for rank in found)
         self.ranks = found
-        self.allow(deal)
+        self.allow(shard)
 
     def deliver(self, rank: int, epoch: int) -> bool:
         """One batch of this epoch, if it has one."""
-        if self.ranks[rank].standing.epoch != epoch:
+        if self.ranks[rank].position.epoch != epoch:
             return False
         self.counts.update(self.ranks[rank].deliver())
         return True
@@ -114,32 +116,32 @@ class Run:
                 pass
         whole = ((0, self.rows),)
         for rank in self.ranks:
-            ends = {epoch + 1, 5} if is_idle(rank.deal, whole) else {epoch + 1}
-            assert rank.standing in {Standing(end, 5, whole) for end in ends}
+            ends = {epoch + 1, 5} if is_idle(rank.shard, whole) else {epoch + 1}
+            assert rank.position in {Position(end, 5, whole) for end in ends}
         missing = set(range(self.rows)) - set(self.counts)
         assert set(self.counts) <= set(range(self.rows))
         assert len(missing) <= self.dropped
         assert self.counts.total() - len(self.counts) <= self.padding
         self.counts.clear()
-        self.allow(self.ranks[0].deal)
+        self.allow(self.ranks[0].shard)
 
 
-def of_all(deal: Deal) -> list[Deal]:
-    return [replace(deal, rank=rank) for rank in range(deal.world_size)]
+def of_all(shard: Shard) -> list[Shard]:
+    return [replace(shard, rank=rank) for rank in range(shard.world_size)]
 
 
 a_deal = st.builds(
-    Deal,
+    Shard,
     batch_size=st.integers(1, 7),
     world_size=st.integers(1, 9),
     drop_last=st.booleans(),
     even=st.booleans(),
 )
-a_whole_deal = st.builds(Deal, batch_size=st.integers(1, 7), world_size=st.integers(1, 9))
+a_whole_deal = st.builds(Shard, batch_size=st.integers(1, 7), world_size=st.integers(1, 9))
 many = settings(max_examples=200, deadline=None)
 
 
-def deals(data: st.DataObject) -> st.SearchStrategy[Deal]:
+def shards(data: st.DataObject) -> st.SearchStrategy[Shard]:
     """Of a run that drops and pads, or of one in which each position must come once."""
     return data.draw(st.sampled_from([a_deal, a_whole_deal]))
 
@@ -147,7 +149,7 @@ def deals(data: st.DataObject) -> st.SearchStrategy[Deal]:
 @many
 @given(st.integers(1, 120), st.data())
 def test_out_of_step_with_the_states_of_all(rows: int, data: st.DataObject) -> None:
-    a_one = deals(data)
+    a_one = shards(data)
     run = Run(rows)
     run.begin(data.draw(a_one))
     for epoch in range(2):
@@ -162,17 +164,17 @@ def test_out_of_step_with_the_states_of_all(rows: int, data: st.DataObject) -> N
         go_on_otherwise(run, a_one, data)
 
 
-def go_on_otherwise(run: Run, a_one: st.SearchStrategy[Deal], data: st.DataObject) -> None:
+def go_on_otherwise(run: Run, a_one: st.SearchStrategy[Shard], data: st.DataObject) -> None:
     states = [rank.state() for rank in run.ranks]
     states = states[::-1] if data.draw(st.booleans()) else states
-    again = run.ranks[0].deal
+    again = run.ranks[0].shard
     run.go_on(data.draw(st.just(again) | a_one), states)
 
 
 @many
 @given(st.integers(1, 120), st.data())
 def test_in_step_with_the_state_of_any(rows: int, data: st.DataObject) -> None:
-    a_one = deals(data)
+    a_one = shards(data)
     run = Run(rows)
     run.begin(data.draw(a_one))
     for epoch in range(2):
@@ -181,9 +183,9 @@ def test_in_step_with_the_state_of_any(rows: int, data: st.DataObject) -> None:
                 if all(has_more(rank, epoch) for rank in run.ranks):
                     for rank in range(len(run.ranks)):
                         run.deliver(rank, epoch)
-            if any(rank.standing.epoch != epoch for rank in run.ranks):
+            if any(rank.position.epoch != epoch for rank in run.ranks):
                 break
-            again = run.ranks[0].deal
+            again = run.ranks[0].shard
             telling = [rank for rank in run.ranks if rank.share()]
             state = data.draw(st.sampled_from(telling or run.ranks)).state()
             run.go_on(
@@ -194,50 +196,50 @@ def test_in_step_with_the_state_of_any(rows: int, data: st.DataObject) -> None:
 
 def has_more(rank: Rank, epoch: int) -> bool:
     """A batch after the next one in this epoch."""
-    ends = (rank.standing.batches + 1) * rank.deal.batch_size
-    return rank.standing.epoch == epoch and ends < length(rank.share())
+    ends = (rank.position.batches + 1) * rank.shard.batch_size
+    return rank.position.epoch == epoch and ends < length(rank.share())
 
 
 @many
 @given(st.integers(1, 60), a_deal, st.data())
 def test_the_same_ranks_go_on_exactly_where_they_were(
-    rows: int, deal: Deal, data: st.DataObject
+    rows: int, shard: Shard, data: st.DataObject
 ) -> None:
     """Also those that are epochs apart, and each with its own state alone."""
     run = Run(rows)
-    run.begin(deal)
+    run.begin(shard)
     for rank in run.ranks:
         for _ in range(data.draw(st.integers(0, 12))):
             rank.deliver()
     states = [rank.state() for rank in run.ranks]
     identity = {**IDENTITY, "rows": rows}
     for rank, state in zip(run.ranks, states, strict=True):
-        assert standing_of(state, rank.deal, identity) == rank.standing
-        assert standing_of(states, rank.deal, identity) == rank.standing
+        assert position_of(state, rank.shard, identity) == rank.position
+        assert position_of(states, rank.shard, identity) == rank.position
 
 
 def test_one_state_is_everybodys() -> None:
     """Ranks that were padded with others' positions: all go on with what was theirs."""
-    deal = Deal(1, world_size=8, even=True)
+    shard = Shard(1, world_size=8, even=True)
     run = Run(41)
-    run.begin(deal)
+    run.begin(shard)
     for _ in range(3):
         for rank in range(8):
             run.deliver(rank, 0)
-    run.go_on(deal, run.ranks[1].state())
-    assert {rank.standing for rank in run.ranks} == {Standing(0, 5, ((0, 41),), 3)}
+    run.go_on(shard, run.ranks[1].state())
+    assert {rank.position for rank in run.ranks} == {Position(0, 5, ((0, 41),), 3)}
     run.end(0)
 
 
 def test_an_example() -> None:
     """10 positions, 2 ranks in batches of 2: after one batch each, three ranks go on."""
     states = [
-        state_of(Standing(7, None, ((0, 10),), 1), Deal(2, rank, 2), IDENTITY | {"rows": 10})
+        state_of(Position(7, None, ((0, 10),), 1), Shard(2, rank, 2), IDENTITY | {"rows": 10})
         for rank in range(2)
     ]
-    found = standing_of(states, Deal(3, 1, 3), IDENTITY | {"rows": 10})
-    assert found == Standing(7, None, ((2, 4), (6, 10)))
-    assert dealt(found.ranges, Deal(3, 1, 3)) == [(2, 4), (6, 7)]
+    found = position_of(states, Shard(3, 1, 3), IDENTITY | {"rows": 10})
+    assert found == Position(7, None, ((2, 4), (6, 10)))
+    assert shard_of(found.ranges, Shard(3, 1, 3)) == [(2, 4), (6, 7)]
 
 
 # ---- what is refused ------------------------------------------------------------------------
@@ -245,20 +247,20 @@ def test_an_example() -> None:
 
 def saved(rank: int = 0, **changes: Any) -> dict[str, Any]:
     """The state of one of two ranks."""
-    state = state_of(Standing(2, 5, ((0, 20), (30, 41)), 1), Deal(4, rank, 2), IDENTITY)
+    state = state_of(Position(2, 5, ((0, 20), (30, 41)), 1), Shard(4, rank, 2), IDENTITY)
     return {**state, **changes}
 
 
-def refused(state: Any, match: str, deal: Deal = Deal(5, 0, 3)) -> None:  # noqa: B008
+def refused(state: Any, match: str, shard: Shard = Shard(5, 0, 3)) -> None:  # noqa: B008
     with pytest.raises(OptionsError, match=match) as caught:
-        standing_of(state, deal, IDENTITY)
+        position_of(state, shard, IDENTITY)
     assert caught.value.option == "state"
 
 
 def test_what_is_saved_is_of_jsons_types() -> None:
     state = saved()
     assert json.loads(json.dumps(state)) == state
-    assert standing_of(state, Deal(4, 0, 2), IDENTITY) == Standing(2, 5, ((0, 20), (30, 41)), 1)
+    assert position_of(state, Shard(4, 0, 2), IDENTITY) == Position(2, 5, ((0, 20), (30, 41)), 1)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +294,7 @@ def test_states_of_other_data(name: str) -> None:
 )
 def test_states_that_are_not_of_all_ranks(states: list[Any]) -> None:
     refused(states, "not of all ranks")
-    refused(states, "not of all ranks", Deal(4, 0, 2))
+    refused(states, "not of all ranks", Shard(4, 0, 2))
 
 
 @pytest.mark.parametrize(
@@ -316,33 +318,33 @@ def test_ranks_in_different_epochs(changes: dict[str, Any]) -> None:
     """They go on where they were as the same ranks only."""
     states = [saved(0), saved(1, **changes)]
     refused(states, "different epochs")
-    assert standing_of(states, Deal(4, 1, 2), IDENTITY).epoch == changes["epoch"]
+    assert position_of(states, Shard(4, 1, 2), IDENTITY).epoch == changes["epoch"]
 
 
 def test_a_rank_that_has_ended_the_epoch() -> None:
     states = [saved(0), saved(1, epoch=3, batches=0, ranges=[[0, 41]])]
-    found = standing_of(states, Deal(5, 0, 3), IDENTITY)
-    assert found == Standing(2, 5, ((4, 16),))
+    found = position_of(states, Shard(5, 0, 3), IDENTITY)
+    assert found == Position(2, 5, ((4, 16),))
 
 
 @pytest.mark.parametrize("stop", [9, None])
 def test_ranks_that_get_nothing_of_any_epoch(stop: int | None) -> None:
     """Five batches for eight ranks: 0, 2 and 5 get none, and have passed through their epochs."""
-    deals, whole = of_all(Deal(10, world_size=8)), ((0, 41),)
-    assert [deal.rank for deal in deals if not dealt(whole, deal)] == [0, 2, 5]
+    shards, whole = of_all(Shard(10, world_size=8)), ((0, 41),)
+    assert [shard.rank for shard in shards if not shard_of(whole, shard)] == [0, 2, 5]
     states = []
-    for deal in deals:
-        if dealt(whole, deal):
-            standing = Standing(6 + (deal.rank == 3), stop, whole)
+    for shard in shards:
+        if shard_of(whole, shard):
+            position = Position(6 + (shard.rank == 3), stop, whole)
         else:
-            standing = Standing(0 if stop is None else stop, stop, whole)
-        states.append(state_of(standing, deal, IDENTITY))
-    found = standing_of(states, Deal(10), IDENTITY)
-    assert found == Standing(6, stop, tuple(without(whole, dealt(whole, deals[3]))))
+            position = Position(0 if stop is None else stop, stop, whole)
+        states.append(state_of(position, shard, IDENTITY))
+    found = position_of(states, Shard(10), IDENTITY)
+    assert found == Position(6, stop, tuple(without(whole, shard_of(whole, shards[3]))))
     # alone they tell only themselves where to go on
-    assert standing_of(states[0], deals[0], IDENTITY).epoch == states[0]["epoch"]
-    for deal in (deals[1], Deal(10)):
-        refused(states[0], "rank 0 of 8, which gets no batch of an epoch", deal)
+    assert position_of(states[0], shards[0], IDENTITY).epoch == states[0]["epoch"]
+    for shard in (shards[1], Shard(10)):
+        refused(states[0], "rank 0 of 8, which gets no batch of an epoch", shard)
 
 
 NUMBERS = ["epoch", "stop", "batches", "batch_size", "rank", "world_size", "parts"]
@@ -373,7 +375,7 @@ def test_damaged_states(name: str) -> None:
         {"batch_size": 0},
         {"world_size": 0},
         {"rank": 2},
-        {"world_size": MOST_RANKS + 1},
+        {"world_size": MAX_RANKS + 1},
         {"data": None},
         {"data": [1]},
         {"data": "window"},

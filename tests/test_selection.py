@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from selection_oracle import INNER, ROW, agrees, indexed, info, step_by_step
 
 from _multitables.errors import MissingFieldError
-from _multitables.normal_form import (
+from _multitables.select.normalize import (
     LibraryCall,
     Native,
     Refused,
@@ -28,7 +28,7 @@ from _multitables.normal_form import (
     normalise,
     whole_rows,
 )
-from _multitables.selection import DatasetInfo, FieldNames, Selection
+from _multitables.select.selection import DatasetInfo, FieldNames, Selection
 
 # ---- by the thousand ----------------------------------------------------------------------
 

@@ -159,7 +159,7 @@ def test_ctrl_c_while_readers_come_back(numbered: Path, monkeypatch: pytest.Monk
     with multitables.Streamer(numbered) as streamer:
         stream = streamer.get_queue("/rows", n_procs=2)
         stream.get()
-        monkeypatch.setattr("_multitables.parent.supervisor.Readers.rest", interrupted)
+        monkeypatch.setattr("_multitables.parent.readers.supervisor.Readers.rest", interrupted)
         with pytest.raises(KeyboardInterrupt):
             stream.close()
         assert readers() == []

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _multitables.errors import OptionsError
-from _multitables.subset import Subset, subset_of
+from _multitables.plan.row_subset import Subset, subset_of
 
 many = settings(max_examples=150, deadline=None)
 INTEGERS = [np.dtype(f"{order}{kind}") for kind in ("i1", "u1", "i2", "i4", "u8") for order in "<>"]

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from elements import BACKWARDS, FAST, PADDED
 
-from _multitables.hyperslab import Hyperslab
-from _multitables.normal_form import LibraryCall, Native, normalise
-from _multitables.selection import DatasetInfo, FieldNames, Selection
-from _multitables.wire_request import (
+from _multitables.select.hyperslab import Hyperslab
+from _multitables.select.normalize import LibraryCall, Native, normalise
+from _multitables.select.selection import DatasetInfo, FieldNames, Selection
+from _multitables.wire.request_bytes import (
     decode_dtype,
     decode_library,
     encode_dtype,

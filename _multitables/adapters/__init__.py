@@ -18,8 +18,8 @@ from _multitables.errors import MissingLibraryError
 #: Name in `multitables` -> the file it is in, and the library, which is also the extra's name.
 ADAPTERS = {
     "JaxBatches": ("jax_arrays", "jax"),
-    "TorchDataset": ("torch_batches", "torch"),
-    "TorchMapDataset": ("torch_rows", "torch"),
+    "TorchDataset": ("torch_iterable", "torch"),
+    "TorchMapDataset": ("torch_map", "torch"),
     "jax_batches": ("jax_arrays", "jax"),
     "tf_dataset": ("tf_tensors", "tensorflow"),
 }

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.members import each, native
-from _multitables.parent.launch import Paths
 from _multitables.parent.streamer import Streamer
+from _multitables.tree import Paths, each, native
 
 if TYPE_CHECKING:
-    from _multitables.parent.batches import Batches
+    from _multitables.parent.batches.batches import Batches
 
 
 def jax_batches(

@@ -15,9 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.members import each, native
-from _multitables.parent.launch import Paths, open_members
+from _multitables.parent.stream.open_stream import open_members
 from _multitables.parent.streamer import Streamer
+from _multitables.tree import Paths, each, native
 
 
 def tf_dataset(

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from _multitables.errors import SubprocessException, UnsupportedDatasetError
-from _multitables.members import native
+from _multitables.tree import native
 
 
 def tensor(array: Any, where: str) -> torch.Tensor:

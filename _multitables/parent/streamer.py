@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from _multitables import _core, options
+from _multitables import _core, machine, options
 from _multitables.errors import ClosedError
 from _multitables.options import (
     StreamOptions,
@@ -26,13 +26,15 @@ from _multitables.options import (
     check_options,
     check_rotational,
 )
-from _multitables.parent.batches import Batches
-from _multitables.parent.launch import Paths, launch, members_of, open_members
-from _multitables.parent.queue import StreamQueue, iterate_rows
-from _multitables.parent.team import Team
+from _multitables.parent.batches.batches import Batches
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.open_stream import launch, open_members
+from _multitables.parent.stream.row_generator import iterate_rows
+from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
-from _multitables.read_plan import plan_reads
-from _multitables.read_tasks import lead_of
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.stream_plan import plan_reads
+from _multitables.tree import Paths, members_of
 
 
 class Streamer:
@@ -81,7 +83,7 @@ class Streamer:
         self._open_options = kw_args
         self._closed = False
         self._timeout = check_library_timeout(library_timeout_seconds)
-        self._team = Team(False, self._timeout)
+        self._reader_pool = ReaderPool(False, self._timeout)
         self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -306,21 +308,21 @@ class Streamer:
             skip_damaged=skip_damaged,
         )
         source = (self.filename, self._open_options, path, field, self._rotational)
-        team = self._team if self._team.keep else None
-        return Batches(*source, rows, transform, wanted, self._timeout, team)
+        reader_pool = self._reader_pool if self._reader_pool.keep else None
+        return Batches(*source, rows, transform, wanted, self._timeout, reader_pool)
 
     # ---- life
 
     def close(self) -> None:
         """End all streams of this streamer and their readers. May be called again."""
         self._closed = True
-        self._team.keep = False
+        self._reader_pool.keep = False
         for stream in list(self._queues):
             stream.close()
-        self._team.close()
+        self._reader_pool.close()
 
     def __enter__(self) -> Streamer:
-        self._team.keep = True
+        self._reader_pool.keep = True
         return self
 
     def __exit__(
@@ -345,7 +347,7 @@ class Streamer:
                 f"the streamer of {os.fspath(self.filename)!r} is closed",
                 advice="Make a new Streamer",
             )
-        readers = self._team.take(wanted.n_procs)
+        readers = self._reader_pool.take(wanted.n_procs)
         try:
             opened = open_members(self.filename, self._open_options, path, field, self._rotational)
             lead = opened.indexes[lead_of(opened.indexes)]
@@ -361,9 +363,9 @@ class Streamer:
                 direct=opened.direct,
                 native_filters=_core.native_filters(),
                 page_bytes=_core.PAGE_BYTES,
-                memory_limit_bytes=options.memory_limit_bytes(),
+                memory_limit_bytes=machine.memory_limit_bytes(),
             )
-            stream = launch(opened, plan, size, readers, self._team.give_back())
+            stream = launch(opened, plan, size, readers, self._reader_pool.give_back())
         except BaseException:
             readers.stop()
             raise

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from _multitables.reader.chunk_by_chunk import name_chunks
 from _multitables.reader.library_failure import explained
 from _multitables.reader.library_read import OPENERS, field_of, from_h5py
-from _multitables.wire_request import decode_library, pack_ragged
+from _multitables.wire.request_bytes import decode_library, pack_ragged
 
 #: Files that are kept open.
 MAX_OPEN = 8

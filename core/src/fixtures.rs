@@ -1,7 +1,7 @@
 //! Plans and data files for tests of the core.
 //!
 //! Law:
-//! 1. Lays plans out word by word, as `_multitables/wire.py` does, without sharing code with
+//! 1. Lays plans out word by word, as `_multitables/wire/plan_bytes.py` does, without sharing code with
 //!    plan.rs: so a change of one alone is seen.
 //! 2. A payload says which row and which word of it stands there: nothing can be swapped unseen.
 

@@ -1,7 +1,7 @@
 //! What can stop a task, and how it is told to the parent.
 //!
 //! Law:
-//! 1. One error, one number; `_multitables/parent/failure.py` reads the same numbers.
+//! 1. One error, one number; `_multitables/parent/readers/error_report.py` reads the same numbers.
 //! 2. A record is complete before its `error_kind` says so.
 //! 3. Composes no message: the parent knows names, this side only numbers.
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 /// Bytes of text that an error can carry.
 pub const TEXT_BYTES: usize = 1536;
 
-/// Numbers of `Record::error_kind`, as `_multitables/parent/failure.py` reads them.
+/// Numbers of `Record::error_kind`, as `_multitables/parent/readers/error_report.py` reads them.
 pub mod error_kind {
     pub const FILTER_CHECKSUM: u32 = 1;
     pub const FILTER_SIZE: u32 = 2;

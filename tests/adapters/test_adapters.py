@@ -56,7 +56,7 @@ def test_names_are_listed_and_others_are_unknown() -> None:
     assert not set(ADAPTERS) & set(multitables.__all__)
     with pytest.raises(AttributeError, match="module 'multitables' has no attribute 'Torch'"):
         multitables.Torch  # noqa: B018 - the attribute is what is tested
-    assert not hasattr(multitables, "torch_batches")
+    assert not hasattr(multitables, "torch_iterable")
 
 
 def test_the_error_crosses_processes() -> None:

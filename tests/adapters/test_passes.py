@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from processes import run_script
 
-from _multitables.adapters import passes
-from _multitables.adapters.passes import Pass, Passes
+from _multitables.adapters import loader_epochs
+from _multitables.adapters.loader_epochs import Pass, Passes
 
 
 def begin(record: Passes, loader: int, part: int = 0, parts: int = 1, epochs: int = 1) -> Pass:
@@ -29,7 +29,7 @@ def begin(record: Passes, loader: int, part: int = 0, parts: int = 1, epochs: in
 @pytest.fixture(autouse=True)
 def in_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process be the loader's, and its program at once."""
-    monkeypatch.setattr(passes, "_program_of_loader", os.getpid)
+    monkeypatch.setattr(loader_epochs, "_program_of_loader", os.getpid)
 
 
 def test_one_process_after_the_other() -> None:
@@ -77,10 +77,10 @@ def test_all_processes_of_a_loader_agree(data: st.DataObject) -> None:
 
 def test_passes_to_which_nobody_came_are_forgotten() -> None:
     record = Passes(0)
-    for loader in range(3 * passes.MOST_OPEN):
+    for loader in range(3 * loader_epochs.MAX_OPEN):
         begin(record, loader, 0, 2)
     assert begin(record, 0, 1, 2).is_first
-    last = 3 * passes.MOST_OPEN - 1
+    last = 3 * loader_epochs.MAX_OPEN - 1
     assert begin(record, last, 1, 2) == Pass(last, last, False)
 
 
@@ -95,10 +95,10 @@ def test_copies_count_on_by_themselves(way: Any) -> None:
 
 FORKED = """
 import os, pickle
-from _multitables.adapters import passes
-from _multitables.adapters.passes import Pass, Passes
+from _multitables.adapters import loader_epochs
+from _multitables.adapters.loader_epochs import Pass, Passes
 
-passes._program_of_loader = os.getpid  # unless a test says otherwise
+loader_epochs._program_of_loader = os.getpid  # unless a test says otherwise
 
 def forked(*programs):
     found = []
@@ -117,8 +117,8 @@ def forked(*programs):
 """
 
 AT_ONCE = """
-passes._program_of_loader = os.getppid
-record, wanted = Passes(5), list(range(5, 5 + passes.MOST_OPEN))
+loader_epochs._program_of_loader = os.getppid
+record, wanted = Passes(5), list(range(5, 5 + loader_epochs.MAX_OPEN))
 
 def hurrying(part):
     return lambda: [record.begin(9, part, 4, 1).epoch for _ in wanted]
@@ -150,7 +150,7 @@ assert forked(lambda: record.begin(1, 0, 1, 1)) == [Pass(9, 1, True)]
 """
 
 FORGOTTEN = """
-passes.MOST_PROGRAMS = 2
+loader_epochs.MAX_PROGRAMS = 2
 record = Passes(0)
 for _ in range(4):
     assert forked(lambda: record.begin(1, 0, 1, 1).epoch) == [0]

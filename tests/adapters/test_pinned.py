@@ -27,7 +27,7 @@ from processes import run_script, wait_until
 torch = pytest.importorskip("torch")
 
 import multitables  # noqa: E402 - torch may be missing
-from _multitables.adapters import pinned, torch_batches  # noqa: E402
+from _multitables.adapters import pinned, torch_iterable  # noqa: E402
 
 BATCH = 100
 
@@ -91,7 +91,7 @@ class StandIn(pinned.Cuda):
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     cuda = StandIn()
-    monkeypatch.setattr(torch_batches, "cuda", cuda)
+    monkeypatch.setattr(torch_iterable, "cuda", cuda)
     yield cuda
     gc.collect()
     assert cuda.registered == {}
@@ -349,7 +349,7 @@ class Event(test_pinned.Event):
         print("wait", flush=True)
 
 test_pinned.Event = Event
-test_pinned.torch_batches.cuda = Told()
+test_pinned.torch_iterable.cuda = Told()
 iterator = iter(test_pinned.dataset(sys.argv[2]))
 next(iterator)
 kept = [next(iterator), next(iterator)]
@@ -380,13 +380,13 @@ def test_a_refusal_is_told(numbered: Path, cuda: StandIn) -> None:
 def test_without_a_device_it_has_no_effect(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = pinned.Cuda()
     assert cuda.available() == torch.cuda.is_available()
-    monkeypatch.setattr(torch_batches.Cuda, "available", lambda _: False)
+    monkeypatch.setattr(torch_iterable.Cuda, "available", lambda _: False)
     assert np.array_equal(next(iter(dataset(numbered))).numpy(), payload.content(BATCH))
 
 
 def test_in_a_process_of_a_dataloader_it_is_refused(
     numbered: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch_batches, "split", lambda: (0, 2))
+    monkeypatch.setattr(torch_iterable, "split", lambda: (0, 2))
     with pytest.raises(multitables.OptionsError, match="pin_memory is for the process"):
         iter(dataset(numbered))

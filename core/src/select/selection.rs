@@ -1,7 +1,7 @@
 //! What a request wants of a dataset, in normal form: points, axes and byte runs.
 //!
 //! Law:
-//! 1. The words are written by `_multitables/wire_request.py` and read here; both number the same.
+//! 1. The words are written by `_multitables/wire/request_bytes.py` and read here; both number the same.
 //! 2. `parse` checks everything: counts, offsets, products, and every index against the dataset's
 //!    dims. Later code indexes freely.
 //! 3. Nothing is copied out of the words, and nothing allocated to look at them.

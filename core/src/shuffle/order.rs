@@ -23,7 +23,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is shuffled. The numbers are those of `_multitables/batch_plan.py`.
+/// What is shuffled. The numbers are those of `_multitables/plan/row_order.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     None,

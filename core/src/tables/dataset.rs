@@ -1,7 +1,7 @@
 //! One dataset of the plan: how it lies in the file, and what its tape looks like.
 //!
 //! Law:
-//! 1. The layout of a record is written by `_multitables/wire.py` and read here.
+//! 1. The layout of a record is written by `_multitables/wire/plan_bytes.py` and read here.
 //! 2. What a record says is checked when the plan is opened; later code indexes freely.
 
 use super::plan::{KIND_LIBRARY, Task};

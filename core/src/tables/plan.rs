@@ -1,7 +1,7 @@
 //! The read plan as a reader and the ring see it: tables in shared memory, checked once.
 //!
 //! Law:
-//! 1. The layout is written by `_multitables/wire.py` and read here; both number the same words.
+//! 1. The layout is written by `_multitables/wire/plan_bytes.py` and read here; both number the same words.
 //! 2. Every count, offset and product is checked when the plan is opened; later code indexes freely.
 //! 3. Tasks cover each row of a lap once for each member, and say which chunks of the grid have it: a
 //!    reader writes all of them, stored or not, before it publishes. A plan that leaves a row to

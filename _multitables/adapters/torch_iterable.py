@@ -1,0 +1,295 @@
+"""`TorchDataset`: batches as tensors that share the memory of the ring.
+
+Law
+---
+1. A dataset is a description until a process iterates over it: it can be pickled and forked, and
+   each process has a stream of its own.
+2. Ranks, and within a rank the processes of a `DataLoader`, share out the rows; no row comes twice.
+3. What follows from order, epochs and resuming is `Batches`'; here it only reaches the right
+   process.
+4. A batch is not kept here after it was handed out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from _multitables.adapters.loader_epochs import Passes
+from _multitables.adapters.pinned import Cuda, Pinned
+from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
+from _multitables.errors import OptionsError, SubprocessException
+from _multitables.options import check_epoch
+from _multitables.parent.streamer import Streamer
+from _multitables.tree import Paths, each
+
+if TYPE_CHECKING:
+    from _multitables.parent.batches.batches import Batches
+
+#: The library's calls of CUDA; tests put a stand-in here.
+cuda = Cuda()
+
+
+class TorchDataset(IterableDataset[Any]):
+    """Batches of an HDF5 file as tensors, for ``DataLoader(dataset, batch_size=None)``.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file.
+    path : str, or list, tuple or dict of str
+        Dataset in the file, or several of equal length: batches are then tuples, or dicts with the
+        same keys, of tensors.
+    batch_size : int
+        Rows of a batch.
+    pin_memory : bool, optional
+        Register the ring with CUDA, so that ``tensor.to(device, non_blocking=True)`` copies
+        straight from it. A block is given back to the readers when its tensors were dropped and
+        the copies from them are done; see `copy_on`. Without a CUDA device it has no effect.
+    transform : callable, optional
+        Is called with each batch of tensors, in the process that iterates; its value is the batch.
+    rank, world_size : int, optional
+        Which share of the rows this process gets. Default: those of `torch.distributed` if it is
+        initialised, else everything.
+    open_options : mapping, optional
+        Options of `tables.open_file`, as for `Streamer`.
+    **options
+        Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
+        ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,
+        ``even``, ``memory_limit_bytes``, ``skip_damaged``.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot work (a `ValueError`). Errors of the file come with the first batch.
+    UnsupportedDatasetError
+        Torch has no such dtype (strings, compound types; a `ValueError`); raised by the first
+        batch. Numbers in the other byte order are copied into this machine's.
+
+    Notes
+    -----
+    The tensors are views of the ring, unchanged until they are dropped; a block goes back to the
+    readers with its last tensor. Readers are processes already: a `DataLoader` needs none of its
+    own (``num_workers=0``), except for a slow `transform`. With them, each gets a contiguous run
+    of its rank's rows, ``n_procs`` readers of its own (default: one), and copies its batches to
+    send them; the `DataLoader` takes from them in turn, which mixes the runs.
+
+    Each pass is followed by the next epoch; `set_epoch` says which one, where it matters. A pass
+    that is left early is begun again in one process, while with processes of a `DataLoader`, which
+    are ahead of the loop, the next epoch follows.
+
+    Examples
+    --------
+    >>> dataset = multitables.TorchDataset(  # doctest: +SKIP
+    ...     "run7.h5", "/images", 256, shuffle=True
+    ... )
+    >>> for images in torch.utils.data.DataLoader(dataset, batch_size=None):  # doctest: +SKIP
+    ...     train(images)
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        path: Paths,
+        batch_size: int,
+        *,
+        pin_memory: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        open_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.filename = filename
+        self.path = path
+        self.batch_size = batch_size
+        self._pin_memory = pin_memory
+        self._transform = transform
+        self._given = None if rank is None and world_size is None else (rank or 0, world_size or 1)
+        self._open_options = dict(open_options or {})
+        self._options = options
+        self._where = f"{path!r} in {os.fspath(filename)!r}"
+        self._streams: tuple[Any, ...] = ()
+        #: What `load_state_dict` gave, its epoch, and, if it was not given to a process of a
+        #: DataLoader itself, the number of the pass that it is for.
+        self._state: tuple[Any, int, int | None] | None = None
+        self._shared_out(*(self._given or (0, 1)))  # its options are checked now
+        self._passes = Passes(options.get("start_epoch", 0))
+        self._memory: Pinned | None = None
+        #: Whose the stream is (process, rank, world size), and the stream.
+        self._mine: tuple[tuple[int, int, int], Batches] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        pinned = self._pinned()
+        part = split()
+        if part is None:
+            batches = self._batches()
+            self._state = None
+        else:
+            batches = self._in_loader(*part)
+        return _Pass(batches, pinned, self._transform, self._where)
+
+    def _in_loader(self, part: int, parts: int) -> Batches:
+        """Come to the next pass of a `DataLoader`, as one of its processes."""
+        epochs = self._options.get("epochs", 1) or 0
+        turn = self._passes.begin(loader_number(), part, parts, epochs)
+        if self._state is not None and self._state[2] not in (None, turn.number):
+            self._state = None  # another pass went on from there
+        batches = self._batches()
+        loaded, self._state = self._state, None
+        if loaded is None:
+            batches.set_epoch(turn.epoch)
+        elif turn.is_first:
+            stop = batches.state_dict()["stop"]
+            self._passes.ends_before(batches.epoch if stop is None else stop)
+        return batches
+
+    def __len__(self) -> int:
+        """Batches of the next pass of this rank, through all processes of its `DataLoader`.
+
+        Raises
+        ------
+        TypeError
+            The stream is endless.
+        """
+        return len(self._batches())
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next pass begins with, also in processes of a `DataLoader`."""
+        epoch = check_epoch("epoch", epoch)
+        if self._mine is not None:
+            self._batches().set_epoch(epoch)
+        if self._state is not None and self._state[1] != epoch:
+            self._state = None
+        self._passes.tell(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Describe what this process was given so far, for `load_state_dict`.
+
+        torchdata's ``StatefulDataLoader`` calls it in each of its processes.
+        """
+        batches = self._batches()
+        # One of a loader's processes may be through with a pass in which others are not.
+        return batches.state_dict() if split() is None else batches._state_of_pass()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Let the next pass go on where `state` was taken.
+
+        Parameters
+        ----------
+        state : dict, or list of dict
+            Of this rank, or of all ranks if there were other ranks then.
+        """
+        batches = self._batches()
+        batches.load_state_dict(state)
+        self._state = state, batches.epoch, self._passes.begun if split() is None else None
+
+    def copy_on(self, *streams: Any) -> None:
+        """Name the CUDA streams on which the program copies pinned tensors, from the next pass on.
+
+        A block is given back when its tensor was dropped and all work that was queued on these
+        streams before that is done. By default, and without arguments, it is the stream that is
+        current where the tensor is dropped: right for programs that copy on their current stream.
+
+        Parameters
+        ----------
+        *streams : torch.cuda.Stream
+            Of any devices.
+        """
+        self._streams = streams
+
+    def close(self) -> None:
+        """End the readers of this process. Iterating starts new ones, with the same epoch."""
+        if self._mine is not None:
+            batches = self._batches()
+            self._passes.tell(batches.epoch)
+            batches.close()
+            self._mine = self._memory = None
+
+    # ---- inside
+
+    def _batches(self) -> Batches:
+        """Return this process' stream, of its share of the rows."""
+        rank, world_size = self._given or distributed() or (0, 1)
+        whose = os.getpid(), rank, world_size
+        if self._mine is None or self._mine[0] != whose:
+            batches = self._shared_out(rank, world_size)
+            batches.set_epoch(self._passes.next)
+            if self._state is not None:
+                batches.load_state_dict(self._state[0])
+            self._mine = whose, batches
+        return self._mine[1]
+
+    def _shared_out(self, rank: int, world_size: int) -> Batches:
+        part = split()
+        options = {"n_procs": None if part is None else 1, **self._options}
+        batches = Streamer(self.filename, **self._open_options).get_batches(
+            self.path, self.batch_size, rank=rank, world_size=world_size, **options
+        )
+        if part is not None:
+            batches._share_out(*part)
+        if self._pin_memory:  # one ring for all passes is registered once
+            batches._expect_epochs()
+        return batches
+
+    def _pinned(self) -> Pinned | None:
+        if not self._pin_memory:
+            return None
+        if split() is not None:
+            raise OptionsError(
+                "pin_memory is for the process that trains: this is one of a DataLoader's, whose "
+                "batches are copied on their way",
+                advice="Use num_workers=0, or DataLoader(..., pin_memory=True) in its place",
+                option="pin_memory",
+                got=True,
+            )
+        if not cuda.available():
+            return None
+        if self._memory is None or not self._memory.mine:
+            self._memory = Pinned(cuda)
+        self._memory.streams = self._streams
+        return self._memory
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**self.__dict__, "_mine": None, "_memory": None, "_streams": ()}
+        if self._given is None:  # a new process does not know
+            state["_given"] = distributed()
+        return state
+
+
+class _Pass(Iterator[Any]):
+    """One pass over the batches, as tensors."""
+
+    def __init__(
+        self,
+        batches: Batches,
+        pinned: Pinned | None,
+        transform: Callable[[Any], Any] | None,
+        where: str,
+    ) -> None:
+        self._iterator = iter(batches)
+        self._pinned = pinned
+        self._transform = transform
+        self._where = where
+
+    def __next__(self) -> Any:
+        pinned = self._pinned
+        if pinned is not None:
+            pinned.make_room(self._iterator.ready)
+        try:
+            batch = next(self._iterator)
+        except SubprocessException as error:
+            raise crossing(error) from None
+        if pinned is not None:
+            pinned.renew(self._iterator.memory())
+        batch = each(batch, self._tensor)
+        return batch if self._transform is None else self._transform(batch)
+
+    def _tensor(self, array: Any) -> torch.Tensor:
+        if self._pinned is not None and array.dtype.isnative:
+            array = self._pinned.lend(array)
+        return tensor(array, self._where)

@@ -1,0 +1,240 @@
+"""`TorchMapDataset`: rows that a sampler of torch chooses, as tensors.
+
+Law
+---
+1. A dataset is a description until a process asks it for rows: it can be pickled and forked, and
+   each process has readers of its own.
+2. The rows of a batch are one request for each dataset, all under way at once.
+3. A batch is a view of where the readers put it, and goes back when its last tensor is gone.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from _multitables.adapters.torch_tensors import crossing, split, tensor
+from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
+from _multitables.parent.random.dataset import VLArrayDataset
+from _multitables.parent.random.request import Request
+from _multitables.parent.random_reader import Reader
+from _multitables.parent.stream.open_stream import open_members
+from _multitables.tree import Paths, members_of
+
+
+class Samples(list[Any]):
+    """The samples of a batch, as torch's collate functions take them.
+
+    Attributes
+    ----------
+    batch : torch.Tensor, or tuple or dict of them
+        The same rows in one piece, of shape ``(len(samples), *row_shape)``; None if a transform
+        has changed the samples.
+    """
+
+    __slots__ = ("batch",)
+
+    def __init__(self, samples: Sequence[Any], batch: Any) -> None:
+        super().__init__(samples)
+        self.batch = batch
+
+
+class TorchMapDataset(Dataset[Any]):
+    """Rows of an HDF5 file by number, as tensors, for a `DataLoader` with a sampler.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file.
+    path : str, or list, tuple or dict of str
+        Dataset in the file, or several of equal length: samples are then tuples, or dicts with the
+        same keys, of tensors.
+    n_procs : int, optional
+        Reader processes of each process that asks for rows. Default: 4, or the cores if fewer; one
+        in each of a `DataLoader`'s processes.
+    field : str, optional
+        One column of a table or compound dataset.
+    transform : callable, optional
+        Is called with each sample; its value is the sample. Without one, `collate` can take the
+        rows of a batch in one piece.
+    memory_limit_bytes : int, optional
+        What the batches that are kept may take together. Default: 256 MiB.
+    cache_limit_bytes : int, optional
+        Decoded chunks that each reader keeps. Default: 64 MiB.
+    open_options : mapping, optional
+        Options of `tables.open_file`, as for `Reader`.
+
+    Raises
+    ------
+    MissingFileError, FileOpenError, MissingDatasetError, MissingFieldError
+        The data cannot be opened, when rows or the length are first asked for.
+    UnsupportedDatasetError
+        Ragged data, or a dtype that torch has not (strings, compound types; a `ValueError`).
+        Numbers in the other byte order are copied into this machine's.
+    IndexError
+        There is no such row.
+
+    Notes
+    -----
+    Rows in an order of your own are read by themselves: a chunk may be decoded for one row. Where
+    any random order will do, `TorchDataset` with ``shuffle`` decodes each chunk about once.
+
+    Examples
+    --------
+    >>> dataset = multitables.TorchMapDataset("run7.h5", ("/images", "/labels"))  # doctest: +SKIP
+    >>> loader = torch.utils.data.DataLoader(  # doctest: +SKIP
+    ...     dataset, batch_size=256, sampler=sampler, collate_fn=dataset.collate
+    ... )
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        path: Paths,
+        *,
+        n_procs: int | None = None,
+        field: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        memory_limit_bytes: int | None = None,
+        cache_limit_bytes: int | None = None,
+        open_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.filename = filename
+        self.path = path
+        self._names, self._paths = members_of(path)
+        self._n_procs = n_procs
+        self._field = field
+        self._transform = transform
+        self._memory_limit_bytes = memory_limit_bytes
+        self._cache_limit_bytes = cache_limit_bytes
+        self._open_options = dict(open_options or {})
+        self._length: int | None = None
+        #: The process, its Reader, and what to index for rows.
+        self._mine: tuple[int, Reader, list[Any]] | None = None
+
+    def __len__(self) -> int:
+        """Rows of the dataset."""
+        if self._length is None:  # without readers: a DataLoader asks where nothing is read
+            opened = open_members(self.filename, self._open_options, self.path, self._field)
+            self._length = opened.indexes[0].n_rows
+        return self._length
+
+    def __getitem__(self, row: Any) -> Any:
+        """Read one row.
+
+        Parameters
+        ----------
+        row : int
+            Negative ones count from the end.
+
+        Returns
+        -------
+        torch.Tensor, or tuple or dict of them
+            Of shape ``row_shape``.
+        """
+        number = operator.index(row)
+        sample = self._read(self._request(number))
+        return sample if self._transform is None else self._transform(sample)
+
+    def __getitems__(self, rows: Sequence[Any]) -> Samples:
+        """Read the rows of a batch, in one request for each dataset.
+
+        Parameters
+        ----------
+        rows : sequence of int
+            In any order, and as often as named.
+
+        Returns
+        -------
+        list
+            The samples; its attribute ``batch`` has them in one piece.
+        """
+        batch = self._read(self._request([operator.index(row) for row in rows]))
+        if self._names is None:
+            samples: list[Any] = list(batch)
+        elif self._names:
+            columns = zip(*batch.values(), strict=True)
+            samples = [dict(zip(self._names, row, strict=True)) for row in columns]
+        else:
+            samples = list(zip(*batch, strict=True))
+        if self._transform is None:
+            return Samples(samples, batch)
+        return Samples([self._transform(sample) for sample in samples], None)
+
+    @staticmethod
+    def collate(samples: Any) -> Any:
+        """Hand out a batch in one piece, without another copy: ``DataLoader(collate_fn=...)``.
+
+        Raises
+        ------
+        OptionsError
+            Not the samples that a TorchMapDataset without a transform gave.
+        """
+        batch = getattr(samples, "batch", None)
+        if batch is None:
+            raise OptionsError(
+                "collate takes what a TorchMapDataset without a transform gives to a batch, got "
+                f"{type(samples).__name__}",
+                advice="Leave collate_fn out, or give it to a DataLoader over the dataset itself",
+                option="collate_fn",
+                got=type(samples),
+            )
+        return batch
+
+    def close(self) -> None:
+        """End the readers of this process. Asking for rows starts new ones."""
+        if self._mine is not None:
+            self._mine[1].stop()
+            self._mine = None
+
+    # ---- inside
+
+    def _request(self, rows: int | list[int]) -> list[Request]:
+        reader, datasets = self._reader()
+        return [reader.request(dataset[rows]) for dataset in datasets]
+
+    def _read(self, requests: list[Request]) -> Any:
+        try:
+            tensors = [self._tensor(request) for request in requests]
+        except SubprocessException as error:
+            raise crossing(error) from None
+        if self._names is None:
+            return tensors[0]
+        return dict(zip(self._names, tensors, strict=True)) if self._names else tuple(tensors)
+
+    def _tensor(self, request: Request) -> torch.Tensor:
+        with request.get_unsafe() as array:
+            return tensor(array, f"{self.path!r} in {os.fspath(self.filename)!r}")
+
+    def _reader(self) -> tuple[Reader, list[Any]]:
+        if self._mine is None or self._mine[0] != os.getpid():
+            n_procs = self._n_procs or (None if split() is None else 1)
+            reader = Reader(
+                self.filename,
+                n_procs,
+                memory_limit_bytes=self._memory_limit_bytes,
+                cache_limit_bytes=self._cache_limit_bytes,
+                **self._open_options,
+            )
+            datasets = [self._rows_of(reader, path) for path in self._paths]
+            self._mine = os.getpid(), reader, datasets
+        return self._mine[1:]
+
+    def _rows_of(self, reader: Reader, path: str) -> Any:
+        dataset = reader.get_dataset(path)
+        if isinstance(dataset, VLArrayDataset):
+            raise UnsupportedDatasetError(
+                f"rows of {path!r} in {os.fspath(self.filename)!r} differ in length, and cannot be "
+                "one tensor",
+                advice="Request them from a multitables.Reader, and pad them",
+                path=path,
+            )
+        return dataset if self._field is None else dataset[self._field]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_mine": None}

@@ -1,0 +1,102 @@
+"""What a dataset's rows are and where its bytes lie, as a value.
+
+Law
+---
+1. An index is a value: once made it needs no file. Addresses are absolute in the file (a user
+   block is part of it), sorted by the chunk's place in the grid, and inside the file.
+2. A dataset whose bytes are not the delivered bytes has the layout "library" and a reason. An
+   unknown filter is no reason: whether it is known is the core's to say.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import options
+from _multitables.index.element_type import StringFix
+from _multitables.index.hdf5_metadata import FilterSpec
+
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What changes when a file does; taken before it is indexed."""
+
+    device: int
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+
+
+def _no_numbers() -> U64:
+    return np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class ChunkIndex:
+    """Where the bytes of one dataset lie, and what they are."""
+
+    #: Absolute name of the file that holds the dataset (external links are followed).
+    filename: str
+    #: Absolute path in the file.
+    path: str
+    fingerprint: Fingerprint
+    #: Of one element as the user sees it: after the choice of a field, subarrays unpacked.
+    dtype: np.dtype[Any]
+    #: As the user sees it: `dims`, then the dims of subarrays.
+    shape: tuple[int, ...]
+    #: Dims of the dataset in HDF5's sense, at least one.
+    dims: tuple[int, ...]
+    chunk_dims: tuple[int, ...] | None
+    #: Bytes of one stored element, and the part of it that reaches the user.
+    element_bytes: int
+    field_offset: int
+    field_bytes: int
+    #: "chunked", "contiguous", or "library" for a `reason`.
+    layout: str
+    #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
+    #: contiguous: one entry, or none when nothing is stored.
+    grid_index: U64 = field(default_factory=_no_numbers, repr=False)
+    byte_offset: U64 = field(default_factory=_no_numbers, repr=False)
+    stored_size: U64 = field(default_factory=_no_numbers, repr=False)
+    filter_mask: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
+    #: The stored bytes, where the file has them among its metadata; addresses count in these.
+    inline: bytes = field(default=b"", repr=False)
+    #: In the order of writing.
+    pipeline: tuple[FilterSpec, ...] = ()
+    #: One stored element.
+    fill_value: bytes = b""
+    #: Offsets count from the field's first byte.
+    string_fixes: tuple[StringFix, ...] = ()
+    #: "h5py" or "tables": who reads what the core does not.
+    library: str = "h5py"
+    reason: str = ""
+
+    @property
+    def n_rows(self) -> int:
+        """Outer length."""
+        return self.shape[0]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of one row."""
+        return self.shape[1:]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one delivered row."""
+        return math.prod(self.row_shape) * self.dtype.itemsize
+
+    @property
+    def block_size_default(self) -> int:
+        """Rows of a block when the user names none."""
+        if self.chunk_dims is not None:
+            return max(1, self.chunk_dims[0])
+        return max(1, options.UNCHUNKED_BLOCK_BYTES // max(1, self.row_bytes))

@@ -1,0 +1,401 @@
+"""A dataset of an HDF5 file -> `ChunkIndex`: what its rows are and where its bytes lie.
+
+Law
+---
+1. The only file on the parent's read path that asks an HDF5 library; h5py is imported when the
+   first file is opened, not before.
+2. Every failure is an exception of errors.py that names the file and the path.
+
+This file must never know readers, rings or options of a stream.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from _multitables.errors import FileOpenError, UnsupportedDatasetError
+from _multitables.index import hdf5_errors, hdf5_metadata
+from _multitables.index.chunk_grid import grid_numbers, grid_of
+from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.element_type import (
+    FieldType,
+    Unsupported,
+    element_type,
+    field_type,
+    flat,
+)
+from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
+
+#: Filters that PyTables brings and h5py does not: LZO, bzip2, blosc, blosc2.
+PYTABLES_FILTERS = (305, 307, 32001, 32026)
+
+#: A filter mask that leaves out every filter; a pipeline has 32 at most.
+ALL_FILTERS = 2**32 - 1
+
+
+def open_source(
+    filename: str | os.PathLike[str] | bytes, open_options: Mapping[str, object]
+) -> Source:
+    """Open an HDF5 file to index its datasets.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The file.
+    open_options : mapping
+        Options of ``tables.open_file``.
+
+    Returns
+    -------
+    Source
+        A context manager.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot be meant for a stream.
+    MissingFileError, FileOpenError
+        No such file; not an HDF5 file, truncated, locked by a writer, not allowed.
+    """
+    return Source(filename, parse_open_options(open_options))
+
+
+class Source:
+    """An open HDF5 file."""
+
+    def __init__(self, filename: str | os.PathLike[str] | bytes, open_options: OpenOptions) -> None:
+        self._options = open_options
+        self._base = os.path.abspath(os.fsdecode(filename))
+        self.filename = self._base
+        driver: dict[str, str | bytes] = {}
+        if open_options.kind == "split":
+            meta_ext, raw_ext = open_options.meta_ext, open_options.raw_ext
+            driver = {"driver": "split", "meta_ext": meta_ext.encode(), "raw_ext": raw_ext.encode()}
+            self.filename = self._base + meta_ext
+        self._fingerprint = _fingerprint(self.filename)  # before anything is read
+        import h5py
+
+        try:
+            self._file = h5py.File(self._base, "r", **driver)
+        except hdf5_errors.RAISED as error:
+            raise hdf5_errors.cannot_open(self.filename, error) from error
+        if self._file.id.get_intent() & h5py.h5f.ACC_RDWR:
+            self._file.close()
+            raise hdf5_errors.written_here(self.filename)
+
+    @property
+    def direct(self) -> bool:
+        """Whether the readers shall bypass the page cache."""
+        return self._options.direct
+
+    @property
+    def open_options(self) -> dict[str, object]:
+        """How a library in a reader opens the file; values are JSON's."""
+        if self._options.kind == "split":
+            return {**self._options.for_library, "filename": self._base}
+        return self._options.for_library
+
+    def close(self) -> None:
+        """Close the file. May be called again."""
+        self._file.close()
+
+    def __enter__(self) -> Source:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def index(self, path: str, field: str | None = None) -> ChunkIndex:
+        """Index one dataset.
+
+        Parameters
+        ----------
+        path : str
+            Dataset in the file, below ``root_uep``.
+        field : str, optional
+            A column; ``"a/b"`` is column ``b`` of column ``a``.
+
+        Raises
+        ------
+        MissingDatasetError, MissingFieldError
+            No such path or field.
+        UnsupportedDatasetError
+            A group, a scalar, a null dataspace, or elements that have no fixed size.
+        FileOpenError
+            The file's structure is damaged or the file is truncated.
+        """
+        name = self._options.root + normal_path(path)
+        try:
+            dataset = self._open_dataset(name)
+            return self._index(dataset, name, field)
+        except hdf5_errors.RAISED as error:
+            if hdf5_errors.is_ours(error):
+                raise
+            raise hdf5_errors.damaged(self.filename, name, error) from error
+
+    def describe(self, path: str) -> tuple[str, ChunkIndex]:
+        """Index one dataset, which may be ragged, and tell what it is.
+
+        Returns
+        -------
+        kind : str
+            "table" (rows with columns), "array" or "vlarray" (ragged).
+        index : ChunkIndex
+            Of ragged data only what it is: its bytes are a library's to read. Its dtype is that
+            of an atom, which may be a subarray.
+        """
+        name = self._options.root + normal_path(path)
+        try:
+            dataset = self._open_dataset(name)
+            ragged = hdf5_metadata.ragged_type(dataset)
+            if ragged is not None:
+                return "vlarray", self._ragged(dataset, name, ragged)
+            index = self._index(dataset, name, None)
+        except hdf5_errors.RAISED as error:
+            if hdf5_errors.is_ours(error):
+                raise
+            raise hdf5_errors.damaged(self.filename, name, error) from error
+        is_table = index.dtype.names is not None and len(index.shape) == 1
+        return "table" if is_table else "array", index
+
+    def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
+        filename, fingerprint, path = self._home(dataset, name)
+        dims, pytables = _dims(dataset, filename, name), hdf5_metadata.is_pytables(dataset)
+        try:
+            element = element_type(atom, pytables)
+            if len(dims) != 1:
+                raise Unsupported(f"ragged in {len(dims)} dimensions")
+            if hdf5_metadata.is_pseudo_atom(dataset):
+                raise Unsupported("Python objects or strings")
+        except Unsupported as error:
+            raise UnsupportedDatasetError(
+                f"{name!r} in {filename!r} is ragged, with elements of another kind: {error} "
+                "(expected one dimension of numbers, fixed-length strings or compounds of them)",
+                advice="Read it with h5py or PyTables",
+                path=name,
+                filename=filename,
+            ) from None
+        return ChunkIndex(
+            filename=filename,
+            path=path,
+            fingerprint=fingerprint,
+            dtype=flat(element.dtype),
+            shape=dims,
+            dims=dims,
+            chunk_dims=None,
+            element_bytes=dataset.get_type().get_size(),
+            field_offset=0,
+            field_bytes=element.size_bytes,
+            layout="library",
+            library="tables" if pytables else "h5py",
+            reason="ragged",
+        )
+
+    def _open_dataset(self, name: str) -> Any:
+        import h5py
+
+        try:
+            found = h5py.h5o.open(self._file.id, name.encode("utf-8", "surrogateescape"))
+        except hdf5_errors.RAISED as error:
+            raise hdf5_errors.no_such_path(self._file, self.filename, name, error) from error
+        if not isinstance(found, h5py.h5d.DatasetID):
+            raise hdf5_errors.no_dataset(found, self.filename, name)
+        return found
+
+    def _index(self, dataset: Any, name: str, field: str | None) -> ChunkIndex:
+        from h5py import h5d
+
+        filename, fingerprint, path = self._home(dataset, name)
+        pytables = hdf5_metadata.is_pytables(dataset)
+        part = self._field_type(dataset, filename, name, field, pytables)
+        dims = _dims(dataset, filename, name)
+        plist = dataset.get_create_plist()
+        kind = plist.get_layout()
+        chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
+        pipeline = hdf5_metadata.pipeline_of(plist)
+        element = part.element.dtype  # a subarray's dims are the user's, too
+        index = ChunkIndex(
+            filename=filename,
+            path=path,
+            fingerprint=fingerprint,
+            dtype=element.base,
+            shape=dims + part.leading_dims + element.shape,
+            dims=dims,
+            chunk_dims=chunk_dims,
+            element_bytes=dataset.get_type().get_size(),
+            field_offset=part.offset,
+            field_bytes=part.element.size_bytes,
+            layout="library",
+            pipeline=pipeline,
+            string_fixes=part.element.fixes,
+            library=part.element.library or _library_for(pytables, pipeline),
+            reason=self._reason(dataset, part, plist),
+        )
+        if index.reason or 0 in index.shape:
+            return _replaced(index, layout=index.layout if index.reason else "contiguous")
+        if kind == h5d.COMPACT:
+            stored = hdf5_metadata.compact_bytes(dataset)
+            return self._at(replace(index, inline=stored), 0)
+        if chunk_dims is None:
+            return self._contiguous(dataset, index)
+        return self._chunked(dataset, index, chunk_dims)
+
+    def _home(self, dataset: Any, name: str) -> tuple[str, Fingerprint, str]:
+        """The file that holds a dataset, to which an external link may lead, and its path there."""
+        import h5py
+
+        home = h5py.h5i.get_file_id(dataset)
+        if home == self._file.id or self._options.kind == "split":
+            return self.filename, self._fingerprint, name
+        filename = os.path.abspath(os.fsdecode(h5py.h5f.get_name(home)))
+        if filename == self._base:
+            return self.filename, self._fingerprint, name
+        inside = h5py.h5i.get_name(dataset)
+        path = inside.decode("utf-8", "surrogateescape") if inside else name
+        return filename, _fingerprint(filename), path
+
+    def _field_type(
+        self, dataset: Any, filename: str, name: str, field: str | None, pytables: bool
+    ) -> FieldType:
+        try:
+            return field_type(dataset.get_type(), field, pytables)
+        except Unsupported as error:
+            raise UnsupportedDatasetError(
+                f"{name!r} in {filename!r} has elements without a fixed size: {error} "
+                "(expected numbers, fixed-length strings or compounds of them)",
+                advice="Stream the other fields by name, or read it with h5py or PyTables",
+                path=name,
+                filename=filename,
+            ) from None
+        except KeyError as error:
+            raise hdf5_errors.no_such_field(filename, name, *error.args) from None
+
+    def _reason(self, dataset: Any, part: FieldType, plist: Any) -> str:
+        """Why the stored bytes are not the delivered bytes, or ""."""
+        from h5py import h5d
+
+        if not part.element.direct:
+            return part.element.reason
+        if self._options.kind == "split":
+            return "the file is split over two"
+        kind = plist.get_layout()
+        if kind == h5d.CONTIGUOUS and plist.get_external_count():
+            return "its bytes lie in external files"
+        if kind == h5d.CHUNKED and hdf5_metadata.swizzled_axis(dataset) is None:
+            return "the order of its chunk index cannot be told"
+        if plist.get_nfilters() and hdf5_metadata.partial_chunks_are_unfiltered(plist) is None:
+            return "whether its partial chunks are filtered cannot be told"
+        return "a virtual dataset" if kind == h5d.VIRTUAL else ""
+
+    def _contiguous(self, dataset: Any, index: ChunkIndex) -> ChunkIndex:
+        size = dataset.get_storage_size()
+        offset = dataset.get_offset()
+        if size == 0 or offset is None:
+            return _replaced(
+                index, layout="contiguous", fill_value=hdf5_metadata.fill_value(dataset)
+            )
+        return _inside_file(self._at(index, offset))
+
+    @staticmethod
+    def _at(index: ChunkIndex, offset: int) -> ChunkIndex:
+        # A dataset may be stored longer than it is, never shorter.
+        size = math.prod(index.dims) * index.element_bytes
+        return _replaced(
+            index,
+            layout="contiguous",
+            grid_index=np.zeros(1, np.uint64),
+            byte_offset=np.array([offset], np.uint64),
+            stored_size=np.array([size], np.uint64),
+            filter_mask=np.zeros(1, np.uint32),
+        )
+
+    def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
+        records = hdf5_metadata.chunk_records(dataset, len(index.dims))
+        records = records[records[:, -2] != np.iinfo(np.uint64).max]
+        offsets, filter_mask = records[:, :-3], records[:, -3].astype(np.uint32)
+        address, size = records[:, -2], records[:, -1]
+        number, order = grid_numbers(index.filename, index.path, index.dims, chunk_dims, records)
+        if hdf5_metadata.partial_chunks_are_unfiltered(dataset.get_create_plist()):
+            partial = (offsets + np.array(chunk_dims, np.uint64) > np.array(index.dims)).any(axis=1)
+            filter_mask[partial] = ALL_FILTERS
+        if len(order) and (block := self._file.userblock_size):
+            chunks = zip(offsets[order], address[order], size[order], strict=True)
+            missing = hdf5_metadata.missing_user_block(dataset, index.filename, chunks, block)
+            address = address + np.uint64(missing)
+        complete = len(order) == math.prod(grid_of(index.dims, chunk_dims))
+        found = _replaced(
+            index,
+            layout="chunked",
+            grid_index=number[order],
+            byte_offset=address[order],
+            stored_size=size[order],
+            filter_mask=filter_mask[order],
+            fill_value=b"" if complete else hdf5_metadata.fill_value(dataset),
+        )
+        return _inside_file(found)
+
+
+def _dims(dataset: Any, filename: str, name: str) -> tuple[int, ...]:
+    from h5py import h5s
+
+    kind = dataset.get_space().get_simple_extent_type()
+    if kind == h5s.SIMPLE:
+        return tuple(dataset.shape)
+    what = "is a scalar" if kind == h5s.SCALAR else "has a null dataspace (h5py.Empty): no shape"
+    raise UnsupportedDatasetError(
+        f"{name!r} in {filename!r} {what} (expected at least one dimension)",
+        advice=f"Read it with h5py: h5py.File({filename!r})[{name!r}][()]",
+        path=name,
+        filename=filename,
+    )
+
+
+def _replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
+    fill = changes.get("fill_value") or bytes(index.element_bytes)
+    return replace(index, **{**changes, "fill_value": fill})
+
+
+def _fingerprint(filename: str) -> Fingerprint:
+    try:
+        stat = os.stat(filename)
+    except OSError as error:
+        raise hdf5_errors.cannot_open(filename, error) from None
+    if not os.path.isfile(filename):
+        raise hdf5_errors.no_file(filename)
+    return Fingerprint(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:
+    own = any(spec.id in PYTABLES_FILTERS for spec in pipeline)
+    return "tables" if pytables and own else "h5py"
+
+
+def _inside_file(index: ChunkIndex) -> ChunkIndex:
+    ends = index.byte_offset + index.stored_size
+    size = index.fingerprint.size_bytes
+    bad = np.flatnonzero((ends > size) | (ends < index.byte_offset))
+    if len(bad):
+        end = int(ends[bad].max())
+        raise FileOpenError(
+            f"{index.filename!r} is truncated: {index.path!r} needs its bytes up to {end} "
+            f"(expected at least {end} bytes, got {size})",
+            advice="Copy the file again from its source or from a backup",
+            filename=index.filename,
+            path=index.path,
+            expected=end,
+            got=size,
+        )
+    return index

@@ -1,0 +1,55 @@
+"""What the kernel says of this machine: the cores and the memory that the process may use.
+
+Law
+---
+1. Asks when it is called and remembers nothing: containers' limits change.
+2. What the kernel does not tell is no limit, never an error.
+"""
+
+from __future__ import annotations
+
+import os
+
+#: Memory that rings and stages leave to others, at least.
+SPARED_BYTES = 256 << 20
+
+
+#: A container's limit, in version 2 of cgroups and in version 1. What is used of it says little:
+#: the page cache counts, and gives way.
+CGROUP_FILES = ("memory.max", "memory/memory.limit_in_bytes")
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    try:
+        return max(1, len(os.sched_getaffinity(0)))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+def available_bytes() -> int:
+    """Memory that the machine has to give, or the container's limit where that is less."""
+    limit = 1 << 62
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    limit = int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    for name in CGROUP_FILES:
+        try:
+            with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
+                limit = min(limit, int(file.read()))
+        except (OSError, ValueError):
+            continue
+    return limit
+
+
+def memory_limit_bytes() -> int:
+    """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
+
+    Shared memory is nobody's to the kernel: when it takes everything, others are killed for it.
+    """
+    limit = available_bytes()
+    return limit - max(limit // 8, min(limit, SPARED_BYTES))

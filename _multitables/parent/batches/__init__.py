@@ -1,0 +1,1 @@
+"""Epochs of batches over streams."""

@@ -1,0 +1,117 @@
+"""The codec limit: how fast bare processes fetch and decode a dataset.
+
+Law
+---
+1. The plan, the fetches and the filters of a stream; no ring, no claims, no views. What a stream
+   loses against it is the library's own cost.
+2. The clock starts when every process stands ready, and ends with the last one.
+3. Bytes that no native filter reads have no limit: that is an error, not a number.
+"""
+
+from __future__ import annotations
+
+import os
+
+from _multitables import _core, options
+from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.index import device
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import open_source
+from _multitables.parent.readers import error_report
+from _multitables.parent.readers.supervisor import Readers
+from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.wire import plan_bytes
+
+
+def measure_limit(
+    filename: str | os.PathLike[str], path: str, n_procs: int = 1, direct: bool = False
+) -> float:
+    """Measure how long bare processes take to fetch and decode a dataset.
+
+    Each process reads every `n_procs`-th task of the plan that a stream would follow, with the
+    same system calls and the same decoders, into one small buffer of its own that stays in cache.
+    What a stream delivers in a second can at best equal this.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file.
+    path : str
+        The dataset.
+    n_procs : int, optional
+        Processes.
+    direct : bool, optional
+        Read around the page cache, as ``DRIVER='H5FD_DIRECT'`` does.
+
+    Returns
+    -------
+    float
+        Seconds from the common start to the end of the last process; starting the processes and
+        opening the file are not in it. 0.0 for an empty dataset.
+
+    Raises
+    ------
+    UnsupportedDatasetError
+        The dataset can only be read through an HDF5 library.
+    CorruptChunkError, FileChangedError, ReaderDiedError, ...
+        As a stream raises them.
+    """
+    wanted = options.check_options(n_procs, None, False, None, False, True)
+    if not isinstance(path, str):
+        raise OptionsError(
+            f"path must be a str, got {path!r}",
+            advice="Give the dataset's path in the file, like '/images'",
+            option="path",
+            got=path,
+        )
+    direct = bool(direct)
+    with open_source(filename, {}) as source:
+        index = source.index(path, None)
+    if direct and device.refuses_direct(index.filename):
+        raise OptionsError(
+            f"the file system of {index.filename!r} refuses direct I/O (O_DIRECT)",
+            advice="Leave direct out, or put the file on another file system",
+            filename=index.filename,
+        )
+    plan = _plan(index, wanted.n_procs, direct)
+    if len(plan.tasks) == 0:
+        return 0.0
+    control_bytes = _core.control_bytes(plan.n_readers, plan.n_slots)
+    page = _core.PAGE_BYTES
+    trial = _core.Trial(plan_bytes.encode_plan(plan, -(-control_bytes // page) * page, {}, [""]))
+    readers = Readers(wanted.n_procs)
+    try:
+        death = readers.measure(trial)
+    finally:
+        readers.stop()
+    if death is not None:
+        raise error_report.death_error(death, None, 0, None)
+    found = trial.failure()
+    if found is not None:
+        record = error_report.Record(*found)
+        chunk = None if record.chunk == 2**64 - 1 else record.chunk
+        place = error_report.place_of(plan, trial, record.task, chunk)
+        raise error_report.task_error(place, record)
+    return trial.seconds()
+
+
+def _plan(index: ChunkIndex, n_procs: int, direct: bool) -> ReadPlan:
+    plan = plan_reads(
+        [index],
+        block_rows=index.block_size_default,
+        n_readers=n_procs,
+        remainder=True,
+        direct=direct,
+        native_filters=_core.native_filters(),
+        page_bytes=_core.PAGE_BYTES,
+    )
+    reason = plan.members[0].reason
+    if reason:
+        raise UnsupportedDatasetError(
+            f"{index.path!r} in {index.filename!r} has no codec limit: it is read through the "
+            f"{index.library or 'h5py'} library, because {reason}",
+            advice="Measure the library itself",
+            path=index.path,
+            filename=index.filename,
+        )
+    return plan

@@ -1,0 +1,1 @@
+"""Requests for what was indexed: datasets, stages, and who answers."""

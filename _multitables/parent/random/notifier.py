@@ -1,0 +1,125 @@
+"""The thread that tells requests their end to those who do not ask: callbacks, asyncio, notify.
+
+Law
+---
+1. Made when the first request is watched, or when a close does not wait; ends with the service.
+2. It alone settles the future's parts of a request, so their state changes once, under their own
+   lock, and nobody who waits on them is missed.
+3. No lock is held while a callback runs.
+4. Only the thread, and a request that is told here, hold the service: its memory goes with the last
+   one who uses it, and does not wait for the garbage collector.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from _multitables import options
+
+if TYPE_CHECKING:
+    from _multitables.parent.random.request import Request
+    from _multitables.parent.random.service import Service
+
+
+class Notifier:
+    """Watches the requests of one service."""
+
+    def __init__(self, service: Service, at_end: Callable[[], None]) -> None:
+        self._service_seen = weakref.ref(service)
+        self._at_end = at_end
+        self._lock = threading.RLock()
+        self._requests: list[Request] = []
+        self._thread: threading.Thread | None = None
+        self._over = False
+
+    @property
+    def _service(self) -> Service:
+        service = self._service_seen()
+        assert service is not None  # who calls holds it
+        return service
+
+    @property
+    def idle(self) -> bool:
+        """Whether every request that is watched has been told."""
+        return not self._requests
+
+    def add(self, request: Request) -> None:
+        """Make a request a future for others, and tell them when it has ended."""
+        if not self._service.mine:  # a lock may be held by a thread that this process has not
+            if "_condition" not in request.__dict__:
+                request._become_future()
+                self._tell(request)
+            return
+        with self._lock:
+            if "_condition" in request.__dict__:
+                return
+            request._become_future()
+            if not self._over:
+                self._requests.append(request)
+                self.start()
+                self._service.board.poke()
+                return
+        self._tell(request)
+
+    def start(self) -> bool:
+        """Start the thread, if it was not yet; whether there is one now."""
+        with self._lock:
+            if self._thread is None and not self._over and self._service.mine:
+                self._thread = threading.Thread(
+                    target=self._run,
+                    args=[self._service],
+                    name="multitables-reader",
+                    daemon=True,
+                )
+                self._thread.start()
+            return self._thread is not None
+
+    def join(self) -> None:
+        """Wait for the thread's end, if there is one and it is another."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def end(self) -> None:
+        """Say that the service has ended."""
+        with self._lock:
+            if self._thread is None:
+                self._over = True
+        self._service.board.poke()
+
+    def _run(self, service: Service) -> None:
+        while not service.ended:
+            with self._lock:
+                watched = list(self._requests)
+            flights = [one._flight for one in watched if one._flight is not None]
+            service.board.ended(flights, options.WATCH_SECONDS)
+            del flights
+            self._look_at(watched)
+            del watched
+            service.look()
+            service.end_if_drained()
+        with self._lock:
+            self._over = True
+            watched, self._requests = self._requests, []
+        for request in watched:
+            self._tell(request)
+        self._at_end()
+
+    def _look_at(self, watched: list[Request]) -> None:
+        ended = [request for request in watched if request.done()]
+        if not ended:
+            return
+        gone = set(map(id, ended))
+        with self._lock:
+            self._requests = [one for one in self._requests if id(one) not in gone]
+        for request in ended:
+            request._tell()
+
+    def _tell(self, request: Request) -> None:
+        """Tell the end of a request whose service has ended."""
+        if not request.done():
+            request._error = self._service.closed_error()
+        request._tell()

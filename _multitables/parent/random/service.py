@@ -1,0 +1,397 @@
+"""What a `Reader` and its requests share: the board, the readers, the thread that watches.
+
+Law
+---
+1. Nothing waits here without an end: each wait looks at the readers, and a user who holds every
+   stage is told so.
+2. A task that kills readers fails alone; readers that cannot even start end the service.
+3. The watching thread is made when something must be told without being asked: callbacks, and
+   the end of a `close` that did not wait. It alone tells requests their end.
+4. It holds no `Reader` and no dataset, so that dropping the `Reader` ends it.
+5. In a forked child everything is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from _multitables import _core, options
+from _multitables.errors import (
+    ClosedError,
+    OptionsError,
+    QueueClosed,
+    SharedMemoryError,
+    StageBusyError,
+    refused_error,
+)
+from _multitables.options import ReaderOptions
+from _multitables.parent.random.dataset_handle import DatasetHandle, Part
+from _multitables.parent.random.notifier import Notifier
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.stage import Stage, arena, made, shortage
+from _multitables.parent.readers import error_report
+from _multitables.parent.readers.counters import counters
+from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.supervisor import Readers
+from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
+from _multitables.select.selection import Selection
+from _multitables.wire.request_bytes import encode_hyperslab, encode_library
+
+#: `kind` of a task that the core cannot decode, and of one that readers died of.
+_UNKNOWN_FILTER, _DIED = 4, 12
+_NO_CHUNK = 2**64 - 1
+_OTHERS = "Other requests are not affected"
+
+
+class Service:
+    """Serves requests of one process by a team of readers."""
+
+    def __init__(self, filename: str, wanted: ReaderOptions, notify: Any) -> None:
+        self.filename = filename
+        self.n_readers = wanted.n_procs
+        self.requests = 0
+        self._wanted = wanted
+        #: Why it ended by itself. An exception kept here would keep the frames it was raised in.
+        self._death: Death | None = None
+        self.lock = threading.RLock()
+        self._owner = os.getpid()
+        self._closing = self.ended = False
+        self._looked = 0.0
+        at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
+        self.notifier = Notifier(self, at_end)
+        self.board: _core.Board = made(
+            lambda: _core.Board(
+                arena(), wanted.n_procs, options.REQUEST_SLOTS, wanted.cache_limit_bytes
+            ),
+            0,
+        )
+        self.pool: _core.Stages = made(
+            lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
+        )
+        self.readers = Readers(wanted.n_procs, wanted.library_timeout_seconds)
+        self.readers.assign(self.board)
+        if notify is not None:
+            self.notifier.start()
+
+    @property
+    def mine(self) -> bool:
+        """False in a process that was forked from the one that made this."""
+        return os.getpid() == self._owner
+
+    @property
+    def closed(self) -> bool:
+        """Whether no request can be made any more."""
+        return self._closing or self.ended or not self.mine
+
+    # ---- asking
+
+    def ask(self, key: Selection, stages: _core.Stages) -> Request:
+        """Make a request in any case that can be made, waiting for a stage where need be."""
+        if type(key) is not Selection or not isinstance(key.dataset, DatasetHandle):
+            raise OptionsError(
+                f"a request takes what indexing a dataset of a Reader gives, got {key!r}",
+                advice="Write reader.request(dataset[...], stage)",
+                option="key",
+                got=key,
+            )
+        if not isinstance(stages, _core.Stages):
+            raise OptionsError(
+                f"a request takes a stage, a stage pool or None, got {stages!r}",
+                advice="Make one with dataset.create_stage(rows), or leave it out",
+                option="stage",
+                got=stages,
+            )
+        form = normalise(key)
+        if isinstance(form, Refused):
+            self._check(stages)
+            error = refused_error(form.kind, form.text, good=_OTHERS)
+            return Request(self, key, stages, None, error)
+        try:
+            if isinstance(form, Native):
+                flight = self._ask_natively(key, form, stages)
+                if flight is not None:
+                    return Request(self, key, stages, flight)
+                form = library_call(key)
+            flight = self._ask_library(form, stages, self._guess(form, stages))
+        except SharedMemoryError as error:  # told when the result is asked for
+            return Request(self, key, stages, None, error)
+        request = Request(self, key, stages, flight)
+        request._by_library = True
+        if form.ragged:
+            request._ragged = key.dataset.dtype, key.dataset.atom_shape
+        return request
+
+    def _ask_natively(
+        self, key: Selection, form: Native, stages: _core.Stages
+    ) -> _core.Flight | None:
+        """Ask the core; None if it does not read the dataset."""
+        slab, info = form.hyperslab, key.dataset
+        assert isinstance(info, DatasetHandle)
+        core = info.part(slab.field, self.board).core
+        if core is None:
+            return None
+        words, shape = encode_hyperslab(slab), list(slab.shape)
+        return self._send(
+            lambda patience: self.board.hyperslab(core, words, slab.dtype, shape, stages, patience),
+            stages,
+        )
+
+    def _ask_library(
+        self, call: LibraryCall, stages: _core.Stages, n_bytes: int, tries: int | None = None
+    ) -> _core.Flight:
+        ask, dtype = encode_library(call), call.dtype
+        return self._send(
+            lambda patience: self.board.library(ask, dtype, n_bytes, stages, patience),
+            stages,
+            tries,
+        )
+
+    def _guess(self, call: LibraryCall, stages: _core.Stages) -> int:
+        """Bytes of a stage for a library's result, whose size may not be known yet."""
+        if call.shape is not None:
+            count = 1
+            for extent in call.shape:
+                count *= extent
+            return count * call.dtype.itemsize
+        return 0 if stages.count is not None else min(options.GUESSED_BYTES, stages.n_bytes)
+
+    def _send(
+        self,
+        send: Callable[[float], _core.Flight],
+        stages: _core.Stages,
+        tries: int | None = None,
+    ) -> _core.Flight:
+        start, patience = time.monotonic(), 0.0
+        while True:
+            try:
+                return send(patience)
+            except _core.TooSmall as refusal:
+                needed, have = refusal.args
+                raise too_small(needed, have, stages) from None
+            except _core.Exhausted as refusal:
+                if tries is None:
+                    if refusal.args == ("stage",):
+                        self._may_wait(stages, start)
+                elif tries == 0:
+                    raise
+                else:
+                    tries -= 1
+            except _core.Closed:
+                raise self.closed_error(stages) from None
+            except OSError as error:
+                raise shortage(error, stages.n_bytes) from error
+            except ValueError as error:
+                self._check(stages)
+                raise ClosedError(
+                    f"the dataset or the stage is not of this process: {error}",
+                    advice="Get datasets and make stages in the process that uses them",
+                ) from error
+            self.look()
+            patience = options.WATCH_SECONDS
+
+    def _may_wait(self, stages: _core.Stages, start: float) -> None:
+        """Raise if waiting for a stage would be in vain."""
+        lent, age = stages.lent()
+        if isinstance(stages, Stage) and lent:
+            raise StageBusyError(
+                f"the stage holds, or waits for, the result of another request (for {age:.1f} s)",
+                good="That request is not affected",
+                advice="Take its result first, or use a pool: dataset.create_stage_pool(...)",
+            )
+        waited = time.monotonic() - start
+        if lent and min(waited, age) >= options.STALL_SECONDS and not self.board.pending():
+            raise error_report.no_stage_error(waited, lent, age)
+
+    def _check(self, stages: _core.Stages) -> None:
+        """Raise if this stage, or this service, is closed, or the stage is busy."""
+        if stages.closed or self.closed:
+            raise self.closed_error(stages)
+        if isinstance(stages, Stage) and stages.busy:
+            self._may_wait(stages, time.monotonic())
+
+    def closed_error(self, stages: _core.Stages | None = None) -> BaseException:
+        """Compose the error for what cannot be asked, or answered, any more."""
+        if not self.mine:
+            return ClosedError(
+                f"this Reader belongs to process {self._owner}, of which this one "
+                f"({os.getpid()}) is a fork",
+                good="It goes on there",
+                advice="Make a Reader, its datasets and its stages in this process",
+                owner=self._owner,
+            )
+        if self._death is not None:
+            return error_report.request_death_error(self._death, None)
+        if stages is not None and stages.closed and stages is not self.pool:
+            return ClosedError("the stage is closed", advice="Make another with create_stage")
+        return ClosedError(
+            f"the Reader of {self.filename!r} is closed",
+            good="Results that were taken before are good",
+            advice="Make a new Reader",
+        )
+
+    # ---- answers that are no results
+
+    def settle(self, request: Request, flight: _core.Flight, status: int, patience: float) -> None:
+        """Give a request whose flight ended without result its error, or ask again."""
+        if not self.mine:  # locks may be held by threads that are not here
+            request._error = self.closed_error()
+            return
+        with self.lock:
+            if request._flight is not flight or request._error is not None:
+                return
+            try:
+                self._settle(request, flight, status, patience)
+            except _core.Exhausted:
+                now = time.monotonic()
+                since = request._waits_since = request._waits_since or now
+                lent, age = request._stages.lent()
+                if now - since >= options.STALL_SECONDS and not self.board.pending():
+                    request._error = error_report.no_stage_error(now - since, lent, age)
+            except _core.Closed:
+                request._error = self.closed_error()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is what the user is told
+                request._error = error
+            if request._error is not None:
+                flight.release()
+
+    def _settle(self, request: Request, flight: _core.Flight, status: int, patience: float) -> None:
+        key, stages = request._key, request._stages
+        if status == _core.FLIGHT_MORE:
+            needed = flight.needed_bytes or 0
+            if stages.count is not None:
+                raise too_small(needed, stages.n_bytes, stages)
+            flight.release()
+            form = normalise(key)
+            call = form if isinstance(form, LibraryCall) else library_call(key)
+            request._flight = self._ask_library(call, stages, needed, 1 if patience else 0)
+            request._waits_since = None
+        elif status == _core.FLIGHT_FAILED:
+            found = flight.failure()
+            if found is None:
+                raise RuntimeError("a task failed without a record")
+            record = error_report.Record(*found)
+            if record.kind != _UNKNOWN_FILTER or request._by_library:
+                raise self._task_error(key, record)
+            self._by_library(key)
+            request._by_library = True
+            ask = encode_library(library_call(key))
+            request._flight = self.board.library_again(ask, flight)
+        else:
+            raise self.closed_error()
+
+    def _part(self, key: Selection) -> Part:
+        assert isinstance(key.dataset, DatasetHandle)
+        form = normalise(key)
+        field = form.hyperslab.field if isinstance(form, Native) else ""
+        return key.dataset.part(field, self.board)
+
+    def _by_library(self, key: Selection) -> None:
+        form = normalise(key)
+        if isinstance(form, Native) and isinstance(key.dataset, DatasetHandle):
+            key.dataset.by_library(form.hyperslab.field)
+
+    def _task_error(self, key: Selection, record: error_report.Record) -> BaseException:
+        part = self._part(key)
+        death = self.readers.killers.get(record.task) if record.kind == _DIED else None
+        if death is not None and death.in_library:
+            place = error_report.place_in_library(part.index, death.chunk, of_request=True)
+            return error_report.request_death_error(death, place)
+        chunk = None
+        if part.core is not None and record.chunk != _NO_CHUNK:
+            chunk = part.core.chunk(record.chunk)
+        place = error_report.place_of_request(part.index, part.chunk_dims, chunk)
+        if death is not None:
+            return error_report.request_death_error(death, place)
+        return error_report.task_error(place, record)
+
+    # ---- the readers
+
+    def look(self) -> None:
+        """Replace readers that died; end the service if they cannot live."""
+        self._looked = time.monotonic()
+        death = self.readers.watch()
+        if death is not None:
+            self.end(death)
+
+    def glance(self) -> None:
+        """Look at the readers, if nobody did for a while."""
+        if time.monotonic() - self._looked > options.WATCH_SECONDS:
+            self.look()
+
+    # ---- the end
+
+    def close(self, wait: bool) -> None:
+        """Take no more requests; end when all are answered."""
+        if not self.mine:
+            return
+        self._closing = True
+        self.board.close()
+        if self.notifier.idle and not self.board.pending():
+            self.end()
+        elif self.notifier.start():
+            self.board.poke()
+        if wait:
+            self.notifier.join()
+
+    def end_if_drained(self) -> None:
+        """End after `close`, once everything is answered and told."""
+        if self._closing and self.notifier.idle and not self.board.pending():
+            self.end()
+
+    def end(self, death: Death | None = None) -> None:
+        """End the readers and every request that is not answered. May be called again."""
+        if not self.mine:
+            self.readers.stop()
+            return
+        with self.lock:
+            if self.ended:
+                return
+            self._death = death
+            self.ended = True
+        self.readers.stop()
+        self.board.stop()
+        self.pool.close()
+        self.notifier.end()
+
+    # ---- numbers
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what was done so far; see `Reader.statistics`."""
+        readers = [counters(self.board.account(n)) for n in range(self.n_readers)]
+        lent, age = self.pool.lent()
+        return {
+            "requests": self.requests,
+            "tasks": sum(reader["tasks"] for reader in readers),
+            "tasks_pending": self.board.pending(),
+            "library_requests": sum(reader["library_tasks"] for reader in readers),
+            "cache_hits": sum(reader["cache_hits"] for reader in readers),
+            "cache_misses": sum(reader["cache_misses"] for reader in readers),
+            "cache_bytes": sum(reader["cache_bytes"] for reader in readers),
+            "cache_limit_bytes": self._wanted.cache_limit_bytes * self.n_readers,
+            "memory_bytes": self.pool.used_bytes,
+            "memory_limit_bytes": self.pool.n_bytes,
+            "stages_lent": lent,
+            "stages_lent_seconds": age,
+            "readers_replaced": self.readers.replaced,
+            "readers": readers,
+        }
+
+
+def too_small(needed: int, have: int, stages: _core.Stages) -> SharedMemoryError:
+    """Compose the error for a result that is larger than its stage."""
+    if stages.count is None:
+        what, advice = "memory_limit_bytes", "Give Reader a larger memory_limit_bytes"
+    else:
+        what, advice = "its stage", "Make a larger stage, or leave it out"
+    return SharedMemoryError(
+        f"a result does not fit {what}: expected at most {have} bytes, got {needed}",
+        good=_OTHERS,
+        advice=f"{advice}; or ask for less at once",
+        expected=have,
+        got=needed,
+    )

@@ -1,0 +1,242 @@
+"""The public `Reader`: datasets to index, and requests for what was indexed.
+
+Law
+---
+1. A request for whole rows in a stage that is free costs one call into the core; everything else
+   is the service's.
+2. Options and the file's name are checked before anything is started.
+3. Dropping a `Reader` stops it: nothing that a program may keep longer refers to it.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from _multitables import _core, options
+from _multitables.errors import OptionsError
+from _multitables.index.hdf5_file import open_source
+from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
+from _multitables.parent.random.dataset_handle import DatasetHandle
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.service import Service
+from _multitables.parent.random.stage import Stage, StagePool
+from _multitables.parent.titles import count, file_title
+from _multitables.select.normalize import whole_rows
+from _multitables.select.selection import Selection
+
+_KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
+    "table": TableDataset,
+    "array": ArrayDataset,
+    "vlarray": VLArrayDataset,
+}
+
+
+class Reader:
+    """Reads chosen rows and parts of HDF5 datasets, through reader processes.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file.
+    n_procs : int, optional
+        Reader processes. None: 4, or the cores available to this process if fewer.
+    notify : callable, optional
+        Is called with each request when it has ended, in a thread of the Reader's, and with
+        `QueueClosed` at last.
+    memory_limit_bytes : int, optional
+        What the results of requests without a stage may take together. Default: 256 MiB.
+    cache_limit_bytes : int, optional
+        Decoded chunks that each reader process keeps between requests. Default: all readers
+        together a 32nd of the memory that is available when they start, each 64 to 512 MiB.
+    library_timeout_seconds : float, optional
+        How long a reader may be inside an HDF5 library without reading from the file. Then it is
+        replaced, once, and the next time the request fails with `LibraryTimeoutError`. None waits
+        for ever.
+    **kw_args
+        Options of `tables.open_file`, as for `Streamer`.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot work (a `ValueError`).
+    MissingFileError, FileOpenError
+        The file cannot be opened (`FileNotFoundError`, `OSError`).
+
+    Notes
+    -----
+    Requests may be made, and results taken, in any thread. As a context manager the Reader is
+    closed at exit when all requests are answered, or stopped by an exception. A Reader that is
+    dropped is stopped.
+
+    Examples
+    --------
+    >>> with multitables.Reader("run7.h5") as reader:  # doctest: +SKIP
+    ...     images = reader.get_dataset("/images")
+    ...     request = reader.request(images[30:35])
+    ...     print(request.get().mean())
+    """
+
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        n_procs: int | None = 4,
+        notify: Callable[[Any], object] | None = None,
+        *,
+        memory_limit_bytes: int | None = None,
+        cache_limit_bytes: int | None = None,
+        library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
+        **kw_args: Any,
+    ) -> None:
+        wanted = options.check_reader_options(
+            n_procs, memory_limit_bytes, cache_limit_bytes, library_timeout_seconds
+        )
+        open_source(filename, kw_args).close()
+        self.filename = filename
+        self._open_options = kw_args
+        self._notified = notify
+        self._service = service = Service(os.fsdecode(filename), wanted, notify)
+        self._board, self._pool = service.board, service.pool
+        self._finalizer = weakref.finalize(self, service.end)
+
+    def __repr__(self) -> str:
+        service = self._service
+        state = "closed" if service.closed else "open"
+        if not service.mine:
+            state = f"of process {service._owner}"
+        readers, requests = count(service.n_readers, "reader"), count(service.requests, "request")
+        return f"<Reader of {file_title(self.filename)}: {readers}, {requests} made, {state}>"
+
+    def get_dataset(self, path: str) -> TableDataset | ArrayDataset | VLArrayDataset:
+        """Find a dataset, to be indexed for requests.
+
+        Parameters
+        ----------
+        path : str
+            Dataset in the file.
+
+        Returns
+        -------
+        TableDataset, ArrayDataset or VLArrayDataset
+            It has a ``dtype`` and a ``shape``, and can make stages.
+
+        Raises
+        ------
+        MissingDatasetError
+            No such path (a `KeyError`).
+        UnsupportedDatasetError
+            A group, a scalar, a null dataspace, or elements without a fixed size (a `ValueError`).
+        ClosedError
+            The Reader is closed.
+        """
+        if self._service.closed:
+            raise self._service.closed_error()
+        name: Any = path
+        if not isinstance(name, str):  # a PyTables node or h5py dataset knows its own path
+            name = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
+        if not isinstance(name, str):
+            raise OptionsError(
+                f"path must be a str, got {path!r}",
+                advice="Give the dataset's path in the file, like '/images'",
+                option="path",
+                got=path,
+            )
+        info = DatasetHandle.made(self._board, self.filename, name, self._open_options)
+        return _KINDS[info.kind](info, Selection(info))
+
+    def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:
+        """Ask for what indexing a dataset described; returns at once.
+
+        Parameters
+        ----------
+        key : selection
+            What indexing a dataset, or one of its methods, gives.
+        stage : Stage or StagePool, optional
+            Where the result goes. Waits while all stages of a pool are in use. Default: memory
+            that the Reader keeps and grows, up to ``memory_limit_bytes``.
+
+        Returns
+        -------
+        Request
+            A future. Whatever is wrong with the selection is raised when its result is taken.
+
+        Raises
+        ------
+        StageBusyError
+            The result of the stage's last request was not taken yet (a `RuntimeError`).
+        ClosedError
+            The Reader or the stage is closed.
+        StalledError
+            All stages of the pool are held, for 30 seconds, by requests that the program keeps
+            without taking their results; of results without a stage, by views too.
+        """
+        service = self._service
+        service.requests += 1
+        stages: _core.Stages = self._pool if stage is None else stage
+        request = None
+        try:
+            rows = whole_rows(key)
+            if rows is not None:
+                flight = self._board.rows(
+                    key.dataset.native[rows[0]],  # type: ignore[attr-defined]
+                    *rows[1:],
+                    stages,
+                    0.0,
+                )
+                request = Request(service, key, stages, flight)
+        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, OSError):
+            pass  # in the slow way it goes well, or is told well
+        except _core.Refused:
+            pass  # in the slow way it goes well, or is told well
+        if request is None:
+            request = service.ask(key, stages)
+        if self._notified is not None:
+            request.add_done_callback(self._notified)
+        return request
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what the Reader has done so far.
+
+        Returns
+        -------
+        dict
+            ``requests``; ``tasks`` (parts of requests, one for each reader that has to do with
+            it) and ``tasks_pending``; ``library_requests`` (served through an HDF5 library);
+            ``cache_hits`` and ``cache_misses`` (chunks), ``cache_bytes`` and
+            ``cache_limit_bytes`` of all readers together; ``memory_bytes`` and
+            ``memory_limit_bytes`` of requests without a stage, ``stages_lent`` of them and
+            ``stages_lent_seconds`` (the oldest); ``readers_replaced``; ``readers``: for each
+            its share of these, and what `StreamQueue.statistics` tells.
+        """
+        return self._service.statistics()
+
+    def close(self, wait: bool = False) -> None:
+        """Take no more requests; those that were made are still answered. Then the readers end.
+
+        Parameters
+        ----------
+        wait : bool, optional
+            Return when everything is answered and the readers have ended.
+        """
+        self._service.close(wait)
+
+    def stop(self) -> None:
+        """End the readers now. Requests that are not answered fail with `ClosedError`."""
+        self._finalizer()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close(wait=True)
+        else:
+            self.stop()

@@ -1,0 +1,1 @@
+"""Reader processes: their start, their end, what they count and what they report."""

@@ -1,0 +1,40 @@
+"""How a reader died, and at what.
+
+Law
+---
+1. A value: it says what is known of a death, and what became of it is told by error_report.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from _multitables.parent.readers.process import how_it_ended
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Death:
+    """A reader that died for the last time that is allowed, or was not to be replaced."""
+
+    reader: int
+    pid: int
+    status: int
+    deaths: int
+    task: int | None
+    #: It was inside a library, at the chunk of this number in the grid where that is known.
+    in_library: bool = False
+    chunk: int | None = None
+    #: It was killed since it did not come back for longer than this.
+    timeout_seconds: float | None = None
+    #: Why no other one could be started in its place, where that was tried, and what to do then.
+    hindrance: str = ""
+    advice: str = ""
+
+    @property
+    def how(self) -> str:
+        """``was killed by SIGKILL`` or ``exited with status 1``."""
+        return how_it_ended(self.status)

@@ -1,0 +1,438 @@
+"""A reader's record of what went wrong, as an exception with the data's address.
+
+Law
+---
+1. One function per kind of record, found through a table; messages follow the errors' grammar.
+2. Says what, where, expected against got, what is still good, and what to do; values are kept as
+   attributes. A stream loses rows, a request only itself.
+3. Only composes: it reads the plan and the ring's numbers, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from _multitables import _core
+from _multitables.errors import (
+    CorruptChunkError,
+    CorruptChunkWarning,
+    FileChangedError,
+    LibraryTimeoutError,
+    ReaderDiedError,
+    StalledError,
+    SubprocessException,
+    library_error,
+)
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.missing import missing_file, missing_filter
+from _multitables.plan.stream_plan import ReadPlan
+
+_COPY_AGAIN = "Copy the file again from its source or from a backup"
+_REPAIR = (
+    f"{_COPY_AGAIN}; until then leave out the rows in the error's `rows`, as with "
+    "get_batches(rows=mask) or get_batches(skip_damaged=True)"
+)
+
+
+_LIBRARY_DIED = (
+    "The library died with it, perhaps of damaged data, or was killed: copy the file again from "
+    "its source, and look at dmesg for a lack of memory"
+)
+_LIBRARY_LATE = (
+    "What is stored there is probably damaged: copy the file again from its source or from a "
+    "backup. If it is good and only slow to decode, give a larger library_timeout_seconds"
+)
+
+
+@dataclass(frozen=True)
+class Record:
+    """`Ring.failure()`, named."""
+
+    kind: int
+    filter: int
+    detail: int
+    task: int
+    chunk: int
+    expected: int
+    got: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a task, or one of its chunks, lies."""
+
+    index: ChunkIndex
+    row_begin: int
+    row_end: int
+    chunk_offset: tuple[int, ...] | None
+    byte_begin: int | None
+    byte_end: int | None
+    filter_names: dict[int, str]
+    of_request: bool = False
+    #: The stream's rows are not in the order of the file.
+    of_order: bool = False
+
+    @property
+    def where(self) -> str:
+        """``'/images' in 'run7.h5', chunk (192, 0, 0), file bytes 1048576:1061913``."""
+        text = f"{self.index.path!r} in {self.index.filename!r}"
+        if self.chunk_offset is not None:
+            text += f", chunk {self.chunk_offset}"
+        if self.byte_begin is not None:
+            return f"{text}, file bytes {self.byte_begin}:{self.byte_end}"
+        if self.chunk_offset is None and not self.of_request and not self.of_order:
+            text += f", rows {self.row_begin}:{self.row_end}"
+        return text
+
+    @property
+    def lost(self) -> str:
+        """What the failure took."""
+        if self.of_request:
+            return "This request has no result"
+        if self.of_order and self.chunk_offset is None:
+            return "A batch was not delivered"
+        return f"Rows {self.row_begin}:{self.row_end} were not delivered"
+
+    @property
+    def good(self) -> str:
+        """What the failure took, and what it did not touch."""
+        others = "other requests" if self.of_request else "other chunks"
+        return f"{self.lost}; {others} are not affected"
+
+    def values(self) -> dict[str, Any]:
+        """The address as attributes of an exception."""
+        return {
+            "path": self.index.path,
+            "filename": self.index.filename,
+            "chunk_offset": self.chunk_offset,
+            "byte_offset": self.byte_begin,
+            "byte_range": None if self.byte_begin is None else (self.byte_begin, self.byte_end),
+            "rows": (self.row_begin, self.row_end),
+        }
+
+
+def place_of(
+    plan: ReadPlan, ring: _core.Ring | _core.Trial, task: int, chunk: int | None = None
+) -> Place:
+    """Name the place of a task, or of one of its chunks."""
+    member, row_begin, row_end, found = ring.address(task, chunk)
+    chosen = plan.members[member]
+    place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
+    return replace(place, of_order=plan.order is not None)
+
+
+def place_of_request(
+    index: ChunkIndex, chunk_dims: tuple[int, ...], chunk: tuple[int, int, int] | None
+) -> Place:
+    """Name the place of a request, or of one of its chunks: grid index, byte offset and size."""
+    rows = index.shape[0] if index.shape else 0
+    return replace(_place(index, chunk_dims, 0, rows, chunk), of_request=True)
+
+
+def place_of_death(plan: ReadPlan, ring: _core.Ring, death: Death) -> Place:
+    """Name the place of a task of which readers died."""
+    assert death.task is not None
+    place = place_of(plan, ring, death.task)
+    if not death.in_library:
+        return place
+    rows = None if death.chunk is None or place.of_order else (place.row_begin, place.row_end)
+    found = place_in_library(place.index, death.chunk, rows=rows)
+    if found.chunk_offset is None:
+        return replace(place, chunk_offset=None, byte_begin=None, byte_end=None)
+    return replace(found, of_order=place.of_order)
+
+
+def place_in_library(
+    index: ChunkIndex,
+    number: int | None,
+    rows: tuple[int, int] | None = None,
+    of_request: bool = False,
+) -> Place:
+    """Name the place of what a library was at: a chunk of this number in the grid, if known."""
+    row_begin, row_end = rows or (0, index.shape[0] if index.shape else 0)
+    chunk: tuple[int, int | None, int] | None = None
+    if number is not None and index.chunk_dims is not None:
+        at = int(index.grid_index.searchsorted(number))
+        chunk = number, None, 0
+        if at < len(index.grid_index) and index.grid_index[at] == number:
+            chunk = number, int(index.byte_offset[at]), int(index.stored_size[at])
+    place = _place(index, index.chunk_dims or (), row_begin, row_end, chunk)
+    return replace(place, of_request=of_request)
+
+
+def _place(
+    index: ChunkIndex,
+    chunk_dims: tuple[int, ...],
+    row_begin: int,
+    row_end: int,
+    chunk: tuple[int, int | None, int] | None,
+) -> Place:
+    names = {spec.id: spec.name for spec in index.pipeline}
+    if chunk is None:
+        return Place(index, row_begin, row_end, None, None, None, names)
+    grid_index, byte_offset, stored_size = chunk
+    offset = []
+    for dim, extent in zip(reversed(index.dims), reversed(chunk_dims), strict=True):
+        grid_index, at = divmod(grid_index, max(1, -(-dim // extent)))
+        offset.append(at * extent)
+    offset.reverse()
+    row_begin = max(row_begin, offset[0])
+    row_end = min(row_end, offset[0] + chunk_dims[0])
+    known = None if index.chunk_dims is None else tuple(offset)
+    end = None if byte_offset is None else byte_offset + stored_size
+    return Place(index, row_begin, row_end, known, byte_offset, end, names)
+
+
+def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:
+    return CorruptChunkError(
+        happened,
+        good=place.good,
+        advice=_REPAIR,
+        expected=record.expected,
+        got=record.got,
+        filter_id=record.filter,
+        **place.values(),
+    )
+
+
+def skipped(error: CorruptChunkError, rows: tuple[int, int]) -> CorruptChunkWarning:
+    """Compose the warning for a chunk that is left out, and with it these rows."""
+    good = f"Rows {rows[0]}:{rows[1]} are left out; other chunks are not affected"
+    values = {**error.values, "rows": rows}
+    return CorruptChunkWarning(error.happened, good=good, advice=_COPY_AGAIN, **values)
+
+
+def _name(place: Place, record: Record) -> str:
+    if record.filter == 0:
+        return "the stored chunk"
+    # Names in files are free text, so the core's own come first.
+    name = _core.native_filters().get(record.filter) or place.filter_names.get(record.filter)
+    return name or f"filter {record.filter}"
+
+
+def _checksum(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"{_name(place, record)} does not match for {place.where} "
+        f"(stored {record.expected:#010x}, computed {record.got:#010x})",
+        place,
+        record,
+    )
+
+
+def _size(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"{_name(place, record)} has the wrong size for {place.where} "
+        f"(expected {record.expected} bytes, got {record.got})",
+        place,
+        record,
+    )
+
+
+def _truncated(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"{_name(place, record)} data is cut short for {place.where} "
+        f"(expected {record.expected} bytes, got {record.got})",
+        place,
+        record,
+    )
+
+
+def _malformed(place: Place, record: Record) -> Exception:
+    code = record.got - 2**64 if record.got >= 2**63 else record.got
+    return _corrupt(
+        f"{_name(place, record)} cannot decode {place.where} "
+        f"(expected its format, got bytes that are not; decoder's code {code})",
+        place,
+        record,
+    )
+
+
+def _unknown_filter(place: Place, record: Record) -> Exception:
+    return SubprocessException(
+        f"{_name(place, record)} is not decoded natively and the library did not read "
+        f"{place.where} either",
+        advice="Install hdf5plugin, or report this with multitables.build_info()",
+        filter_id=record.filter,
+        **place.values(),
+    )
+
+
+def _short(place: Place, record: Record) -> Exception:
+    return _corrupt(
+        f"the file ends inside {place.where} "
+        f"(expected {record.expected} bytes, got {record.got}): it is truncated",
+        place,
+        record,
+    )
+
+
+def _system(place: Place, record: Record, doing: str) -> Exception:
+    code = errno.errorcode.get(record.detail, str(record.detail))
+    return library_error(
+        "OSError",
+        "builtins",
+        f"{doing} failed for {place.where}: {os.strerror(record.detail)} ({code}). "
+        f"{place.lost}. Look at the device (dmesg) and at the file's permissions",
+    )
+
+
+def _read(place: Place, record: Record) -> Exception:
+    return _system(place, record, "reading")
+
+
+def _open(place: Place, record: Record) -> Exception:
+    return _system(place, record, "opening the file in a reader")
+
+
+def _changed(place: Place, record: Record) -> Exception:
+    sizes = f"{record.expected} -> {record.got} bytes"
+    if record.expected == record.got:
+        sizes = f"its time of change or its inode; still {record.got} bytes"
+    good, again = f"Nothing was delivered after row {place.row_begin}", "open a new stream"
+    if place.of_order:
+        good = "Batches that were delivered before are good"
+    if place.of_request:
+        good, again = place.good, "make a new Reader"
+    return FileChangedError(
+        f"{place.index.filename!r} changed after it was indexed ({sizes})",
+        good=good,
+        advice=f"Finish writing, then {again}",
+        expected=record.expected,
+        got=record.got,
+        **place.values(),
+    )
+
+
+def _library(place: Place, record: Record) -> Exception:
+    module, name, text = [*record.text.split("\0", 2), "", "", ""][:3]
+    text = " ".join(text.split())
+    if name in LACKED:
+        return LACKED[name](place, text)
+    return library_error(
+        name,
+        module,
+        f"the {place.index.library or 'h5py'} library failed for {place.where}: {text}",
+        good=place.lost,
+        **place.values(),
+    )
+
+
+#: By what `explained` in reader/library_failure.py raises.
+LACKED = {"NoFilterError": missing_filter, "NoFileError": missing_file}
+
+
+def _internal(place: Place, record: Record) -> Exception:
+    return SubprocessException(
+        f"a reader failed for {place.where}: {record.text}",
+        good=place.good,
+        advice="This is a bug in multitables: report it with multitables.build_info()",
+        **place.values(),
+    )
+
+
+#: By `error_kind` in core/src/task_error.rs.
+KINDS: dict[int, Callable[[Place, Record], Exception]] = {
+    1: _checksum,
+    2: _size,
+    3: _malformed,
+    4: _unknown_filter,
+    5: _short,
+    6: _read,
+    7: _open,
+    8: _changed,
+    9: _library,
+    10: _internal,
+    11: _truncated,
+}
+
+
+def task_error(place: Place, record: Record) -> Exception:
+    """Compose the exception for a failed task."""
+    return KINDS.get(record.kind, _internal)(place, record)
+
+
+def death_error(death: Death, place: Place | None, delivered: int, total: int | None) -> Exception:
+    """Compose the exception for readers that died too often for a stream."""
+    of = "" if total is None else f" of {total}"
+    good = f"{delivered}{of} blocks were delivered and are good; the stream is closed"
+    return _death(death, place, "decoding", good)
+
+
+def request_death_error(death: Death, place: Place | None) -> Exception:
+    """Compose the exception for readers that died for a request, or (no place) cannot start."""
+    good = place.good if place else "The Reader is closed; requests that were answered are good"
+    return _death(death, place, "serving a request for", good)
+
+
+def _death(death: Death, place: Place | None, doing: str, good: str) -> Exception:
+    times = {1: "", 2: " twice"}.get(death.deaths, f" {death.deaths} times")
+    when = f" while {doing} {place.where}" if place else ""
+    if place is None and not death.hindrance:
+        when = " before it read anything"
+    advice = "The readers' own messages are on standard error"
+    if death.status == -9:
+        advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
+    happened = f"reader {death.reader} (pid {death.pid}) {death.how}{times}{when}"
+    if death.in_library:
+        advice = _LIBRARY_DIED
+    if death.timeout_seconds is not None and place is not None and not death.hindrance:
+        library = place.index.library or "h5py"
+        return LibraryTimeoutError(
+            f"a reader did not come back from the {library} library within "
+            f"{death.timeout_seconds:g} s{times}, at {place.where}",
+            good=good,
+            advice=_LIBRARY_LATE,
+            reader=death.reader,
+            pid=death.pid,
+            seconds=death.timeout_seconds,
+            **place.values(),
+        )
+    if death.hindrance:
+        happened += f", and {death.hindrance}"
+        advice = death.advice
+    return ReaderDiedError(
+        happened,
+        good=good,
+        advice=advice,
+        reader=death.reader,
+        pid=death.pid,
+        status=death.status,
+        **(place.values() if place else {}),
+    )
+
+
+def stalled_error(
+    seconds: float, held: list[tuple[int, int, float]], plan: ReadPlan
+) -> StalledError:
+    """Compose the exception for a user who holds what the ring needs to go on."""
+    begin, end, age = held[0]
+    held_rows = sum(block[1] - block[0] for block in held)
+    if held_rows + plan.block_rows > plan.capacity_rows:
+        why = f"you hold all {len(held)} blocks that fit the ring"
+        advice = "Release blocks, or copy what you keep, so that readers can go on"
+    else:
+        # The ring gives its rows back in their order.
+        why = f"the ring is full behind the {len(held)} blocks that you hold"
+        advice = "Release the oldest first, or copy what you keep, so that readers can go on"
+    return StalledError(
+        f"no block for {seconds:.1f} s: {why} (oldest: rows {begin}:{end}, lent {age:.1f} s ago)",
+        advice=advice,
+        held=held,
+    )
+
+
+def no_stage_error(seconds: float, lent: int, age: float) -> StalledError:
+    """Compose the exception for a user who holds every stage that the next request waits for."""
+    return StalledError(
+        f"no free stage for {seconds:.1f} s: you hold all {lent} stages (the oldest is lent for "
+        f"{age:.1f} s)",
+        good="The results that you hold stay valid",
+        advice="Take the results of requests, drop views, or copy what you keep",
+        held=lent,
+    )

@@ -1,0 +1,82 @@
+"""What a library lacked in a reader, as an exception that says where to get it.
+
+Law
+---
+1. A filter is named by its id and by the name that the file has for it.
+2. Names a package only if that package has the filter, and only for the library that reads here.
+
+Only composes, as error_report.py does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from _multitables.errors import MissingFileError, MissingFilterError, refused_error
+
+if TYPE_CHECKING:
+    from _multitables.parent.readers.error_report import Place
+
+#: Filters that hdf5plugin adds to h5py's HDF5.
+HDF5PLUGIN = {
+    307: "bzip2",
+    32001: "blosc",
+    32004: "lz4",
+    32008: "bitshuffle",
+    32013: "zfp",
+    32015: "zstd",
+    32017: "sz",
+    32018: "fcidecomp",
+    32024: "sz3",
+    32026: "blosc2",
+    32028: "sperr",
+    32033: "htj2k",
+}
+#: Filters that PyTables adds to its own HDF5, for the datasets that it wrote.
+PYTABLES = {305: "lzo", 307: "bzip2", 32001: "blosc", 32026: "blosc2"}
+
+_PYTABLES_FROM = "pip install tables, or conda install pytables"
+_PLUGIN = (
+    "Install the filter's HDF5 plugin and name its folder in HDF5_PLUGIN_PATH, or store the data "
+    "without the filter where it was made: h5repack -f NONE"
+)
+
+
+def missing_filter(place: Place, text: str) -> MissingFilterError:
+    """Compose the error for a filter that the library of a reader does not have.
+
+    `text` is the filter's id, a space, and its name in the file.
+    """
+    digits, _, stored = text.partition(" ")
+    number, by_h5py = int(digits), place.index.library != "tables"
+    known = HDF5PLUGIN.get(number) or PYTABLES.get(number)
+    if by_h5py and number in HDF5PLUGIN:
+        advice = "Install the filter: pip install hdf5plugin"
+    elif number in PYTABLES:
+        advice = f"Install a PyTables that has it: {_PYTABLES_FROM}"
+        if by_h5py:
+            advice += "; read the dataset with that, as h5py does not have the filter"
+    else:
+        advice = _PLUGIN
+    named = stored or known or "the file has no name for it"
+    return MissingFilterError(
+        f"filter {number} ({named}) is not installed: needed to read {place.where}",
+        good=place.lost,
+        advice=advice,
+        filter_id=number,
+        filter_name=stored or known or "",
+        **place.values(),
+    )
+
+
+def missing_file(place: Place, name: str) -> Exception:
+    """Compose the error for a file of raw data that is not where the dataset has it."""
+    return refused_error(
+        MissingFileError,
+        f"no such file: {name!r}, in which the bytes of {place.where} lie",
+        good=place.lost,
+        advice="Put it there; HDF5 looks for it from the working directory, or from the folder in "
+        "HDF5_EXTFILE_PREFIX",
+        external=name,
+        **place.values(),
+    )

@@ -1,0 +1,63 @@
+"""Readers that rest between two streams of one owner.
+
+Law
+---
+1. Readers serve one stream at a time; when it ends or is left they rest here, if the owner keeps
+   them. After an error they do not.
+2. Whoever rests is ended when the owner is closed or dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+
+from _multitables.parent.readers.supervisor import Readers
+
+
+class ReaderPool:
+    """The readers of one `Streamer` or `Batches`."""
+
+    def __init__(self, keep: bool, library_timeout_seconds: float | None) -> None:
+        #: Readers rest after a stream instead of ending.
+        self.keep = keep
+        self._timeout = library_timeout_seconds
+        self._lock = threading.Lock()
+        self._resting: list[Readers] = []
+        self._finalizer = weakref.finalize(self, _stop_all, self._resting)
+
+    def take(self, count: int) -> Readers:
+        """Return so many readers: rested ones, or new ones."""
+        with self._lock:
+            for at, readers in enumerate(self._resting):
+                if len(readers) == count and readers.mine:
+                    return self._resting.pop(at)
+        return Readers(count, self._timeout)
+
+    def give_back(self) -> Callable[[Readers, bool], None]:
+        """Return what a stream does with its readers at its end, without keeping the team."""
+        itself = weakref.ref(self)
+
+        def give_back(readers: Readers, sound: bool) -> None:
+            reader_pool, rests = itself(), False
+            try:
+                rests = reader_pool is not None and reader_pool.keep and sound and readers.rest()
+            finally:  # Ctrl-C may come while we wait for them
+                if not rests:
+                    readers.stop()
+            if reader_pool is not None and rests:
+                with reader_pool._lock:
+                    reader_pool._resting.append(readers)
+
+        return give_back
+
+    def close(self) -> None:
+        """End all who rest, now and from now on."""
+        self.keep = False
+        _stop_all(self._resting)
+
+
+def _stop_all(resting: list[Readers]) -> None:
+    while resting:
+        resting.pop().stop()

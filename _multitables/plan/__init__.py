@@ -1,0 +1,1 @@
+"""What is to be read, and where it goes: pure values."""

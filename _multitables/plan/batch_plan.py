@@ -1,0 +1,302 @@
+"""From chunk indexes, an order and positions to the read plan of batches.
+
+Law
+---
+1. Pure: equal arguments give equal plans.
+2. Rows in the order of the file need no order: their plan is that of a stream, whose chunks are
+   decoded in place. All others are shares of windows: each task delivers some chunks' rows of one
+   window to their places in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from _multitables import options
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.plan.dataset_table import (
+    Member,
+    Records,
+    lead_of,
+    member_of,
+    placed,
+    stored_chunks,
+)
+from _multitables.plan.ring_size import check_memory, n_slots, with_tape
+from _multitables.plan.row_order import (
+    CHUNKS,
+    FILE_ORDER,
+    FULL,
+    WINDOW,
+    OrderWords,
+    goes_by_rows,
+)
+from _multitables.plan.sharding import Ranges, length
+from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
+from _multitables.plan.tasks import KIND_SHARE, TASK, abreast, bytes_per_task, check_plan
+
+Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+#: Limits of core/src/shuffle/order.rs: rows and chunks of an order, and the bytes that each reader
+#: holds of a chunk.
+MAX_ORDER_ROWS, MAX_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
+
+
+def plan_batches(
+    indexes: Sequence[ChunkIndex],
+    *,
+    order: OrderWords,
+    ranges: Ranges,
+    batch_size: int,
+    n_readers: int,
+    epochs: int | None = 1,
+    read_ahead: int | None = None,
+    direct: bool = False,
+    native_filters: Container[int] = (),
+    page_bytes: int = 4096,
+    memory_limit_bytes: int = 1 << 46,
+) -> ReadPlan:
+    """Plan `epochs` laps (None: without end) over the same positions of `order`.
+
+    Parameters
+    ----------
+    ranges : sequence of (int, int)
+        Positions, in the order of delivery.
+    batch_size : int
+        Rows of a batch; the last one of an epoch may be shorter.
+
+    Returns
+    -------
+    ReadPlan
+
+    Raises
+    ------
+    OptionsError
+        A batch or the ring does not fit into memory.
+    UnsupportedDatasetError
+        The plan does not.
+    """
+    rows = length(ranges)
+    if order.shuffle == FILE_ORDER and order.step == 1 and len(ranges) <= 1:
+        begin, end = ranges[0] if ranges else (0, 0)
+        return plan_reads(
+            indexes,
+            block_rows=batch_size,
+            n_readers=n_readers,
+            read_ahead=read_ahead,
+            remainder=True,
+            first_row=order.start + begin,
+            end_row=order.start + end,
+            epochs=epochs,
+            lap_blocks=True,
+            direct=direct,
+            native_filters=native_filters,
+            page_bytes=page_bytes,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+    row_bytes = sum(index.row_bytes for index in indexes)
+    check_memory("a batch", batch_size, row_bytes, memory_limit_bytes, "batch_size")
+    batch_size = min(batch_size, max(rows, 1))
+    lead = lead_of(indexes)
+    members = [member_of(index, direct, native_filters) for index in indexes]
+    _check_order(indexes[lead], order, n_readers, memory_limit_bytes)
+    members, chunks = _with_chunks(members, lead)
+    n_windows = sum(-(-(end - begin) // order.window_rows) + 1 for begin, end in ranges)
+    check_plan(members[lead], n_windows * len(members), len(chunks), memory_limit_bytes)
+    windows = _windows(ranges, order.window_rows)
+    window = int(windows[:, 1].max(initial=1))
+    n_rows, n_members = order.n_rows, len(indexes)
+    by_rows = order.shuffle == FULL and goes_by_rows(n_rows, order.window_rows, n_members)
+    if by_rows and not goes_by_rows(n_rows, window, n_members):
+        # A rank's part, or the rest of an epoch: readers hold places, as `order_of` did not expect.
+        most = max(batch_size, order.window_rows * row_bytes // options.PLACE_BYTES)
+        windows = _windows(ranges, min(most, order.window_rows), order.window_rows)
+        window = int(windows[:, 1].max(initial=1))
+    alone = (
+        order.shuffle == WINDOW
+        and row_bytes <= options.SMALL_ROW_BYTES
+        and window * row_bytes <= 2 * options.WINDOW_BYTES  # as each reader has one in the ring
+        and len(windows) >= n_readers
+        and read_ahead is None
+    )
+    tasks = _tasks(members, windows, order, n_readers, alone, memory_limit_bytes)
+    tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
+    least = window + 2 * batch_size
+    # Behind the window that is delivered there is one in the making, or there is work for all; of
+    # short ones there are more, or the parent would be woken for each (but no epoch more).
+    many = 1 if order.shuffle == FULL else options.RING_BYTES // max(1, window * row_bytes) - 1
+    many = min(many, rows // window)
+    capacity = least + window * max(n_readers if alone else 1, many)
+    if order.shuffle == CHUNKS:
+        capacity = max(capacity, least + min(n_readers * order.chunk_rows, rows))
+    if direct and order.shuffle != FULL:  # whose memory is what the user allowed
+        in_flight = options.DIRECT_READER_BYTES * n_readers // max(1, row_bytes)
+        capacity = max(capacity, least + min(in_flight, rows))  # no more than an epoch ahead
+    if read_ahead is not None:
+        capacity = max(least, read_ahead * batch_size)
+    capacity = max(min(capacity, tape_rows), batch_size, 1)
+    check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "window or batch_size")
+    return ReadPlan(
+        members=tuple(with_tape(member, capacity, page_bytes) for member in members),
+        first_row=0,
+        lap_rows=rows,
+        end_row=tape_rows,
+        block_rows=batch_size,
+        capacity_rows=capacity,
+        n_readers=n_readers,
+        n_slots=n_slots(tasks, rows, capacity, tape_rows > rows),
+        tasks=tasks,
+        chunks=chunks,
+        lap_blocks=True,
+        order=order,
+        keep_bytes=options.KEEP_BYTES,
+    )
+
+
+def _check_order(
+    index: ChunkIndex, order: OrderWords, n_readers: int, memory_limit_bytes: int
+) -> None:
+    """Raise if an order has more rows or chunks than the core numbers, or than memory holds."""
+    n_chunks = 0  # where the order is not of chunks
+    if order.shuffle != FILE_ORDER:
+        n_chunks = -(-order.n_rows * max(1, order.step) // order.chunk_rows)
+    needed = n_chunks * ORDER_CHUNK_BYTES * n_readers * (order.shuffle != FULL)
+    fits = order.n_rows < MAX_ORDER_ROWS and n_chunks < MAX_ORDER_CHUNKS
+    if fits and needed <= memory_limit_bytes:
+        return
+    raise UnsupportedDatasetError(
+        f"an order of {order.n_rows} rows in {n_chunks} chunks of {index.path!r} in "
+        f"{index.filename!r} cannot be made (expected less than 2**48 rows, 2**32 chunks and "
+        f"{memory_limit_bytes} bytes, got {needed} bytes)",
+        advice="Leave shuffle out, or let a part of the rows take part with rows=slice(...)",
+        path=index.path,
+        filename=index.filename,
+        expected=memory_limit_bytes,
+        got=needed,
+    )
+
+
+def _with_chunks(members: Sequence[Member], lead: int) -> tuple[list[Member], Records]:
+    """Give every member the records of its stored chunks."""
+    found, tables = [], []
+    for number, member in enumerate(members):
+        tables.append(stored_chunks(member, 0, 0 if member.reason else _grid(member)))
+        # The lead's chunks are wanted once an epoch, or too rarely to be kept.
+        kept = number != lead and bool(member.index.pipeline) and not member.reason
+        found.append(replace(member, kept=kept))
+    return placed(found, tables), np.concatenate(tables)
+
+
+def _grid(member: Member) -> int:
+    """Chunks of a member's grid."""
+    dims = zip(member.index.dims, member.chunk_dims, strict=True)
+    return math.prod(-(-dim // max(1, chunk)) for dim, chunk in dims)
+
+
+def _stored_part(member: Member) -> float:
+    """Which part of its grid is stored; what is not takes no time."""
+    return 1.0 if member.reason else member.n_chunks / max(1, _grid(member))
+
+
+def _windows(
+    ranges: Ranges, window_rows: int, cut_at: int = 1
+) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
+    """Position and rows of each window, or part of one, of `ranges`.
+
+    None goes beyond a multiple of `cut_at`.
+    """
+    found = []
+    for begin, end in ranges:
+        cuts = np.arange(begin // window_rows + 1, -(-end // window_rows)) * window_rows
+        if cut_at > 1:
+            more = np.arange(begin // cut_at + 1, -(-end // cut_at)) * cut_at
+            cuts = np.union1d(cuts, more)
+        edges = np.concatenate([[begin], cuts, [end]])
+        found.append(np.stack([edges[:-1], np.diff(edges)], axis=1))
+    if not found:
+        return np.zeros((0, 2), np.uint64)
+    return np.concatenate(found).astype(np.uint64)
+
+
+def _tasks(
+    members: Sequence[Member],
+    windows: np.ndarray[tuple[int, int], np.dtype[np.uint64]],
+    order: OrderWords,
+    n_readers: int,
+    alone: bool,
+    memory_limit_bytes: int,
+) -> Records:
+    """Cut each window into shares, for each member; one each where readers make windows alone."""
+    ends = np.cumsum(windows[:, 1])
+    tables = []
+    for number, member in enumerate(members):
+        if member.index.row_bytes == 0:
+            continue
+        shares = np.ones(len(windows), np.int64)
+        if not alone:
+            shares = _shares(member, windows[:, 1].astype(np.float64), order, n_readers)
+            check_plan(member, int(shares.sum()), member.n_chunks, memory_limit_bytes)
+        of = np.repeat(np.arange(len(windows)), shares)
+        tasks = np.zeros(len(of), TASK)
+        tasks["member"], tasks["kind"] = number, KIND_SHARE
+        tasks["row_begin"] = (ends - windows[:, 1])[of]
+        tasks["row_end"] = ends[of]
+        tasks["first_chunk"] = windows[:, 0][of]
+        first = np.repeat(np.cumsum(shares) - shares, shares)
+        share = (np.arange(len(of)) - first).astype(np.uint64)
+        tasks["n_chunks"] = share | shares[of].astype(np.uint64) << np.uint64(32)
+        tasks["repeat"] = 1
+        tables.append(tasks)
+    if not tables:
+        return np.zeros(0, TASK)
+    tasks = np.concatenate(tables)
+    return tasks[np.argsort(tasks["row_begin"], kind="stable")]
+
+
+def _shares(
+    member: Member,
+    rows: Numbers,
+    order: OrderWords,
+    n_readers: int,
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return how many shares each window has: as many as are worth a task."""
+    outer = member.chunk_dims[0]
+    chunk_bytes = max(1, outer * member.index.row_bytes)
+    chunks: Numbers = np.ceil(_chunks_touched(rows, order, outer) * _stored_part(member))
+    # A chunk of which little is wanted is decoded whole all the same.
+    per_task = max(bytes_per_task(member) // chunk_bytes, abreast(member, chunk_bytes))
+    fair = np.maximum(1, chunks // n_readers)
+    shares = np.ceil(chunks / np.minimum(per_task, fair))
+    return np.clip(shares, 1, 1 << 16).astype(np.int64)
+
+
+def _chunks_touched(rows: Numbers, order: OrderWords, outer: int) -> Numbers:
+    """Estimate of how many chunks of `outer` rows the windows have rows."""
+    n_chunks = max(1.0, order.n_rows * max(1, order.step) / outer)
+    scattered = n_chunks * -np.expm1(-rows / n_chunks)
+    if order.shuffle == FULL:
+        return np.ceil(scattered)
+    # Chunks of the lead are whole; of another member, each touches as many as it is long.
+    lead_chunks = np.ceil(rows / order.chunk_rows)
+    each = max(1.0, order.chunk_rows * max(1, order.step) / outer)
+    return np.ceil(np.minimum(np.minimum(lead_chunks * each, n_chunks), rows))
+
+
+def read_amplification(plan: ReadPlan) -> float:
+    """Estimate how often each chunk of the largest dataset is decoded in an epoch."""
+    order = plan.order
+    if order is None or not plan.lap_rows:
+        return 1.0
+    lead = plan.members[lead_of([member.index for member in plan.members])]
+    # A library is asked for what is wanted of its pieces, which are chunks of the order, or more.
+    outer = order.chunk_rows if lead.reason and order.shuffle != FULL else lead.chunk_dims[0]
+    tasks = plan.tasks
+    begins, first = np.unique(tasks["row_begin"], return_index=True)
+    rows = (tasks["row_end"][first] - begins).astype(np.float64)
+    chunks = _chunks_touched(rows, order, outer).sum()
+    return float(max(1.0, chunks / max(1.0, np.ceil(plan.lap_rows * max(1, order.step) / outer))))

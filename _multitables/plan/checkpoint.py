@@ -1,0 +1,197 @@
+"""Where a training run stands, as a state that can be saved, and where it goes on.
+
+Law
+---
+1. Pure. A state is of JSON's types: it survives every kind of checkpoint.
+2. A state names all that an order depends on; one of other data or another order is refused.
+3. With the same ranks a state goes on exactly where it was; with others, what any rank has
+   delivered is taken from what is left, and the rest is sharded anew.
+4. A rank that gets nothing of any epoch, as there are more ranks than batches, passes through its
+   epochs at once. Where it stands says nothing of the others.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from _multitables.errors import OptionsError
+from _multitables.plan.sharding import Shard, delivered, joined, shard_of, without
+
+#: Of states; another number is a state of another version of the library.
+VERSION = 1
+#: Ranks that a state may speak of; more are damage.
+MAX_RANKS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where one rank stands: so many batches of an epoch, of which `ranges` were left to all."""
+
+    epoch: int
+    #: The epoch before which the iteration ends; None: without end.
+    stop: int | None
+    ranges: tuple[tuple[int, int], ...]
+    batches: int = 0
+
+
+def state_of(position: Position, shard: Shard, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `position` as a state."""
+    return {
+        "version": VERSION,
+        "epoch": position.epoch,
+        "stop": position.stop,
+        "ranges": [list(one) for one in position.ranges],
+        "batches": position.batches,
+        **asdict(shard),
+        "data": dict(identity),
+    }
+
+
+def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Position:
+    """Return where to go on.
+
+    Parameters
+    ----------
+    state : dict, or sequence of dict
+        One rank's state, or those of all ranks. One suffices when the ranks had delivered equally
+        many batches of the same epoch (but not that of a rank that gets none), or when there are
+        as many of them now and each goes on with its own.
+    identity : mapping
+        All that the order of an epoch depends on; ``rows`` is the number of positions.
+
+    Raises
+    ------
+    OptionsError
+        Not states, of other data, of another order, or not of all ranks.
+    """
+    states = list(state) if isinstance(state, Sequence) else [state]
+    if not states:
+        raise _refused("there is no state", "Give the state of one rank, or of all")
+    parsed = [_parsed(one, identity) for one in states]
+    first, first_shard = parsed[0]
+    if len(parsed) == 1:
+        if _is_idle(first, first_shard, identity) and first_shard != shard:
+            raise _refused(
+                f"this is the state of rank {first_shard.rank} of {first_shard.world_size}, which "
+                "gets no batch of an epoch: it does not tell where the others stand",
+                "Give the states of all ranks",
+            )
+        # The others are taken to stand where this one does.
+        ranks = range(first_shard.world_size)
+        parsed = [(first, replace(first_shard, rank=rank)) for rank in ranks]
+    _check_one_run(parsed)
+    # The same ranks and batches as there were: each goes on exactly where it was.
+    for position, theirs in parsed:
+        if theirs == shard:
+            return position
+    return _together(parsed, identity)
+
+
+def _is_idle(position: Position, shard: Shard, identity: Mapping[str, Any]) -> bool:
+    """Whether this rank stands between epochs of which it gets nothing, while others do."""
+    everything = ((0, identity["rows"]),)
+    if position.batches or position.ranges != everything or shard_of(everything, shard):
+        return False
+    # If any rank gets something, then the last one does.
+    return bool(shard_of(everything, replace(shard, rank=shard.world_size - 1)))
+
+
+def _check_one_run(parsed: Sequence[tuple[Position, Shard]]) -> None:
+    ranks = parsed[0][1].world_size
+    if sorted(shard.rank for _, shard in parsed) != list(range(ranks)):
+        raise _refused(
+            f"states are not of all ranks: expected 0 to {ranks - 1}, "
+            f"got {sorted(shard.rank for _, shard in parsed)}",
+            "Give the states of all ranks, or of one",
+        )
+    if len({replace(shard, rank=0) for _, shard in parsed}) > 1:
+        raise _refused("states are of different runs", "Give the states of one run")
+
+
+def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, Any]) -> Position:
+    """Return what is left to all, as the beginning of an epoch."""
+    idle: list[tuple[Position, Shard]] = []
+    others: list[tuple[Position, Shard]] = []
+    for one in parsed:
+        (idle if _is_idle(*one, identity) else others).append(one)
+    behind = min((position for position, _ in others), key=lambda position: position.epoch)
+    epoch, ranges = behind.epoch, behind.ranges
+    # What earlier ranks had left, those that are idle since have had their share of.
+    taken = [one for _, shard in idle for one in delivered(ranges, shard, 1 << 62)]
+    for position, shard in others:
+        if position.epoch == epoch:
+            if position.ranges != ranges:
+                raise _refused("states are of different runs", "Give the states of one run")
+            taken += delivered(ranges, shard, position.batches)
+        elif position.epoch == epoch + 1 and position.batches == 0:
+            taken += delivered(ranges, shard, 1 << 62)
+        else:
+            raise _refused(
+                f"ranks stand in different epochs ({epoch} and {position.epoch})",
+                "Save the states of all ranks after the same number of batches",
+            )
+    left = joined(without(ranges, sorted(taken)))
+    return Position(epoch, behind.stop, tuple(left))
+
+
+def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard]:
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        raise _refused(
+            f"this is not a state of batches (version {VERSION}): {state!r:.60}",
+            "Give what state_dict() returned",
+        )
+    data = state.get("data")
+    if not isinstance(data, Mapping):
+        raise _damaged("it names no data")
+    for name, wanted in identity.items():
+        if data.get(name) != wanted:
+            raise _refused(
+                f"the state is of other batches: {name} was {data.get(name)!r}, and is {wanted!r}",
+                "Make the batches with the options that they had, from the same data",
+            )
+    try:
+        position = Position(
+            _whole(state["epoch"]),
+            None if state["stop"] is None else _whole(state["stop"]),
+            tuple((_whole(begin), _whole(end)) for begin, end in state["ranges"]),
+            _whole(state["batches"]),
+        )
+        shard = Shard(
+            _whole(state["batch_size"], 1),
+            _whole(state["rank"]),
+            _whole(state["world_size"], 1),
+            _flag(state["drop_last"]),
+            _flag(state["even"]),
+            _whole(state["parts"], 1),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged(repr(error)) from None
+    edges = [0, *(edge for one in position.ranges for edge in one), identity["rows"]]
+    in_range = shard.rank < shard.world_size <= MAX_RANKS and shard.world_size % shard.parts == 0
+    if edges != sorted(edges) or not in_range:
+        raise _damaged("its ranges or its rank are out of range")
+    return position, shard
+
+
+def _whole(value: Any, least: int = 0) -> int:
+    number = operator.index(value)
+    if number < least or number >> 63:
+        raise ValueError(f"{number} is out of range")
+    return number
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _damaged(how: str) -> OptionsError:
+    return _refused(f"the state is damaged: {how}", "Give another state")
+
+
+def _refused(happened: str, advice: str) -> OptionsError:
+    return OptionsError(happened, advice=advice, option="state")

@@ -1,0 +1,111 @@
+"""The datasets of a plan as the readers shall read them, with their stored chunks.
+
+Law
+---
+1. Pure: equal arguments give equal tables.
+2. Whether the core or a library reads a dataset is decided here, with the reason.
+3. Chunk records are sorted by grid index; each dataset knows which ones are its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import options
+from _multitables.index.chunk_index import ChunkIndex
+
+#: One stored chunk; the layout is that of `Chunk` in core/src/tables/plan.rs.
+CHUNK = np.dtype(
+    [
+        ("grid_index", "<u8"),
+        ("byte_offset", "<u8"),
+        ("stored_size", "<u8"),
+        ("filter_mask", "<u4"),
+        ("reserved", "<u4"),
+    ]
+)
+Records = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One dataset of the stream as the readers shall read it."""
+
+    index: ChunkIndex
+    #: Extent of what one chunk record stands for: a stored chunk, or a piece of contiguous rows.
+    chunk_dims: tuple[int, ...]
+    #: Pieces end with the dataset's last row.
+    clipped: bool
+    direct: bool
+    #: Why the library reads it, or "".
+    reason: str
+    tape_bytes: int = 0
+    #: Which of the plan's chunks are its stored ones.
+    chunks_at: int = 0
+    n_chunks: int = 0
+    #: Readers keep its decoded chunks, of which others want the rest.
+    kept: bool = False
+
+
+def member_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Member:
+    """Return how readers shall read one dataset; the tape is not planned yet."""
+    reason = index.reason
+    if index.layout == "library":
+        reason = reason or "its storage is not chunked or contiguous"
+    elif unknown := [spec for spec in index.pipeline if spec.id not in native_filters]:
+        reason = f"filter {unknown[0].id} ({unknown[0].name or 'unnamed'}) is not native"
+    else:
+        reason = ""
+    stored_row_bytes = max(1, math.prod(index.dims[1:]) * index.element_bytes)
+    if reason:
+        outer = index.chunk_dims[0] if index.chunk_dims else 1
+        rows = max(1, options.DIRECT_TASK_BYTES // stored_row_bytes)
+        return Member(index, (-(-rows // outer) * outer, *index.dims[1:]), False, False, reason)
+    if index.layout == "chunked" and index.chunk_dims is not None:
+        return Member(index, index.chunk_dims, False, direct, "")
+    direct = direct and not index.inline
+    piece_bytes = options.DIRECT_TASK_BYTES if direct else options.PIECE_BYTES
+    piece = max(1, piece_bytes // stored_row_bytes)
+    return Member(index, (piece, *index.dims[1:]), True, direct, "")
+
+
+def lead_of(indexes: Sequence[ChunkIndex]) -> int:
+    """Return which dataset leads: the one with the longest rows, on which the others wait."""
+    return max(range(len(indexes)), key=lambda at: (indexes[at].row_bytes, -at))
+
+
+def stored_chunks(member: Member, begin: int, end: int) -> Records:
+    """Records of the stored ones of the grid's chunks `[begin, end)`."""
+    index = member.index
+    if index.layout == "chunked":
+        low, high = np.searchsorted(index.grid_index, np.array([begin, end], np.uint64))
+        chunks = np.zeros(high - low, CHUNK)
+        for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
+            chunks[name] = getattr(index, name)[low:high]
+        return chunks
+    if not len(index.byte_offset):
+        return np.zeros(0, CHUNK)
+    chunks = np.zeros(end - begin, CHUNK)
+    row_bytes = math.prod(index.dims[1:]) * index.element_bytes
+    piece = np.uint64(member.chunk_dims[0])
+    chunks["grid_index"] = np.arange(begin, end, dtype=np.uint64)
+    rows = chunks["grid_index"] * piece
+    chunks["byte_offset"] = index.byte_offset[0] + rows * np.uint64(row_bytes)
+    left = np.minimum(np.uint64(index.dims[0]) - rows, piece)
+    chunks["stored_size"] = left * np.uint64(row_bytes)
+    return chunks
+
+
+def placed(members: Sequence[Member], tables: Sequence[Records]) -> list[Member]:
+    """Return members that know which chunks of the plan are theirs."""
+    ends = np.cumsum([len(chunks) for chunks in tables]).tolist()
+    return [
+        replace(member, chunks_at=end - len(chunks), n_chunks=len(chunks))
+        for member, chunks, end in zip(members, tables, ends, strict=True)
+    ]

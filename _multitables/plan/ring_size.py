@@ -1,0 +1,90 @@
+"""How many rows and slots the ring has, and what of it fits into memory.
+
+Law
+---
+1. Pure: equal arguments give equal sizes.
+2. The ring holds at least two blocks and two of the largest tasks, so that the oldest block that
+   is not released can always be completed.
+3. What does not fit into memory is an `OptionsError` that names the option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from _multitables import options
+from _multitables.errors import OptionsError
+from _multitables.plan.dataset_table import Member, Records
+
+
+def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
+    """Raise if so many rows are more than memory may have."""
+    # A row without bytes is counted as one: rows are numbers of 64 bits.
+    if rows * max(1, row_bytes) > limit:
+        advice = f"Choose a smaller {option}"
+        if row_bytes > limit:
+            advice = "One row is larger than memory: read parts of rows, with multitables.Reader"
+        raise OptionsError(
+            f"{what} does not fit into memory: {rows} rows of {row_bytes} bytes "
+            f"(expected at most {limit} bytes, got {rows * row_bytes})",
+            advice=advice,
+            option=option,
+            expected=limit,
+            got=rows * row_bytes,
+        )
+
+
+def capacity_of(
+    members: Sequence[Member],
+    block_rows: int,
+    span: int,
+    n_readers: int,
+    read_ahead: int | None,
+    direct: bool,
+    stream_rows: int | None,
+) -> int:
+    """Return how many rows the ring holds; `span` is the longest task."""
+    if read_ahead is not None:
+        wanted = read_ahead * block_rows
+    else:
+        row_bytes = max(1, sum(member.index.row_bytes for member in members))
+        ring_bytes = options.DIRECT_READER_BYTES * n_readers if direct else options.RING_BYTES
+        for_tasks = min((n_readers + 2) * span, options.MAX_RING_BYTES // row_bytes)
+        wanted = max((2 * n_readers + 1) * block_rows, ring_bytes // row_bytes, for_tasks)
+    capacity = max(wanted, 2 * block_rows + 2 * span)
+    if stream_rows is not None:
+        capacity = min(capacity, max(stream_rows, block_rows))
+    return capacity
+
+
+def _round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def with_tape(member: Member, capacity_rows: int, page_bytes: int) -> Member:
+    """Return `member` with a tape of so many rows."""
+    tape_bytes = max(page_bytes, _round_up(capacity_rows * member.index.row_bytes, page_bytes))
+    return replace(member, tape_bytes=tape_bytes)
+
+
+def n_slots(tasks: Records, lap_rows: int, capacity: int, endless: bool) -> int:
+    """A power of two, above the number of tasks that can begin within the ring's capacity."""
+    n, row_begin = len(tasks), tasks["row_begin"]
+    if n == 0:
+        return 1
+    laps, rest = divmod(capacity, lap_rows) if endless else (0, min(capacity, lap_rows))
+    tape = row_begin
+    if endless:
+        tape = np.concatenate([row_begin, row_begin + np.uint64(lap_rows)])
+    ends = np.searchsorted(tape, row_begin + np.uint64(rest), side="left")
+    within = int((ends - np.arange(n)).max())
+    repeated = tasks[tasks["repeat"] > 1]
+    if len(repeated):
+        # Of each member as many as the capacity has, and one more where such a task begins or ends.
+        each = int((repeated["row_end"] - repeated["row_begin"]).min())
+        within = 2 * within + len(set(repeated["member"].tolist())) * (rest // each + 1)
+        n = int(tasks["repeat"].sum())
+    return 1 << (laps * n + within + 1).bit_length()

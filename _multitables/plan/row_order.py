@@ -1,0 +1,124 @@
+"""The order of rows that are shuffled, as the core knows it.
+
+Law
+---
+1. Pure: equal arguments give equal orders.
+2. What an order depends on (chunk length, window) comes from the datasets and the options alone,
+   never from the machine, the driver or the number of readers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import options
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.row_subset import Subset
+
+
+@dataclass(frozen=True)
+class OrderWords:
+    """An order as the core knows it; see core/src/shuffle/order.rs.
+
+    Rows that take part are ``start + i * step``, or those listed (then `step` is 0).
+    """
+
+    shuffle: int
+    seed: int
+    first_epoch: int
+    n_rows: int
+    chunk_rows: int
+    window_rows: int
+    start: int = 0
+    step: int = 1
+    listed: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
+
+    @property
+    def words(self) -> tuple[int, int, int, int, int, int, int, int]:
+        """The numbers, as `Order::from_words` in core/src/shuffle/order.rs takes them."""
+        return (
+            self.shuffle,
+            self.seed,
+            self.first_epoch,
+            self.n_rows,
+            self.chunk_rows,
+            self.window_rows,
+            self.start,
+            self.step,
+        )
+
+
+#: Numbers of `options.SHUFFLES`.
+FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
+
+
+#: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
+#: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/shuffle/order.rs.
+BY_ROWS = 8
+
+
+#: Rows of a window at most, about: places in it are numbers of 32 bits.
+MAX_WINDOW_ROWS = 1 << 31
+
+
+def chunk_rows(index: ChunkIndex) -> int:
+    """Rows of a chunk; of data without chunks, of a piece that is shuffled like one."""
+    if index.chunk_dims is not None:
+        return index.chunk_dims[0]
+    stored = max(1, math.prod(index.dims[1:]) * index.element_bytes)
+    # To ask a library takes long, so it is asked for as much as in the order of the file.
+    contiguous = index.layout == "contiguous"
+    piece_bytes = options.PIECE_BYTES if contiguous else options.DIRECT_TASK_BYTES
+    return max(1, piece_bytes // stored)
+
+
+def order_of(
+    indexes: Sequence[ChunkIndex], subset: Subset, wanted: options.BatchOptions
+) -> OrderWords:
+    """Return the order of epoch 0; others differ in `first_epoch` only."""
+    kind = options.SHUFFLES.index(wanted.shuffle)
+    lead = indexes[lead_of(indexes)]
+    outer = chunk_rows(lead)
+    row_bytes = max(1, sum(index.row_bytes for index in indexes))
+    if kind == FULL:
+        # Only where windows are cut: what stands at a position does not depend on it.
+        most = min(max(1, subset.n_rows), MAX_WINDOW_ROWS)
+        window = min(wanted.memory_limit_bytes // 2 // row_bytes, most)
+        if not goes_by_rows(subset.n_rows, window, len(indexes)):
+            counted = max(row_bytes, options.PLACE_BYTES)
+            window = min(wanted.memory_limit_bytes // 2 // counted, most)
+        window = min(max(1, window, wanted.batch_size), most)
+    else:
+        size, chunks = options.WINDOW_BYTES, options.MAX_WINDOW_BYTES // (outer * row_bytes)
+        chunks = min(max(chunks, options.MIN_WINDOW_CHUNKS), options.WINDOW_CHUNKS)
+        if kind == CHUNKS:
+            # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
+            # short; but where it is not, two are as short as a ring that stays in the caches.
+            plain = not any(index.pipeline for index in indexes)
+            alike = all(chunk_rows(index) == outer for index in indexes)
+            size = options.CHUNKS_BYTES if plain or alike else size
+            chunks = 1 if plain else chunks
+        rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
+        window = -(-min(rows, MAX_WINDOW_ROWS) // outer) * outer
+    return OrderWords(
+        shuffle=kind,
+        seed=wanted.seed,
+        first_epoch=0,
+        n_rows=subset.n_rows,
+        chunk_rows=outer,
+        window_rows=window,
+        start=subset.start,
+        step=subset.step,
+        listed=subset.listed,
+    )
+
+
+def goes_by_rows(n_rows: int, positions: int, n_members: int) -> bool:
+    """Whether readers make a full shuffle's window by the rows; as in core/src/shuffle/order.rs."""
+    return n_rows // BY_ROWS * n_members <= positions

@@ -1,0 +1,98 @@
+"""Who delivers which positions of an epoch: ranks, what is left, and where to go on.
+
+Law
+---
+1. Pure. A list of ranges ``[begin, end)`` of positions, in the order of delivery, is all there is;
+   what stands at a position is the order's matter (core/src/shuffle/order.rs).
+2. Each rank has a run of whole batches; only the last batch of all is short (with `even`, each
+   rank's last). So a chunk, or window, is rarely wanted by two ranks. Processes that share out a
+   rank's work have runs of its batches: how many there are does not change what the rank has.
+3. What some rank has delivered, and nothing else, is missing from what is left: positions are
+   neither lost nor repeated by going on with other ranks or batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+#: Ranges of positions.
+Ranges = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """How an epoch is sharded, and which shard is meant."""
+
+    batch_size: int
+    rank: int = 0
+    world_size: int = 1
+    drop_last: bool = False
+    #: All ranks have equally many rows: some are repeated, or dropped.
+    even: bool = False
+    #: So many of the ranks counted here are processes that share out one rank's work.
+    parts: int = 1
+
+
+def length(ranges: Ranges) -> int:
+    """Positions in all."""
+    return sum(end - begin for begin, end in ranges)
+
+
+def between(ranges: Ranges, start: int, stop: int) -> list[tuple[int, int]]:
+    """Cut out what comes after `start` and before `stop` positions."""
+    found = []
+    for begin, end in ranges:
+        low, high = max(begin, begin + start), min(end, begin + stop)
+        if low < high:
+            found.append((low, high))
+        start, stop = start - (end - begin), stop - (end - begin)
+    return found
+
+
+def shard_of(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
+    """Return what `shard.rank` delivers of `ranges`."""
+    if shard.even and shard.parts > 1:
+        rank, part = divmod(shard.rank, shard.parts)
+        ranks = shard.world_size // shard.parts
+        share = shard_of(ranges, replace(shard, rank=rank, world_size=ranks, parts=1))
+        return shard_of(share, Shard(shard.batch_size, part, shard.parts))
+    rows, size, ranks = length(ranges), shard.batch_size, shard.world_size
+    if not shard.even:
+        batches = rows // size if shard.drop_last else -(-rows // size)
+        first, last = (batches * rank // ranks for rank in (shard.rank, shard.rank + 1))
+        return between(ranges, first * size, min(last * size, rows))
+    if shard.drop_last:
+        each = rows // size // ranks * size
+        return between(ranges, shard.rank * each, (shard.rank + 1) * each)
+    each = -(-rows // ranks)
+    # What is missing in the end is taken once more from the beginning.
+    again = list(ranges) * (2 if each * ranks <= 2 * rows else ranks)
+    return between(again, shard.rank * each, (shard.rank + 1) * each)
+
+
+def without(ranges: Ranges, taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return `ranges` less what is in `taken`."""
+    left = list(ranges)
+    for low, high in taken:
+        cut = []
+        for begin, end in left:
+            cut += [(begin, min(end, low)), (max(begin, high), end)]
+        left = [(begin, end) for begin, end in cut if begin < end]
+    return left
+
+
+def joined(ranges: Ranges) -> list[tuple[int, int]]:
+    """Join ranges that follow each other."""
+    found: list[tuple[int, int]] = []
+    for begin, end in ranges:
+        if found and found[-1][1] == begin:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+def delivered(ranges: Ranges, shard: Shard, batches: int) -> list[tuple[int, int]]:
+    """Return what `shard.rank` has delivered of `ranges` with its first `batches` batches."""
+    return between(shard_of(ranges, shard), 0, batches * shard.batch_size)

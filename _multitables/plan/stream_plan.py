@@ -1,0 +1,144 @@
+"""From chunk indexes and options to a read plan: which task reads what, and where it goes.
+
+Law
+---
+1. Pure: no file, process, clock or shared memory; equal arguments give equal plans.
+2. Rows are counted on the tape, from the start of a lap; tasks are sorted by their first row.
+3. Every wanted row is covered by tasks, and no task reaches past the lap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.plan.dataset_table import Member, Records, member_of
+from _multitables.plan.ring_size import capacity_of, check_memory, n_slots, with_tape
+from _multitables.plan.row_order import OrderWords
+from _multitables.plan.tasks import plan_tasks
+
+#: Rows on the tape of a stream without end.
+ENDLESS = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """A table of tasks, the chunks they fetch, and the ring they fill."""
+
+    members: tuple[Member, ...]
+    first_row: int
+    lap_rows: int
+    end_row: int
+    block_rows: int
+    capacity_rows: int
+    n_readers: int
+    n_slots: int
+    tasks: Records = field(repr=False)
+    chunks: Records = field(repr=False)
+    #: Blocks end with the lap; the last one of each may be shorter.
+    lap_blocks: bool = False
+    #: Of a stream whose rows go where an order says.
+    order: OrderWords | None = None
+    #: Bytes of decoded chunks that a reader may keep.
+    keep_bytes: int = 0
+
+    @property
+    def ring_payload_bytes(self) -> int:
+        """Bytes of all tapes."""
+        return sum(member.tape_bytes for member in self.members)
+
+    @property
+    def lap_tasks(self) -> int:
+        """Tasks of one lap."""
+        return int(self.tasks["repeat"].sum())
+
+
+def plan_reads(
+    indexes: Sequence[ChunkIndex],
+    *,
+    block_rows: int,
+    n_readers: int,
+    read_ahead: int | None = None,
+    cyclic: bool = False,
+    remainder: bool = False,
+    first_row: int = 0,
+    end_row: int | None = None,
+    epochs: int | None = 1,
+    lap_blocks: bool = False,
+    direct: bool = False,
+    native_filters: Container[int] = (),
+    page_bytes: int = 4096,
+    memory_limit_bytes: int = 1 << 46,
+) -> ReadPlan:
+    """Plan the stream of `indexes`, datasets of equal outer length, in lock-step.
+
+    Parameters
+    ----------
+    block_rows : int
+        Rows of a block.
+    first_row : int
+        Row of the datasets at which a lap begins.
+    end_row : int, optional
+        Row before which a lap ends; the default is the end of the datasets.
+    epochs : int, optional
+        Laps of the stream; None for no end. (`cyclic` is that with blocks across the end.)
+    lap_blocks : bool
+        Blocks end with their lap.
+    native_filters : container of int
+        Ids that the core decodes; a dataset with any other goes through the library.
+    memory_limit_bytes : int
+        What a block, and the ring, may need.
+
+    Returns
+    -------
+    ReadPlan
+
+    Raises
+    ------
+    OptionsError
+        A block or the ring does not fit into memory.
+    UnsupportedDatasetError
+        The plan does not.
+    """
+    row_bytes = sum(index.row_bytes for index in indexes)
+    check_memory("a block", block_rows, row_bytes, memory_limit_bytes, "block_size")
+    rows = (indexes[0].n_rows if end_row is None else end_row) - first_row
+    lap_rows = rows if cyclic or remainder else rows // block_rows * block_rows
+    if cyclic:
+        epochs = None
+    if not cyclic:
+        block_rows = min(block_rows, max(lap_rows, 1))
+    members, tasks, chunks = plan_tasks(
+        [member_of(index, direct, native_filters) for index in indexes],
+        first_row,
+        lap_rows,
+        n_readers,
+        memory_limit_bytes,
+    )
+    tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
+    span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
+    capacity = capacity_of(
+        members,
+        block_rows,
+        span,
+        n_readers,
+        read_ahead,
+        direct,
+        None if epochs is None else tape_rows,
+    )
+    check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
+    members = tuple(with_tape(member, capacity, page_bytes) for member in members)
+    return ReadPlan(
+        members=members,
+        first_row=first_row,
+        lap_rows=lap_rows,
+        end_row=tape_rows,
+        block_rows=block_rows,
+        capacity_rows=capacity,
+        n_readers=n_readers,
+        n_slots=n_slots(tasks, lap_rows, capacity, tape_rows > lap_rows),
+        tasks=tasks,
+        chunks=chunks,
+        lap_blocks=lap_blocks,
+    )

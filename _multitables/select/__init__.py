@@ -1,0 +1,1 @@
+"""What indexing a dataset means, as values: pure."""

@@ -1,0 +1,278 @@
+"""From a selection as written to its normal form: native, for a library, or refused.
+
+Law
+---
+1. Results are NumPy's on the whole array, step after step.
+2. But the first index on a dataset itself follows PyTables' grammar, and what PyTables refuses in
+   one step is an `IndexError`: index arrays have one dimension; one of them may stand among
+   numbers, slices and an Ellipsis, or there is one for each axis, all of one length; a mask of
+   several axes stands alone; no None, no booleans. Beyond PyTables' own limits in that grammar
+   (repeated or empty lists, negative steps, a list alone on several axes, a mask of fewer axes than
+   the dataset) NumPy's result is given, and with a mask of one axis in any place. The second step,
+   also after a field, is NumPy's.
+3. `read`, `where` and `read_sorted` take start, stop and step as PyTables does.
+4. Nothing is raised here: what is wrong comes as `Refused`, with its exception and text.
+
+Pure: this file must never know readers or files.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from _multitables.errors import MissingFieldError
+from _multitables.select.fallback_call import LibraryCall, call_for, ragged_call
+from _multitables.select.hyperslab import Hyperslab, hyperslab_of
+from _multitables.select.lazy_view import (
+    NotNative,
+    Range,
+    View,
+    checked,
+    first_field,
+    is_boolean,
+    whole,
+)
+from _multitables.select.selection import (
+    Coordinates,
+    DatasetInfo,
+    FieldNames,
+    Read,
+    Selection,
+    Sorted,
+    Step,
+    Where,
+)
+
+__all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalise", "whole_rows"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Native:
+    """The core serves it, if it serves the dataset (else: `library_call`)."""
+
+    hyperslab: Hyperslab
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refused:
+    """What is raised at get()."""
+
+    kind: type[Exception]
+    #: What is wrong and of which dataset, expected against got; what to do.
+    text: str
+
+
+def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
+    """(field or "", start, step, count, scalar) of a selection of whole rows, or None.
+
+    For the most frequent requests, in about a microsecond: one number or slice, before or after
+    at most one field. None says nothing: then `normalise` tells.
+    """
+    dataset = selection.dataset
+    found = _rows(dataset, selection.steps)
+    if found is None:
+        return None
+    field, key = found
+    n_rows = dataset.shape[0]
+    kind = type(key)
+    if kind is int or kind is np.int64:
+        if not -n_rows <= key < n_rows:
+            return None
+        return field, int(key) % n_rows, 1, 1, True
+    if kind is not slice:
+        return None
+    try:
+        start, stop, step = key.indices(n_rows)
+    except (TypeError, ValueError):
+        return None
+    return field, start, step, len(range(start, stop, step)), False
+
+
+def normalise(selection: Selection) -> Native | LibraryCall | Refused:
+    """Return the normal form of a selection.
+
+    Returns
+    -------
+    Native
+        It has a `Hyperslab`.
+    LibraryCall
+        No hyperslab says it.
+    Refused
+        It is wrong in itself: out of range, no such field, not to be had in one step.
+    """
+    dataset = selection.dataset
+    try:
+        steps = _as_keys(dataset, selection.steps)
+        if dataset.kind == "vlarray":
+            return ragged_call(dataset, steps)
+        if steps and isinstance(steps[0], (Sorted, Where)):
+            return call_for(dataset, steps, None)
+        slab = _listed_rows(dataset, steps)
+        if slab is not None:
+            return Native(slab)
+        view = _view(dataset, steps)
+        slab = None if view is None else _slab(view)
+        if slab is not None:
+            return Native(slab)
+        return call_for(dataset, steps, None if view is None else view.shape)
+    except KeyError as error:
+        missing, names = error.args
+        listed = ", ".join(map(repr, names)) or "no names"
+        return _refused(dataset, MissingFieldError(f"no field {missing!r} (expected {listed})"))
+    except (IndexError, ValueError, TypeError) as error:
+        return _refused(dataset, error)
+
+
+def _refused(dataset: DatasetInfo, error: Exception) -> Refused:
+    return Refused(type(error), f"{dataset.path!r} in {dataset.filename!r}: {error}")
+
+
+def library_call(selection: Selection) -> LibraryCall:
+    """Return how a library serves a selection that is not refused, also a native one.
+
+    For datasets that the core does not read.
+    """
+    dataset = selection.dataset
+    steps = _as_keys(dataset, selection.steps)
+    if dataset.kind == "vlarray":
+        return ragged_call(dataset, steps)
+    if steps and isinstance(steps[0], (Sorted, Where)):
+        return call_for(dataset, steps, None)
+    view = _view(dataset, steps)
+    return call_for(dataset, steps, None if view is None else view.shape)
+
+
+# ---- methods as keys ----------------------------------------------------------------------
+
+
+def _as_keys(dataset: DatasetInfo, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Check the first step, and write it as keys where a key says it."""
+    if not steps:
+        return steps
+    first, *others = steps
+    if isinstance(first, Read):
+        field, key = first.field, _range_read(dataset, first)
+    elif isinstance(first, Coordinates):
+        field, key = first.field, first.coords
+        if not isinstance(key, np.ndarray) or key.ndim != 1:
+            raise IndexError("coordinates are a flat list of row numbers, or a mask of the rows")
+    else:
+        if not isinstance(first, (str, FieldNames, Sorted, Where)):
+            check_first(first, dataset.shape)
+        return steps
+    return (*([] if field is None else [field]), key, *others)
+
+
+def _range_read(dataset: DatasetInfo, read: Read) -> slice:
+    start, n_rows = read.start, dataset.shape[0]
+    if dataset.kind == "array" and start is not None and read.stop is None and read.step is None:
+        start = operator.index(start)  # of an array, PyTables' read(start) reads that row only
+        if start >= n_rows:
+            raise IndexError(f"start is out of range (expected at most {n_rows - 1}, got {start})")
+        start = max(start + n_rows, -1) if start < 0 else start
+        return slice(start, start + 1) if start >= 0 else slice(0, 0)
+    return slice(start, read.stop, read.step)
+
+
+def check_first(key: Any, shape: tuple[int, ...]) -> None:
+    """Refuse what PyTables does not take in one step.
+
+    Raises
+    ------
+    IndexError
+        See the law.
+    """
+    items = key if isinstance(key, tuple) else (key,)
+    arrays = [item for item in items if isinstance(item, np.ndarray)]
+    masks = [array for array in arrays if array.dtype == bool]
+    if any(item is None or is_boolean(item) for item in items):
+        what = "None and booleans cannot index a dataset directly"
+    elif len(items) == len(masks) == 1:
+        return
+    elif any(array.ndim > 1 for array in masks):
+        n_dims = max(array.ndim for array in masks)
+        what = f"a mask of several axes must stand alone (got {n_dims} axes, and others beside it)"
+    elif any(array.ndim > 1 for array in arrays):
+        what = f"index arrays must be flat (got {max(array.ndim for array in arrays)} dimensions)"
+    elif (
+        len(arrays) > 1
+        and not masks
+        and [array.size for array in arrays] != [arrays[0].size] * max(len(shape), len(items))
+    ):
+        lengths = ", ".join(str(array.size) for array in arrays)
+        what = (
+            "several lists must be one for each axis, all of one length "
+            f"(expected {len(shape)} lists, got the lengths {lengths})"
+        )
+    else:
+        return
+    raise IndexError(f"{what}. Index the result instead: dataset[:][...]")
+
+
+# ---- native -------------------------------------------------------------------------------
+
+
+def _rows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> tuple[str, Any] | None:
+    """The field, or "", and the key of one index on rows, if that is all there is."""
+    if len(steps) == 1:
+        return None if dataset.kind == "vlarray" else ("", steps[0])
+    if len(steps) != 2:
+        return None
+    field, key = steps
+    if type(field) is not str:
+        field, key = key, field
+    if type(field) is not str or field not in (dataset.dtype.names or ()):
+        return None
+    return field, key
+
+
+def _listed_rows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
+    """The short way for rows by their numbers, as they are asked for by the thousand."""
+    found = _rows(dataset, steps)
+    if found is None or type(found[1]) is not np.ndarray or 0 in dataset.shape:
+        return None
+    field, key = found
+    if key.ndim != 1 or key.dtype.kind not in "iu" or not len(key):
+        return None
+    numbers = checked(key, 0, dataset.shape[0])
+    n_dims, dtype = dataset.n_dims, dataset.dtype
+    rows = tuple(Range(0, 1, extent) for extent in dataset.shape[1:n_dims])
+    if field:
+        dtype = first_field(dtype, field)[2]
+        if n_dims < len(dataset.shape) or 0 in dtype.shape:
+            return None
+    shape = (len(numbers), *dataset.shape[1:], *dtype.shape)
+    element_bytes = math.prod(dataset.shape[n_dims:]) * dtype.itemsize
+    none = np.zeros(0, np.int64)
+    return Hyperslab(field, 0, none, (numbers, *rows), (), element_bytes, shape, dtype.base)
+
+
+def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
+    """The result as a view, or None where that cannot be."""
+    view = whole(dataset.shape, dataset.n_dims, dataset.dtype)
+    try:
+        for step in steps:
+            if isinstance(step, FieldNames):
+                return None
+            if not isinstance(step, str):
+                view = view.index(step)
+            elif view.dtype.names:
+                view = view.select(step)
+            else:
+                raise IndexError(f"the dataset has no fields (got the name {step!r})")
+    except NotNative:
+        return None
+    return view
+
+
+def _slab(view: View) -> Hyperslab | None:
+    try:
+        return hyperslab_of(view)
+    except NotNative:
+        return None

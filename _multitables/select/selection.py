@@ -1,0 +1,226 @@
+"""What indexing a dataset describes, as written: a dataset and a chain of steps, nothing read.
+
+Law
+---
+1. A `Selection` is an immutable value. Arrays of the user's are copied when it is made, so that
+   what is changed later does not change the request.
+2. Making one checks nothing but this: `dataset[...]` is the whole dataset, and takes no further
+   index. Everything else that is wrong is told by `normalize.normalise`, for `get`.
+3. Making one from an int, a slice or a column's name costs no NumPy call.
+
+Pure: this file must never know readers, files or memory.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Coordinates", "DatasetInfo", "Read", "Selection", "Sorted", "Step", "Where"]
+
+#: Keys that are kept as they are: nobody can change them later.
+PLAIN = frozenset({int, slice, str, EllipsisType, type(None), np.int64, bool})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DatasetInfo:
+    """What a selection must know of its dataset.
+
+    Compared by identity: one for each dataset that a program got.
+    """
+
+    filename: str
+    path: str
+    #: "table", "array" or "vlarray".
+    kind: str
+    #: As the user sees it, the dims of subarrays included; of a ragged dataset its outer length.
+    shape: tuple[int, ...]
+    #: Of one element; of a ragged dataset that of an atom.
+    dtype: np.dtype[Any]
+    #: How many of `shape` are HDF5's own dims; the others are a subarray's.
+    n_dims: int
+    #: Which library reads what the core does not.
+    library: str = "h5py"
+    #: How that library opens the file; values are JSON's.
+    open_options: Mapping[str, object] = field(default_factory=dict)
+    #: Shape of one atom of a ragged dataset.
+    atom_shape: tuple[int, ...] = ()
+
+
+class Read(NamedTuple):
+    """A range of rows, as PyTables' ``read`` takes it."""
+
+    start: Any = None
+    stop: Any = None
+    step: Any = None
+    field: str | None = None
+
+
+class Coordinates(NamedTuple):
+    """Rows by their numbers, as PyTables' ``read_coordinates`` takes them."""
+
+    coords: Any
+    field: str | None = None
+
+
+class Sorted(NamedTuple):
+    """Rows in the order of a column's full index, as PyTables' ``read_sorted`` takes them."""
+
+    sortby: str
+    check_csi: bool = False
+    field: str | None = None
+    start: Any = None
+    stop: Any = None
+    step: Any = None
+
+
+class Where(NamedTuple):
+    """Rows that fulfil a condition, as PyTables' ``where`` takes it."""
+
+    condition: str
+    condvars: Mapping[str, Any] = {}
+    start: Any = None
+    stop: Any = None
+    step: Any = None
+
+
+#: A method, or a key as it stands between brackets: a str is a field.
+Step = Any
+
+
+class Selection:
+    """A dataset and what to take of it, step by step.
+
+    Parameters
+    ----------
+    dataset : DatasetInfo
+        The dataset.
+    steps : tuple
+        The first acts on the dataset, each other on the result of the one before it.
+    """
+
+    __slots__ = ("dataset", "steps")
+
+    dataset: DatasetInfo
+    steps: tuple[Step, ...]
+
+    def __init__(self, dataset: DatasetInfo, steps: tuple[Step, ...] = ()) -> None:
+        self.dataset = dataset
+        self.steps = steps
+
+    def __getitem__(self, key: Any) -> Selection:
+        """Describe a further index, or a field by its name; nothing is read.
+
+        Raises
+        ------
+        IndexError
+            The selection is a bare ``dataset[...]``.
+        """
+        steps = self.steps
+        if steps and steps[-1] is Ellipsis and len(steps) == 1:
+            raise IndexError(
+                f"{self.dataset.path!r} was selected with a single Ellipsis, which takes no "
+                "further index (expected a slice or a number in its place). "
+                "Write dataset[:][...] to index the whole dataset."
+            )
+        return Selection(self.dataset, (*steps, key if type(key) in PLAIN else kept(key)))
+
+    def __iter__(self) -> Any:
+        raise TypeError(f"{self!r} is a description, not data: request it, then get() it")
+
+    def col(self, name: str) -> Selection:
+        """Describe one column; ``"a/b"`` is column ``b`` of column ``a``."""
+        return self[name]
+
+    def read(
+        self, start: Any = None, stop: Any = None, step: Any = None, field: str | None = None
+    ) -> Selection:
+        """Describe a range of rows, as PyTables' ``read`` takes it."""
+        return self._with(Read(start, stop, step, field))
+
+    def read_coordinates(self, coords: Any, field: str | None = None) -> Selection:
+        """Describe rows by their numbers, in any order and as often as named."""
+        return self._with(Coordinates(kept(coords), field))
+
+    def read_sorted(
+        self,
+        sortby: str,
+        check_csi: bool = False,
+        field: str | None = None,
+        start: Any = None,
+        stop: Any = None,
+        step: Any = None,
+    ) -> Selection:
+        """Describe rows in the order of a column that has a full index."""
+        return self._with(Sorted(sortby, check_csi, field, start, stop, step))
+
+    def where(
+        self,
+        condition: str,
+        condvars: Mapping[str, Any] | None = None,
+        start: Any = None,
+        stop: Any = None,
+        step: Any = None,
+    ) -> Selection:
+        """Describe the rows that fulfil a condition on columns and `condvars`."""
+        held = {
+            name: np.array(value.encode() if isinstance(value, str) else value)  # as PyTables does
+            for name, value in (condvars or {}).items()
+        }
+        return self._with(Where(condition, held, start, stop, step))
+
+    def _with(self, method: Step) -> Selection:
+        if self.steps:
+            raise TypeError(f"{self!r} is a selection: only the dataset itself has such methods")
+        return Selection(self.dataset, (method,))
+
+    def __repr__(self) -> str:
+        written = "".join(
+            f".{type(step).__name__}{tuple(step)}" if is_method(step) else f"[{step!r}]"
+            for step in self.steps
+        )
+        return f"<selection of {self.dataset.path!r}: {written or 'all'}>"
+
+
+def is_method(step: Step) -> bool:
+    """Whether a step is one of a dataset's methods, not a key."""
+    return isinstance(step, (Read, Coordinates, Sorted, Where))
+
+
+def kept(key: Any) -> Any:
+    """Return a key that its owner cannot change: arrays are copied, lists become arrays."""
+    if type(key) in PLAIN:
+        return key
+    if isinstance(key, tuple):
+        return tuple(_item(item) for item in key)
+    return _item(key)
+
+
+def _item(item: Any) -> Any:
+    if type(item) in PLAIN or isinstance(item, (bool, np.bool_)):
+        return item
+    if isinstance(item, list) and item and all(isinstance(name, str) for name in item):
+        return FieldNames(item)
+    try:
+        return operator.index(item)  # NumPy takes a 0-d array of an integer for a number, too
+    except TypeError:
+        pass
+    try:
+        array = np.array(item)
+    except ValueError:  # lists of unequal lengths
+        array = np.array(None, object)
+    if array.size == 0 and isinstance(item, (list, tuple)):
+        array = array.astype(np.intp)  # as NumPy takes an empty list
+    array.flags.writeable = False
+    return array
+
+
+class FieldNames(tuple[str, ...]):
+    """Several fields at once, ``dataset[['a', 'b']]``."""
+
+    __slots__ = ()

@@ -1,0 +1,1 @@
+"""What crosses between processes, as bytes; readers import it, too: keep it light."""

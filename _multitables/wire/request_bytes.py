@@ -1,0 +1,220 @@
+"""A request as bytes for a reader: a hyperslab's words, or what a library is asked.
+
+Law
+---
+1. The layout of a hyperslab is numbered here and in core/src/select/selection.rs, word by word.
+   Words 0 to 3 (kind, dataset, catalogue) are filled in by the core.
+2. All numbers are little-endian words of 8 bytes. Arrays travel as their bytes beside a JSON text
+   that says their dtype and shape; nothing is pickled.
+3. Ragged rows travel one after another, then their lengths in atoms, then how many they are.
+4. Pure: bytes in, bytes out. Readers import it to decode, so it knows no selection.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from _multitables.select.fallback_call import LibraryCall
+    from _multitables.select.hyperslab import Hyperslab
+
+KIND_NATIVE, KIND_LIBRARY = 0, 1
+WORD = 8
+#: Words before the axes of a hyperslab, and of each axis.
+HEAD_WORDS, AXIS_WORDS = 9, 4
+
+Bytes = npt.NDArray[np.uint8]
+
+
+# ---- a hyperslab --------------------------------------------------------------------------
+
+
+def encode_hyperslab(slab: Hyperslab) -> bytes:
+    """Lay a hyperslab out as the core reads it; words 1 to 3 are left 0.
+
+    Returns
+    -------
+    bytes
+        Little-endian words: kind, dataset, catalogue's offset and bytes, k, points, axes, runs,
+        bytes an element; of each axis start, step, count and the word of its list (or 0); the
+        points; the lists; of each run offset and length.
+    """
+    list_at = HEAD_WORDS + AXIS_WORDS * len(slab.axes) + len(slab.points)
+    axes: list[int] = []
+    lists: list[bytes] = []
+    for indices in slab.axes:
+        if isinstance(indices, tuple):
+            axes += [*indices, 0]
+        elif len(indices):
+            axes += [0, 1, len(indices), list_at]
+            lists.append(indices.astype("<i8").tobytes())
+            list_at += len(indices)
+        else:
+            axes += [0, 1, 0, 0]
+    head = [slab.k, len(slab.points), len(slab.axes), len(slab.runs), slab.element_bytes]
+    runs = [word for run in slab.runs for word in run]
+    parts = [
+        struct.pack(f"<{HEAD_WORDS + len(axes)}q", KIND_NATIVE, 0, 0, 0, *head, *axes),
+        slab.points.astype("<i8").tobytes(),
+        *lists,
+        struct.pack(f"<{len(runs)}q", *runs),
+    ]
+    return b"".join(parts)
+
+
+# ---- what a library is asked --------------------------------------------------------------
+
+
+def encode_library(call: LibraryCall) -> bytes:
+    """Lay out what a library is asked.
+
+    Returns
+    -------
+    bytes
+        Kind, bytes of the JSON text, the text padded to whole words, the arrays that it names.
+    """
+    dataset, blobs = call.dataset, bytearray()
+    told = {
+        "library": dataset.library,
+        "filename": dataset.filename,
+        "path": dataset.path,
+        "open_options": dict(dataset.open_options),
+        "method": call.method,
+        "arguments": _encoded(call.arguments, blobs),
+        "steps": _encoded(call.steps, blobs),
+        "dtype": encode_dtype(call.dtype),
+        "ragged": call.ragged,
+    }
+    text = json.dumps(told).encode()
+    padded = text + bytes(-len(text) % WORD)
+    return struct.pack("<2Q", KIND_LIBRARY, len(text)) + padded + bytes(blobs)
+
+
+def decode_library(ask: memoryview | bytes) -> dict[str, Any]:
+    """Return what `encode_library` laid out: keys, arrays and dtypes are themselves again.
+
+    Raises
+    ------
+    ValueError
+        The bytes are something else.
+    """
+    data = bytes(ask)
+    kind, n_text = struct.unpack_from("<2Q", data)
+    blobs_at = 2 * WORD + n_text + -n_text % WORD
+    if kind != KIND_LIBRARY or blobs_at > len(data):
+        raise ValueError("this is nothing that a library is asked")
+    told: dict[str, Any] = json.loads(data[2 * WORD : 2 * WORD + n_text])
+    blobs = data[blobs_at:]
+    told["arguments"] = _decoded(told["arguments"], blobs)
+    told["steps"] = tuple(_decoded(step, blobs) for step in told["steps"]["tuple"])
+    told["dtype"] = decode_dtype(told["dtype"])
+    return told
+
+
+def _encoded(value: Any, blobs: bytearray) -> Any:
+    """Return JSON of a value that a key or an argument may hold."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping):
+        return {"map": {name: _encoded(inner, blobs) for name, inner in value.items()}}
+    if isinstance(value, tuple):
+        return {"tuple": [_encoded(inner, blobs) for inner in value]}
+    if isinstance(value, slice):
+        ends = (value.start, value.stop, value.step)
+        return {"slice": [None if end is None else int(end) for end in ends]}
+    if value is Ellipsis:
+        return {"ellipsis": None}
+    array = np.ascontiguousarray(value).reshape(np.shape(value))
+    if array.dtype.hasobject:
+        raise TypeError(f"expected an array of numbers or strings, got {value!r}")
+    blobs += bytes(-len(blobs) % WORD)
+    at = len(blobs)
+    blobs += array.tobytes()
+    return {"array": [at, array.nbytes, encode_dtype(array.dtype), list(array.shape)]}
+
+
+def _decoded(value: Any, blobs: bytes) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    return DECODERS[kind](inner, blobs)
+
+
+def _array(inner: Sequence[Any], blobs: bytes) -> npt.NDArray[Any]:
+    at, n_bytes, descr, shape = inner
+    # A copy: libraries write to the keys that they are given.
+    return np.frombuffer(blobs[at : at + n_bytes], decode_dtype(descr)).reshape(shape).copy()
+
+
+DECODERS: dict[str, Callable[[Any, bytes], Any]] = {
+    "map": lambda inner, blobs: {name: _decoded(value, blobs) for name, value in inner.items()},
+    "tuple": lambda inner, blobs: tuple(_decoded(value, blobs) for value in inner),
+    "slice": lambda inner, blobs: slice(*inner),
+    "ellipsis": lambda inner, blobs: Ellipsis,
+    "array": _array,
+}
+
+
+def encode_dtype(dtype: np.dtype[Any]) -> Any:
+    """Return JSON of a dtype, offsets and all (NumPy's own `descr` lacks some)."""
+    if dtype.shape:
+        return {"base": encode_dtype(dtype.base), "shape": list(dtype.shape)}
+    if dtype.fields is None or dtype.names is None:
+        return dtype.str
+    return {
+        "names": list(dtype.names),
+        "formats": [encode_dtype(dtype.fields[name][0]) for name in dtype.names],
+        "offsets": [dtype.fields[name][1] for name in dtype.names],
+        "itemsize": dtype.itemsize,
+    }
+
+
+def decode_dtype(told: str | dict[str, Any]) -> np.dtype[Any]:
+    """Return the dtype that `encode_dtype` told."""
+    if isinstance(told, str):
+        return np.dtype(told)
+    if "base" in told:
+        return np.dtype((decode_dtype(told["base"]), tuple(told["shape"])))
+    compound: Any = {**told, "formats": [decode_dtype(part) for part in told["formats"]]}
+    dtype: np.dtype[Any] = np.dtype(compound)
+    return dtype
+
+
+# ---- ragged rows --------------------------------------------------------------------------
+
+
+def pack_ragged(rows: Sequence[npt.NDArray[Any]]) -> list[Bytes]:
+    """Return the parts of ragged rows as they travel, one after another."""
+    values = [np.ascontiguousarray(row).reshape(-1).view(np.uint8) for row in rows]
+    gap = -sum(map(len, values)) % WORD
+    words = np.array([*map(len, rows), len(rows)], "<u8")
+    return [*values, np.zeros(gap, np.uint8), words.view(np.uint8)]
+
+
+def unpack_ragged(
+    packed: Bytes, dtype: np.dtype[Any], atom_shape: tuple[int, ...] = ()
+) -> list[npt.NDArray[Any]]:
+    """Return views of ragged rows that travelled together.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8
+        What a reader delivered.
+    dtype, atom_shape
+        Of one atom.
+    """
+    count = int(packed[-WORD:].view("<u8")[0])
+    lengths = packed[len(packed) - WORD * (count + 1) : len(packed) - WORD].view("<u8").tolist()
+    atom_bytes = dtype.itemsize * int(np.prod(atom_shape, dtype=np.int64))
+    rows, at = [], 0
+    for length in lengths:
+        end = at + length * atom_bytes
+        rows.append(packed[at:end].view(dtype).reshape(length, *atom_shape))
+        at = end
+    return rows
