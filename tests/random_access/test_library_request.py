@@ -21,8 +21,8 @@ import tables
 from elements import values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from keys import a_key
 from oracle import same
-from test_selection import a_key
 
 from _multitables.chunk_index import open_source
 from _multitables.normal_form import LibraryCall, Refused, library_call, normalise

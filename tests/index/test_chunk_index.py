@@ -14,9 +14,10 @@ import h5py
 import numpy as np
 import pytest
 import tables
+from indexes import index_of
 
 from _multitables import hdf5_facts
-from _multitables.chunk_index import ChunkIndex, StringFix, open_source
+from _multitables.chunk_index import StringFix, open_source
 from _multitables.errors import (
     FileOpenError,
     MissingDatasetError,
@@ -24,11 +25,6 @@ from _multitables.errors import (
     OptionsError,
     UnsupportedDatasetError,
 )
-
-
-def index_of(path: Path, name: str, field: str | None = None, **options: Any) -> ChunkIndex:
-    with open_source(path, options) as source:
-        return source.index(name, field)
 
 
 def test_chunks_are_those_that_h5py_tells(h5: Path) -> None:
