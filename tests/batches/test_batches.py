@@ -16,29 +16,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numbered_batches import SHUFFLES, batches_of, collected, rows_of
 from payload import COLUMNS, ROWS, content
 from processes import readers, wait_until
 
 import multitables
 
-SHUFFLES = [None, "chunks", "window", "full"]
 N = ROWS
-
-
-def rows_of(batch: np.ndarray) -> np.ndarray:
-    """Which rows a batch of /rows holds, every element checked."""
-    rows = batch[:, 0] // COLUMNS
-    np.testing.assert_array_equal(batch, rows[:, None] * COLUMNS + np.arange(COLUMNS))
-    return np.asarray(rows)
-
-
-def collected(batches: multitables.Batches) -> list[np.ndarray]:
-    return [rows_of(batch) for batch in batches]
-
-
-def batches_of(path: Path, size: int = 64, **options: Any) -> multitables.Batches:
-    options = {"n_procs": 2, "window_rows": 300, **options}
-    return multitables.Streamer(path).get_batches("/rows", size, **options)
 
 
 @pytest.mark.parametrize("shuffle", SHUFFLES)

@@ -14,9 +14,9 @@ import h5py
 import numpy as np
 import pytest
 from elements import smooth
+from numbered_batches import batches_of, collected, rows_of
 from payload import ROWS, write
 from processes import alive, children, kill, readers, wait_until
-from test_batches import batches_of, collected, rows_of
 from test_faults_data import BAD, FAULTS, KINDS, STEP, damaged
 
 import multitables

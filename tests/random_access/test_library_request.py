@@ -21,8 +21,8 @@ import tables
 from elements import values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from keys import a_key
 from oracle import same
-from test_selection import a_key
 
 from _multitables.index.hdf5_file import open_source
 from _multitables.reader import library_request as answers

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from elements import FAST, values
 from h5py import h5d, h5p, h5s, h5t
+from indexes import index_of
 from oracle import fast, h5py_read, same
-from test_chunk_index import index_of
 
 import multitables
 from multitables import FileChangedError

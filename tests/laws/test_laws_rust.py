@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-CORE = Path(__file__).parent.parent / "core" / "src"
+CORE = Path(__file__).parents[2] / "core" / "src"
 
 #: Folders, and files beside them, from left to right: each may see those further left. Of those
 #: that stand together none may see another.

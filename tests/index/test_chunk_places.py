@@ -19,8 +19,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from indexes import index_of
 from oracle import fast
-from test_chunk_index import index_of
 
 import multitables
 from _multitables.errors import FileOpenError, MultitablesError

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numbered_batches import SHUFFLES, batches_of, collected, rows_of
 from payload import COLUMNS, ROWS
-from test_batches import SHUFFLES, batches_of, collected, rows_of
 
 import multitables
 

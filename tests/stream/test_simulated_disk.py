@@ -12,9 +12,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import simulated_disk
 from disk_cases import forget, spinning
 from processes import alive, run_script, wait_until
 from simulated_disk import Mounted
+
+SUPPORT = Path(simulated_disk.__file__).parent
 
 
 def test_a_folder_like_others(disk: Mounted) -> None:
@@ -85,7 +88,7 @@ with mounted(Path(sys.argv[1])) as disk:
 def test_it_ends_with_its_parent(tmp_path: Path, disk: Mounted) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
-    command = [sys.executable, "-c", ORPHAN, str(inside), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", ORPHAN, str(inside), str(SUPPORT)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
@@ -103,7 +106,7 @@ def test_nothing_is_left_when_it_dies_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheduler", [None, "mq-deadline", "no-such"])
 def test_the_program_runs_a_command(tmp_path: Path, disk: Mounted, scheduler: str | None) -> None:
-    program = Path(__file__).parent / "simulated_disk.py"
+    program = SUPPORT / "simulated_disk.py"
     code = "import sys; open(sys.argv[1] + '/x', 'wb').write(bytes(99)); print(sys.argv[1])"
     given = ["--directory", str(tmp_path), "--pace", "0"]
     given += [] if scheduler is None else ["--scheduler", scheduler]
@@ -137,7 +140,7 @@ def test_without_fuse_it_says_so(tmp_path: Path) -> None:
         "from pathlib import Path\n"
         "simulated_disk.serve(Path(sys.argv[1]), Path(sys.argv[1]), None, 0.0)\n",
         tmp_path,
-        Path(__file__).parent,
+        SUPPORT,
     )
     assert done.returncode == 1
     assert done.stderr.strip().endswith("no /dev/fuse here")

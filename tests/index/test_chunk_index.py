@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import tables
+from indexes import index_of
 
 from _multitables.errors import (
     FileOpenError,
@@ -23,14 +24,8 @@ from _multitables.errors import (
     UnsupportedDatasetError,
 )
 from _multitables.index import hdf5_metadata
-from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import StringFix
 from _multitables.index.hdf5_file import open_source
-
-
-def index_of(path: Path, name: str, field: str | None = None, **options: Any) -> ChunkIndex:
-    with open_source(path, options) as source:
-        return source.index(name, field)
 
 
 def test_chunks_are_those_that_h5py_tells(h5: Path) -> None:
