@@ -1,5 +1,5 @@
 # The library's inside; `multitables.py` is its face. Each folder may import those above it, as
-# tests/test_laws.py holds; parent/ and reader/ are named by which process runs them.
+# tests/laws/ holds; parent/ and reader/ are named by which process runs them.
 #
 #   errors.py                every exception, one message grammar
 #   options.py               the knobs: defaults, limits, checks

@@ -1,6 +1,6 @@
 """States of training runs, over real streams: exact resume, other ranks, other numbers of readers.
 
-1. The arithmetic is tested by the thousand in test_resume; here that streams do what it says.
+1. The arithmetic is tested by the thousand in test_checkpoint; here that streams do what it says.
 2. What was handed out before and after a stop is, together, what a run without it hands out.
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import tables
-from liars import FakeQueue
+from faulty_libraries import FakeQueue
 
 from _benchmark.data import workloads
 

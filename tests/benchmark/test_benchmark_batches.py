@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 import tables
 from fake_batches import BATCH_ROWS, N_ROWS, FakeLibrary, Lie
-from liars import LIES
+from faulty_libraries import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
@@ -240,7 +240,7 @@ def test_an_epoch_cut_short_or_too_long_is_found(epochs: int, task: Task) -> Non
 MODULE = """
 import sys; sys.path.append({directory!r})
 from fake_batches import FakeLibrary, truth
-from liars import LIES
+from faulty_libraries import LIES
 Streamer = FakeLibrary(LIES.get({lie!r}, truth)).Streamer
 """
 

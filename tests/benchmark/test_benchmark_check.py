@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faulty_libraries import LIES, fake_stream
 from hypothesis import given
 from hypothesis import strategies as st
-from liars import LIES, fake_stream
 from runs import left_behind, rows_of, some_bench, sweep_arguments
 
 from _benchmark.contenders import streams

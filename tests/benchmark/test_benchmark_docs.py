@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kept_runs
 import pytest
+import stored_runs
 
 import multitables_benchmark
 from _benchmark.report import docs_page, publish
@@ -25,10 +25,10 @@ def made(directory: Path) -> str:
 
 
 def some_runs(directory: Path) -> Path:
-    kept_runs.keep_sweep(directory / "idle_machine", kept_runs.RISING)
-    kept_runs.keep_targets(directory / "idle_machine")
-    kept_runs.keep_sweep(
-        directory / "simulated_disk", kept_runs.FALLING, device_kind="simulated HDD"
+    stored_runs.keep_sweep(directory / "idle_machine", stored_runs.RISING)
+    stored_runs.keep_targets(directory / "idle_machine")
+    stored_runs.keep_sweep(
+        directory / "simulated_disk", stored_runs.FALLING, device_kind="simulated HDD"
     )
     (directory / "published").mkdir()
     (directory / "published" / "multitables_2.csv").write_bytes(PUBLISHED.read_bytes())
@@ -93,7 +93,7 @@ def test_the_conclusion_changes_with_the_rows(tmp_path: Path) -> None:
     runs = some_runs(tmp_path / "results")
     before = made(runs)
     better = {("queue", "none", 0): {1: (97, 98, 99), 2: (97, 98, 99), 6: (96, 97, 98)}}
-    kept_runs.keep_sweep(runs / "simulated_disk", better, device_kind="simulated HDD")
+    stored_runs.keep_sweep(runs / "simulated_disk", better, device_kind="simulated HDD")
     after = made(runs)
     assert "Measured here, more processes hurt on Simulated disk" in before
     assert "Measured here, more processes hurt" not in after

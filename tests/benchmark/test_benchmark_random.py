@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import tables
 from fake_reader import FakeReader, Lie, truth
-from liars import LIES
+from faulty_libraries import LIES
 from runs import left_behind, rows_of, some_bench
 
 import multitables_benchmark
@@ -139,7 +139,7 @@ def test_what_is_timed_is_digested(kind: str, tmp_path: Path) -> None:
         task.rate(found | {"n_keys": found["n_keys"] + 1})
 
 
-# ---- liars
+# ---- faulty libraries
 
 
 def differs_in(kind: str) -> list[str]:
@@ -216,7 +216,7 @@ MODULE = """
 import sys; sys.path.append({directory!r})
 import tables
 from fake_reader import FakeReader
-from liars import LIES
+from faulty_libraries import LIES
 def Reader(filename, n_procs):
     with tables.open_file(filename) as file:
         return FakeReader(file.root.data[:], LIES.get({lie!r}, lambda rows, at: rows))

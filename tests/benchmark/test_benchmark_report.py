@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import kept_runs
 import pytest
+import stored_runs
 from html_reader import SVG, Reader
 
 import multitables_benchmark
@@ -37,7 +37,7 @@ def kept(directory: Path, name: str) -> results.Kept:
 
 
 def views_of_targets(directory: Path, **options: Any) -> list[View]:
-    kept_runs.keep_targets(directory, **options)
+    stored_runs.keep_targets(directory, **options)
     return target_views.views(kept(directory, "targets"))
 
 
@@ -66,7 +66,7 @@ def test_each_dataset_of_a_part_has_a_table_with_median_spread_unit_and_repeats(
     ]
     assert plain.rows == [["multitables queue x2", "14000", "1"]]
     assert views["Latency"].tables[0].rows == [["multitables: get()", "0.6 (0.5-0.7)", "3"]]
-    assert views["Streams"].facts == kept_runs.FACTS
+    assert views["Streams"].facts == stored_runs.FACTS
 
 
 def test_what_can_be_compared_is_plotted_with_its_spread(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_figures_of_one_dataset_in_several_units_stand_side_by_side(tmp_path: Pa
 def test_the_sentences_say_what_was_missed(tmp_path: Path) -> None:
     said = views_of_targets(tmp_path)[0].sentences
     assert said == ["Missed: zlib 3 / h5py is 2.6x, wanted >= 4x (n)."]
-    good = [one for one in kept_runs.TARGETS if one["met"] is not False]
+    good = [one for one in stored_runs.TARGETS if one["met"] is not False]
     said = views_of_targets(tmp_path, targets=good)[0].sentences
     assert said == ["All 1 targets that were judged are met."]
     said = views_of_targets(tmp_path, targets=(), faults=["x: wrong rows"])[0].sentences
@@ -104,7 +104,7 @@ def test_the_sentences_say_what_was_missed(tmp_path: Path) -> None:
 
 
 def test_rows_without_their_json_file_can_still_be_shown(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     (tmp_path / "multitables_targets.json").unlink()
     views = target_views.views(kept(tmp_path, "targets"))
     assert [view.heading for view in views] == ["Streams", "Latency"]
@@ -144,8 +144,8 @@ def test_no_word_of_a_table_is_markup_in_rst() -> None:
 def test_everything_is_written_beside_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_runs.keep_targets(tmp_path)
-    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    stored_runs.keep_targets(tmp_path)
+    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
     before = everything_below(tmp_path)
     monkeypatch.setattr(charts, "can_draw", lambda: True)
     monkeypatch.setattr(charts, "draw", lambda chart: charts.Drawing(SVG, chart.name.encode()))
@@ -174,8 +174,8 @@ def test_everything_is_written_beside_the_rows(
 
 
 def test_only_the_named_study_is_written_anew_and_the_report_has_all(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
-    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    stored_runs.keep_targets(tmp_path)
+    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
     written = publish.publish(str(tmp_path), ["targets"], say=lambda _line: None)
     names = {os.path.relpath(name, tmp_path).split(os.sep)[0] for name in written}
     assert names == {
@@ -188,7 +188,7 @@ def test_only_the_named_study_is_written_anew_and_the_report_has_all(tmp_path: P
 
 
 def test_what_is_not_installed_is_said_in_one_line(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     lines: list[str] = []
     written = publish.publish(str(tmp_path), say=lines.append)
     assert any(name.endswith(".html") for name in written)
@@ -209,7 +209,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
 def test_a_plot_that_fails_costs_only_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     monkeypatch.setattr(charts, "can_draw", lambda: True)
     monkeypatch.setattr(charts, "draw", failing(RuntimeError("no fonts")))
     lines: list[str] = []
@@ -223,7 +223,7 @@ def test_a_plot_that_fails_costs_only_itself(
 def test_neither_an_error_nor_ctrl_c_comes_out(
     error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     before = everything_below(tmp_path)
     monkeypatch.setattr(STUDIES["targets"], "views", failing(error))
     lines: list[str] = []
@@ -233,7 +233,7 @@ def test_neither_an_error_nor_ctrl_c_comes_out(
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     publish.publish(str(tmp_path), say=lambda _line: None)
     before = everything_below(tmp_path)
     monkeypatch.setattr("os.replace", failing(OSError(28, "No space left on device")))
@@ -272,7 +272,7 @@ def test_an_interrupted_run_has_its_report_too(monkeypatch: pytest.MonkeyPatch) 
 def test_the_report_is_made_again_from_the_rows_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept_runs.keep_targets(tmp_path / "run")
+    stored_runs.keep_targets(tmp_path / "run")
     publish.publish(str(tmp_path / "run"), say=lambda _line: None)
     first = everything_below(tmp_path / "run")
     for name in first:
@@ -297,7 +297,7 @@ def test_a_directory_without_results_is_refused(
 def test_what_could_not_be_made_again_is_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     monkeypatch.setattr(html, "html", failing(RuntimeError("broken")))
     assert multitables_benchmark.main(["report", "."]) == 2
     assert "broken" in capsys.readouterr().out
@@ -323,7 +323,7 @@ def test_columns_are_numbers_where_all_that_stands_in_them_is() -> None:
 
 def test_a_parquet_file_has_the_rows_with_types(tmp_path: Path) -> None:
     read = pytest.importorskip("pyarrow.parquet", reason="pyarrow comes with the extra bench")
-    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
     found = kept(tmp_path, "sweep")
     content = parquet.file_of(found.rows, found.more["facts"])
     table = read.ParquetFile(io.BytesIO(content), pre_buffer=False).read(use_threads=False)
@@ -342,7 +342,7 @@ def test_a_parquet_file_has_the_rows_with_types(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("drawn")
 def test_plots_are_drawn_and_the_same_again(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     made = publish.publication(str(tmp_path), say=lambda _line: None)
     assert made.failed == []
     assert "multitables queue x2" in (tmp_path / "targets_streams_zlib_3.svg").read_text()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from liars import FakeGuard
+from faulty_libraries import FakeGuard
 from runs import some_bench
 
 from _benchmark import contract

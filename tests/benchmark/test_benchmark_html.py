@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kept_runs
+import stored_runs
 from html_reader import SVG, Reader
 
 from _benchmark.report import html, publish
@@ -20,8 +20,8 @@ def page_of(directory: Path, drawings: dict[str, str]) -> str:
 
 
 def test_the_page_is_whole_and_needs_no_other(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
-    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    stored_runs.keep_targets(tmp_path)
+    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
     names = [
         chart.name
         for section in publish.sections(str(tmp_path))
@@ -42,7 +42,7 @@ def test_the_page_is_whole_and_needs_no_other(tmp_path: Path) -> None:
 
 
 def test_the_page_has_every_table_fact_and_sentence(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path)
+    stored_runs.keep_targets(tmp_path)
     text = page_of(tmp_path, {})
     found = Reader(text)
     said = "\n".join(found.said)
@@ -53,12 +53,12 @@ def test_the_page_has_every_table_fact_and_sentence(tmp_path: Path) -> None:
                 assert list(row) in found.rows
         for sentence in view.sentences:
             assert sentence in said
-    for value in kept_runs.FACTS.values():
+    for value in stored_runs.FACTS.values():
         assert found.said.count(value) == 1  # once for all views
     assert "h5py &lt;read_direct&gt;" in text
     assert '<td class="left bad">MISSED</td>' in text
 
 
 def test_an_interrupted_run_says_so(tmp_path: Path) -> None:
-    kept_runs.keep_targets(tmp_path, interrupted=True)
+    stored_runs.keep_targets(tmp_path, interrupted=True)
     assert "This run was interrupted." in page_of(tmp_path, {})

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import kept_runs
 import pytest
+import stored_runs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,7 +180,7 @@ def test_the_table_of_processes() -> None:
 
 
 def test_curves_of_a_sweep(tmp_path: Path) -> None:
-    kept_runs.keep_sweep(tmp_path, kept_runs.RISING)
+    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
     kept = results.read(str(tmp_path), "sweep")
     assert kept is not None
     queue, blosc, _ = scaling.of_rows(kept.rows)
