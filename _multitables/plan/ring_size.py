@@ -21,7 +21,7 @@ from _multitables.plan.dataset_table import Member, Records
 
 
 def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
-    """Raise if so many rows are more than memory may have."""
+    """Raise if these rows need more memory than a plan may have."""
     # A row without bytes is counted as one: rows are numbers of 64 bits.
     if rows * max(1, row_bytes) > limit:
         advice = f"Choose a smaller {option}"
@@ -65,7 +65,7 @@ def _round_up(value: int, step: int) -> int:
 
 
 def with_tape(member: Member, capacity_rows: int, page_bytes: int) -> Member:
-    """Return `member` with a tape of so many rows."""
+    """Return `member` with a tape of this many rows."""
     tape_bytes = max(page_bytes, _round_up(capacity_rows * member.index.row_bytes, page_bytes))
     return replace(member, tape_bytes=tape_bytes)
 

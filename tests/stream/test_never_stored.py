@@ -1,7 +1,7 @@
 """Chunks that were never stored: they cost nothing, and are what h5py says they are.
 
 1. Whatever the ring or a buffer held before is never a row: fill values stand there, and zeros
-   where there is none.
+   where a dataset has no fill value.
 2. The plan of a dataset is as large as what is stored of it; one that does not fit into memory is
    refused with the dataset's name.
 """

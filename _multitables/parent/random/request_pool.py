@@ -2,7 +2,7 @@
 
 Law
 ---
-1. First in, first out; taking waits while there is none.
+1. First in, first out; taking waits while the pool is empty.
 2. Knows nothing of what it keeps.
 """
 
@@ -37,7 +37,7 @@ class RequestPool:
             self._changed.notify()
 
     def next(self) -> Any:
-        """Take the oldest request; wait for one if there is none."""
+        """Take the oldest request; wait for one while the pool is empty."""
         with self._changed:
             while not self._requests:
                 self._changed.wait()

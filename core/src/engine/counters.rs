@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. Only its reader writes it, and the parent reads it at any time; all is atomics.
-//! 2. Whoever takes a dead reader's number begins it anew: what was in hand is over.
+//! 2. A reader that takes a dead one's number begins it anew: what was in hand is over.
 
 use crate::os::clock::now_ns;
 use crate::task_error::{ErrorRecord, Failure, TaskError};

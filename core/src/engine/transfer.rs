@@ -7,7 +7,7 @@
 //! 3. Two neighbours may be decoded at once. Where anything is wrong with one of them, each is
 //!    decoded again, alone, and errors are as if that were all.
 //! 4. Every chunk of the task's grid is written: what has no record is the fill value.
-//! 5. Knows nothing of claims and slots; whoever calls owns the rows.
+//! 5. Knows nothing of claims and slots; the caller owns the rows.
 
 use super::place_rows::Placement;
 use crate::engine::counters::Record;

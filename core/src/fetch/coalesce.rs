@@ -26,7 +26,7 @@ pub fn runs(chunks: &[Chunk], into: &mut Vec<Run>) {
     runs_within(chunks, RUN_BYTES, into);
 }
 
-/// The same, by fetches of at most so many bytes.
+/// The same, by fetches of at most `limit` bytes.
 pub fn runs_within(chunks: &[Chunk], limit: u64, into: &mut Vec<Run>) {
     into.clear();
     for (index, chunk) in chunks.iter().enumerate() {

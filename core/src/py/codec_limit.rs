@@ -92,7 +92,7 @@ impl Trial {
         (self.fds.0.as_raw_fd(), self.fds.1.as_raw_fd())
     }
 
-    /// `look`, for so many seconds.
+    /// `look`, for this many seconds.
     fn wait(&self, py: Python<'_>, timeout_seconds: f64) -> bool {
         let limit = Duration::from_secs_f64(timeout_seconds.clamp(0.0, 3600.0));
         py.detach(|| self.look(limit))

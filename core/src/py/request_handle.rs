@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// When a wait of so many seconds ends; None: it does not begin.
+/// When a wait of this many seconds ends; None: it does not begin.
 pub(super) fn deadline_in(seconds: f64) -> Option<Instant> {
     (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds.min(3600.0)))
 }
