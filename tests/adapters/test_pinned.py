@@ -330,7 +330,7 @@ def test_at_exit_copies_are_waited_for(numbered: Path) -> None:
 
 AT_EXIT = """
 import sys
-sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
+sys.path[:0] = [sys.argv[1], sys.argv[1] + "/../support"]
 import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
