@@ -328,7 +328,8 @@ class Source:
         offsets, filter_mask = records[:, :-3], records[:, -3].astype(np.uint32)
         address, size = records[:, -2], records[:, -1]
         number, order = grid_numbers(index.filename, index.path, index.dims, chunk_dims, records)
-        if hdf5_metadata.partial_chunks_are_unfiltered(dataset.get_create_plist()):
+        plist = dataset.get_create_plist()
+        if index.pipeline and hdf5_metadata.partial_chunks_are_unfiltered(plist):
             partial = (offsets + np.array(chunk_dims, np.uint64) > np.array(index.dims)).any(axis=1)
             filter_mask[partial] = ALL_FILTERS
         if len(order) and (block := self._file.userblock_size):
