@@ -185,22 +185,16 @@ def _with_chunks(members: Sequence[Member], lead: int) -> tuple[list[Member], Re
     """Give every member the records of its stored chunks."""
     found, tables = [], []
     for number, member in enumerate(members):
-        tables.append(stored_chunks(member, 0, 0 if member.reason else _grid(member)))
+        tables.append(stored_chunks(member, 0, 0 if member.reason else math.prod(member.grid)))
         # The lead's chunks are wanted once an epoch, or too rarely to be kept.
         kept = number != lead and bool(member.index.pipeline) and not member.reason
         found.append(replace(member, kept=kept))
     return placed(found, tables), np.concatenate(tables)
 
 
-def _grid(member: Member) -> int:
-    """Chunks of a member's grid."""
-    dims = zip(member.index.dims, member.chunk_dims, strict=True)
-    return math.prod(-(-dim // max(1, chunk)) for dim, chunk in dims)
-
-
 def _stored_part(member: Member) -> float:
     """Which part of its grid is stored; what is not takes no time."""
-    return 1.0 if member.reason else member.n_chunks / max(1, _grid(member))
+    return 1.0 if member.reason else member.n_chunks / max(1, math.prod(member.grid))
 
 
 def _windows(

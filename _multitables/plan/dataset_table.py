@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import options
+from _multitables.index.chunk_grid import grid_of
 from _multitables.index.chunk_index import ChunkIndex
 
 #: One stored chunk; the layout is that of `Chunk` in core/src/tables/plan.rs.
@@ -51,6 +52,17 @@ class Member:
     n_chunks: int = 0
     #: Readers keep its decoded chunks, of which others want the rest.
     kept: bool = False
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Chunks along each axis, stored or not."""
+        # Rows without bytes may have chunks without extent.
+        return grid_of(self.index.dims, tuple(max(1, extent) for extent in self.chunk_dims))
+
+    @property
+    def inner_chunks(self) -> int:
+        """Chunks that lie beside each other in the same rows."""
+        return math.prod(self.grid[1:])
 
 
 def member_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Member:

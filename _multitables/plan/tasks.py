@@ -101,8 +101,8 @@ def _most_rows(members: Sequence[Member], n_readers: int, lap_rows: int) -> int:
     """
     row_bytes = [member.index.row_bytes for member in members]
     lead = members[lead_of([member.index for member in members])]
-    n_chunks = -(-lap_rows // lead.chunk_dims[0]) * _inner_chunks(lead)
-    joined = max(1, _chunks_per_task(lead, n_chunks, n_readers) // _inner_chunks(lead))
+    n_chunks = -(-lap_rows // lead.chunk_dims[0]) * lead.inner_chunks
+    joined = max(1, _chunks_per_task(lead, n_chunks, n_readers) // lead.inner_chunks)
     wanted = options.RING_BYTES // max(1, sum(row_bytes)) // 4
     most = max(1, wanted, joined * lead.chunk_dims[0])
     allowed = sum(map(_decoded_row_bytes, members)) // AGAIN_SHARE
@@ -136,12 +136,6 @@ def _in_pieces(member: Member, most: int) -> Member:
     return replace(member, chunk_dims=(rows, *member.chunk_dims[1:]))
 
 
-def _inner_chunks(member: Member) -> int:
-    """Chunks that lie beside each other in the same rows."""
-    dims = zip(member.index.dims[1:], member.chunk_dims[1:], strict=True)
-    return math.prod(-(-dim // max(1, chunk)) for dim, chunk in dims)
-
-
 def _stored_tasks(
     member: Member, number: int, lap: range, n_readers: int, most: int, memory_limit_bytes: int
 ) -> tuple[Records, Records, U64]:
@@ -159,7 +153,7 @@ def _stored_tasks(
         tasks = _rows_of(begins, begins + np.uint64(1), outer, lap)
         tasks["kind"], chunks = KIND_LIBRARY, np.zeros(0, CHUNK)
     else:
-        inner = _inner_chunks(member)
+        inner = member.inner_chunks
         chunks = stored_chunks(member, chunk_rows.start * inner, chunk_rows.stop * inner)
         per_task = _chunks_per_task(member, len(chunks), n_readers)
         per_task = min(per_task, max(1, most // outer) * inner)
@@ -248,7 +242,7 @@ def _fill_tasks(
 
 def _fills(member: Member, begin: U64, end: U64, lap: range, each: np.uint64) -> Records:
     """For each stretch of rows a task of `each` rows, repeated, and one for the rest."""
-    outer, inner = np.uint64(member.chunk_dims[0]), np.uint64(_inner_chunks(member))
+    outer, inner = np.uint64(member.chunk_dims[0]), np.uint64(member.inner_chunks)
     whole = np.zeros(len(begin), TASK)
     whole["row_begin"], whole["row_end"] = begin, begin + each
     whole["repeat"] = (end - begin) // each
