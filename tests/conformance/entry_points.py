@@ -70,6 +70,7 @@ def generator(streamer: Streamer, dataset: Dataset, rows: np.ndarray, **options:
     found = streamer.get_generator(dataset.path, **selected(dataset), **options)
     count = 0
     for row in itertools.islice(found, MAX_ROWS_ONE_BY_ONE):
+        assert type(row) is type(rows[count])
         same(np.asarray(row), np.asarray(rows[count]))
         count += 1
     found.close()  # type: ignore[attr-defined]
@@ -146,7 +147,8 @@ def boxes(shape: tuple[int, ...]) -> Iterator[Any]:
 
 def points(shape: tuple[int, ...]) -> Iterator[Any]:
     """Indexes that name single elements."""
-    yield tuple([extent - 1, 0, extent // 2] for extent in shape)
+    if len(shape) < 32:  # NumPy takes no more lists
+        yield tuple([extent - 1, 0, extent // 2] for extent in shape)
     if math.prod(shape) < 10_000:
         yield np.random.default_rng(shape[0]).random(shape) < 0.2
 
@@ -169,9 +171,9 @@ ENTRY_POINTS = {
     "queue": EntryPoint(Streamer, queue, {**TWO, "twice": True}),
     "generator": EntryPoint(Streamer, generator, ONE),
     "batches": EntryPoint(Streamer, batches, ONE),
-    "chunks": EntryPoint(Streamer, batches, {**TWO, "shuffle": "chunks"}),
+    "chunks": EntryPoint(Streamer, batches, {**ONE, "shuffle": "chunks"}),
     "window": EntryPoint(Streamer, batches, {**WINDOW, "epochs": 2}),
-    "full": EntryPoint(Streamer, batches, {**TWO, "shuffle": "full"}),
+    "full": EntryPoint(Streamer, batches, {**ONE, "shuffle": "full"}),
     "request": EntryPoint(Reader, request, ONE),
     "direct queue": EntryPoint(Streamer, queue, ONE, direct=True),
     "direct window": EntryPoint(Streamer, batches, {**WINDOW, "rows": slice(3, None)}, direct=True),
