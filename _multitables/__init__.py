@@ -75,9 +75,8 @@
 #     tf_tensors.py          the public tf_dataset
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
-#     library_read.py        what the core does not decode, through h5py or PyTables
-#     library_request.py     the same for requests; where, read_sorted, ragged rows
-#     chunk_by_chunk.py      names chunks one by one before a task is tried again
+#     fallback.py            what the core does not decode, through h5py or PyTables
+#     box.py                 a NumPy key in two: what a library reads, and the rest
 #     library_failure.py     what a library raised, explained
 #     output.py              what libraries print, held back
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

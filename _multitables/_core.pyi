@@ -30,7 +30,7 @@ class Ring:
         self,
         plan: bytes,
         views: list[tuple[np.dtype[Any], list[int]]],
-        keys: list[Any] | None,
+        keys: tuple[Any, ...] | None,
     ) -> None: ...
     def descriptors(self) -> tuple[int, int]: ...
     def receive(self, timeout_seconds: float) -> Guard | int: ...
@@ -149,8 +149,10 @@ FLIGHT_CLOSED: int
 def serve_reader(
     socket: int,
     parent: int,
-    rows: Callable[[str, int, int, memoryview, memoryview | None], None],
-    request: Callable[[memoryview, memoryview, memoryview | None], tuple[int, list[int]]],
+    read: Callable[
+        [str | bytes, tuple[int, int] | None, memoryview, memoryview | None],
+        tuple[int, list[int]],
+    ],
 ) -> None: ...
 def native_filters() -> dict[int, str]: ...
 def order_rows(

@@ -11,7 +11,6 @@ Law
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import struct
@@ -19,8 +18,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import Member, Records
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.select.fallback_call import ALL, LibraryCall
+from _multitables.select.selection import DatasetInfo
+from _multitables.wire.request_bytes import encode_rows
 
 MAGIC = int.from_bytes(b"MTPLAN03", "little")
 FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE, FLAG_KEPT, FLAG_LIBRARY = 1, 2, 4, 8, 16
@@ -144,14 +147,8 @@ def _encode_member(
         tables.add_words([fix.offset, fix.size, fix.count, fix.padding])
     fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
     file_at, file_len = tables.add_bytes(os.fsencode(index.filename))
-    what = {
-        "library": index.library or "h5py",
-        "filename": os.fsdecode(index.filename),
-        "path": index.path,
-        "field": field,
-        "open_options": dict(open_options),
-    }
-    library_at, library_len = tables.add_bytes(json.dumps(what).encode())
+    call = encode_rows(rows_call(index, field, open_options))
+    library_at, library_len = tables.add_bytes(call)
     inline_at, inline_len = tables.add_bytes(b"" if member.reason else index.inline)
     flags = (
         FLAG_DIRECT * member.direct
@@ -188,3 +185,20 @@ def _encode_member(
         inline_len,
         0,
     )
+
+
+def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object]) -> LibraryCall:
+    """Return how a library serves rows of a stream; the key, a slice of them, comes later."""
+    info = DatasetInfo(
+        filename=index.filename,
+        path=index.path,
+        kind="array",
+        shape=index.shape,
+        dtype=index.dtype,
+        n_dims=len(index.dims),
+        library=index.library,
+        open_options=open_options,
+    )
+    fields = (field,) if field else ()
+    arguments = {"fields": fields, "key": ALL, "shape": index.shape, "n_dims": info.n_dims}
+    return LibraryCall(info, "getitem", arguments, (), index.dtype)

@@ -100,7 +100,7 @@ def test_what_a_library_is_asked() -> None:
     assert told["library"] == "tables"
     assert told["filename"] == "/tmp/a.h5"
     assert told["open_options"] == {"driver": "x"}
-    got = decode_library(memoryview(ask))
+    got = decode_library(ask)
     assert (got["method"], got["path"], got["ragged"]) == ("where", "/x", False)
     assert got["dtype"] == np.dtype("<f8")
     assert got["arguments"]["condition"] == "a > limit"
