@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.errors import OptionsError
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.dataset_handle import DatasetHandle
@@ -27,6 +26,7 @@ from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.titles import count, file_title
 from _multitables.select.normalize import whole_rows
 from _multitables.select.selection import Selection
+from _multitables.tree import one_path
 
 _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
     "table": TableDataset,
@@ -91,8 +91,12 @@ class Reader:
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         **kw_args: Any,
     ) -> None:
-        wanted = options.check_reader_options(
-            n_procs, memory_limit_bytes, cache_limit_bytes, library_timeout_seconds
+        wanted = options.checked(
+            options.ReaderOptions,
+            n_procs=n_procs,
+            memory_limit_bytes=memory_limit_bytes,
+            cache_limit_bytes=cache_limit_bytes,
+            library_timeout_seconds=library_timeout_seconds,
         )
         open_source(filename, kw_args).close()
         self.filename = filename
@@ -134,17 +138,8 @@ class Reader:
         """
         if self._service.closed:
             raise self._service.closed_error()
-        name: Any = path
-        if not isinstance(name, str):  # a PyTables node or h5py dataset knows its own path
-            name = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
-        if not isinstance(name, str):
-            raise OptionsError(
-                f"path must be a str, got {path!r}",
-                advice="Give the dataset's path in the file, like '/images'",
-                option="path",
-                got=path,
-            )
-        info = DatasetHandle.made(self._board, self.filename, name, self._open_options)
+        options = self._open_options
+        info = DatasetHandle.made(self._board, self.filename, one_path(path), options)
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:

@@ -53,6 +53,11 @@ class OrderWords:
             self.step,
         )
 
+    @property
+    def listed_bytes(self) -> bytes:
+        """The listed rows as little-endian words."""
+        return b"" if self.listed is None else self.listed.astype("<u8", copy=False).tobytes()
+
 
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)

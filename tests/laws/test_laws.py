@@ -48,10 +48,6 @@ LEVELS = {
 }
 #: The reader's side sees these, itself, and the core.
 READER_MAY = {"errors", "wire", "reader"}
-#: Edges against the law, which are to be opened; a test holds that each is still there.
-TO_BE_OPENED: set[tuple[str, str]] = {
-    ("_multitables.select.lazy_view", "_multitables.index.element_type"),
-}
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
 #: The folders that import an HDF5 library: the index and the fallback.
 TOUCH_HDF5 = {"index", "reader"}
@@ -161,12 +157,7 @@ def test_the_top_is_not_crowded() -> None:
 
 
 def test_folders_import_what_is_below_them(module: str) -> None:
-    assert against_the_law(module) - TO_BE_OPENED == set()
-
-
-def test_edges_to_be_opened_are_there() -> None:
-    found: set[tuple[str, str]] = set().union(*map(against_the_law, NAMES))
-    assert found >= TO_BE_OPENED
+    assert against_the_law(module) == set()
 
 
 def test_who_touches_an_hdf5_library(module: str) -> None:

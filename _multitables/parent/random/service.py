@@ -55,7 +55,7 @@ class Service:
         self.filename = filename
         self.n_readers = wanted.n_procs
         self.requests = 0
-        self._wanted = wanted
+        self._cache_bytes = cache_bytes = wanted.cache_bytes
         #: Why it ended by itself. An exception kept here would keep the frames it was raised in.
         self._death: Death | None = None
         self.lock = threading.RLock()
@@ -65,9 +65,7 @@ class Service:
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
         self.notifier = Notifier(self, at_end)
         self.board: _core.Board = made(
-            lambda: _core.Board(
-                arena(), wanted.n_procs, options.REQUEST_SLOTS, wanted.cache_limit_bytes
-            ),
+            lambda: _core.Board(arena(), wanted.n_procs, options.REQUEST_SLOTS, cache_bytes),
             0,
         )
         self.pool: _core.Stages = made(
@@ -372,7 +370,7 @@ class Service:
             "cache_hits": sum(reader["cache_hits"] for reader in readers),
             "cache_misses": sum(reader["cache_misses"] for reader in readers),
             "cache_bytes": sum(reader["cache_bytes"] for reader in readers),
-            "cache_limit_bytes": self._wanted.cache_limit_bytes * self.n_readers,
+            "cache_limit_bytes": self._cache_bytes * self.n_readers,
             "memory_bytes": self.pool.used_bytes,
             "memory_limit_bytes": self.pool.n_bytes,
             "stages_lent": lent,

@@ -62,7 +62,7 @@ class StreamQueue:
         self.block_size = block_size
         self._ring = ring
         self._readers = readers
-        self._plan = plan
+        self.plan = plan
         self._error: BaseException | None = None
         self._accounts: list[dict[str, float]] | None = None
         self._lock = threading.Lock()
@@ -137,7 +137,7 @@ class StreamQueue:
             elif now - held_since >= options.STALL_SECONDS:
                 blocks = self._ring.held()
                 if blocks and received == held:
-                    raise error_report.stalled_error(now - held_since, blocks, self._plan)
+                    raise error_report.stalled_error(now - held_since, blocks, self.plan)
                 held_since = now
             if now >= deadline:
                 raise queue.Empty
@@ -173,17 +173,17 @@ class StreamQueue:
             raise RuntimeError("a task failed without a record")
         record = error_report.Record(*found)
         chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = error_report.place_of(self._plan, self._ring, record.task, chunk)
+        place = error_report.place_of(self.plan, self._ring, record.task, chunk)
         return error_report.task_error(place, record)
 
     def _death_error(self, death: Death) -> BaseException:
         place = None
         if death.task is not None:
-            place = error_report.place_of_death(self._plan, self._ring, death)
+            place = error_report.place_of_death(self.plan, self._ring, death)
         return error_report.death_error(death, place, *self._ring.progress())
 
     def __repr__(self) -> str:
-        plan = self._plan
+        plan = self.plan
         indexes = [member.index for member in plan.members]
         of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         rows, readers = count(self.block_size, "row"), count(plan.n_readers, "reader")
@@ -229,7 +229,7 @@ class StreamQueue:
             ``decode_seconds``, ``wait_seconds``: the ring was full).
         """
         received, total = self._ring.progress()
-        plan = self._plan
+        plan = self.plan
         return {
             "blocks_received": received,
             "blocks_total": total,
@@ -257,9 +257,14 @@ class StreamQueue:
         return os.getpid() == self._owner
 
     @property
+    def is_open(self) -> bool:
+        """The stream was not closed and did not end."""
+        return self._finalizer.alive
+
+    @property
     def endless(self) -> bool:
         """The stream has no last block."""
-        return self._plan.end_row == ENDLESS
+        return self.plan.end_row == ENDLESS
 
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
