@@ -12,6 +12,26 @@ FAILED: int
 HELD: int
 CLOSED: int
 PAGE_BYTES: int
+MAX_READERS: int
+ENDLESS: int
+TASK_LIBRARY: int
+TASK_SHARE: int
+NO_CHUNK: int
+STATE_FINISHED: int
+STATE_FAILED: int
+GROUP_CHUNKS: int
+GROUP_BYTES: int
+LITTLE_BYTES: int
+ORDER_BY_ROWS: int
+MAX_ORDER_ROWS: int
+MAX_ORDER_CHUNKS: int
+REQUEST_NATIVE: int
+REQUEST_LIBRARY: int
+REQUEST_HEAD_WORDS: int
+REQUEST_AXIS_WORDS: int
+SHUFFLES: tuple[str | None, ...]
+COUNTERS: tuple[str, ...]
+ERROR_KINDS: dict[int, str]
 
 def start_together(
     path: bytes, calls: list[tuple[list[bytes], int]], environment: list[bytes]

@@ -17,13 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from _multitables import _core
 from _multitables.errors import OptionsError
 from _multitables.machine import available_bytes, available_cores
 
 #: Readers when `n_procs` is None, if as many cores are available.
 DEFAULT_N_PROCS = 4
 #: More readers than this serve no machine, and the ring keeps room for each.
-MAX_N_PROCS = 200
+MAX_N_PROCS = _core.MAX_READERS
 #: Seconds without a block or a free stage, while the user holds all that there are, before
 #: `StalledError`.
 STALL_SECONDS = 30.0
@@ -43,18 +44,13 @@ DIRECT_READER_BYTES = 16 << 20
 TASK_BYTES = 256 << 10
 #: The same for direct reads, where one task is one request to the device.
 DIRECT_TASK_BYTES = 1 << 20
-#: The same for chunks that have little of each row, less than `LITTLE_BYTES` of
-#: core/src/scatter/interleave.rs: chunks beside each other are copied to their rows together.
+#: The same for chunks that have little of each row (less than the core's `LITTLE_BYTES`): chunks
+#: beside each other are copied to their rows together.
 BESIDE_TASK_BYTES = 1 << 20
-LITTLE_BYTES = 256
-#: So many deflated chunks are decoded side by side, if they make no more bytes than the latter. It
-#: is `ABREAST_BYTES` of core/src/filters/pipeline.rs; a task has as many.
-ABREAST = 4
-ABREAST_BYTES = 2 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
-#: What may be shuffled, by its number in core/src/shuffle/order.rs.
-SHUFFLES = (None, "chunks", "window", "full")
+#: What may be shuffled, by its number.
+SHUFFLES = _core.SHUFFLES
 #: Seeds and epochs are numbers of so many bits.
 SEED_BITS = 63
 #: Chunks that are shuffled by chunks alone are, where it costs nothing, of windows of this size.

@@ -19,8 +19,8 @@ from typing import Any
 from _multitables import _core, options
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
-from _multitables.parent.random.dataset_handle import DatasetHandle
-from _multitables.parent.random.request import Request
+from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
+from _multitables.parent.random.request import Ask, Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.titles import count, file_title
@@ -110,7 +110,7 @@ class Reader:
         service = self._service
         state = "closed" if service.closed else "open"
         if not service.mine:
-            state = f"of process {service._owner}"
+            state = f"of process {service.owner}"
         readers, requests = count(service.n_readers, "reader"), count(service.requests, "request")
         return f"<Reader of {file_title(self.filename)}: {readers}, {requests} made, {state}>"
 
@@ -139,7 +139,7 @@ class Reader:
         if self._service.closed:
             raise self._service.closed_error()
         options = self._open_options
-        info = DatasetHandle.made(self._board, self.filename, one_path(path), options)
+        info = open_dataset(self._board, self.filename, one_path(path), options)
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:
@@ -171,26 +171,29 @@ class Reader:
         service = self._service
         service.requests += 1
         stages: _core.Stages = self._pool if stage is None else stage
-        request = None
-        try:
-            rows = whole_rows(key)
-            if rows is not None:
-                flight = self._board.rows(
-                    key.dataset.native[rows[0]],  # type: ignore[attr-defined]
-                    *rows[1:],
-                    stages,
-                    0.0,
-                )
-                request = Request(service, key, stages, flight)
-        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, OSError):
-            pass  # in the slow way it goes well, or is told well
-        except _core.Refused:
-            pass  # in the slow way it goes well, or is told well
-        if request is None:
+        flight = self._whole_rows(key, stages)
+        if flight is not None:
+            request = Request(service, Ask(key, stages, flight))
+        else:
             request = service.ask(key, stages)
         if self._notified is not None:
             request.add_done_callback(self._notified)
         return request
+
+    def _whole_rows(self, key: Selection, stages: _core.Stages) -> _core.Flight | None:
+        """Ask for whole rows, without waiting. None: the service asks, or tells what is wrong."""
+        if type(key) is not Selection or type(key.dataset) is not DatasetHandle:
+            return None
+        rows = whole_rows(key)
+        if rows is None or not isinstance(stages, _core.Stages):
+            return None
+        core = key.dataset.catalogues.native.get(rows[0])
+        if core is None:
+            return None
+        try:
+            return self._board.rows(core, *rows[1:], stages, 0.0)
+        except (_core.Refused, ValueError, OSError):
+            return None
 
     def statistics(self) -> dict[str, Any]:
         """Tell what the Reader has done so far.

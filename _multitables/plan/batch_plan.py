@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from _multitables import options
+from _multitables import _core, options
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import (
@@ -42,9 +42,8 @@ from _multitables.plan.tasks import KIND_SHARE, TASK, abreast, bytes_per_task, c
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-#: Limits of core/src/shuffle/order.rs: rows and chunks of an order, and the bytes that each reader
-#: holds of a chunk.
-MAX_ORDER_ROWS, MAX_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
+#: What each reader holds of a chunk in an order.
+ORDER_CHUNK_BYTES = 16
 
 
 def plan_batches(
@@ -166,7 +165,7 @@ def _check_order(
     if order.shuffle != FILE_ORDER:
         n_chunks = -(-order.n_rows * max(1, order.step) // order.chunk_rows)
     needed = n_chunks * ORDER_CHUNK_BYTES * n_readers * (order.shuffle != FULL)
-    fits = order.n_rows < MAX_ORDER_ROWS and n_chunks < MAX_ORDER_CHUNKS
+    fits = order.n_rows < _core.MAX_ORDER_ROWS and n_chunks < _core.MAX_ORDER_CHUNKS
     if fits and needed <= memory_limit_bytes:
         return
     raise UnsupportedDatasetError(

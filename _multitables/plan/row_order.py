@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import options
+from _multitables import _core, options
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.row_subset import Subset
@@ -61,11 +61,6 @@ class OrderWords:
 
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
-
-
-#: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
-#: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/shuffle/order.rs.
-BY_ROWS = 8
 
 
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
@@ -125,5 +120,5 @@ def order_of(
 
 
 def goes_by_rows(n_rows: int, positions: int, n_members: int) -> bool:
-    """Whether readers make a full shuffle's window by the rows; as in core/src/shuffle/order.rs."""
-    return n_rows // BY_ROWS * n_members <= positions
+    """Whether readers make a full shuffle's window by the rows, for which they hold nothing."""
+    return n_rows // _core.ORDER_BY_ROWS * n_members <= positions

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import options
+from _multitables import _core, options
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.plan.dataset_table import (
     CHUNK,
@@ -36,7 +36,7 @@ DEFLATE = 1
 #: A part of all bytes that may be decoded again, so that the ring need not be long.
 AGAIN_SHARE = 8
 #: `kind` of a task.
-KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, 1, 2
+KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, _core.TASK_LIBRARY, _core.TASK_SHARE
 
 #: One task; the layout is that of `Task` in core/src/tables/plan.rs. Chunks are counted in the
 #: member's grid, stored or not.
@@ -296,7 +296,7 @@ def bytes_per_task(member: Member) -> int:
     for dim, chunk in zip(member.index.dims[:0:-1], member.chunk_dims[:0:-1], strict=True):
         together *= chunk
         if chunk != dim:
-            little = together < options.LITTLE_BYTES
+            little = together < _core.LITTLE_BYTES
             return options.BESIDE_TASK_BYTES if little else options.TASK_BYTES
     return options.TASK_BYTES
 
@@ -313,4 +313,4 @@ def abreast(member: Member, chunk_bytes: int) -> int:
     """How many chunks are decoded side by side."""
     if all(spec.id != DEFLATE for spec in member.index.pipeline):
         return 1
-    return min(max(options.ABREAST_BYTES // chunk_bytes, 1), options.ABREAST)
+    return min(max(_core.GROUP_BYTES // chunk_bytes, 1), _core.GROUP_CHUNKS)

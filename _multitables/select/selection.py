@@ -5,7 +5,7 @@ Law
 1. A `Selection` is an immutable value. Arrays of the user's are copied when it is made, so that
    what is changed later does not change the request.
 2. Making one checks nothing but this: `dataset[...]` is the whole dataset, and takes no further
-   index. Everything else that is wrong is told by `normalize.normalise`, for `get`.
+   index. Everything else that is wrong is told by `normalize.normalize`, for `get`.
 3. Making one from an int, a slice or a column's name costs no NumPy call.
 
 Pure: this file must never know readers, files or memory.

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables import _core
+
 if TYPE_CHECKING:
     from _multitables.select.fallback_call import LibraryCall
     from _multitables.select.hyperslab import Hyperslab
 
-KIND_NATIVE, KIND_LIBRARY = 0, 1
+KIND_NATIVE, KIND_LIBRARY = _core.REQUEST_NATIVE, _core.REQUEST_LIBRARY
 WORD = 8
 #: Words before the axes of a hyperslab, and of each axis.
-HEAD_WORDS, AXIS_WORDS = 9, 4
+HEAD_WORDS, AXIS_WORDS = _core.REQUEST_HEAD_WORDS, _core.REQUEST_AXIS_WORDS
 
 Bytes = npt.NDArray[np.uint8]
 

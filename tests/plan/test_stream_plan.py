@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
 from _multitables.wire import plan_bytes
+from _multitables.wire.request_bytes import decode_library
 
 
 @dataclass(frozen=True)
@@ -381,14 +381,17 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert bool(record["flags"] & 2) == member.clipped
         assert bool(record["flags"] & 4) == turnstile
         assert bool(record["flags"] & 16) == bool(member.reason)
-        library = json.loads(got["blob"][record["library_at"] :][: record["library_len"]])
-        assert library == {
-            "library": "h5py",
-            "filename": "/tmp/a.h5",
-            "path": "/x",
-            "field": field,
-            "open_options": {"driver": "x"},
+        call = got["blob"][record["library_at"] :][: record["library_len"]]
+        told = decode_library(call.decode())
+        assert told["arguments"] == {
+            "fields": (field,) if field else (),
+            "key": slice(None),
+            "shape": index.shape,
+            "n_dims": len(index.dims),
         }
+        assert (told["method"], told["steps"], told["ragged"]) == ("getitem", (), False)
+        assert (told["library"], told["filename"], told["path"]) == ("h5py", "/tmp/a.h5", "/x")
+        assert (told["open_options"], told["dtype"]) == ({"driver": "x"}, index.dtype)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

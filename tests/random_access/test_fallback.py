@@ -28,7 +28,7 @@ from oracle import same
 from _multitables.index.hdf5_file import open_source
 from _multitables.reader import fallback
 from _multitables.reader.box import boxed
-from _multitables.select.normalize import LibraryCall, Refused, library_call, normalise
+from _multitables.select.normalize import LibraryCall, Refused, library_call, normalize
 from _multitables.select.selection import DatasetInfo, Selection, kept
 from _multitables.wire.plan_bytes import rows_call
 from _multitables.wire.request_bytes import encode_library, encode_rows, unpack_ragged
@@ -65,7 +65,7 @@ def dataset(path: Path, name: str = "/x", library: str = "") -> Selection:
 
 def answered(selection: Selection, room: int = 1 << 20) -> Any:
     """What a request would give."""
-    found = normalise(selection)
+    found = normalize(selection)
     assert not isinstance(found, Refused), found.text
     call = library_call(selection)
     out = bytearray(room)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError
@@ -26,12 +26,45 @@ from _multitables.parent.random.proxy import Proxy
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import unpack_ragged
 
-if TYPE_CHECKING:
-    from _multitables.parent.random.service import Service
-
 _PENDING, _DONE, _CANCELLED = _core.FLIGHT_PENDING, _core.FLIGHT_DONE, _core.FLIGHT_CANCELLED
 #: What `Future.__init__` makes.
 _FUTURE_PARTS = frozenset({"_condition", "_state", "_waiters", "_done_callbacks", "_exception"})
+
+
+class Ask:
+    """What was asked, and what became of it: the part of a request that its server changes."""
+
+    #: Why there is no result.
+    error: BaseException | None = None
+    #: Since when it waits to be asked again, in another way or with a larger stage.
+    waits_since: float | None = None
+    by_library = False
+    #: Of ragged rows: dtype and shape of an atom.
+    ragged: tuple[Any, tuple[int, ...]] | None = None
+
+    def __init__(self, key: Selection, stages: _core.Stages, flight: _core.Flight | None) -> None:
+        self.key = key
+        self.stages = stages
+        self.flight = flight
+
+
+class Server(Protocol):
+    """What a request asks of who serves it."""
+
+    def look(self) -> None:
+        """Look at the readers."""
+
+    def glance(self) -> None:
+        """Look at the readers, if nobody did for a while."""
+
+    def settle(self, ask: Ask, flight: _core.Flight, status: int, patience: float) -> None:
+        """Give an ask whose flight ended without result its error, or ask again."""
+
+    def poke(self) -> None:
+        """Wake the thread that tells requests their end."""
+
+    def watch(self, watched: Watched) -> None:
+        """Make a request a future for others, and tell them when it has ended."""
 
 
 class Request(Future[Any]):
@@ -50,26 +83,11 @@ class Request(Future[Any]):
     """
 
     # Not Future.__init__: see law 3.
-    def __init__(
-        self,
-        service: Service,
-        key: Selection,
-        stages: _core.Stages,
-        flight: _core.Flight | None,
-        error: BaseException | None = None,
-    ) -> None:
-        self._service = service
-        self._key = key
-        self._stages = stages
-        self._flight = flight
-        self._error = error
+    def __init__(self, server: Server, ask: Ask) -> None:
+        self._server = server
+        self._ask = ask
 
     _kept: Any = None
-    #: Since when it waits to be asked again, in another way or with a larger stage.
-    _waits_since: float | None = None
-    _by_library = False
-    #: Of ragged rows: dtype and shape of an atom.
-    _ragged: tuple[Any, tuple[int, ...]] | None = None
     _taking = threading.Lock()
 
     # ---- the result
@@ -93,11 +111,11 @@ class Request(Future[Any]):
         ClosedError
             The reader was stopped, or the result was taken before.
         """
-        flight = self._flight
+        flight = self._ask.flight
         if flight is None or flight.wait(options.WATCH_SECONDS) != _DONE:
             flight = self._wait(None)
         copy = flight.copy()
-        if copy is None or self._ragged is not None:
+        if copy is None or self._ask.ragged is not None:
             return self._cut(copy)
         return copy
 
@@ -169,7 +187,7 @@ class Request(Future[Any]):
         try:
             self._wait(timeout)
         except BaseException as error:
-            if error is not self._error:
+            if error is not self._ask.error:
                 raise
             return error
         return None
@@ -178,17 +196,17 @@ class Request(Future[Any]):
 
     def done(self) -> bool:
         """Tell whether the result, or a failure, is there, or the request was cancelled."""
-        if self._error is not None or self._flight is None:
+        if self._ask.error is not None or self._ask.flight is None:
             return True
-        flight = self._flight
+        flight = self._ask.flight
         status = flight.poll()
         if status in (_DONE, _CANCELLED):
             return True
         if status == _PENDING:
-            self._service.glance()
+            self._server.glance()
             return False
-        self._service.settle(self, flight, status, 0.0)
-        return self._error is not None
+        self._server.settle(self._ask, flight, status, 0.0)
+        return self._ask.error is not None
 
     def running(self) -> bool:
         """Tell whether it is on its way."""
@@ -196,16 +214,16 @@ class Request(Future[Any]):
 
     def cancel(self) -> bool:
         """Take the request back, if no reader has begun it. Returns whether it is cancelled."""
-        flight = self._flight
-        if self._error is not None or flight is None or not flight.cancel():
+        flight = self._ask.flight
+        if self._ask.error is not None or flight is None or not flight.cancel():
             return False
-        self._service.board.poke()
+        self._server.poke()
         return True
 
     def cancelled(self) -> bool:
         """Tell whether it was cancelled."""
-        flight = self._flight
-        return self._error is None and flight is not None and flight.poll() == _CANCELLED
+        flight = self._ask.flight
+        return self._ask.error is None and flight is not None and flight.poll() == _CANCELLED
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
@@ -214,11 +232,11 @@ class Request(Future[Any]):
 
     def __repr__(self) -> str:
         state = "pending"
-        if self._error is not None:
-            state = f"failed: {type(self._error).__name__}"
-        elif self._flight is not None:
-            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._flight.poll(), state)
-        return f"<Request of {self._key!r}: {state}>"
+        if self._ask.error is not None:
+            state = f"failed: {type(self._ask.error).__name__}"
+        elif self._ask.flight is not None:
+            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._ask.flight.poll(), state)
+        return f"<Request of {self._ask.key!r}: {state}>"
 
     # ---- inside
 
@@ -228,18 +246,18 @@ class Request(Future[Any]):
     def _cut(self, values: Any) -> Any:
         """Make the result of what a stage held, or of what is left."""
         if values is not None:
-            return values if self._ragged is None else unpack_ragged(values, *self._ragged)
+            return values if self._ask.ragged is None else unpack_ragged(values, *self._ask.ragged)
         if self._kept is None:
             raise ClosedError(
-                f"the result of {self._key!r} was taken before, and its stage given back",
+                f"the result of {self._ask.key!r} was taken before, and its stage given back",
                 advice="Keep what get() returned, or use result(), which keeps it",
             )
-        if self._ragged is not None:
+        if self._ask.ragged is not None:
             return [row.copy() for row in self._kept]
         return self._kept.copy()
 
     def _give_back(self) -> None:
-        flight = self._flight
+        flight = self._ask.flight
         if flight is not None:
             flight.release()
 
@@ -247,9 +265,9 @@ class Request(Future[Any]):
         """Wait until the result is there, and return its flight; raise what went wrong."""
         start = time.monotonic()
         while True:
-            if self._error is not None:
-                raise self._error.with_traceback(None)
-            flight = self._flight
+            if self._ask.error is not None:
+                raise self._ask.error.with_traceback(None)
+            flight = self._ask.flight
             if flight is None:
                 raise RuntimeError("a request without flight or error")
             patience = options.WATCH_SECONDS
@@ -261,20 +279,17 @@ class Request(Future[Any]):
             if status == _CANCELLED:
                 raise CancelledError
             if status == _PENDING:
-                self._service.look()
+                self._server.look()
                 if timeout is not None and time.monotonic() - start >= timeout:
                     raise FutureTimeoutError
             else:
-                self._service.settle(self, flight, status, options.WATCH_SECONDS)
+                self._server.settle(self._ask, flight, status, options.WATCH_SECONDS)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _FUTURE_PARTS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._service.notifier.add(self)
+        self._server.watch(Watched(self))
         return self.__dict__[name]
-
-    def _become_future(self) -> None:
-        Future.__init__(self)
 
     # asyncio looks here for what a finished future has.
     @property
@@ -285,16 +300,43 @@ class Request(Future[Any]):
     def _result(self, value: Any) -> None:
         pass
 
-    def _tell(self) -> None:
-        """Tell waiters and callbacks that it has ended; the watching thread does it, once."""
+
+class Watched:
+    """A request as the thread sees it that tells waiters and callbacks its end."""
+
+    __slots__ = ("_request",)
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    @property
+    def flight(self) -> _core.Flight | None:
+        return self._request._ask.flight
+
+    @property
+    def is_future(self) -> bool:
+        return "_condition" in self._request.__dict__
+
+    def become_future(self) -> None:
+        Future.__init__(self._request)
+
+    def done(self) -> bool:
+        return self._request.done()
+
+    def fail(self, error: BaseException) -> None:
+        self._request._ask.error = error
+
+    def tell(self) -> None:
+        """Tell the end, once."""
+        request = self._request
         with contextlib.suppress(InvalidStateError):
-            if self.cancelled():
-                super().cancel()
-                self.set_running_or_notify_cancel()
-            elif self._error is not None:
-                self.set_exception(self._error)
+            if request.cancelled():
+                Future.cancel(request)
+                request.set_running_or_notify_cancel()
+            elif request._ask.error is not None:
+                request.set_exception(request._ask.error)
             else:
-                self.set_result(None)
+                request.set_result(None)
 
 
 class Lent:

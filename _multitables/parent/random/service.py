@@ -32,19 +32,17 @@ from _multitables.errors import (
 from _multitables.options import ReaderOptions
 from _multitables.parent.random.dataset_handle import DatasetHandle, Part
 from _multitables.parent.random.notifier import Notifier
-from _multitables.parent.random.request import Request
+from _multitables.parent.random.request import Ask, Request, Watched
 from _multitables.parent.random.stage import Stage, arena, made, shortage
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.place import place_in_library, place_of_request
 from _multitables.parent.readers.supervisor import Readers
-from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
+from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalize
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_hyperslab, encode_library
 
-#: `kind` of a task that the core cannot decode, and of one that readers died of.
-_UNKNOWN_FILTER, _DIED = 4, 12
-_NO_CHUNK = 2**64 - 1
 _OTHERS = "Other requests are not affected"
 
 
@@ -59,7 +57,7 @@ class Service:
         #: Why it ended by itself. An exception kept here would keep the frames it was raised in.
         self._death: Death | None = None
         self.lock = threading.RLock()
-        self._owner = os.getpid()
+        self.owner = os.getpid()
         self._closing = self.ended = False
         self._looked = 0.0
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
@@ -79,7 +77,7 @@ class Service:
     @property
     def mine(self) -> bool:
         """False in a process that was forked from the one that made this."""
-        return os.getpid() == self._owner
+        return os.getpid() == self.owner
 
     @property
     def closed(self) -> bool:
@@ -104,25 +102,25 @@ class Service:
                 option="stage",
                 got=stages,
             )
-        form = normalise(key)
+        form, ask = normalize(key), Ask(key, stages, None)
         if isinstance(form, Refused):
             self._check(stages)
-            error = refused_error(form.kind, form.text, good=_OTHERS)
-            return Request(self, key, stages, None, error)
+            ask.error = refused_error(form.kind, form.text, good=_OTHERS)
+            return Request(self, ask)
         try:
             if isinstance(form, Native):
-                flight = self._ask_natively(key, form, stages)
-                if flight is not None:
-                    return Request(self, key, stages, flight)
+                ask.flight = self._ask_natively(key, form, stages)
+                if ask.flight is not None:
+                    return Request(self, ask)
                 form = library_call(key)
-            flight = self._ask_library(form, stages, self._guess(form, stages))
+            ask.flight = self._ask_library(form, stages, self._guess(form, stages))
         except SharedMemoryError as error:  # told when the result is asked for
-            return Request(self, key, stages, None, error)
-        request = Request(self, key, stages, flight)
-        request._by_library = True
+            ask.error = error
+            return Request(self, ask)
+        ask.by_library = True
         if form.ragged:
-            request._ragged = key.dataset.dtype, key.dataset.atom_shape
-        return request
+            ask.ragged = key.dataset.dtype, key.dataset.atom_shape
+        return Request(self, ask)
 
     def _ask_natively(
         self, key: Selection, form: Native, stages: _core.Stages
@@ -130,7 +128,7 @@ class Service:
         """Ask the core; None if it does not read the dataset."""
         slab, info = form.hyperslab, key.dataset
         assert isinstance(info, DatasetHandle)
-        core = info.part(slab.field, self.board).core
+        core = info.catalogues.part(slab.field, self.board).core
         if core is None:
             return None
         words, shape = encode_hyperslab(slab), list(slab.shape)
@@ -216,11 +214,11 @@ class Service:
         """Compose the error for what cannot be asked, or answered, any more."""
         if not self.mine:
             return ClosedError(
-                f"this Reader belongs to process {self._owner}, of which this one "
+                f"this Reader belongs to process {self.owner}, of which this one "
                 f"({os.getpid()}) is a fork",
                 good="It goes on there",
                 advice="Make a Reader, its datasets and its stages in this process",
-                owner=self._owner,
+                owner=self.owner,
             )
         if self._death is not None:
             return error_report.request_death_error(self._death, None)
@@ -234,75 +232,71 @@ class Service:
 
     # ---- answers that are no results
 
-    def settle(self, request: Request, flight: _core.Flight, status: int, patience: float) -> None:
+    def settle(self, ask: Ask, flight: _core.Flight, status: int, patience: float) -> None:
         """Give a request whose flight ended without result its error, or ask again."""
         if not self.mine:  # locks may be held by threads that are not here
-            request._error = self.closed_error()
+            ask.error = self.closed_error()
             return
         with self.lock:
-            if request._flight is not flight or request._error is not None:
+            if ask.flight is not flight or ask.error is not None:
                 return
             try:
-                self._settle(request, flight, status, patience)
+                self._settle(ask, flight, status, patience)
             except _core.Exhausted:
                 now = time.monotonic()
-                since = request._waits_since = request._waits_since or now
-                lent, age = request._stages.lent()
+                since = ask.waits_since = ask.waits_since or now
+                lent, age = ask.stages.lent()
                 if now - since >= options.STALL_SECONDS and not self.board.pending():
-                    request._error = error_report.no_stage_error(now - since, lent, age)
+                    ask.error = error_report.no_stage_error(now - since, lent, age)
             except _core.Closed:
-                request._error = self.closed_error()
+                ask.error = self.closed_error()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the user is told
-                request._error = error
-            if request._error is not None:
+                ask.error = error
+            if ask.error is not None:
                 flight.release()
 
-    def _settle(self, request: Request, flight: _core.Flight, status: int, patience: float) -> None:
-        key, stages = request._key, request._stages
+    def _settle(self, ask: Ask, flight: _core.Flight, status: int, patience: float) -> None:
+        key, stages = ask.key, ask.stages
         if status == _core.FLIGHT_MORE:
             needed = flight.needed_bytes or 0
             if stages.count is not None:
                 raise too_small(needed, stages.n_bytes, stages)
             flight.release()
-            form = normalise(key)
+            form = normalize(key)
             call = form if isinstance(form, LibraryCall) else library_call(key)
-            request._flight = self._ask_library(call, stages, needed, 1 if patience else 0)
-            request._waits_since = None
+            ask.flight = self._ask_library(call, stages, needed, 1 if patience else 0)
+            ask.waits_since = None
         elif status == _core.FLIGHT_FAILED:
-            found = flight.failure()
-            if found is None:
-                raise RuntimeError("a task failed without a record")
-            record = error_report.Record(*found)
-            if record.kind != _UNKNOWN_FILTER or request._by_library:
+            record = error_report.Record.of(flight.failure())
+            if record.kind != "filter_unknown" or ask.by_library:
                 raise self._task_error(key, record)
             self._by_library(key)
-            request._by_library = True
-            ask = encode_library(library_call(key))
-            request._flight = self.board.library_again(ask, flight)
+            ask.by_library = True
+            ask.flight = self.board.library_again(encode_library(library_call(key)), flight)
         else:
             raise self.closed_error()
 
     def _part(self, key: Selection) -> Part:
         assert isinstance(key.dataset, DatasetHandle)
-        form = normalise(key)
+        form = normalize(key)
         field = form.hyperslab.field if isinstance(form, Native) else ""
-        return key.dataset.part(field, self.board)
+        return key.dataset.catalogues.part(field, self.board)
 
     def _by_library(self, key: Selection) -> None:
-        form = normalise(key)
+        form = normalize(key)
         if isinstance(form, Native) and isinstance(key.dataset, DatasetHandle):
-            key.dataset.by_library(form.hyperslab.field)
+            key.dataset.catalogues.by_library(form.hyperslab.field)
 
     def _task_error(self, key: Selection, record: error_report.Record) -> BaseException:
         part = self._part(key)
-        death = self.readers.killers.get(record.task) if record.kind == _DIED else None
+        death = self.readers.killers.get(record.task) if record.kind == "died" else None
         if death is not None and death.in_library:
-            place = error_report.place_in_library(part.index, death.chunk, of_request=True)
+            place = place_in_library(part.index, death.chunk, of_request=True)
             return error_report.request_death_error(death, place)
         chunk = None
-        if part.core is not None and record.chunk != _NO_CHUNK:
+        if part.core is not None and record.chunk is not None:
             chunk = part.core.chunk(record.chunk)
-        place = error_report.place_of_request(part.index, part.chunk_dims, chunk)
+        place = place_of_request(part.index, part.chunk_dims, chunk)
         if death is not None:
             return error_report.request_death_error(death, place)
         return error_report.task_error(place, record)
@@ -315,6 +309,14 @@ class Service:
         death = self.readers.watch()
         if death is not None:
             self.end(death)
+
+    def poke(self) -> None:
+        """Wake the thread that tells requests their end."""
+        self.board.poke()
+
+    def watch(self, watched: Watched) -> None:
+        """Make a request a future for others, and tell them when it has ended."""
+        self.notifier.add(watched)
 
     def glance(self) -> None:
         """Look at the readers, if nobody did for a while."""

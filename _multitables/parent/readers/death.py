@@ -8,12 +8,8 @@ Law
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from _multitables.parent.readers.process import how_it_ended
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

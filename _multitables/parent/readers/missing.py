@@ -10,12 +10,8 @@ Only composes, as error_report.py does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from _multitables.errors import MissingFileError, MissingFilterError, refused_error
-
-if TYPE_CHECKING:
-    from _multitables.parent.readers.error_report import Place
+from _multitables.parent.readers.place import Place
 
 #: Filters that hdf5plugin adds to h5py's HDF5.
 HDF5PLUGIN = {

@@ -21,14 +21,11 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from _multitables import _core
 from _multitables.errors import ReaderDiedError
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.process import Process, start
-
-if TYPE_CHECKING:
-    from _multitables._core import Board, Ring, Trial
 
 #: A task, or a start, may cost this many readers before the stream ends.
 DEATHS_ALLOWED = 2
@@ -38,8 +35,6 @@ RETURN_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 #: Seconds inside a library from which on its reads are counted.
 COUNT_SECONDS = 1.0
-#: `Record::state` in core/src/engine/counters.rs.
-STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
 
 
 class Readers:
@@ -55,7 +50,7 @@ class Readers:
         self._lock = threading.RLock()
         self._looking = self._stop_asked = False
         self._members: list[tuple[Process, socket.socket]] = []
-        self._work: Ring | Board | None = None
+        self._work: _core.Ring | _core.Board | None = None
         self._deaths: dict[int | None, int] = {}
         self._progress = 0
         self.replaced = 0
@@ -76,7 +71,7 @@ class Readers:
         """Process ids, by reader number."""
         return [process.pid for process, _ in self._members]
 
-    def assign(self, work: Ring | Board) -> None:
+    def assign(self, work: _core.Ring | _core.Board) -> None:
         """Let all readers work on a ring, or for a board."""
         self._work = work
         self._deaths = {}
@@ -84,7 +79,7 @@ class Readers:
         for number in range(len(self._members)):
             self._send(number, work)
 
-    def measure(self, trial: Trial) -> Death | None:
+    def measure(self, trial: _core.Trial) -> Death | None:
         """Let all readers do their shares of `trial`, and wait. Returns a death that spoils it."""
         for number in range(len(self._members)):
             self._send(number, trial)
@@ -95,7 +90,7 @@ class Readers:
                     return Death(number, process.pid, status, 1, None)
         return None
 
-    def _send(self, number: int, work: Ring | Board | Trial) -> None:
+    def _send(self, number: int, work: _core.Ring | _core.Board | _core.Trial) -> None:
         mark = getattr(work, "MARK", 0)
         descriptors = array.array("i", work.descriptors())
         with contextlib.suppress(OSError):  # it died at once: `watch` finds it
@@ -130,7 +125,7 @@ class Readers:
             if self._stop_asked:
                 self.stop()
 
-    def _is_late(self, work: Ring | Board, number: int, pid: int) -> bool:
+    def _is_late(self, work: _core.Ring | _core.Board, number: int, pid: int) -> bool:
         """Tell whether a reader has been inside a library for too long without reading."""
         assert self._timeout is not None
         named, since_ns, _ = work.inside(number)
@@ -149,11 +144,11 @@ class Readers:
         return now - moved > self._timeout
 
     def _mourn(
-        self, work: Ring | Board, number: int, process: Process, status: int
+        self, work: _core.Ring | _core.Board, number: int, process: Process, status: int
     ) -> Death | None:
         claimed = work.claimed(number)
         account = work.account(number)
-        if not claimed and account[0] == STATE_FINISHED:
+        if not claimed and account[0] == _core.STATE_FINISHED:
             return None  # it had nothing left to do
         pid = process.pid
         named, since_ns, chunk = work.inside(number)
@@ -188,7 +183,7 @@ class Readers:
         self._send(number, work)
         return None
 
-    def _count(self, work: Ring | Board, task: int | None) -> int:
+    def _count(self, work: _core.Ring | _core.Board, task: int | None) -> int:
         """Count a death for its task, or for no task."""
         progress = sum(work.account(reader)[2] for reader in range(len(self._members)))
         if task is None:
@@ -209,7 +204,7 @@ class Readers:
             return True
         deadline, pause = time.monotonic() + RETURN_SECONDS, 5e-5
         for number, (process, _) in enumerate(self._members):
-            while work.account(number)[0] not in (STATE_FINISHED, STATE_FAILED):
+            while work.account(number)[0] not in (_core.STATE_FINISHED, _core.STATE_FAILED):
                 if process.poll() is not None or time.monotonic() > deadline:
                     return False
                 time.sleep(pause)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from _multitables import _core, machine
-from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedDatasetError
+from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
@@ -78,18 +78,8 @@ def open_data(spec: DataSpec) -> Opened:
         )
     _check_lengths(indexes)
     if opened.direct:
-        check_direct(indexes[0].filename)
+        device.check_direct(indexes[0].filename)
     return opened
-
-
-def check_direct(filename: str) -> None:
-    """Raise if the file system of a file that is to be read around the page cache refuses it."""
-    if device.refuses_direct(filename):
-        raise OptionsError(
-            f"the file system of {filename!r} refuses direct I/O (O_DIRECT)",
-            advice="Leave DRIVER='H5FD_DIRECT' out, or put the file on another file system",
-            filename=filename,
-        )
 
 
 def start_stream(

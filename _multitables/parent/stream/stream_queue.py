@@ -27,6 +27,7 @@ from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.place import place_of, place_of_death
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan
@@ -168,18 +169,14 @@ class StreamQueue:
         return error.with_traceback(None)
 
     def _task_error(self) -> BaseException:
-        found = self._ring.failure()
-        if found is None:
-            raise RuntimeError("a task failed without a record")
-        record = error_report.Record(*found)
-        chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = error_report.place_of(self.plan, self._ring, record.task, chunk)
+        record = error_report.Record.of(self._ring.failure())
+        place = place_of(self.plan, self._ring, record.task, record.chunk)
         return error_report.task_error(place, record)
 
     def _death_error(self, death: Death) -> BaseException:
         place = None
         if death.task is not None:
-            place = error_report.place_of_death(self.plan, self._ring, death)
+            place = place_of_death(self.plan, self._ring, death)
         return error_report.death_error(death, place, *self._ring.progress())
 
     def __repr__(self) -> str:

@@ -4,23 +4,49 @@
 //! 1. What Python may call is named here, and nowhere else.
 
 use super::{codec_limit, request_handle, requests, ring};
-use crate::engine::counters::Mark;
+use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::fetch::direct::io_uring_available;
-use crate::filters::FILTERS;
+use crate::filters::{ABREAST_BYTES, FILTERS, MAX_ABREAST};
 use crate::os::memory::page_bytes;
 use crate::os::spawn;
 use crate::process::serve;
+use crate::requests::server;
 use crate::ring::{control, leases};
-use crate::shuffle::order::Order;
+use crate::scatter::interleave;
+use crate::select::selection;
+use crate::shuffle::order::{self, Order, SHUFFLES};
+use crate::tables::plan;
+use crate::task_error::{ERROR_KINDS, NO_CHUNK};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// CPython's PyBUF_WRITE, which the limited API of 3.10 does not name.
 const WRITABLE: std::ffi::c_int = 0x200;
+
+/// Limits, numbers and layouts that Python plans with, or lays out for the core.
+const NUMBERS: [(&str, u64); 17] = [
+    ("MAX_READERS", plan::MAX_READERS),
+    ("ENDLESS", plan::ENDLESS),
+    ("TASK_LIBRARY", plan::KIND_LIBRARY as u64),
+    ("TASK_SHARE", plan::KIND_SHARE as u64),
+    ("NO_CHUNK", NO_CHUNK),
+    ("STATE_FINISHED", counters::STATE_FINISHED as u64),
+    ("STATE_FAILED", counters::STATE_FAILED as u64),
+    ("GROUP_CHUNKS", MAX_ABREAST as u64),
+    ("GROUP_BYTES", ABREAST_BYTES as u64),
+    ("LITTLE_BYTES", interleave::LITTLE_BYTES as u64),
+    ("ORDER_BY_ROWS", order::BY_ROWS),
+    ("MAX_ORDER_ROWS", order::MAX_ROWS),
+    ("MAX_ORDER_CHUNKS", order::MAX_CHUNKS),
+    ("REQUEST_NATIVE", selection::KIND_NATIVE),
+    ("REQUEST_LIBRARY", server::KIND_LIBRARY),
+    ("REQUEST_HEAD_WORDS", selection::HEAD_WORDS as u64),
+    ("REQUEST_AXIS_WORDS", selection::AXIS_WORDS as u64),
+];
 
 /// Run a reader on its control socket until the parent closes it. `read(call, rows, memory, mark)`
 /// reads through an HDF5 library and returns the bytes of the result and its shape. `rows` are
@@ -232,6 +258,16 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(name, value)?;
     }
     module.add("PAGE_BYTES", page_bytes())?;
+    for (name, value) in NUMBERS {
+        module.add(name, value)?;
+    }
+    module.add("SHUFFLES", PyTuple::new(py, SHUFFLES)?)?;
+    module.add("COUNTERS", PyTuple::new(py, COUNTERS)?)?;
+    let kinds = PyDict::new(py);
+    for (number, name) in ERROR_KINDS {
+        kinds.set_item(number, name.to_lowercase())?;
+    }
+    module.add("ERROR_KINDS", kinds)?;
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(start_together, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;

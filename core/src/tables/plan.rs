@@ -36,7 +36,7 @@ pub const KIND_LIBRARY: u32 = 1;
 pub const KIND_SHARE: u32 = 2;
 
 /// A slot's code has room for so many readers (control.rs), and memory for so many slots.
-const MAX_READERS: u64 = 200;
+pub const MAX_READERS: u64 = 200;
 const MAX_SLOTS: u64 = 1 << 40;
 
 /// One piece of work: some chunks of one member's grid, stored or not, and the rows of the lap that
