@@ -1,8 +1,8 @@
-"""The knobs of streams and of random access: their defaults, their limits and their check.
+"""The options of streams and of random access: their defaults, their limits and their checks.
 
 Law
 ---
-1. The only home of defaults and of limits; everybody else asks here.
+1. The only home of defaults and of limits of options; sizes.py has what the library chooses.
 2. One frozen class for each entry point. Each field says how it is checked. `checked` makes the
    value at the face, and it is handed on whole.
 3. An option that cannot work is an `OptionsError` before any file is opened or process started.
@@ -32,51 +32,18 @@ STALL_SECONDS = 30.0
 WATCH_SECONDS = 0.05
 #: Seconds that a reader may be inside a library without reading, by default.
 LIBRARY_TIMEOUT_SECONDS = 60.0
-#: Rows of unchunked data that make a block by default, in bytes.
-UNCHUNKED_BLOCK_BYTES = 128 << 10
-#: The library's own choice of ring is at least this large, so that jitter is hidden, ...
-RING_BYTES = 6 << 20
-#: ... up to this size holds two tasks more than there are readers, so that none waits for room, ...
-MAX_RING_BYTES = 16 << 20
-#: ... and has with direct I/O this much for each reader, so that requests can be in flight.
-DIRECT_READER_BYTES = 16 << 20
-#: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
-TASK_BYTES = 256 << 10
-#: The same for direct reads, where one task is one request to the device.
-DIRECT_TASK_BYTES = 1 << 20
-#: The same for chunks that have little of each row (less than the core's `LITTLE_BYTES`): chunks
-#: beside each other are copied to their rows together.
-BESIDE_TASK_BYTES = 1 << 20
-#: Rows of contiguous data are cut into pieces of about this size.
-PIECE_BYTES = 256 << 10
 #: What may be shuffled, by its number.
 SHUFFLES = _core.SHUFFLES
-#: Seeds and epochs are numbers of so many bits.
+#: Bits of a seed or an epoch.
 SEED_BITS = 63
-#: Chunks that are shuffled by chunks alone are, where it costs nothing, of windows of this size.
-CHUNKS_BYTES = 2 << 20
-#: Rows are mixed over a window of about this size by default, and of at least so many chunks.
-WINDOW_BYTES = 8 << 20
-WINDOW_CHUNKS = 16
-#: ... where these are no more than this; of larger ones at least so few.
-MAX_WINDOW_BYTES = 256 << 20
-MIN_WINDOW_CHUNKS = 4
-#: To find the places of rows up to this size takes longer than to read them, so that each window is
-#: one reader's.
-SMALL_ROW_BYTES = 64
-#: What each reader holds for a row of a full shuffle, beside the ring, where its windows are small
-#: beside the whole: shorter rows count as this.
-PLACE_BYTES = 32
 #: Memory of a stream in which all rows are shuffled, by default.
 SHUFFLE_BYTES = 512 << 20
-#: Decoded chunks of smaller datasets beside a shuffled one, that each reader keeps, in bytes.
-KEEP_BYTES = 64 << 20
-#: Decoded chunks that the readers of a `Reader` keep between requests: together they take one in so
-#: many bytes of the memory that is to be had when they start, ...
+#: All readers of a `Reader` together keep decoded chunks in one part in this many of the memory
+#: that is available when they start;
 CACHE_SHARE = 32
-#: ... but each at least so many bytes, ...
+#: each of them in at least this many bytes,
 MIN_CACHE_BYTES = 64 << 20
-#: ... and at most so many.
+#: and at most this many.
 MAX_CACHE_BYTES = 512 << 20
 #: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
 REQUEST_BYTES = 256 << 20

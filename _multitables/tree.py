@@ -2,8 +2,7 @@
 
 Law
 ---
-1. A batch has the structure of the `path` that was asked for. Whoever changes its arrays keeps the
-   structure.
+1. A batch has the structure of the `path` that was asked for, also after a change of its arrays.
 2. Only this file knows the three kinds of structure. As in JAX's pytrees, others pack arrays, take
    them out, or map over them.
 3. Knows no library but NumPy, and no file.

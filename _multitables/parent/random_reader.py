@@ -103,7 +103,7 @@ class Reader:
         self._open_options = kw_args
         self._notified = notify
         self._service = service = Service(os.fsdecode(filename), wanted, notify)
-        self._board, self._pool = service.board, service.pool
+        self._queue, self._pool = service.queue, service.pool
         self._finalizer = weakref.finalize(self, service.end)
 
     def __repr__(self) -> str:
@@ -139,7 +139,7 @@ class Reader:
         if self._service.closed:
             raise self._service.closed_error()
         options = self._open_options
-        info = open_dataset(self._board, self.filename, one_path(path), options)
+        info = open_dataset(self._queue, self.filename, one_path(path), options)
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:
@@ -171,16 +171,16 @@ class Reader:
         service = self._service
         service.requests += 1
         stages: _core.Stages = self._pool if stage is None else stage
-        flight = self._whole_rows(key, stages)
-        if flight is not None:
-            request = Request(service, Ask(key, stages, flight))
+        handle = self._whole_rows(key, stages)
+        if handle is not None:
+            request = Request(service, Ask(key, stages, handle))
         else:
             request = service.ask(key, stages)
         if self._notified is not None:
             request.add_done_callback(self._notified)
         return request
 
-    def _whole_rows(self, key: Selection, stages: _core.Stages) -> _core.Flight | None:
+    def _whole_rows(self, key: Selection, stages: _core.Stages) -> _core.RequestHandle | None:
         """Ask for whole rows, without waiting. None: the service asks, or tells what is wrong."""
         if type(key) is not Selection or type(key.dataset) is not DatasetHandle:
             return None
@@ -191,7 +191,7 @@ class Reader:
         if core is None:
             return None
         try:
-            return self._board.rows(core, *rows[1:], stages, 0.0)
+            return self._queue.rows(core, *rows[1:], stages, 0.0)
         except (_core.Refused, ValueError, OSError):
             return None
 

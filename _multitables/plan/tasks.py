@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import _core, options
+from _multitables import _core, sizes
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.plan.dataset_table import (
     CHUNK,
@@ -103,7 +103,7 @@ def _most_rows(members: Sequence[Member], n_readers: int, lap_rows: int) -> int:
     lead = members[lead_of([member.index for member in members])]
     n_chunks = -(-lap_rows // lead.chunk_dims[0]) * lead.inner_chunks
     joined = max(1, _chunks_per_task(lead, n_chunks, n_readers) // lead.inner_chunks)
-    wanted = options.RING_BYTES // max(1, sum(row_bytes)) // 4
+    wanted = sizes.RING_BYTES // max(1, sum(row_bytes)) // 4
     most = max(1, wanted, joined * lead.chunk_dims[0])
     allowed = sum(map(_decoded_row_bytes, members)) // AGAIN_SHARE
     while sum(_decoded_again(member, most) for member in members) > allowed:
@@ -221,7 +221,7 @@ def _fill_tasks(
     ]
     rows = [member.index.row_bytes for member in members]
     common = np.all([one for one, n_bytes in zip(within, rows, strict=True) if n_bytes], axis=0)
-    each = np.uint64(min(max(1, options.TASK_BYTES // max(1, sum(rows))), most))
+    each = np.uint64(min(max(1, sizes.TASK_BYTES // max(1, sum(rows))), most))
     found = []
     for number, (member, here) in enumerate(zip(members, within, strict=True)):
         tasks = _fills(member, begin[here], end[here], lap, each)
@@ -291,14 +291,14 @@ def _cut(tasks: Records, most: int) -> Records:
 def bytes_per_task(member: Member) -> int:
     """Decoded bytes that make a task worth its claim."""
     if member.direct:
-        return options.DIRECT_TASK_BYTES
+        return sizes.DIRECT_TASK_BYTES
     together = member.index.field_bytes
     for dim, chunk in zip(member.index.dims[:0:-1], member.chunk_dims[:0:-1], strict=True):
         together *= chunk
         if chunk != dim:
             little = together < _core.LITTLE_BYTES
-            return options.BESIDE_TASK_BYTES if little else options.TASK_BYTES
-    return options.TASK_BYTES
+            return sizes.INTERLEAVED_TASK_BYTES if little else sizes.TASK_BYTES
+    return sizes.TASK_BYTES
 
 
 def _chunks_per_task(member: Member, n_chunks: int, n_readers: int) -> int:
@@ -306,10 +306,10 @@ def _chunks_per_task(member: Member, n_chunks: int, n_readers: int) -> int:
     chunk_bytes = max(1, math.prod(member.chunk_dims) * member.index.element_bytes)
     task_bytes = bytes_per_task(member)
     fair = max(1, n_chunks // (4 * n_readers))
-    return min(max(task_bytes // chunk_bytes, abreast(member, chunk_bytes)), fair)
+    return min(max(task_bytes // chunk_bytes, chunks_per_group(member, chunk_bytes)), fair)
 
 
-def abreast(member: Member, chunk_bytes: int) -> int:
+def chunks_per_group(member: Member, chunk_bytes: int) -> int:
     """How many chunks are decoded side by side."""
     if all(spec.id != DEFLATE for spec in member.index.pipeline):
         return 1

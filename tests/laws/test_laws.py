@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ BENCHMARK = sorted((ROOT / "_benchmark").rglob("*.py")) + [
 LEVELS = {
     "errors": 0,
     "machine": 0,
+    "sizes": 0,
     "tree": 1,
     "options": 1,
     "index": 2,
@@ -67,7 +69,7 @@ KNOW_PROCESSES = {
     }
 }
 #: Values in, values out: whole folders, and the loose files below them.
-PURE = {"errors", "tree", "options", "select", "plan", "wire"}
+PURE = {"errors", "sizes", "tree", "options", "select", "plan", "wire"}
 #: Of what is pure, those that plan with the core's numbers or lay bytes out for it.
 KNOW_NUMBERS = {"options", "plan", "wire"}
 #: Of the index, those that are asked what was read already.
@@ -76,6 +78,20 @@ PURE_FILES = {
     "_multitables.index.chunk_index",
     "_multitables.index.element_type",
     "_multitables.index.open_options",
+}
+#: Words that the library had once; the field has others.
+OLD_WORDS = {
+    "abreast", "blame", "board", "dealing", "dealt", "flight", "flights", "idlest", "lattice",
+    "loan", "mourn", "poke", "seats", "shelf", "team", "tenure", "whoever",
+}  # fmt: skip
+OLD_PHRASES = ("so many", "is none of", "none that there", "had better", "it is not so")
+#: Those that are one list of sizes, each of which needs the one before it.
+LONG_FUNCTIONS = {"plan_batches"}
+#: What is private, but asked of another file's class: NumPy's and PyTables' aside, what
+#: `TorchDataset` needs of `Batches` and nobody else does.
+FRIENDS = {
+    "fallback_call": {"_asdict"},
+    "torch_iterable": {"_state_of_pass", "_share_out", "_expect_epochs"},
 }
 #: What adapters are for; each file knows at most one of them, and nobody else any.
 ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}
@@ -302,6 +318,43 @@ def test_words() -> None:
             words = words.replace("get_worker_info", "").replace("num_workers", "")
         for word in ("worker", "slave", "master"):
             assert word not in words, f"{word} in {path}"
+
+
+@pytest.mark.parametrize("path", [*FILES, FACE], ids=lambda path: path.stem)
+def test_the_fields_words(path: Path) -> None:
+    """The field has a word for it: work queue, request handle, shard, checkpoint, least loaded."""
+    source = path.read_text(encoding="utf-8")
+    for phrase in ("in flight", "in_flight"):  # of requests to a device: that is the field's
+        source = source.replace(phrase, "")
+    words = set(re.findall("[a-z]+", re.sub("([A-Z]+)", r" \1", source).lower()))
+    assert not words & OLD_WORDS, path
+    assert not [phrase for phrase in OLD_PHRASES if phrase in source.lower()], path
+    assert not re.findall(r"\b(?:MOST|LEAST)_\w+", source), path
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_functions_are_not_too_long(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            doc = ast.get_docstring(node, clean=False) or ""
+            length = (node.end_lineno or node.lineno) - node.lineno - doc.count("\n")
+            assert length <= 80 or node.name in LONG_FUNCTIONS, f"{path}: {node.name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_what_is_private_is_used_where_it_is_defined(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    defined, used = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name):
+            defined.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            is_own = ast.unparse(node.value) in ("self", "cls") or isinstance(node.ctx, ast.Store)
+            (defined if is_own else used).add(node.attr)
+    private = {name for name in used if re.match("_[a-z]", name)}
+    assert private - defined <= FRIENDS.get(path.stem, set()), path
 
 
 def test_a_reader_imports_no_library(numbered: Path) -> None:

@@ -29,7 +29,7 @@ from _multitables.index.hdf5_file import open_source
 from _multitables.reader import fallback
 from _multitables.reader.box import boxed
 from _multitables.select.normalize import LibraryCall, Refused, library_call, normalize
-from _multitables.select.selection import DatasetInfo, Selection, kept
+from _multitables.select.selection import DatasetInfo, Selection, frozen_key
 from _multitables.wire.plan_bytes import rows_call
 from _multitables.wire.request_bytes import encode_library, encode_rows, unpack_ragged
 
@@ -312,7 +312,7 @@ def test_ragged_rows_of_shaped_atoms(h5: Path) -> None:
 def test_what_a_library_reads_of_a_key(lengths: list[int], data: st.DataObject) -> None:
     shape = tuple(lengths)
     array = np.arange(int(np.prod(shape))).reshape(shape)
-    key = kept(data.draw(a_key(shape)))
+    key = frozen_key(data.draw(a_key(shape)))
     try:
         want = array[key]
     except IndexError:

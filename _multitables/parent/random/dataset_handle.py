@@ -50,7 +50,7 @@ class Catalogues:
         self._source = filename, path, options
         self._parts: dict[str, Part] = {}
 
-    def part(self, field: str, board: _core.Board) -> Part:
+    def part(self, field: str, queue: _core.WorkQueue) -> Part:
         """Return the dataset or a column, indexed if it was not yet."""
         with self._lock:
             known = self._parts.get(field)
@@ -73,7 +73,7 @@ class Catalogues:
                     got=index.fingerprint.size_bytes,
                 )
             plan = plan_catalogue(index, direct=direct, native_filters=_core.native_filters())
-            return self.add(field, index, plan, given, board)
+            return self.add(field, index, plan, given, queue)
 
     def add(
         self,
@@ -81,7 +81,7 @@ class Catalogues:
         index: ChunkIndex,
         plan: ReadPlan | None,
         open_options: Mapping[str, object],
-        board: _core.Board,
+        queue: _core.WorkQueue,
     ) -> Part:
         """Tell the readers of the dataset or a column; without a plan a library reads it."""
         part = Part(index, index.dims, None, index.reason or "ragged")
@@ -91,7 +91,7 @@ class Catalogues:
             if not member.reason:
                 encoded = plan_bytes.encode_plan(plan, _core.PAGE_BYTES, open_options, [field])
                 part.core = made(
-                    lambda: board.dataset(encoded, index.dtype, list(index.row_shape)),
+                    lambda: queue.dataset(encoded, index.dtype, list(index.row_shape)),
                     len(encoded),
                 )
                 self.native[field] = part.core
@@ -112,7 +112,7 @@ class DatasetHandle(DatasetInfo):
 
 
 def open_dataset(
-    board: _core.Board, filename: Any, path: str, options: Mapping[str, Any]
+    queue: _core.WorkQueue, filename: Any, path: str, options: Mapping[str, Any]
 ) -> DatasetHandle:
     """Index a dataset and tell the readers of it."""
     with open_source(filename, options) as source:
@@ -124,7 +124,7 @@ def open_dataset(
     if kind != "vlarray":
         plan = plan_catalogue(index, direct=direct, native_filters=_core.native_filters())
     catalogues = Catalogues(filename, path, options)
-    catalogues.add("", index, plan, given, board)
+    catalogues.add("", index, plan, given, queue)
     return DatasetHandle(
         filename=index.filename,
         path=index.path,

@@ -2,12 +2,13 @@
 
 Law
 ---
-1. Made when the first request is watched, or when a close does not wait; ends with the service.
-2. It alone settles the future's parts of a request, so their state changes once, under their own
-   lock, and nobody who waits on them is missed.
+1. The thread starts when the first request is watched, or when a close does not wait; it ends with
+   the service.
+2. This thread alone settles the future's parts of a request, so their state changes once, under
+   their own lock, and nobody who waits on them is missed.
 3. No lock is held while a callback runs.
-4. Only the thread, and a request that is told here, hold the service: its memory goes with the last
-   one who uses it, and does not wait for the garbage collector.
+4. Only the thread, and a request that is told here, hold the service: its memory goes with its last
+   user and does not wait for the garbage collector.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from _multitables.parent.random.request import Watched
 class Host(Protocol):
     """What the thread asks of the service whose requests it watches."""
 
-    board: _core.Board
+    queue: _core.WorkQueue
     ended: bool
 
     @property
@@ -77,7 +78,7 @@ class Notifier:
             if not self._over:
                 self._requests.append(request)
                 self.start()
-                self._service.board.poke()
+                self._service.queue.wake()
                 return
         self._tell(request)
 
@@ -105,15 +106,15 @@ class Notifier:
         with self._lock:
             if self._thread is None:
                 self._over = True
-        self._service.board.poke()
+        self._service.queue.wake()
 
     def _run(self, service: Host) -> None:
         while not service.ended:
             with self._lock:
                 watched = list(self._requests)
-            flights = [flight for one in watched if (flight := one.flight) is not None]
-            service.board.ended(flights, options.WATCH_SECONDS)
-            del flights
+            handles = [handle for one in watched if (handle := one.handle) is not None]
+            service.queue.ended(handles, options.WATCH_SECONDS)
+            del handles
             self._look_at(watched)
             del watched
             service.look()

@@ -26,7 +26,7 @@ from _multitables.parent.random.proxy import Proxy
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import unpack_ragged
 
-_PENDING, _DONE, _CANCELLED = _core.FLIGHT_PENDING, _core.FLIGHT_DONE, _core.FLIGHT_CANCELLED
+_PENDING, _DONE, _CANCELLED = _core.HANDLE_PENDING, _core.HANDLE_DONE, _core.HANDLE_CANCELLED
 #: What `Future.__init__` makes.
 _FUTURE_PARTS = frozenset({"_condition", "_state", "_waiters", "_done_callbacks", "_exception"})
 
@@ -42,10 +42,12 @@ class Ask:
     #: Of ragged rows: dtype and shape of an atom.
     ragged: tuple[Any, tuple[int, ...]] | None = None
 
-    def __init__(self, key: Selection, stages: _core.Stages, flight: _core.Flight | None) -> None:
+    def __init__(
+        self, key: Selection, stages: _core.Stages, handle: _core.RequestHandle | None
+    ) -> None:
         self.key = key
         self.stages = stages
-        self.flight = flight
+        self.handle = handle
 
 
 class Server(Protocol):
@@ -57,10 +59,10 @@ class Server(Protocol):
     def glance(self) -> None:
         """Look at the readers, if nobody did for a while."""
 
-    def settle(self, ask: Ask, flight: _core.Flight, status: int, patience: float) -> None:
-        """Give an ask whose flight ended without result its error, or ask again."""
+    def settle(self, ask: Ask, handle: _core.RequestHandle, status: int, patience: float) -> None:
+        """Give an ask whose handle ended without result its error, or ask again."""
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Wake the thread that tells requests their end."""
 
     def watch(self, watched: Watched) -> None:
@@ -111,10 +113,10 @@ class Request(Future[Any]):
         ClosedError
             The reader was stopped, or the result was taken before.
         """
-        flight = self._ask.flight
-        if flight is None or flight.wait(options.WATCH_SECONDS) != _DONE:
-            flight = self._wait(None)
-        copy = flight.copy()
+        handle = self._ask.handle
+        if handle is None or handle.wait(options.WATCH_SECONDS) != _DONE:
+            handle = self._wait(None)
+        copy = handle.copy()
         if copy is None or self._ask.ragged is not None:
             return self._cut(copy)
         return copy
@@ -176,10 +178,10 @@ class Request(Future[Any]):
             It was cancelled.
         """
         if self._kept is None:
-            flight = self._wait(timeout)
+            handle = self._wait(timeout)
             with self._taking:
                 if self._kept is None:
-                    self._kept = self._cut(flight.copy())
+                    self._kept = self._cut(handle.copy())
         return self._kept
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -196,16 +198,16 @@ class Request(Future[Any]):
 
     def done(self) -> bool:
         """Tell whether the result, or a failure, is there, or the request was cancelled."""
-        if self._ask.error is not None or self._ask.flight is None:
+        if self._ask.error is not None or self._ask.handle is None:
             return True
-        flight = self._ask.flight
-        status = flight.poll()
+        handle = self._ask.handle
+        status = handle.poll()
         if status in (_DONE, _CANCELLED):
             return True
         if status == _PENDING:
             self._server.glance()
             return False
-        self._server.settle(self._ask, flight, status, 0.0)
+        self._server.settle(self._ask, handle, status, 0.0)
         return self._ask.error is not None
 
     def running(self) -> bool:
@@ -214,16 +216,16 @@ class Request(Future[Any]):
 
     def cancel(self) -> bool:
         """Take the request back, if no reader has begun it. Returns whether it is cancelled."""
-        flight = self._ask.flight
-        if self._ask.error is not None or flight is None or not flight.cancel():
+        handle = self._ask.handle
+        if self._ask.error is not None or handle is None or not handle.cancel():
             return False
-        self._server.poke()
+        self._server.wake()
         return True
 
     def cancelled(self) -> bool:
         """Tell whether it was cancelled."""
-        flight = self._ask.flight
-        return self._ask.error is None and flight is not None and flight.poll() == _CANCELLED
+        handle = self._ask.handle
+        return self._ask.error is None and handle is not None and handle.poll() == _CANCELLED
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
@@ -234,8 +236,8 @@ class Request(Future[Any]):
         state = "pending"
         if self._ask.error is not None:
             state = f"failed: {type(self._ask.error).__name__}"
-        elif self._ask.flight is not None:
-            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._ask.flight.poll(), state)
+        elif self._ask.handle is not None:
+            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._ask.handle.poll(), state)
         return f"<Request of {self._ask.key!r}: {state}>"
 
     # ---- inside
@@ -257,25 +259,25 @@ class Request(Future[Any]):
         return self._kept.copy()
 
     def _give_back(self) -> None:
-        flight = self._ask.flight
-        if flight is not None:
-            flight.release()
+        handle = self._ask.handle
+        if handle is not None:
+            handle.release()
 
-    def _wait(self, timeout: float | None) -> _core.Flight:
-        """Wait until the result is there, and return its flight; raise what went wrong."""
+    def _wait(self, timeout: float | None) -> _core.RequestHandle:
+        """Wait until the result is there, and return its handle; raise what went wrong."""
         start = time.monotonic()
         while True:
             if self._ask.error is not None:
                 raise self._ask.error.with_traceback(None)
-            flight = self._ask.flight
-            if flight is None:
-                raise RuntimeError("a request without flight or error")
+            handle = self._ask.handle
+            if handle is None:
+                raise RuntimeError("a request without handle or error")
             patience = options.WATCH_SECONDS
             if timeout is not None:
                 patience = min(patience, start + timeout - time.monotonic())
-            status = flight.wait(patience)
+            status = handle.wait(patience)
             if status == _DONE:
-                return flight
+                return handle
             if status == _CANCELLED:
                 raise CancelledError
             if status == _PENDING:
@@ -283,7 +285,7 @@ class Request(Future[Any]):
                 if timeout is not None and time.monotonic() - start >= timeout:
                     raise FutureTimeoutError
             else:
-                self._server.settle(self._ask, flight, status, options.WATCH_SECONDS)
+                self._server.settle(self._ask, handle, status, options.WATCH_SECONDS)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _FUTURE_PARTS:
@@ -310,8 +312,8 @@ class Watched:
         self._request = request
 
     @property
-    def flight(self) -> _core.Flight | None:
-        return self._request._ask.flight
+    def handle(self) -> _core.RequestHandle | None:
+        return self._request._ask.handle
 
     @property
     def is_future(self) -> bool:

@@ -1,4 +1,24 @@
-"""What a `Reader` and its requests share: the board, the readers, the thread that watches.
+"""What a `Reader` and its requests share: the work queue, the readers, the thread that watches.
+
+Actors
+------
+::
+
+    the user's threads                                   the reader processes
+
+    Reader.request --> Service.ask --> [ work queue ] --> claim a task, write to the stage
+         |                                                     |
+         v                                                     v
+    Request (a future) <-- handle <----- [ completion ] <-- answer
+         ^      |
+         |      +--> Service.settle: no result? the error, or another ask
+         |
+    Notifier's thread: callbacks, asyncio, and the end of a close that did not wait
+
+The work queue and the handles are the core's, in shared memory. A user's thread that waits looks at
+the readers itself (`look`); nobody else is needed for `get`. The supervisor (`Readers`) replaces
+readers that died, and the core queues their tasks again. The notifier's thread exists only where
+something must be told without being asked.
 
 Law
 ---
@@ -47,7 +67,7 @@ _OTHERS = "Other requests are not affected"
 
 
 class Service:
-    """Serves requests of one process by a team of readers."""
+    """Serves requests of one process by a group of readers."""
 
     def __init__(self, filename: str, wanted: ReaderOptions, notify: Any) -> None:
         self.filename = filename
@@ -62,15 +82,15 @@ class Service:
         self._looked = 0.0
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
         self.notifier = Notifier(self, at_end)
-        self.board: _core.Board = made(
-            lambda: _core.Board(arena(), wanted.n_procs, options.REQUEST_SLOTS, cache_bytes),
+        self.queue: _core.WorkQueue = made(
+            lambda: _core.WorkQueue(arena(), wanted.n_procs, options.REQUEST_SLOTS, cache_bytes),
             0,
         )
         self.pool: _core.Stages = made(
             lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
         )
         self.readers = Readers(wanted.n_procs, wanted.library_timeout_seconds)
-        self.readers.assign(self.board)
+        self.readers.assign(self.queue)
         if notify is not None:
             self.notifier.start()
 
@@ -109,11 +129,11 @@ class Service:
             return Request(self, ask)
         try:
             if isinstance(form, Native):
-                ask.flight = self._ask_natively(key, form, stages)
-                if ask.flight is not None:
+                ask.handle = self._ask_natively(key, form, stages)
+                if ask.handle is not None:
                     return Request(self, ask)
                 form = library_call(key)
-            ask.flight = self._ask_library(form, stages, self._guess(form, stages))
+            ask.handle = self._ask_library(form, stages, self._guess(form, stages))
         except SharedMemoryError as error:  # told when the result is asked for
             ask.error = error
             return Request(self, ask)
@@ -124,25 +144,25 @@ class Service:
 
     def _ask_natively(
         self, key: Selection, form: Native, stages: _core.Stages
-    ) -> _core.Flight | None:
+    ) -> _core.RequestHandle | None:
         """Ask the core; None if it does not read the dataset."""
         slab, info = form.hyperslab, key.dataset
         assert isinstance(info, DatasetHandle)
-        core = info.catalogues.part(slab.field, self.board).core
+        core = info.catalogues.part(slab.field, self.queue).core
         if core is None:
             return None
         words, shape = encode_hyperslab(slab), list(slab.shape)
         return self._send(
-            lambda patience: self.board.hyperslab(core, words, slab.dtype, shape, stages, patience),
+            lambda patience: self.queue.hyperslab(core, words, slab.dtype, shape, stages, patience),
             stages,
         )
 
     def _ask_library(
         self, call: LibraryCall, stages: _core.Stages, n_bytes: int, tries: int | None = None
-    ) -> _core.Flight:
+    ) -> _core.RequestHandle:
         ask, dtype = encode_library(call), call.dtype
         return self._send(
-            lambda patience: self.board.library(ask, dtype, n_bytes, stages, patience),
+            lambda patience: self.queue.library(ask, dtype, n_bytes, stages, patience),
             stages,
             tries,
         )
@@ -158,10 +178,10 @@ class Service:
 
     def _send(
         self,
-        send: Callable[[float], _core.Flight],
+        send: Callable[[float], _core.RequestHandle],
         stages: _core.Stages,
         tries: int | None = None,
-    ) -> _core.Flight:
+    ) -> _core.RequestHandle:
         start, patience = time.monotonic(), 0.0
         while True:
             try:
@@ -200,7 +220,7 @@ class Service:
                 advice="Take its result first, or use a pool: dataset.create_stage_pool(...)",
             )
         waited = time.monotonic() - start
-        if lent and min(waited, age) >= options.STALL_SECONDS and not self.board.pending():
+        if lent and min(waited, age) >= options.STALL_SECONDS and not self.queue.pending():
             raise error_report.no_stage_error(waited, lent, age)
 
     def _check(self, stages: _core.Stages) -> None:
@@ -232,47 +252,47 @@ class Service:
 
     # ---- answers that are no results
 
-    def settle(self, ask: Ask, flight: _core.Flight, status: int, patience: float) -> None:
-        """Give a request whose flight ended without result its error, or ask again."""
+    def settle(self, ask: Ask, handle: _core.RequestHandle, status: int, patience: float) -> None:
+        """Give a request whose handle ended without result its error, or ask again."""
         if not self.mine:  # locks may be held by threads that are not here
             ask.error = self.closed_error()
             return
         with self.lock:
-            if ask.flight is not flight or ask.error is not None:
+            if ask.handle is not handle or ask.error is not None:
                 return
             try:
-                self._settle(ask, flight, status, patience)
+                self._settle(ask, handle, status, patience)
             except _core.Exhausted:
                 now = time.monotonic()
                 since = ask.waits_since = ask.waits_since or now
                 lent, age = ask.stages.lent()
-                if now - since >= options.STALL_SECONDS and not self.board.pending():
+                if now - since >= options.STALL_SECONDS and not self.queue.pending():
                     ask.error = error_report.no_stage_error(now - since, lent, age)
             except _core.Closed:
                 ask.error = self.closed_error()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the user is told
                 ask.error = error
             if ask.error is not None:
-                flight.release()
+                handle.release()
 
-    def _settle(self, ask: Ask, flight: _core.Flight, status: int, patience: float) -> None:
+    def _settle(self, ask: Ask, handle: _core.RequestHandle, status: int, patience: float) -> None:
         key, stages = ask.key, ask.stages
-        if status == _core.FLIGHT_MORE:
-            needed = flight.needed_bytes or 0
+        if status == _core.HANDLE_MORE:
+            needed = handle.needed_bytes or 0
             if stages.count is not None:
                 raise too_small(needed, stages.n_bytes, stages)
-            flight.release()
+            handle.release()
             form = normalize(key)
             call = form if isinstance(form, LibraryCall) else library_call(key)
-            ask.flight = self._ask_library(call, stages, needed, 1 if patience else 0)
+            ask.handle = self._ask_library(call, stages, needed, 1 if patience else 0)
             ask.waits_since = None
-        elif status == _core.FLIGHT_FAILED:
-            record = error_report.Record.of(flight.failure())
+        elif status == _core.HANDLE_FAILED:
+            record = error_report.Record.of(handle.failure())
             if record.kind != "filter_unknown" or ask.by_library:
                 raise self._task_error(key, record)
             self._by_library(key)
             ask.by_library = True
-            ask.flight = self.board.library_again(encode_library(library_call(key)), flight)
+            ask.handle = self.queue.library_again(encode_library(library_call(key)), handle)
         else:
             raise self.closed_error()
 
@@ -280,7 +300,7 @@ class Service:
         assert isinstance(key.dataset, DatasetHandle)
         form = normalize(key)
         field = form.hyperslab.field if isinstance(form, Native) else ""
-        return key.dataset.catalogues.part(field, self.board)
+        return key.dataset.catalogues.part(field, self.queue)
 
     def _by_library(self, key: Selection) -> None:
         form = normalize(key)
@@ -310,9 +330,9 @@ class Service:
         if death is not None:
             self.end(death)
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Wake the thread that tells requests their end."""
-        self.board.poke()
+        self.queue.wake()
 
     def watch(self, watched: Watched) -> None:
         """Make a request a future for others, and tell them when it has ended."""
@@ -330,17 +350,17 @@ class Service:
         if not self.mine:
             return
         self._closing = True
-        self.board.close()
-        if self.notifier.idle and not self.board.pending():
+        self.queue.close()
+        if self.notifier.idle and not self.queue.pending():
             self.end()
         elif self.notifier.start():
-            self.board.poke()
+            self.queue.wake()
         if wait:
             self.notifier.join()
 
     def end_if_drained(self) -> None:
         """End after `close`, once everything is answered and told."""
-        if self._closing and self.notifier.idle and not self.board.pending():
+        if self._closing and self.notifier.idle and not self.queue.pending():
             self.end()
 
     def end(self, death: Death | None = None) -> None:
@@ -354,7 +374,7 @@ class Service:
             self._death = death
             self.ended = True
         self.readers.stop()
-        self.board.stop()
+        self.queue.stop()
         self.pool.close()
         self.notifier.end()
 
@@ -362,12 +382,12 @@ class Service:
 
     def statistics(self) -> dict[str, Any]:
         """Tell what was done so far; see `Reader.statistics`."""
-        readers = [counters(self.board.account(n)) for n in range(self.n_readers)]
+        readers = [counters(self.queue.counters(n)) for n in range(self.n_readers)]
         lent, age = self.pool.lent()
         return {
             "requests": self.requests,
             "tasks": sum(reader["tasks"] for reader in readers),
-            "tasks_pending": self.board.pending(),
+            "tasks_pending": self.queue.pending(),
             "library_requests": sum(reader["library_tasks"] for reader in readers),
             "cache_hits": sum(reader["cache_hits"] for reader in readers),
             "cache_misses": sum(reader["cache_misses"] for reader in readers),

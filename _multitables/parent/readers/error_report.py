@@ -64,7 +64,7 @@ class Record:
 
     @classmethod
     def of(cls, found: tuple[int, int, int, int, int, int, int, str] | None) -> Record:
-        """Name what ``failure()`` of a ring, a trial or a flight gives."""
+        """Name what ``failure()`` of a ring, a trial or a handle gives."""
         if found is None:
             raise RuntimeError("a task failed without a record")
         kind, filter_id, detail, task, chunk, expected, got, text = found

@@ -4,8 +4,8 @@ Law
 ---
 1. The file is open only while it is indexed.
 2. What cannot work together (lengths, direct I/O on this file system) is an error before a ring
-   is made; a ring that cannot be made is `SharedMemoryError`.
-3. Which blocks a stream has is the plan's matter, whoever made it.
+   is made; a ring that cannot be made is a `SharedMemoryError`.
+3. The caller's plan decides which blocks a stream has; this file only runs it.
 """
 
 from __future__ import annotations

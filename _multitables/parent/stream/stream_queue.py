@@ -6,8 +6,8 @@ Law
 2. Nothing here can hang: every wait ends by a look at the readers, by the user's own time-out, or
    by `StalledError` when the user holds every block that fits.
 3. After an error each later call raises it again; after the end each returns `QueueClosed`.
-4. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers do,
-   or go back to whoever keeps them for the next stream; after an error they end.
+4. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers end
+   or go back to the pool that they came from; after an error they end.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class StreamQueue:
             "tasks": plan.lap_tasks,
             "readers_replaced": self._readers.replaced,
             "library": {m.index.path: m.reason for m in plan.members if m.reason},
-            "readers": [counters(self._ring.account(n)) for n in range(plan.n_readers)],
+            "readers": [counters(self._ring.counters(n)) for n in range(plan.n_readers)],
         }
 
     def memory(self) -> list[tuple[int, int, object]]:

@@ -248,12 +248,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("FAILED", leases::FAILED),
         ("HELD", leases::HELD),
         ("CLOSED", leases::CLOSED),
-        ("FLIGHT_PENDING", request_handle::PENDING),
-        ("FLIGHT_DONE", request_handle::DONE),
-        ("FLIGHT_FAILED", request_handle::FAILED),
-        ("FLIGHT_MORE", request_handle::MORE),
-        ("FLIGHT_CANCELLED", request_handle::CANCELLED),
-        ("FLIGHT_CLOSED", request_handle::CLOSED),
+        ("HANDLE_PENDING", request_handle::PENDING),
+        ("HANDLE_DONE", request_handle::DONE),
+        ("HANDLE_FAILED", request_handle::FAILED),
+        ("HANDLE_MORE", request_handle::MORE),
+        ("HANDLE_CANCELLED", request_handle::CANCELLED),
+        ("HANDLE_CLOSED", request_handle::CLOSED),
     ] {
         module.add(name, value)?;
     }
