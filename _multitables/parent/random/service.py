@@ -53,7 +53,7 @@ from _multitables.options import ReaderOptions
 from _multitables.parent.random.dataset_handle import DatasetHandle, Part
 from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.request import Ask, Request, Watched
-from _multitables.parent.random.stage import Stage, arena, made, shortage
+from _multitables.parent.random.stage import Stage, arena, made, shortage, users
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
@@ -91,6 +91,7 @@ class Service:
         )
         self.readers = Readers(wanted.n_procs, wanted.library_timeout_seconds)
         self.readers.assign(self.queue)
+        users.add(self)
         if notify is not None:
             self.notifier.start()
 
@@ -211,9 +212,9 @@ class Service:
             patience = options.WATCH_SECONDS
 
     def _may_wait(self, stages: _core.Stages, start: float) -> None:
-        """Raise if waiting for a stage would be in vain."""
+        """Raise if waiting for a stage cannot help."""
         lent, age = stages.lent()
-        if isinstance(stages, Stage) and lent:
+        if isinstance(stages, Stage) and stages.busy:
             raise StageBusyError(
                 f"the stage holds, or waits for, the result of another request (for {age:.1f} s)",
                 good="That request is not affected",
@@ -227,8 +228,7 @@ class Service:
         """Raise if this stage, or this service, is closed, or the stage is busy."""
         if stages.closed or self.closed:
             raise self.closed_error(stages)
-        if isinstance(stages, Stage) and stages.busy:
-            self._may_wait(stages, time.monotonic())
+        self._may_wait(stages, time.monotonic())
 
     def closed_error(self, stages: _core.Stages | None = None) -> BaseException:
         """Compose the error for what cannot be asked, or answered, any more."""

@@ -14,11 +14,26 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from _multitables import _core, machine
 from _multitables.errors import OptionsError, SharedMemoryError
+
+
+class User(Protocol):
+    """Something that lends stages to requests."""
+
+    queue: _core.WorkQueue
+
+    @property
+    def mine(self) -> bool:
+        """False in a process that was forked from the one that made it."""
+
+
+#: Those of this process, one of which has the request of a stage that is in use.
+users: weakref.WeakSet[User] = weakref.WeakSet()
 
 
 class Stage(_core.Stages):
@@ -48,6 +63,10 @@ class Stage(_core.Stages):
     @property
     def busy(self) -> bool:
         """Whether a request has the stage, whose result was not taken yet."""
+        if self.lent()[0] > 0:  # perhaps by a request that was dropped on its way, and has ended
+            for one in list(users):
+                if one.mine:
+                    one.queue.pending()
         return self.lent()[0] > 0
 
     def close(self) -> None:
