@@ -2,6 +2,7 @@
 # tests/laws/ holds; parent/ and reader/ are named by which process runs them.
 #
 #   errors.py                every exception, one message grammar
+#   filter_names.py          filters that libraries bring along: number -> name
 #   options.py               the options of each entry point: defaults, limits, checks
 #   sizes.py                 sizes that the library chooses
 #   tree.py                  one array, or a tuple or dict of them, and their paths

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from _multitables import _core, options
@@ -228,12 +227,7 @@ class Reader:
     def __enter__(self) -> Reader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
         if kind is None:
             self.close(wait=True)
         else:

@@ -33,6 +33,7 @@ BENCHMARK = sorted((ROOT / "_benchmark").rglob("*.py")) + [
 #: A folder, or a loose file, may import its own files and what has a lower number.
 LEVELS = {
     "errors": 0,
+    "filter_names": 0,
     "machine": 0,
     "sizes": 0,
     "tree": 1,
@@ -50,7 +51,7 @@ LEVELS = {
     "adapters": 9,
 }
 #: The reader's side sees these, itself, and the core.
-READER_MAY = {"errors", "wire", "reader"}
+READER_MAY = {"errors", "filter_names", "wire", "reader"}
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
 #: The folders that import an HDF5 library: the index and the fallback.
 TOUCH_HDF5 = {"index", "reader"}
@@ -69,7 +70,7 @@ KNOW_PROCESSES = {
     }
 }
 #: Values in, values out: whole folders, and the loose files below them.
-PURE = {"errors", "sizes", "tree", "options", "select", "plan", "wire"}
+PURE = {"errors", "filter_names", "sizes", "tree", "options", "select", "plan", "wire"}
 #: Of what is pure, those that plan with the core's numbers or lay bytes out for it.
 KNOW_NUMBERS = {"options", "plan", "wire"}
 #: Of the index, those that are asked what was read already.

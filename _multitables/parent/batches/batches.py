@@ -14,7 +14,6 @@ import weakref
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -243,12 +242,7 @@ class Batches:
     def __enter__(self) -> Batches:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _start(self) -> Position:

@@ -19,7 +19,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 from _multitables import _core, options
@@ -273,12 +272,7 @@ class StreamQueue:
     def __enter__(self) -> StreamQueue:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
