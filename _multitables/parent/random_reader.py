@@ -19,7 +19,7 @@ from _multitables import _core, options
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
-from _multitables.parent.random.request import Ask, Request
+from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.titles import count, file_title
@@ -172,7 +172,7 @@ class Reader:
         stages: _core.Stages = self._pool if stage is None else stage
         handle = self._whole_rows(key, stages)
         if handle is not None:
-            request = Request(service, Ask(key, stages, handle))
+            request = Request(service, key, stages, handle)
         else:
             request = service.ask(key, stages)
         if self._notified is not None:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from _multitables import _core, options
-from _multitables.parent.random.request import Watched
+from _multitables.parent.random.request import Ask
 
 
 class Host(Protocol):
@@ -49,7 +49,7 @@ class Notifier:
         self._service_seen = weakref.ref(service)
         self._at_end = at_end
         self._lock = threading.RLock()
-        self._requests: list[Watched] = []
+        self._requests: list[Ask] = []
         self._thread: threading.Thread | None = None
         self._over = False
 
@@ -64,7 +64,7 @@ class Notifier:
         """Whether every request that is watched has been told."""
         return not self._requests
 
-    def add(self, request: Watched) -> None:
+    def add(self, request: Ask) -> None:
         """Make a request a future for others, and tell them when it has ended."""
         if not self._service.mine:  # a lock may be held by a thread that this process has not
             if not request.is_future:
@@ -126,7 +126,7 @@ class Notifier:
             self._tell(request)
         self._at_end()
 
-    def _look_at(self, watched: list[Watched]) -> None:
+    def _look_at(self, watched: list[Ask]) -> None:
         ended = [request for request in watched if request.done()]
         if not ended:
             return
@@ -136,8 +136,8 @@ class Notifier:
         for request in ended:
             request.tell()
 
-    def _tell(self, request: Watched) -> None:
+    def _tell(self, request: Ask) -> None:
         """Tell the end of a request whose service has ended."""
         if not request.done():
-            request.fail(self._service.closed_error())
+            request.error = self._service.closed_error()
         request.tell()

@@ -31,25 +31,6 @@ _PENDING, _DONE, _CANCELLED = _core.HANDLE_PENDING, _core.HANDLE_DONE, _core.HAN
 _FUTURE_PARTS = frozenset({"_condition", "_state", "_waiters", "_done_callbacks", "_exception"})
 
 
-class Ask:
-    """What was asked, and what became of it: the part of a request that its server changes."""
-
-    #: Why there is no result.
-    error: BaseException | None = None
-    #: Since when it waits to be asked again, in another way or with a larger stage.
-    waits_since: float | None = None
-    by_library = False
-    #: Of ragged rows: dtype and shape of an atom.
-    ragged: tuple[Any, tuple[int, ...]] | None = None
-
-    def __init__(
-        self, key: Selection, stages: _core.Stages, handle: _core.RequestHandle | None
-    ) -> None:
-        self.key = key
-        self.stages = stages
-        self.handle = handle
-
-
 class Server(Protocol):
     """What a request asks of who serves it."""
 
@@ -65,7 +46,7 @@ class Server(Protocol):
     def wake(self) -> None:
         """Wake the thread that tells requests their end."""
 
-    def watch(self, watched: Watched) -> None:
+    def watch(self, ask: Ask) -> None:
         """Make a request a future for others, and tell them when it has ended."""
 
 
@@ -85,11 +66,27 @@ class Request(Future[Any]):
     """
 
     # Not Future.__init__: see law 3.
-    def __init__(self, server: Server, ask: Ask) -> None:
+    def __init__(
+        self,
+        server: Server,
+        key: Selection,
+        stages: _core.Stages,
+        handle: _core.RequestHandle | None,
+    ) -> None:
         self._server = server
-        self._ask = ask
+        self._key = key
+        self._stages = stages
+        self._handle = handle
 
+    #: Why there is no result.
+    _error: BaseException | None = None
+    #: The copy that `result` gives at each call.
     _kept: Any = None
+    #: Since when it waits to be asked again, in another way or with a larger stage.
+    _waits_since: float | None = None
+    _by_library = False
+    #: Of ragged rows: dtype and shape of an atom.
+    _ragged: tuple[Any, tuple[int, ...]] | None = None
     _taking = threading.Lock()
 
     # ---- the result
@@ -113,11 +110,11 @@ class Request(Future[Any]):
         ClosedError
             The reader was stopped, or the result was taken before.
         """
-        handle = self._ask.handle
+        handle = self._handle
         if handle is None or handle.wait(options.WATCH_SECONDS) != _DONE:
             handle = self._wait(None)
         copy = handle.copy()
-        if copy is None or self._ask.ragged is not None:
+        if copy is None or self._ragged is not None:
             return self._cut(copy)
         return copy
 
@@ -189,7 +186,7 @@ class Request(Future[Any]):
         try:
             self._wait(timeout)
         except BaseException as error:
-            if error is not self._ask.error:
+            if error is not self._error:
                 raise
             return error
         return None
@@ -198,17 +195,17 @@ class Request(Future[Any]):
 
     def done(self) -> bool:
         """Tell whether the result, or a failure, is there, or the request was cancelled."""
-        if self._ask.error is not None or self._ask.handle is None:
+        if self._error is not None or self._handle is None:
             return True
-        handle = self._ask.handle
+        handle = self._handle
         status = handle.poll()
         if status in (_DONE, _CANCELLED):
             return True
         if status == _PENDING:
             self._server.glance()
             return False
-        self._server.settle(self._ask, handle, status, 0.0)
-        return self._ask.error is not None
+        self._server.settle(Ask(self), handle, status, 0.0)
+        return self._error is not None
 
     def running(self) -> bool:
         """Tell whether it is on its way."""
@@ -216,16 +213,16 @@ class Request(Future[Any]):
 
     def cancel(self) -> bool:
         """Take the request back, if no reader has begun it. Returns whether it is cancelled."""
-        handle = self._ask.handle
-        if self._ask.error is not None or handle is None or not handle.cancel():
+        handle = self._handle
+        if self._error is not None or handle is None or not handle.cancel():
             return False
         self._server.wake()
         return True
 
     def cancelled(self) -> bool:
         """Tell whether it was cancelled."""
-        handle = self._ask.handle
-        return self._ask.error is None and handle is not None and handle.poll() == _CANCELLED
+        handle = self._handle
+        return self._error is None and handle is not None and handle.poll() == _CANCELLED
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
@@ -234,11 +231,11 @@ class Request(Future[Any]):
 
     def __repr__(self) -> str:
         state = "pending"
-        if self._ask.error is not None:
-            state = f"failed: {type(self._ask.error).__name__}"
-        elif self._ask.handle is not None:
-            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._ask.handle.poll(), state)
-        return f"<Request of {self._ask.key!r}: {state}>"
+        if self._error is not None:
+            state = f"failed: {type(self._error).__name__}"
+        elif self._handle is not None:
+            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._handle.poll(), state)
+        return f"<Request of {self._key!r}: {state}>"
 
     # ---- inside
 
@@ -248,18 +245,18 @@ class Request(Future[Any]):
     def _cut(self, values: Any) -> Any:
         """Make the result of what a stage held, or of what is left."""
         if values is not None:
-            return values if self._ask.ragged is None else unpack_ragged(values, *self._ask.ragged)
+            return values if self._ragged is None else unpack_ragged(values, *self._ragged)
         if self._kept is None:
             raise ClosedError(
-                f"the result of {self._ask.key!r} was taken before, and its stage given back",
+                f"the result of {self._key!r} was taken before, and its stage given back",
                 advice="Keep what get() returned, or use result(), which keeps it",
             )
-        if self._ask.ragged is not None:
+        if self._ragged is not None:
             return [row.copy() for row in self._kept]
         return self._kept.copy()
 
     def _give_back(self) -> None:
-        handle = self._ask.handle
+        handle = self._handle
         if handle is not None:
             handle.release()
 
@@ -267,9 +264,9 @@ class Request(Future[Any]):
         """Wait until the result is there, and return its handle; raise what went wrong."""
         start = time.monotonic()
         while True:
-            if self._ask.error is not None:
-                raise self._ask.error.with_traceback(None)
-            handle = self._ask.handle
+            if self._error is not None:
+                raise self._error.with_traceback(None)
+            handle = self._handle
             if handle is None:
                 raise RuntimeError("a request without handle or error")
             patience = options.WATCH_SECONDS
@@ -285,12 +282,12 @@ class Request(Future[Any]):
                 if timeout is not None and time.monotonic() - start >= timeout:
                     raise FutureTimeoutError
             else:
-                self._server.settle(self._ask, handle, status, options.WATCH_SECONDS)
+                self._server.settle(Ask(self), handle, status, options.WATCH_SECONDS)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _FUTURE_PARTS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._server.watch(Watched(self))
+        self._server.watch(Ask(self))
         return self.__dict__[name]
 
     # asyncio looks here for what a finished future has.
@@ -303,40 +300,50 @@ class Request(Future[Any]):
         pass
 
 
-class Watched:
-    """A request as the thread sees it that tells waiters and callbacks its end."""
+def _of(name: str) -> Any:
+    """Return a property that is an attribute of the request."""
+    return property(
+        lambda self: getattr(self._request, name),
+        lambda self, value: setattr(self._request, name, value),
+    )
 
-    __slots__ = ("_request",)
+
+class Ask:
+    """A request as the service sees it that serves it, and the thread that tells its end."""
+
+    key: Selection = _of("_key")
+    stages: _core.Stages = _of("_stages")
+    handle: _core.RequestHandle | None = _of("_handle")
+    error: BaseException | None = _of("_error")
+    waits_since: float | None = _of("_waits_since")
+    by_library: bool = _of("_by_library")
+    ragged: tuple[Any, tuple[int, ...]] | None = _of("_ragged")
 
     def __init__(self, request: Request) -> None:
         self._request = request
 
     @property
-    def handle(self) -> _core.RequestHandle | None:
-        return self._request._ask.handle
-
-    @property
     def is_future(self) -> bool:
+        """Whether it has what makes it a future for others."""
         return "_condition" in self._request.__dict__
 
     def become_future(self) -> None:
+        """Give it what makes it a future for others."""
         Future.__init__(self._request)
 
     def done(self) -> bool:
+        """Tell whether it has ended."""
         return self._request.done()
 
-    def fail(self, error: BaseException) -> None:
-        self._request._ask.error = error
-
     def tell(self) -> None:
-        """Tell the end, once."""
+        """Tell waiters and callbacks that it has ended, once."""
         request = self._request
         with contextlib.suppress(InvalidStateError):
             if request.cancelled():
                 Future.cancel(request)
                 request.set_running_or_notify_cancel()
-            elif request._ask.error is not None:
-                request.set_exception(request._ask.error)
+            elif self.error is not None:
+                request.set_exception(self.error)
             else:
                 request.set_result(None)
 

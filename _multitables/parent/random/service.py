@@ -52,7 +52,7 @@ from _multitables.errors import (
 from _multitables.options import ReaderOptions
 from _multitables.parent.random.dataset_handle import DatasetHandle, Part
 from _multitables.parent.random.notifier import Notifier
-from _multitables.parent.random.request import Ask, Request, Watched
+from _multitables.parent.random.request import Ask, Request
 from _multitables.parent.random.stage import Stage, arena, made, shortage, users
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
@@ -123,25 +123,26 @@ class Service:
                 option="stage",
                 got=stages,
             )
-        form, ask = normalize(key), Ask(key, stages, None)
+        form, request = normalize(key), Request(self, key, stages, None)
+        ask = Ask(request)
         if isinstance(form, Refused):
             self._check(stages)
             ask.error = refused_error(form.kind, form.text, good=_OTHERS)
-            return Request(self, ask)
+            return request
         try:
             if isinstance(form, Native):
                 ask.handle = self._ask_natively(key, form, stages)
                 if ask.handle is not None:
-                    return Request(self, ask)
+                    return request
                 form = library_call(key)
             ask.handle = self._ask_library(form, stages, self._guess(form, stages))
         except SharedMemoryError as error:  # told when the result is asked for
             ask.error = error
-            return Request(self, ask)
+            return request
         ask.by_library = True
         if form.ragged:
             ask.ragged = key.dataset.dtype, key.dataset.atom_shape
-        return Request(self, ask)
+        return request
 
     def _ask_natively(
         self, key: Selection, form: Native, stages: _core.Stages
@@ -334,9 +335,9 @@ class Service:
         """Wake the thread that tells requests their end."""
         self.queue.wake()
 
-    def watch(self, watched: Watched) -> None:
+    def watch(self, ask: Ask) -> None:
         """Make a request a future for others, and tell them when it has ended."""
-        self.notifier.add(watched)
+        self.notifier.add(ask)
 
     def glance(self) -> None:
         """Look at the readers, if nobody did for a while."""
