@@ -83,7 +83,7 @@ class BatchIterator:
         self._left: float = 0
         self._told: dict[str, Any] = {}
         self._damage: EpochDamage | None = None
-        #: It has come to its end, and was told so.
+        # It has come to its end, and its user was told so.
         self.is_over = False
 
     def __repr__(self) -> str:
