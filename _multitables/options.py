@@ -25,7 +25,7 @@ from _multitables.machine import available_bytes, available_cores
 DEFAULT_N_PROCS = 4
 #: More readers than this serve no machine, and the ring keeps room for each.
 MAX_N_PROCS = _core.MAX_READERS
-#: Seconds without a block or a free stage, while the user holds all that there are, before
+#: Seconds without a block or a free stage, while the user holds all of them, before
 #: `StalledError`.
 STALL_SECONDS = 30.0
 #: Seconds between two looks at the readers while somebody waits for them.

@@ -105,7 +105,7 @@ def normalize(selection: Selection) -> Native | LibraryCall | Refused:
     LibraryCall
         No hyperslab says it.
     Refused
-        It is wrong in itself: out of range, no such field, not to be had in one step.
+        It is wrong in itself: out of range, no such field, or refused in one step.
     """
     dataset = selection.dataset
     try:

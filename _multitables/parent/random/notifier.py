@@ -56,7 +56,7 @@ class Notifier:
     @property
     def _service(self) -> Host:
         service = self._service_seen()
-        assert service is not None  # who calls holds it
+        assert service is not None  # its caller holds it
         return service
 
     @property

@@ -16,7 +16,7 @@ Actors
     Notifier's thread: callbacks, asyncio, and the end of a close that did not wait
 
 The work queue and the handles are the core's, in shared memory. A user's thread that waits looks at
-the readers itself (`look`); nobody else is needed for `get`. The supervisor (`Readers`) replaces
+the readers itself (`look`), so `get` needs no other thread. The supervisor (`Readers`) replaces
 readers that died, and the core queues their tasks again. The notifier's thread exists only where
 something must be told without being asked.
 

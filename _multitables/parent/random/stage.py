@@ -2,9 +2,8 @@
 
 Law
 ---
-1. Thin over the core, which knows when a stage is free again: when its request's result was taken
-   or the request is gone. Views that are kept have their memory to themselves. Nothing is counted
-   here.
+1. A thin layer over the core, which knows when a stage is free again: when its request's result
+   was taken or the request is gone. Views keep their memory to themselves. Nothing is counted here.
 2. A stage is good for every `Reader` of this process; it belongs to none.
 3. Closing one that is in use takes effect when it comes back; never under a reader's hands.
 """
@@ -115,7 +114,7 @@ def made(make: Any, n_bytes: int) -> Any:
 
 
 def shortage(error: BaseException, n_bytes: int) -> SharedMemoryError:
-    """Compose the error for memory that there is not."""
+    """Compose the error for memory that is not available."""
     reason = getattr(error, "strerror", None) or error
     return SharedMemoryError(
         f"shared memory for results cannot be reserved ({n_bytes} bytes): {reason}",

@@ -17,7 +17,7 @@ There is no thread here: the threads that wait for data call `watch`, one at a t
 
 Law
 ---
-1. Nobody else has reader processes; how one is started or ended is process.py's matter.
+1. Reader processes belong to a group; only process.py starts and ends them.
 2. A reader that dies is replaced; the new one has its number, and its claimed tasks run again.
    A task that kills twice ends the stream, with its address; of a work queue only this task fails.
    Where no new one can be started, the stream or the work queue ends.
