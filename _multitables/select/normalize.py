@@ -92,7 +92,8 @@ def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
     except (TypeError, ValueError):
         return None
     count = len(range(start, stop, step))
-    return field, start, step if count > 1 else 1, count, False
+    # All of these fit the core's numbers: of nothing a slice begins anywhere, and steps are any.
+    return field, start if count else 0, step if count > 1 else 1, count, False
 
 
 def normalize(selection: Selection) -> Native | LibraryCall | Refused:

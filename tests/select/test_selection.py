@@ -381,3 +381,19 @@ def test_ragged_rows() -> None:
         found = normalize(wrong)
         assert isinstance(found, Refused)
         assert found.kind is IndexError
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+@pytest.mark.parametrize("start", [None, -(2**70), -2, 0, 3, 2**70])
+@pytest.mark.parametrize("step", [None, -(2**70), -2, 1, 2**70])
+def test_numbers_of_whole_rows_fit_the_core(
+    n_rows: int, start: int | None, step: int | None
+) -> None:
+    dataset = DatasetInfo("a.h5", "/x", "array", (n_rows,), np.dtype("<i4"), 1)
+    found = whole_rows(Selection(dataset)[start::step])
+    assert found is not None
+    _, first, apart, count, _ = found
+    assert 0 <= first <= max(0, n_rows - 1)
+    assert abs(apart) < 2**63
+    want = np.arange(n_rows)[start::step]
+    np.testing.assert_array_equal(first + apart * np.arange(count), want)
