@@ -209,8 +209,8 @@ class Streamer:
             guard = stream.get()
             if guard is QueueClosed:
                 return structure.pack(
-                    np.empty((0, *member.index.row_shape), member.index.dtype)
-                    for member in stream.plan.members
+                    np.empty((0, *dataset.index.row_shape), dataset.index.dtype)
+                    for dataset in stream.plan.datasets
                 )
             with guard as block:
                 return structure.pack(array.copy() for array in structure.arrays(block))

@@ -21,8 +21,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.random.stage import made
-from _multitables.plan.catalogue import plan_catalogue
-from _multitables.plan.stream_plan import ReadPlan
+from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
 
@@ -72,24 +71,24 @@ class Catalogues:
                     expected=before.size_bytes,
                     got=index.fingerprint.size_bytes,
                 )
-            plan = plan_catalogue(index, direct=direct, native_filters=_core.native_filters())
-            return self.add(field, index, plan, given, queue)
+            table = lookup_table(index, direct=direct, native_filters=_core.native_filters())
+            return self.add(field, index, table, given, queue)
 
     def add(
         self,
         field: str,
         index: ChunkIndex,
-        plan: ReadPlan | None,
+        table: DatasetTable | None,
         open_options: Mapping[str, object],
         queue: _core.WorkQueue,
     ) -> Part:
-        """Tell the readers of the dataset or a column; without a plan a library reads it."""
+        """Tell the readers of the dataset or a column; without a table a library reads it."""
         part = Part(index, index.dims, None, index.reason or "ragged")
-        if plan is not None:
-            member = plan.members[0]
-            part = Part(index, member.chunk_dims, None, member.reason)
-            if not member.reason:
-                encoded = plan_bytes.encode_plan(plan, _core.PAGE_BYTES, open_options, [field])
+        if table is not None:
+            dataset = table.datasets[0]
+            part = Part(index, dataset.chunk_dims, None, dataset.reason)
+            if not dataset.reason:
+                encoded = plan_bytes.encode_datasets(table, open_options, [field])
                 part.core = made(
                     lambda: queue.dataset(encoded, index.dtype, list(index.row_shape)),
                     len(encoded),
@@ -120,11 +119,11 @@ def open_dataset(
         given, direct = source.open_options, source.direct
     if direct:
         device.check_direct(index.filename)
-    plan = None
+    table = None
     if kind != "vlarray":
-        plan = plan_catalogue(index, direct=direct, native_filters=_core.native_filters())
+        table = lookup_table(index, direct=direct, native_filters=_core.native_filters())
     catalogues = Catalogues(filename, path, options)
-    catalogues.add("", index, plan, given, queue)
+    catalogues.add("", index, table, given, queue)
     return DatasetHandle(
         filename=index.filename,
         path=index.path,

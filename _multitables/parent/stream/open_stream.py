@@ -131,7 +131,7 @@ def _make_ring(plan: ReadPlan, opened: Opened) -> _core.Ring:
         [opened.field] * len(opened.indexes),
         opened.turnstile,
     )
-    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
+    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
     try:
         return _core.Ring(encoded, views, opened.structure.keys)
     except (OSError, MemoryError) as error:
