@@ -36,7 +36,7 @@ pub(crate) mod tests;
 
 pub use inflate_abreast::MAX_STREAMS as MAX_ABREAST;
 pub use partial::{Blocks, Fetched, Fetches, Parts};
-pub use pipeline::{GroupItem, Pipeline};
+pub use pipeline::{ABREAST_BYTES, GroupItem, Pipeline};
 
 use std::fmt;
 

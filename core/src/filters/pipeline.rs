@@ -19,9 +19,8 @@ use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, O
 use crate::autotune::{AutoTuner, Way};
 
 /// Chunks that make more together are not decoded side by side, as what is in use at once, the chunks
-/// before and after each stage, grows with it. Tasks are planned with the same number
-/// (`ABREAST_BYTES` of options.py).
-const ABREAST_BYTES: usize = 2 << 20;
+/// before and after each stage, grows with it. Tasks are planned with the same number.
+pub const ABREAST_BYTES: usize = 2 << 20;
 
 struct Stage {
     id: u32,

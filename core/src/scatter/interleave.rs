@@ -9,7 +9,7 @@ use crate::scatter::strided::{Piece, Strides};
 use std::ops::Range;
 
 /// Less than this of a row is little, if it lies together.
-const LITTLE_BYTES: usize = 256;
+pub const LITTLE_BYTES: usize = 256;
 /// So many bytes wait at most; chunks of more than half of it would wait for nothing.
 const MAX_BYTES: usize = 1 << 20;
 /// Rows that are copied at a time.
