@@ -137,15 +137,14 @@ def tables_of_pytables(path: Path) -> Iterator[Dataset]:
         big.append(rows)
         for name in dtype.names or ():
             if name != "half":  # PyTables labels it as big-endian, and writes little-endian
-                wrong = "PyTables does not say which columns are big-endian"
-                yield Dataset("/big", "", big_endian, (name,), not_by_library=wrong)
+                yield Dataset("/big", "", big_endian, (name,))
 
 
 def big_endian(path: Path, name: str) -> np.ndarray:
     """PyTables writes times in the machine's order, whatever was asked for."""
     rows = pytables_read(path, name)
     names = rows.dtype.names or ()
-    order = {name: rows.dtype[name].newbyteorder("<" if name == "when" else ">") for name in names}
+    order = {name: rows.dtype[name].newbyteorder("<" if "when" in name else ">") for name in names}
     return rows.astype(list(order.items()))
 
 
@@ -166,6 +165,8 @@ def what_needs_pytables(path: Path) -> Iterator[Dataset]:
         file.create_table("/", "t", kinds, filters=options, chunkshape=(30,)).append(rows)
         yield from columns(native("t", "Time64"), np.dtype([("when", "f8"), ("whens", "f8")]))
         yield replace(native("t"), field=("n",))
+        file.create_table("/", "big", kinds, byteorder="big").append(rows)
+        yield Dataset("/big", "Time64", big_endian)
         file.create_earray("/", "exact", tables.Time64Atom(), (0,)).append(seconds)
         file.create_carray("/", "c", tables.Time64Atom(), (40,))[...] = seconds
         file.create_earray("/", "whole", tables.Time32Atom(), (0,)).append(seconds.astype("i4"))
