@@ -44,7 +44,7 @@ class Growing:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Bounds:
     """What a stream cannot exceed, by name: the same for any number of processes, or growing."""
 
     fixed: Mapping[str, float] = field(default_factory=dict)
@@ -95,17 +95,17 @@ def fewest(rates: Mapping[int, float], tolerance: float = TOLERANCE) -> int:
     return min(number for number, rate in rates.items() if rate >= (1 - tolerance) * best)
 
 
-def judge(limits: Limits, rates: Mapping[int, float]) -> Verdict:
+def judge(bounds: Bounds, rates: Mapping[int, float]) -> Verdict:
     """What bounds the stream whose `rates` were measured for these numbers of processes.
 
     There must be a limit and a rate, and all must be above 0.
     """
     n_procs = fewest(rates)
-    found = limits.on(n_procs)
+    found = bounds.on(n_procs)
     bound = min(found, key=lambda name: found[name])
     enough = None
-    if bound in limits.growing and limits.fixed:
-        enough = math.ceil(min(limits.fixed.values()) / limits.growing[bound].one)
+    if bound in bounds.growing and bounds.fixed:
+        enough = math.ceil(min(bounds.fixed.values()) / bounds.growing[bound].one)
     return Verdict(n_procs, rates[n_procs], bound, found[bound], enough)
 
 

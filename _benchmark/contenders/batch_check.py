@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from _benchmark.contract import WrongDataError
 from _benchmark.data.workloads import Workload, slabs
-from _benchmark.harness.child import WrongDataError
 from _benchmark.loops import batch_loop, stream_loop
 
 
@@ -56,7 +56,7 @@ def _oracle(workload: Workload) -> Oracle:
     return Oracle(digest.hashes(), np.concatenate(ends))
 
 
-def prove(rows: Oracle, kept: Mapping[str, Any], n_epochs: int, ended: bool) -> None:
+def check(rows: Oracle, kept: Mapping[str, Any], n_epochs: int, ended: bool) -> None:
     """Raise unless what a child has kept is right.
 
     Parameters

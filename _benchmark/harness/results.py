@@ -127,12 +127,16 @@ class ResultFile:
             if all(row[name] == value for name, value in wanted.items())
         ]
 
-    def add(self, **row: Any) -> None:
-        """Keep one measurement."""
+    def add(self, **row: Any) -> Row:
+        """Keep one measurement of this study; returns the row."""
         texts = {name: _text(value) for name, value in (row | self._facts).items()}
-        self.rows.append({name: texts.get(name, "") for name in self._columns})
-        self._writer.writerow(texts)
+        kept = {name: texts.get(name, "") for name in self._columns}
+        if "study" in kept:
+            kept["study"] = self.name
+        self.rows.append(kept)
+        self._writer.writerow(kept)
         self._file.flush()
+        return kept
 
     def kept(self, **more: Any) -> Kept:
         """What is there to show; `more` is what the JSON file will say."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from _benchmark.harness import runner
 from _benchmark.harness.results import ResultFile
 from _benchmark.studies.sweep import plan as sweep_plan
+from _benchmark.studies.targets import verdicts
 
 FACTS = {
     "machine": "Some 8-core CPU (x86_64)",
@@ -92,7 +92,7 @@ def keep_targets(
     interrupted: bool = False,
 ) -> None:
     """A study of targets, in `directory`."""
-    with ResultFile(str(directory), "targets", runner.COLUMNS, FACTS) as file:
+    with ResultFile(str(directory), "targets", verdicts.COLUMNS, FACTS) as file:
         for part, dataset, contender, unit, values in figures:
             for number, value in enumerate(values):
                 file.add(

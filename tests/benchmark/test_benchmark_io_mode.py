@@ -85,12 +85,12 @@ def test_a_cold_pass_starts_cold_behind_what_was_read_ahead(access: str, tiny: S
         pytest.skip("files in memory cannot be cold")
     page_cache.fill_page_cache(tiny.filename)
     warm = streams.Stream(tiny, access, 1)
-    warm.passes(1)
+    warm.measure()
     assert page_cache.cache_state(tiny.filename) == "warm"
 
     seen = []
     real = stream_loop.drop_pages
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_loop, "drop_pages", lambda name: (seen.append(name), real(name)))
-        streams.Stream(tiny, access, 1, cold=True).passes(2)
-    assert seen == [tiny.filename] * 2
+        streams.Stream(tiny, access, 1, cold=True).measure()
+    assert seen == [tiny.filename]

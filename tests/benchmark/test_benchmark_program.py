@@ -12,7 +12,6 @@ import json
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import tables
@@ -25,7 +24,6 @@ from _benchmark.contenders.streams import Stream
 from _benchmark.data import workloads
 from _benchmark.harness import interruption
 from _benchmark.harness.progress import Progress
-from _benchmark.loops import stream_loop
 from _benchmark.studies import STUDIES
 from _benchmark.studies.sweep import study as device_sweep
 
@@ -204,11 +202,11 @@ def test_what_was_finished_is_shown_after_an_interruption(
 
     @dataclass(frozen=True)
     class Impatient(Stream):
-        def passes(self, cycles: int, tick: stream_loop.Tick = stream_loop.no_tick) -> Any:
-            seen.append(cycles)
+        def measure(self) -> contract.Sample:
+            seen.append(1)
             if len(seen) == 2:
                 raise KeyboardInterrupt
-            return [contract.Pass(0.5, self.source.decoded_bytes)]
+            return contract.Sample.of(0.5, self.source.decoded_bytes)
 
     arguments = sweep_arguments("--size=0.001", "--max_procs=1", "--cycles=1")
     assert device_sweep.run(arguments, Impatient) == 130

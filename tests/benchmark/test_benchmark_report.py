@@ -22,12 +22,12 @@ from html_reader import SVG, Reader
 import multitables_benchmark
 from _benchmark.harness import results
 from _benchmark.harness.rounds import summary
-from _benchmark.harness.runner import Bench
 from _benchmark.report import charts, html, parquet, publish
 from _benchmark.report.tables import Table, View, figure
 from _benchmark.studies import STUDIES
 from _benchmark.studies.targets import parts as target_parts
 from _benchmark.studies.targets import views as target_views
+from _benchmark.studies.targets.run import TargetRun
 
 
 def kept(directory: Path, name: str) -> results.Kept:
@@ -255,8 +255,8 @@ def test_a_run_ends_with_its_report_and_its_own_status(
 
 
 def test_an_interrupted_run_has_its_report_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(bench: Bench) -> None:
-        bench.keep(0.5, "warm", part="latency", dataset="d", contender="x", round=0, unit="us")
+    def interrupted(run: TargetRun) -> None:
+        run.keep(0.5, part="latency", dataset="d", contender="x", round=0, unit="us")
         raise KeyboardInterrupt
 
     monkeypatch.setitem(target_parts.PARTS, "latency", interrupted)

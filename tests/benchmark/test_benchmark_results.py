@@ -11,9 +11,10 @@ import json
 from pathlib import Path
 
 import pytest
-from runs import rows_of, some_bench
+from runs import rows_of, some_run
 
 import multitables_benchmark
+from _benchmark.contract import Digest, Measurement, Sample
 from _benchmark.harness import results
 from _benchmark.harness.results import CannotResumeError, ResultFile
 
@@ -110,17 +111,23 @@ def test_facts_of_a_place_may_differ_from_row_to_row(tmp_path: Path) -> None:
 def test_a_figure_that_is_there_is_not_measured_again(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def measured() -> float:
-        calls.append("once")
-        return float(len(calls))
+    def measured() -> Sample:
+        calls.append("measured")
+        return Sample(float(len(calls) - 1))
 
+    def checked() -> Digest:
+        calls.append("checked")
+        return {}
+
+    who = Measurement("who", measured, checked)
     for resume in (False, True):
-        bench = some_bench(tmp_path, resume)
-        with bench.results:
-            assert bench.measure("part", "data", {"who": measured}, rounds=2) == {"who": [1.0, 2.0]}
-            bench.keep(3.0, "warm", part="part", dataset="data", contender="x", round=0, unit="MiB")
-    assert len(calls) == 2
-    assert len(results.read_rows(bench.results.filename)) == 3
+        run = some_run(tmp_path, resume)
+        with run.results:
+            found = run.rates("part", "data", [who], lambda _found: "", rounds=2)
+            assert found == {"who": [1.0, 2.0]}
+            run.keep(3.0, part="part", dataset="data", contender="x", round=0, unit="MiB")
+    assert calls == ["checked", "measured", "measured"]
+    assert len(results.read_rows(run.results.filename)) == 3
 
 
 def test_resume_from_the_command_line(tmp_path: Path) -> None:

@@ -21,10 +21,8 @@ from runs import left_behind, rows_of, sweep_arguments
 import multitables_benchmark
 from _benchmark import contract
 from _benchmark.contenders.streams import Stream
-from _benchmark.contract import NotMeasuredError
 from _benchmark.data import workloads
 from _benchmark.harness.results import Kept
-from _benchmark.loops import stream_loop
 from _benchmark.machine import throttle
 from _benchmark.report.tables import View
 from _benchmark.studies.sweep import plan as sweep_plan
@@ -123,15 +121,15 @@ class Counting:
         counts = self
 
         class Counted(Stream):
-            def check(self, tick: stream_loop.Tick = stream_loop.no_tick) -> dict[str, Any]:
+            def check(self) -> contract.Digest:
                 counts.checked.append(self.name)
-                return super().check(tick)
+                return super().check()
 
-            def passes(self, cycles: int, tick: stream_loop.Tick = stream_loop.no_tick) -> Any:
+            def measure(self) -> contract.Sample:
                 if len(counts.timed) == counts.end_after:
                     raise KeyboardInterrupt
                 counts.timed.append(self.name)
-                return [contract.Pass(0.5, self.source.decoded_bytes)]
+                return contract.Sample.of(0.5, self.source.decoded_bytes)
 
         return Counted(*case)
 
@@ -173,7 +171,7 @@ def test_limits_are_rows_of_their_own(
     def limited(_filename: str, bytes_per_second: float) -> Iterator[None]:
         asked.append(bytes_per_second)
         if bytes_per_second > 1e8:
-            raise NotMeasuredError("only root may limit a device")
+            raise throttle.CannotLimitError("only root may limit a device")
         yield
 
     monkeypatch.setattr(throttle, "limited", limited)

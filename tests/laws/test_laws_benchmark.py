@@ -34,19 +34,14 @@ MAY: dict[str, set[str]] = {
 }
 #: (who, whom) against that table. Each is to be opened.
 TO_BE_OPENED = {
-    # what is missing here is said by an error of the contract; Source describes a dataset
-    ("data.dataset_storage", "contract"),
-    ("data.zarr_copy", "contract"),
-    ("machine.throttle", "contract"),
-    # the runner is to be given an oracle and contenders
-    ("harness.runner", "contenders.streams"),
     # sections are to be handed in: through this one, ten files import each other in a circle
     ("report.publish", "studies"),
 }
 #: (who, whom) between the folders of studies: the frame that all studies of targets share.
 SHARED_BY_STUDIES = {
-    ("studies.batches.study", "studies.targets.run"),
-    ("studies.random.study", "studies.targets.run"),
+    (f"studies.{study}.{who}", f"studies.targets.{whom}")
+    for study in ("batches", "random")
+    for who, whom in (("study", "run"), ("parts", "run"), ("parts", "verdicts"))
 }
 LOOSE_AT_MOST = 5
 LINES_AT_MOST = 500

@@ -17,17 +17,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark.contenders import hdf5_direct, old_release, streams
+from _benchmark.contenders import hdf5_direct, old_release
 from _benchmark.contenders.streams import Stream
 from _benchmark.contract import NotMeasuredError
 from _benchmark.data import workloads
+from _benchmark.harness.child import face
 from _benchmark.harness.progress import Progress
 from _benchmark.harness.results import ResultFile
 from _benchmark.loops.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.machine import environment, io_mode
 from _benchmark.machine.io_mode import BUFFERED, DIRECT, HDF5_DIRECT, IO_MODES, IoMode
-from _benchmark.report import publish
-from _benchmark.report.tables import heading
 from _benchmark.studies.arguments import (
     add_result_options,
     complib,
@@ -36,6 +35,7 @@ from _benchmark.studies.arguments import (
     positive,
     some_of,
 )
+from _benchmark.studies.conduct import conduct
 from _benchmark.studies.sweep import plan as sweep_plan
 from _benchmark.studies.sweep.lines import MakeContender, Readers
 from _benchmark.studies.sweep.plan import COLUMNS, COMPLEVELS, FIELDS
@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=some_of(EVERY_ACCESS),
         default=EVERY_ACCESS,
         metavar="NAME,NAME",
-        help=f"ways to take the rows (default {','.join(EVERY_ACCESS)})",
+        help=f"how the rows are taken (default {','.join(EVERY_ACCESS)})",
     )
     add(
         "--driver",
@@ -169,11 +169,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -> int:
     """Measure, print, keep; returns the exit status.
 
-    `make_contender` takes ``(source, access, n_procs, options, cold)``; tests put a liar there.
+    `make_contender` takes ``(source, access, n_procs, options, cold)``; tests put a faulty one
+    there.
     """
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    face = streams.face()
+    library = face()
     plan = sweep_plan.datasets(
         FIELDS[arguments.data],
         arguments.complib or ["blosc"],
@@ -187,38 +188,25 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
         for filename in filenames:
             needed_bytes = sweep_plan.needed_bytes(plan, arguments.peers)
             workloads.check_disk(os.path.dirname(filename), needed_bytes)
-        size = workloads.as_size(plan[0].workload.decoded_bytes)
-        every_facts = [_facts(filename, face, size, arguments) for filename in filenames]
+        decoded_bytes = plan[0].workload.decoded_bytes
+        size = workloads.as_size(decoded_bytes)
+        every_facts = [_facts(filename, library, size, arguments) for filename in filenames]
         results = stack.enter_context(
             ResultFile(
                 arguments.output, "sweep", COLUMNS, every_facts[0], settings, arguments.resume
             )
         )
-        print(heading(every_facts[0]), flush=True)
-        progress = stack.enter_context(Progress(_total_bytes(arguments, plan, len(filenames))))
-        sweep = Sweep(results, int(arguments.cycles), make_contender, progress)
-        sweep.note(_too_small(plan[0].workload.decoded_bytes, max(_processes(arguments))))
-        interrupted = False
-        try:
-            for filename, facts in zip(filenames, every_facts, strict=True):
-                results.describe(facts)
-                place = _place(filename, arguments, sweep)
-                for dataset in plan:
-                    sweep.measure(place, dataset)
-        except KeyboardInterrupt:
-            interrupted = True
-        results.save_json(interrupted=interrupted, **sweep.more())
-    text = "\n\n".join(view.text() for view in views(sweep.kept()))
-    results.save_text(f"{heading(every_facts[0])}\n\n{text}")
-    print(f"\n{text}")
-    publish.publish(arguments.output, say=print)
-    print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
-    return 1 if sweep.faults else 130 if interrupted else 0
+        progress = Progress(_total_steps(arguments, len(plan) * len(filenames)), "steps")
+        sweep = Sweep(results, int(arguments.cycles), plan, make_contender, progress)
+        sweep.note(_too_small(decoded_bytes, max(_processes(arguments))))
+        places = (_place(filename, arguments, sweep) for filename in filenames)
+        sweep.places = zip(every_facts, places, strict=True)
+        return conduct(results, every_facts[0], sweep)
 
 
-def _facts(filename: str, face: Any, size: str, arguments: argparse.Namespace) -> dict[str, str]:
+def _facts(filename: str, library: Any, size: str, arguments: argparse.Namespace) -> dict[str, str]:
     """What belongs to the numbers of a place."""
-    facts = environment.facts(os.path.dirname(filename), face)
+    facts = environment.facts(os.path.dirname(filename), library)
     facts["run"] = f"{size} of decoded data a file; a pass is a new stream"
     if arguments.rotational:
         facts["rotational"] = "yes (--rotational)"
@@ -243,14 +231,11 @@ def _too_small(decoded_bytes: int, most_procs: int) -> str:
     )
 
 
-def _total_bytes(
-    arguments: argparse.Namespace, plan: Sequence[sweep_plan.Dataset], n_places: int
-) -> int:
+def _total_steps(arguments: argparse.Namespace, n_datasets: int) -> int:
     """What will be written, checked and timed; peers come on top, as far as they are there."""
     n_lines = len(_processes(arguments)) * len(arguments.access) * len(arguments.driver)
     n_limits = 1 + len(arguments.limit_mb_per_s or [])
-    passes = 2 + n_lines * (1 + int(arguments.cycles) * n_limits)
-    return n_places * passes * sum(one.workload.decoded_bytes for one in plan)
+    return n_datasets * (1 + n_lines * (1 + int(arguments.cycles) * n_limits))
 
 
 @contextlib.contextmanager
@@ -312,7 +297,7 @@ def _place(filename: str, arguments: argparse.Namespace, sweep: Sweep) -> Place:
 
 
 def _io_modes(filename: str, names: Sequence[str], warm: bool, sweep: Sweep) -> list[IoMode]:
-    """The drivers that this file system can have, each once."""
+    """The modes that this file system can have, each once."""
     if warm:
         names = (BUFFERED,)
     found: dict[str, IoMode] = {}
@@ -320,7 +305,7 @@ def _io_modes(filename: str, names: Sequence[str], warm: bool, sweep: Sweep) -> 
         probe.write(bytes(2**16))
         probe.flush()
         for name in names:
-            driver = io_mode.choose(probe.name, name, warm)
-            sweep.note(driver.note)
-            found.setdefault(driver.name, driver)
+            mode = io_mode.choose(probe.name, name, warm)
+            sweep.note(mode.note)
+            found.setdefault(mode.name, mode)
     return list(found.values())

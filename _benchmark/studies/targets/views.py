@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from _benchmark.harness.results import Kept, Row
 from _benchmark.harness.rounds import Summary, summary
-from _benchmark.harness.runner import COLUMNS, LABEL, Target
 from _benchmark.report.tables import UNIT_LINE, Chart, Series, Table, View, file_stem, spread
+from _benchmark.studies.targets.verdicts import COLUMNS, LABEL, Target
 
 SPREAD_LINE = "median (minimum-maximum)"
 
