@@ -108,7 +108,7 @@ class DirectRead:
 
     def measure(self) -> Sample:
         """MB/s of one pass, without what opening takes."""
-        ((seconds, decoded_bytes),) = self._ask("time")
+        seconds, decoded_bytes = self._ask("time")
         if decoded_bytes < self.source.decoded_bytes:
             raise WrongDataError(
                 f"{decoded_bytes} bytes of {self.source.decoded_bytes} in a timed pass"
@@ -130,7 +130,6 @@ class DirectRead:
                 n_procs=self.n_procs,
                 options=dict(self.options),
                 slab_bytes=SLAB_BYTES,
-                cycles=1,
                 rows=self.source.rows,
                 row_bytes=self.source.row_bytes,
             )

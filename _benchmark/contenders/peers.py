@@ -138,15 +138,13 @@ class ChildPeer:
                 rows=self.source.rows,
                 slab_rows=self._slab_rows(),
                 n_procs=self.n_procs,
-                cycles=1,
             )
         if "missing" in found:
             why = f"{self.other.label} cannot be imported ({found['missing']})"
             raise NotMeasuredError(f"{why}: {self.other.install}")
         if "unable" in found:
             raise NotMeasuredError(f"{self.other.label} cannot read this: {found['unable']}")
-        (one,) = found["passes"]
-        return one
+        return found["pass"]
 
     def _slab_rows(self) -> int:
         """About 4 MiB, in which all threads have something to do; more would not fit the caches."""

@@ -68,17 +68,11 @@ class Stream:
 
     def measure(self) -> Sample:
         """MB/s of one pass of a stream."""
-        (one,) = stream_loop.timed_passes(
-            self._streamer(),
-            self.source.path,
-            self.access,
-            self.n_procs,
-            cycles=1,
-            rows=self.source.rows,
-            row_bytes=self.source.row_bytes,
-            cold=self.source.filename if self.cold else "",
+        case = self._streamer(), self.source.path, self.access, self.n_procs
+        cold = self.source.filename if self.cold else ""
+        return Sample.of(
+            *stream_loop.timed_pass(*case, self.source.rows, self.source.row_bytes, cold)
         )
-        return Sample.of(*one)
 
 
 @dataclass(frozen=True)
@@ -119,9 +113,9 @@ class ChildStream:
             "cold": filename if self.cold else "",
         }
 
-    def _ask(self, verb: str, **more: Any) -> Any:
+    def _ask(self, verb: str) -> Any:
         with Child(self.python, self.module_directory, self.timeout_seconds) as child:
-            return child.ask(verb=verb, **self.request(), **more)
+            return child.ask(verb=verb, **self.request())
 
     def check(self) -> Digest:
         """Digest of one whole pass."""
@@ -129,8 +123,7 @@ class ChildStream:
 
     def measure(self) -> Sample:
         """MB/s of one pass of a stream."""
-        (one,) = self._ask("time", cycles=1)
-        return Sample.of(*one)
+        return Sample.of(*self._ask("time"))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tables
@@ -22,6 +24,7 @@ import multitables_benchmark
 from _benchmark import contract
 from _benchmark.contenders.streams import Stream
 from _benchmark.data import workloads
+from _benchmark.data.workloads import Workload
 from _benchmark.harness import interruption
 from _benchmark.harness.progress import Progress
 from _benchmark.studies import STUDIES
@@ -183,12 +186,16 @@ def test_a_place_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'/nowhere'" in refused(["--smoke", "--file", "/nowhere/bench.h5"], capsys)
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    def fail(_bytes: int) -> None:
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(workload: Workload) -> Iterator[Any]:
+        yield next(slabs(workload))
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space left"):
-        workloads.write(TINY, str(tmp_path / "x.h5"), fail)
+    slabs = workloads.slabs
+    monkeypatch.setattr(workloads, "slabs", fail)
+    for write in (workloads.write, workloads.array_in_directory):
+        with pytest.raises(OSError, match="No space left"):
+            write(TINY, str(tmp_path / "x.h5" if write is workloads.write else tmp_path))
     assert left_behind(tmp_path) == []
 
 

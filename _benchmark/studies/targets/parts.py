@@ -314,7 +314,8 @@ def _peaks(stream: ChildStream) -> dict[str, float]:
         Child(sys.executable, module_directory(), PROBE_TIMEOUT_SECONDS) as child,
         process_memory.peak_memory(child.process) as peaks,
     ):
-        child.ask(verb="time", cycles=2, **stream.request())
+        for _ in range(2):
+            child.ask(verb="time", **stream.request())
     parent = peaks.pop(child.process)
     readers = max((one.own_bytes for one in peaks.values()), default=0)
     return {"parent": parent.own_bytes / 2**20, "largest reader": readers / 2**20}

@@ -83,9 +83,10 @@ class TargetRun:
         return Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
 
     def _prepared(self, workload: workloads.Workload, write: Callable[..., str]) -> str:
-        with Progress(workload.decoded_bytes) as progress:
+        with Progress(1, "files") as progress:
             progress.stage(f"prepare {workload.name}")
-            filename = write(workload, self.directory, progress.tick)
+            filename = write(workload, self.directory)
+            progress.tick(1)
         page_cache.fill_page_cache(filename)
         return filename
 
