@@ -129,7 +129,7 @@ def test_an_old_release_that_cannot_be_installed(
 
     monkeypatch.setattr("venv.create", lambda *_a, **_k: None)
     monkeypatch.setattr("subprocess.run", no_network)
-    with pytest.raises(old_release.OldReleaseError, match="no network"):
+    with pytest.raises(NotMeasuredError, match="no network"):
         old_release.interpreter(str(tmp_path / "old"))
 
 

@@ -267,7 +267,7 @@ def _old_python(directory: str | None) -> tuple[str | None, str]:
         return None, "name an environment with --old_env DIR"
     try:
         return old_release.interpreter(directory), ""
-    except old_release.OldReleaseError as error:
+    except NotMeasuredError as error:
         return None, str(error)
 
 
