@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.contenders import old_release, streams
-from _benchmark.contenders.streams import SLAB_BYTES, ChildStream
+from _benchmark.contenders import streams
+from _benchmark.contenders.streams import SLAB_BYTES
 from _benchmark.contract import Contender, Digest, NotMeasuredError, Sample, Source
 from _benchmark.data.workloads import Workload
 from _benchmark.data.zarr_copy import NoCopyError, ZarrCopy
 from _benchmark.harness.child import Child
-from _benchmark.loops import peer_loop, stream_loop
+from _benchmark.loops import peer_loop
 
 THREAD_CHUNKS = 4  # of a slab that threads share, at least, for each of them
 #: Where the face is: the protocol's server imports it.
@@ -40,7 +40,7 @@ class Peer:
     ----------
     label : str
     access : str
-        ``slabs``, ``threads``, ``workers``, ``queue`` or ``generator``.
+        ``slabs``, ``threads`` or ``workers``.
     n_procs : int
         Its processes or threads; 1 where it has only one.
     contender : Contender
@@ -154,13 +154,9 @@ class ChildPeer:
 
 
 def peers(
-    source: Source,
-    workload: Workload,
-    processes: Sequence[int],
-    directory: str,
-    old_python: str | None,
+    source: Source, workload: Workload, processes: Sequence[int], directory: str
 ) -> list[Peer]:
-    """Everybody, each with every number of processes that it can have.
+    """Every other library, each with every number of processes that it can have.
 
     Parameters
     ----------
@@ -172,8 +168,6 @@ def peers(
     directory : str
         On the measured device; the copies that peers need are made there, and are the caller's to
         remove.
-    old_python : str or None
-        The interpreter that has the old release; None leaves that out.
     """
     files = (source.filename,)
     found = [
@@ -187,10 +181,4 @@ def peers(
             contender = ChildPeer(library, source, n, copy.chunk_rows, own)
             read = own.files if own else files
             found.append(Peer(library.label, library.access, n, contender, read))
-    if old_python is not None:
-        label = f"multitables {old_release.VERSION}"
-        for access in stream_loop.ACCESSES:
-            for n in processes:
-                old = ChildStream(source, label, access, n, old_python, in_order=False, cold=True)
-                found.append(Peer(label, access, n, old, files))
     return found

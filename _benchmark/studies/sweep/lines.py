@@ -9,9 +9,9 @@ Law
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from _benchmark.contenders import hdf5_direct, old_release
@@ -110,15 +110,15 @@ class Readers:
         if not self.has_peers:
             return []
         buffered = io_mode.choose(source.filename, io_mode.BUFFERED, self.warm)
-        everybody = peers(source, workload, self.processes, directory, self.old_python)
-        return [
-            line(one.label, one.access, buffered, one.n_procs, self._at(one.contender), one.files)
-            for one in everybody
-            if self.with_peers or one.label == OLD_LABEL
-        ]
-
-    def _at(self, contender: Contender) -> Contender:
-        """The contender, with the page cache left alone when all read warm."""
-        if self.warm and isinstance(contender, ChildStream):
-            return dataclasses.replace(contender, cold=False)
-        return contender
+        found = []
+        if self.with_peers:
+            for one in peers(source, workload, self.processes, directory):
+                who = one.label, one.access, buffered, one.n_procs
+                found.append(line(*who, one.contender, one.files))
+        if self.old_python is not None:
+            old = partial(ChildStream, python=self.old_python, in_order=False, cold=not self.warm)
+            for access in stream_loop.ACCESSES:
+                for n in self.processes:
+                    stream = old(source, OLD_LABEL, access, n)
+                    found.append(line(OLD_LABEL, access, buffered, n, stream, (source.filename,)))
+        return found
