@@ -2,8 +2,8 @@
 
 Law
 ---
-1. `check` delivers rows as `measure` does, and gives their digest. It gives None where the
-   contender compares its rows itself, in each measurement, or delivers none.
+1. `check` delivers rows as `measure` does, and returns their digest. It returns None where the
+   contender compares its rows itself in each measurement, or delivers no rows.
 2. A contender that cannot run here raises `NotMeasuredError` saying what is missing; it never
    stands in for another.
 3. It names no contender, and measures nothing.
@@ -44,7 +44,7 @@ class WrongDataError(ContenderError):
 
 @dataclass(frozen=True)
 class Source:
-    """The dataset all contenders of one table read."""
+    """The dataset that all contenders of one table read."""
 
     filename: str
     path: str
@@ -72,7 +72,7 @@ class Sample:
 
 
 class Contender(Protocol):
-    """What every study asks of everybody; ``needs`` are modules."""
+    """What every study asks of each contender; ``needs`` are modules."""
 
     @property
     def name(self) -> str: ...

@@ -4,8 +4,8 @@ Law
 ---
 1. Every figure is checked by what its consumer saw, before the clock and under it
    (`batch_check`).
-2. This library is timed over whole epochs. Peers may be timed over a part of one, while as much is
-   prepared in advance at its end as at its start, which they are not charged for.
+2. This library is timed over whole epochs. Peers may be timed over a part of one, at whose end as
+   much is prepared in advance as at its start; the start itself does not count against them.
 3. It owns no table, no target and no order of measuring.
 """
 
@@ -67,7 +67,7 @@ class BatchContender:
     whole : bool
         Timed over whole epochs, not over a part of one.
     later : int
-        So many epochs behind the first one are timed; 0: the first, with the start.
+        Number of epochs that are timed after the first one; 0: the first, with the start.
     needs : tuple of str
         Modules. They are imported before any clock starts.
     """

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Each is timed for about as many seconds as it is told, with as many at once as it is told.
-2. It returns what was done in which time; what that means is `advice`'s.
+1. Each is timed for about the given seconds, with the given number of threads or requests.
+2. It returns bytes and seconds; `advice` says what they mean.
 3. Buffers are touched before the clock starts, and threads end before a function does.
 
 (The fifth, fetching and decoding, is the library's own `multitables.measure_limit`.)
@@ -80,7 +80,7 @@ def device(
     in_flight : int
         Requests on their way at once.
     seconds : float
-        About so long.
+        How long, about.
     """
     end_bytes = min(offset + size_bytes, os.path.getsize(filename))
     places = range(offset // REQUEST_BYTES * REQUEST_BYTES, end_bytes, REQUEST_BYTES)

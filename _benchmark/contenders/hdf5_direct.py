@@ -3,7 +3,7 @@
 Law
 ---
 1. No binary wheel has that driver: ``tools/direct_vfd`` builds it, and nothing is built here.
-2. The data is checked as everybody's is; what ends before all rows were read is a failure.
+2. The data is checked as for every contender; a pass that ends early is a failure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find(prefix: str | None) -> str:
     Raises
     ------
     NotMeasuredError
-        There is none; the message says how to make it.
+        No finished build is there; the message says how to make it.
     """
     if prefix is None:
         raise NotMeasuredError(

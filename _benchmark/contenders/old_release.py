@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It owns that environment's making and nothing inside it is ever imported here.
+1. It makes that environment, and never imports anything from it.
 2. Nothing is installed unless the user asked for it.
 """
 

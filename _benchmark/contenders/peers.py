@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Each reads all rows in the order of the file, in the fastest way that it documents; those with
-   threads or workers do so in a process of their own.
-2. One that is not installed, or cannot read this dataset, is listed all the same, and raises
+1. Each reads all rows in the order of the file, in the fastest documented way; those with threads
+   or workers run in a process of their own.
+2. A library that is not installed, or cannot read this dataset, is listed nevertheless, and raises
    `NotMeasuredError` when it is asked to read.
 3. It installs nothing, and owns no table and no order of measuring.
 """

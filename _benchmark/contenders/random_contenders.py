@@ -4,8 +4,8 @@ Law
 ---
 1. Each is bound to a draw and to the oracle. `check` delivers some of the draw; every figure is
    checked by what was seen while the clock ran.
-2. Each library is used in its own best way, as a user must: where it takes no row twice or in any
-   order, sorting and putting back is part of its time.
+2. Each library is used as its documentation advises. Where it requires sorted, unique rows, sorting
+   them and restoring the order is part of its time.
 3. It owns no table, no target and no order of measuring.
 """
 

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Every contender keeps the contract: it shows what it delivers, and is timed over it.
+1. Every contender keeps the contract: what it delivers can be checked, and is what is timed.
 2. The oracle is what PyTables reads.
 3. It owns no table, no target and no order of measuring.
 """

@@ -3,7 +3,7 @@
 Law
 ---
 1. It reads metadata with h5py, and copies chunks as they are stored; it decodes none.
-2. A dataset that is not there, or not one, is refused with what the file holds instead.
+2. A path without a dataset is refused with the datasets that the file holds.
 3. Nothing is timed.
 """
 

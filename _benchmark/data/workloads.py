@@ -4,7 +4,7 @@ Law
 ---
 1. A workload is a value; the same value gives the same bytes on every machine and run.
 2. A file appears under its name only when it is complete, and never replaces a file of another's.
-3. It writes files and knows nothing of who reads them or how long that takes.
+3. It writes files, and does not know who reads them.
 """
 
 from __future__ import annotations
@@ -178,12 +178,12 @@ def _events(random: np.random.Generator, shape: tuple[int, ...], start: int) -> 
     return rows
 
 
-# name -> values, of so many rows from this row on: noise as the old benchmark had it (normal),
-# noise of issue 2's targets (uniform), small whole numbers, which compress; a wave of its own size
-# and phase in each row, with noise, in steps of 1/512, as a digitiser gives it; the same with the
-# row's number as the first value; and records: a number, a rising time, noise, small whole numbers,
-# and such a wave; and fields as people keep them: one that varies smoothly, in steps of 1/128,
-# counts around a rate that varies, and classes in patches
+# name -> the values of an array of rows, the first of which has the given number:
+# uniform: noise; normal: noise as in the benchmark of 2.x; counts: small whole numbers;
+# smooth: a field that varies slowly, in steps of 1/128; poisson: counts around a varying rate;
+# categories: classes in patches; waves: in each row a wave of its own size and phase, with noise,
+# in steps of 1/512, as a digitiser gives it; numbered: waves with the row's number as first value;
+# events: records of a number, a rising time, noise, small whole numbers and such a wave
 VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...], int], Any]] = {
     "uniform": _uniform,
     "normal": _normal,
@@ -243,7 +243,7 @@ def write(workload: Workload, filename: str) -> None:
             array = _create(file, workload, filters)
             for slab in slabs(workload):
                 array.append(slab)
-        # on the device before anything is timed: O_DIRECT would otherwise wait for the writeback
+        # written back before anything is timed, or O_DIRECT would wait for it
         descriptor = os.open(part, os.O_RDONLY)
         try:
             os.fsync(descriptor)

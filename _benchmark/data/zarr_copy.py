@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Chunks are copied as they are stored, so that everybody decodes the same bytes. Nothing is
-   compressed anew: a stream of zlib only gets a header of blosc, as TensorStore shuffles nowhere
-   else.
+1. Chunks are copied as they are stored, so that every library decodes the same bytes. Nothing is
+   compressed again: a zlib stream only gets a blosc header, because TensorStore unshuffles only
+   blosc chunks.
 2. It is written once, when it is first asked for, and lies on the device when `make` returns.
 3. The directory is the caller's to remove. Nothing here knows who reads the copy.
 

@@ -1,10 +1,10 @@
-"""A process of its own for a stream or a reader: fresh state, a time limit, and nothing left of it.
+"""A child process for a stream or a reader: fresh state, a time limit, and nothing left behind.
 
 Law
 ---
-1. It owns the process and the protocol's lines; what is asked and answered is its program's:
-   `stream_loop`, `random_loop`, `batch_loop` or `peer_loop`.
-2. However it ends, its whole process group is gone afterwards, and the shared memory it named.
+1. It owns the process and the lines of the protocol. Requests and answers belong to the program:
+   `stream_loop`, `random_loop`, `batch_loop`, `peer_loop` or `hdf5_direct_loop`.
+2. However it ends, its whole process group is gone afterwards, and so is its named shared memory.
 """
 
 from __future__ import annotations

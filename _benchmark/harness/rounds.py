@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Contenders take turns: each round measures every one once, so a drift of the machine hits all.
-2. It knows nothing of HDF5 and of no contender by name.
+1. Contenders take turns: each round measures each one once, so a drift of the machine affects all.
+2. It knows nothing about HDF5, and no contender by name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def summary(values: Sequence[float]) -> Summary:
 def turns(names: Sequence[str], rounds: Iterable[int]) -> Iterator[tuple[int, str]]:
     """``(round, name)`` for every measurement; each round starts one contender further on.
 
-    A contender would otherwise always follow the same one, and find its caches as that left them.
+    Otherwise a contender would always follow the same one, and find the caches that that one left.
     """
     for number in rounds:
         shift = number % max(1, len(names))

@@ -1,11 +1,12 @@
-"""The one loop of all studies: everybody is checked, then timed in turns, and every row is kept.
+"""The one loop of all studies: contenders are checked, then timed in turns, and rows are kept.
 
 Law
 ---
-1. Whoever is measured was checked in the run that measured it; who fails the check has no number.
-2. Contenders take turns, so a drift of the machine hits all. One that fails is out from there on.
+1. A contender is measured only after its data was checked in the same run. Without a right digest
+   it has no number.
+2. Contenders take turns, so a drift of the machine affects all. One that fails is not asked again.
 3. What an earlier run kept is neither checked nor measured again.
-4. What a failure means is its study's; so is what a row holds beside the contender and the round.
+4. The study decides what a failure means, and what a row holds beside the contender and the round.
 """
 
 from __future__ import annotations
@@ -92,13 +93,13 @@ class Runner:
     def run(
         self, entries: Sequence[Entry], differs: Differs, rounds: Sequence[int]
     ) -> dict[str, list[Row]]:
-        """Check those that lack a round, and measure; returns the rows of each by name."""
+        """Check the entries that lack a round, and measure; returns the rows of each by name."""
         todo = [one for one in entries if self.missing(one, rounds)]
         out = {one.name for one in todo} - {one.name for one in self.verified(todo, differs)}
         return self.measure([one for one in entries if one.name not in out], rounds)
 
     def verified(self, entries: Sequence[Entry], differs: Differs) -> list[Entry]:
-        """Those that deliver the right rows."""
+        """The entries that deliver the right rows."""
         found = []
         with self._bar(len(entries), "checks") as bar:
             for entry in entries:
@@ -117,7 +118,7 @@ class Runner:
         return found
 
     def measure(self, entries: Sequence[Entry], rounds: Sequence[int]) -> dict[str, list[Row]]:
-        """Each once a round, in turns; returns the rows of those that never failed, by name."""
+        """Measure each once a round, in turns; returns the rows of those that never failed."""
         by_name = {entry.name: entry for entry in entries}
         found: dict[str, list[Row]] = {name: [] for name in by_name}
         with self._bar(len(rounds) * len(entries), "passes") as bar:

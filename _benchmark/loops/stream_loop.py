@@ -3,10 +3,9 @@
 Law
 ---
 1. It owns the timed loop, the digest of what the consumer saw, and the child's protocol.
-2. The library and its old release run this same text; each is named only by the module it is
-   imported as, so neither gets a loop that suits it better.
-3. It runs under other interpreters and older NumPy too: standard library and NumPy only, and it
-   must never import the rest of `_benchmark`.
+2. The library and its old release run this same code, so neither gets a loop that suits it better.
+3. It also runs under other interpreters and older NumPy: it imports the standard library and NumPy
+   only, and never the rest of `_benchmark`.
 
 The child reads one JSON object per line and answers with one: ``{"ok": ...}`` or
 ``{"error": text}``. The end of its input ends it.
@@ -157,7 +156,7 @@ def timed_pass(
             return timed(_rows_of(stream), ahead_rows)
     if access == "batches":
         with shuffled_batches(streamer, path, n_procs, None) as batches:
-            # Behind as many as the ring may hold in advance; it is there with the first one.
+            # The clock starts after as many rows as the ring may hold in advance.
             take = _batches_of(iter(batches))
             first = take(1)
             ring_rows = batches.statistics()["ring_bytes"] // row_bytes

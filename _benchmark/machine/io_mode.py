@@ -2,9 +2,9 @@
 
 Law
 ---
-1. A mode is a row of the table; where a file system cannot have it, another takes its place and a
-   note says so.
-2. What the page cache did is observed with mincore after the pass, never assumed.
+1. A mode is a row of the table. Where a file system does not support it, another takes its place,
+   and a note says so.
+2. The state of the page cache is observed with mincore, never assumed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A slower device: the kernel's throttle of block devices, for the classes between those at hand.
+"""A slower device: the kernel's throttle of block devices simulates classes of disks not at hand.
 
 Law
 ---
 1. Only this process, and the children it starts meanwhile, are slowed down, and only in reading.
 2. However a block ends, the process and its children go back to their group, and the new one is
    removed. (After SIGKILL an empty group is left; it slows nobody.)
-3. It changes nothing else of the machine, and says what to do where it may not.
+3. It changes nothing else on the machine. Where it may not, the error says what to do.
 
 The interfaces are those of the kernel's Documentation/admin-guide: cgroup-v1/blkio-controller.rst
 (``blkio.throttle.read_bps_device``) and cgroup-v2.rst (``io.max``).

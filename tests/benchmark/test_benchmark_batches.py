@@ -220,7 +220,7 @@ def test_a_value_in_the_middle_of_a_row_is_checked_before_the_clock(task: Task) 
         (lambda order: order[::-1], "instead of row"),
         (lambda order: order[:-1], "the order that it tells has 4099 rows"),
         (lambda order: np.where(order == 3, 4, order), "row 4 twice"),
-        (lambda order: order + 1, "a row that is none"),
+        (lambda order: order + 1, "a row number that does not exist"),
     ],
 )
 def test_an_order_that_is_none(lied: Any, said: str, task: Task) -> None:

@@ -4,7 +4,7 @@ Law
 ---
 1. One function a part, in `PARTS`; wanted figures stand in the constants below.
 2. It measures only through `TargetRun`, and every contender checks its rows in each measurement.
-3. A peer that reads no HDF5 is there for context: it has no target, and no part in one.
+3. A peer that does not read HDF5 gives context: no target counts it.
 """
 
 from __future__ import annotations

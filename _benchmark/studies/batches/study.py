@@ -3,8 +3,7 @@
 Law
 ---
 1. Every contender delivers batches of 256 rows of the same dataset.
-2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
-   options.
+2. Its options stand here; what is measured stands in `parts`, how a run goes in `targets.run`.
 """
 
 from __future__ import annotations

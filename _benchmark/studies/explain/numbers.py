@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Pure: rows and what the JSON file says are given, and nothing else is asked.
-2. It computes; words and tables are `views`'.
+1. Pure: its input is the rows and the JSON file's content.
+2. It computes; `views` has the words and tables.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Law
    first chunks as they are stored, in a temporary file.
 2. Every stream is checked against h5py or PyTables before it is timed; then all take turns, round
    by round, first those around the page cache, then those through it.
-3. It keeps rows and reasons; what they mean is said by `views`, from them alone.
+3. It keeps rows and reasons; `views` says what they mean.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from _benchmark.studies.explain.numbers import DIRECT, NEITHER, WARM
 from _benchmark.studies.explain.views import views
 
 IN_FLIGHT = 8  # requests that keep a device busy
-SPARED_TIMES = 3  # so much longer may starting the processes of a limit take than measuring it
+SPARED_TIMES = 3  # starting the processes of a limit may take this many times the measuring
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Explanation:
                 bar.stage("read with h5py")
                 oracle = Oracle(source_of(self.stored), self._checked_rows())
                 runner.verified(our_streams, oracle.differs)
-            # dropping the page cache and filling it take long, so each round does so once
+            # each round drops and fills the page cache only once, which takes long
             direct = [one for one in todo if one.key["way"] == DIRECT]
             others = [one for one in todo if one not in direct]
             for number in rounds:

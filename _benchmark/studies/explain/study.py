@@ -2,8 +2,7 @@
 
 Law
 ---
-1. It owns the options and the order of a run; what is measured stands in `run`, what it
-   means in `views` and `advice`.
+1. Its options stand here; what is measured stands in `run`, what it means in `views` and `advice`.
 2. A dataset that cannot be streamed, or is not there, is refused before anything is measured.
 """
 

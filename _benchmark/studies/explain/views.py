@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Pure: rows and what the JSON file says are given, and nothing else is asked.
-2. Every number is a median of rows; what bounds the stream, and what to do, is `advice`'s word.
-3. Sentences are for people who measure particles or plants, and not computers.
+1. Pure: its input is the rows and the JSON file's content.
+2. Every number is a median of rows. `advice` decides what bounds the stream and what to do.
+3. Sentences are for scientists who are no experts in computers.
 """
 
 from __future__ import annotations

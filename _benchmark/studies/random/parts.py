@@ -4,8 +4,8 @@ Law
 ---
 1. One function a part, in `PARTS`; wanted figures stand in the constants below.
 2. It measures only through `TargetRun`, which checks the data and takes the turns.
-3. Rates and latencies of single rows are those of chunks that are decoded already, so there the
-   filter has no part, and one dataset of each kind does.
+3. Single rows come from chunks that are decoded already. The filter does not matter there, so one
+   dataset of each kind is enough.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MAX_MICROSECONDS = 200.0
 BATCHES_IN_FLIGHT = 8
 ROWS_IN_FLIGHT = 64
 SPARE_STAGES = 2  # the consumer holds a view while it asks for the next
-# 2.0.1 refuses arrays of coordinates, and of a key above 1 KiB the reader may see half
+# 2.0.1 refuses arrays of coordinates, and its reader may see half of a key above 1 KiB
 OLD_PIECES = 2
 N_SLICES = 4096  # drawn, then begun again
 N_COORDINATES = 512

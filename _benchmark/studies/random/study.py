@@ -3,8 +3,7 @@
 Law
 ---
 1. Every contender is asked for the same rows, drawn at random from a seed.
-2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
-   options.
+2. Its options stand here; what is measured stands in `parts`, how a run goes in `targets.run`.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Law
 ---
-1. It names contenders; it reads and measures nothing. What cannot run here raises when it is asked
-   to, and is left out there.
-2. Nobody gets a page cache that another has not: peers read through it, from cold.
+1. It names contenders; it reads and measures nothing. A contender that cannot run here raises an
+   error when it is checked, and is then left out.
+2. All contenders get the page cache in the same state: peers read through it, from cold.
 """
 
 from __future__ import annotations

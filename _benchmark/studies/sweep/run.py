@@ -5,7 +5,7 @@ Law
 1. Each dataset's file is written, every line is checked against PyTables, and only then is any of
    them timed. A line whose data is wrong has no number, and the exit status is 1.
 2. What an earlier run kept is not measured again, and nothing is written for it.
-3. It keeps rows and faults; what they mean is shown by `views`, from them alone.
+3. It keeps rows and faults; `views` shows what they mean.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Law
 ---
-1. Pure: rows in, values out. Every number is a median of rows, every sentence follows from them.
-2. One view a place and limit. In it the tables of 2.x, complevel down and processes across; then
-   the peers, each beside this library.
-3. What failed stands in its cell, never nothing.
+1. Pure: rows in, values out. Every number is a median of rows, and sentences follow from numbers.
+2. Each place and limit has a view: the tables of 2.x, complevel down and processes across, then the
+   peers, each beside this library.
+3. The cell of a contender that failed says so; it is never empty.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _name(names: Sequence[str]) -> str:
     """``Direct queue, driver direct, zlib``, and the data where it is no noise."""
     contender, access, driver, data, complib = names
     title = TITLES.get(access, access)
-    # the published method has one driver, which its name says
+    # the published method has one I/O mode, which its name says
     who = f"{title}, driver {driver}" if contender == OURS else f"{contender}: {title}"
     what = f"{who}, {'no compression' if complib == 'none' else complib}"
     return what if data == "noise" else f"{what}, {data}"

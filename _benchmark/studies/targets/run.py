@@ -3,8 +3,8 @@
 Law
 ---
 1. Parts are a table of functions of a `TargetRun`; what they compare is theirs.
-2. A rival that cannot run is left out with its reason; multitables failing is a fault, and so are
-   wrong data of anybody.
+2. A rival that cannot run is left out with its reason. A failure of multitables is a fault, and so
+   are wrong data of any contender.
 3. A missed target does not make the program fail; wrong data does.
 """
 

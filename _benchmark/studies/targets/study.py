@@ -4,8 +4,7 @@ Law
 ---
 1. A target is a row of the table: measured, wanted, met or missed. What could not be measured says
    why and counts as neither.
-2. What is measured lives in `parts`, how a run goes in `run`; this is the study's
-   options.
+2. Its options stand here; what is measured stands in `parts`, how a run goes in `run`.
 """
 
 from __future__ import annotations
