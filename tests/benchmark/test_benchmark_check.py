@@ -1,4 +1,4 @@
-"""The benchmark's data check: no wrong data gets a number.
+"""The benchmark's data check, and its runner: no wrong data gets a number.
 
 Law
 ---

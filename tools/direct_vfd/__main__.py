@@ -218,8 +218,11 @@ def check(directory: str) -> None:
 
 def main(words: list[str] | None = None) -> int:
     """Build what is not built; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python tools/direct_vfd", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python tools/direct_vfd",
+        description="Builds HDF5 with its direct VFD, and PyTables, h5py and the old release over "
+        "it. It needs a C compiler, cargo, the registries of pip and cargo, and about ten minutes.",
+    )
     parser.add_argument("prefix", metavar="PREFIX", help="directory, made when it is not there")
     parser.add_argument("--python", metavar="PATH", help=f"Python {' or '.join(PYTHONS)}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
