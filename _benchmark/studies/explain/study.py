@@ -20,7 +20,6 @@ from _benchmark.data import dataset_storage, workloads
 from _benchmark.data.dataset_storage import Stored
 from _benchmark.harness.results import ResultFile
 from _benchmark.machine import environment
-from _benchmark.report import publish
 from _benchmark.report.tables import heading
 from _benchmark.studies.arguments import add_result_options, positive
 from _benchmark.studies.explain.run import COLUMNS, Explanation, Scale
@@ -110,7 +109,6 @@ def run(arguments: argparse.Namespace) -> int:
         text = "\n\n".join(view.text() for view in views(explanation.kept))
         results.save_text(f"{heading(facts)}\n\n{text}")
     print(f"\n{text}")
-    publish.publish(arguments.output)
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
     return 1 if explanation.faults else 130 if interrupted else 0
 

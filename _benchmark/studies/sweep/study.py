@@ -26,7 +26,6 @@ from _benchmark.harness.results import ResultFile
 from _benchmark.loops.stream_loop import AHEAD_BYTES, EVERY_ACCESS
 from _benchmark.machine import environment, io_mode
 from _benchmark.machine.io_mode import BUFFERED, DIRECT, HDF5_DIRECT, IO_MODES, IoMode
-from _benchmark.report import publish
 from _benchmark.report.tables import heading
 from _benchmark.studies.arguments import (
     add_result_options,
@@ -211,7 +210,6 @@ def run(arguments: argparse.Namespace, make_contender: MakeContender = Stream) -
     text = "\n\n".join(view.text() for view in views(sweep.kept()))
     results.save_text(f"{heading(every_facts[0])}\n\n{text}")
     print(f"\n{text}")
-    publish.publish(arguments.output, say=print)
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
     return 1 if sweep.faults else 130 if interrupted else 0
 

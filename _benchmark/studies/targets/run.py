@@ -23,7 +23,6 @@ from _benchmark.data import workloads
 from _benchmark.harness.results import ResultFile
 from _benchmark.harness.runner import COLUMNS, Bench
 from _benchmark.machine import environment
-from _benchmark.report import publish
 from _benchmark.report.tables import heading
 from _benchmark.studies.arguments import add_result_options, positive
 from _benchmark.studies.targets.views import target_table, views
@@ -127,7 +126,6 @@ def run(
             results.save_text(f"{heading(facts)}\n\n{text}")
     print(f"\n{text}")
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
-    publish.publish(arguments.output)
     return 1 if bench.faults else 130 if interrupted else 0
 
 
