@@ -175,7 +175,7 @@ def _bars(chart: Chart) -> Figure:
     if chart.kind == "ratios":
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlim(min(1.0, *_lows(chart)), _most(chart) * 2)
+        axes.set_xlim(min([1.0, *_lows(chart)]), max(1.0, _most(chart)) * 2)
     else:
         axes.set_xlim(_least(chart) * 1.12, _most(chart) * 1.12)
     axes.set_xlabel(chart.y_label)

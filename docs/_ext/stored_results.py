@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
 from docutils import nodes
@@ -26,12 +27,12 @@ from _benchmark.studies import STUDIES
 
 
 def shown(section: Section) -> Iterator[str]:
-    """The HTML of a section: on what it was measured, and its views."""
+    """The HTML of a section: what it was measured on, and its views without their sentences."""
     notes = " ".join(section.kept.more.get("notes", ()))
     yield from html.facts({**section.facts, **({"note": notes} if notes else {})})
     for view in section.views:
         if len(section.views) > 1:
-            yield f"<h4>{html.escape(view.heading)}</h4>"
+            yield f"<h4>{escape(view.heading)}</h4>"
         drawings = {chart.name: charts.draw(chart) for chart in view.charts}
         yield from html.body(dataclasses.replace(view, sentences=()), drawings)
 

@@ -15,7 +15,7 @@ import pytest
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report.tables import Chart, Series
 
-pytest.importorskip("matplotlib", reason="matplotlib comes with the extra bench")
+pytest.importorskip("matplotlib", reason="matplotlib comes with the extra plots")
 
 from _benchmark.report import charts
 
@@ -88,6 +88,10 @@ def test_what_stands_out_has_another_colour() -> None:
         Chart("empty", "t", "x", "y", []),
         Chart("no_points", "t", "x", "y", [Series("a", [])]),
         Chart("no_bars", "t", "x", "y", [Series("a", [])], "bars"),
+        Chart("no_ratios", "t", "x", "y", [Series("a", [])], "ratios"),
+        Chart(
+            "slower", "t", "x", "y", [Series("a", [("w", Summary(0.5, 0.4, 20.0, 3))])], "ratios"
+        ),
         Chart("zero", "t", "x", "y", [Series("a", [(1.0, Summary(0.0, 0.0, 0.0, 1))])]),
         Chart("below", "t", "x", "y", [Series("a", [("w", Summary(-1.0, -2.0, 0.0, 3))])], "bars"),
     ],
