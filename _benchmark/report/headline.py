@@ -113,8 +113,10 @@ def _table(rates: Mapping[str, Rates]) -> Table:
 def _cell(ours: Summary, theirs: Summary | None) -> str:
     if theirs is None:
         return "-"
-    rate = figure(theirs.median)
-    return rate if theirs is ours else f"{rate} ({ours.median / theirs.median:.1f}x)"
+    if theirs is ours:
+        return figure(ours.median)
+    ratio = ours.median / theirs.median
+    return f"{figure(theirs.median)} ({ratio:.{1 if ratio < 10 else 0}f}x)"
 
 
 def _chart(rates: Mapping[str, Rates]) -> Chart:
