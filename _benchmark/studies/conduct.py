@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sized
 from typing import Any, Protocol
 
 from _benchmark.harness.results import ResultFile
-from _benchmark.report import publish
 from _benchmark.report.tables import heading
 
 
@@ -42,6 +41,5 @@ def conduct(results: ResultFile, facts: Mapping[str, str], run: Run) -> int:
     text = run.text()
     results.save_text(f"{heading(facts)}\n\n{text}")
     print(f"\n{text}")
-    publish.publish(results.directory)
     print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
     return 1 if run.faults else 130 if interrupted else 0
