@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from _benchmark.contenders import random_keys
-from _benchmark.contenders.random_contenders import PROCESSES, ReaderAccess, Task, libraries
+from _benchmark.contenders.random_contenders import ReaderAccess, Task, libraries
 from _benchmark.contenders.random_keys import BATCH_ROWS, Draw
 from _benchmark.contract import Contender
 from _benchmark.data.workloads import EVENT, Workload
@@ -235,5 +235,3 @@ PARTS: dict[str, Callable[[TargetRun], None]] = {
     "requests": requests,
     "latency": latency,
 }
-
-__all__ = ["DATASETS", "PARTS", "PROCESSES", "ROW_BYTES"]
