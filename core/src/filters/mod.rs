@@ -36,7 +36,7 @@ pub(crate) mod tests;
 
 pub use inflate_abreast::MAX_STREAMS as MAX_ABREAST;
 pub use partial::{Blocks, Fetched, Fetches, Parts};
-pub use pipeline::Pipeline;
+pub use pipeline::{GroupItem, Pipeline};
 
 use std::fmt;
 

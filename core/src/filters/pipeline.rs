@@ -30,6 +30,12 @@ struct Stage {
     decoder: Box<dyn Decoder>,
 }
 
+/// One chunk of a group.
+pub struct GroupItem<'a> {
+    pub stored: &'a [u8],
+    pub out: &'a mut [u8],
+}
+
 /// The decoder of one dataset's chunks, for one thread.
 pub struct Pipeline {
     /// In the order of decoding.
@@ -132,14 +138,40 @@ impl Pipeline {
             && self.tuner.way() == Way::Optimized
     }
 
+    /// How many of the chunks with these masks to decode next as a group; 1: the first one, alone.
+    pub fn group_size(&mut self, chunks: usize, mut masks: impl Iterator<Item = u32>) -> usize {
+        let n = self.abreast(chunks);
+        let Some(first) = masks.next().filter(|_| n > 1) else {
+            return 1;
+        };
+        let alike = masks.take(n - 1).all(|mask| mask == first);
+        if alike && self.wants_abreast(first) {
+            n
+        } else {
+            1
+        }
+    }
+
+    /// Decodes `group_size` chunks with the same filter mask, each as `decode` would. False: it was not
+    /// done, the outs may hold anything, and each chunk has to be decoded alone.
+    pub fn decode_group(&mut self, filter_mask: u32, items: &mut [GroupItem<'_>]) -> bool {
+        match items {
+            [a, b] => self.decode_abreast(filter_mask, [a, b]),
+            [a, b, c] => self.decode_abreast(filter_mask, [a, b, c]),
+            [a, b, c, d] => self.decode_abreast(filter_mask, [a, b, c, d]),
+            _ => false,
+        }
+    }
+
     /// Decodes two to `MAX_STREAMS` chunks with the same filter mask, each as `decode` would. False: it was
     /// not done, the outs may hold anything, and each chunk has to be decoded alone.
-    pub fn decode_abreast<const N: usize>(
+    fn decode_abreast<const N: usize>(
         &mut self,
         filter_mask: u32,
-        stored: [&[u8]; N],
-        outs: [&mut [u8]; N],
+        items: [&mut GroupItem<'_>; N],
     ) -> bool {
+        let stored = items.each_ref().map(|item| item.stored);
+        let outs = items.map(|item| &mut *item.out);
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
         let watch = self.tuner.start(Way::Optimized);
         let done = self.stages_abreast(filter_mask, stored, outs);
@@ -385,8 +417,11 @@ mod tests {
         stored: [&[u8]; N],
     ) -> Option<[Vec<u8>; N]> {
         let mut outs = stored.map(|_| vec![0; SIZE]);
-        let slices = outs.each_mut().map(Vec::as_mut_slice);
-        pipeline.decode_abreast(0, stored, slices).then_some(outs)
+        let pairs = stored.into_iter().zip(&mut outs);
+        let mut items: Vec<_> = pairs
+            .map(|(stored, out)| GroupItem { stored, out })
+            .collect();
+        pipeline.decode_group(0, &mut items).then_some(outs)
     }
 
     #[test]
