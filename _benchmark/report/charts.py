@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Okabe and Ito's colours for all kinds of sight (https://jfly.uni-koeln.de/color/), without yellow
-#: and black, which one of the pages' backgrounds would swallow.
+#: and black, which are invisible on a light or a dark page.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("solid", (0, (5, 2)), (0, (1.2, 1.5)), (0, (5, 1.5, 1, 1.5)))
@@ -138,7 +138,7 @@ def _aside(number: int, series: Sequence[Series], numbers: Sequence[float]) -> f
 
 
 def _bars(chart: Chart) -> Figure:
-    """Values over words: lying bars, so that the words can be long, from the top in their order."""
+    """Values over words: horizontal bars, so the words can be long, in their order from the top."""
     words = list(dict.fromkeys(str(x) for one in chart.series for x, _ in one.points))
     groups = len(chart.series)
     drawn, axes = _figure(chart, 1.2 + 0.34 * len(words) * max(1.0, 0.62 * groups))
@@ -206,7 +206,7 @@ def _most(chart: Chart) -> float:
 
 
 def _legend(drawn: Figure, axes: Axes, chart: Chart) -> None:
-    """Beside the plot; in the order of the lines' right ends, where the eye comes from."""
+    """Beside the plot, in the order of the lines' right ends."""
     handles, labels = axes.get_legend_handles_labels()
     order = list(range(len(labels)))
     if chart.kind == "lines":
