@@ -4,7 +4,9 @@ Law
 ---
 1. Argument parsing and dispatch only; what is measured lives in `_benchmark`.
 2. Without the name of a study the arguments are the device sweep's, as they were in 2.x.
-3. Every end but SIGKILL runs the studies' clean-up; the exit status says what happened:
+3. Every study's results are published when it has run; what cannot be made there fails no study
+   but `report`.
+4. Every end but SIGKILL runs the studies' clean-up; the exit status says what happened:
    0 done, 1 a data check failed, 2 it could not be run, 130 interrupted.
 """
 
@@ -16,6 +18,7 @@ from collections.abc import Sequence
 
 from _benchmark.contract import NotMeasuredError
 from _benchmark.harness import interruption
+from _benchmark.report import publish
 from _benchmark.studies import DEFAULT, STUDIES
 
 
@@ -40,7 +43,9 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parser_of(name).parse_args(rest)
     interruption.install()
     try:
-        return STUDIES[name].run(arguments)
+        status = STUDIES[name].run(arguments)
+        failed = publish.publish(arguments.output, STUDIES).failed
+        return 2 if failed and name == "report" else status
     except KeyboardInterrupt:
         print("interrupted before anything was finished", file=sys.stderr)
         return 130

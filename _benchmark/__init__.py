@@ -13,11 +13,11 @@ data/        the files that are read: written, copied, described
 loops/       programs of children: the timed loops, run by the file's name
 analysis/    what numbers mean, as arithmetic
 contract.py  what a contender is, and what it reads
-harness/     how it is measured: turns, children, checks, what a run keeps
-contenders/  who is measured, and what proves their data
+harness/     how it is measured: one runner, turns, children, what a run keeps
+contenders/  who is measured, and what their data is compared with
 report/      how results are shown: values in, files out
 studies/     what is asked, a folder each: sweep (the default), targets, random, batches, explain,
-             report; arguments.py has the types of their arguments
+             report; arguments.py has the types of their arguments, conduct.py how a run ends
 
-Each imports only what stands above it; what does not yet is listed in tests/test_laws_benchmark.py.
+Each imports only what stands above it: tests/laws/ hold that.
 """

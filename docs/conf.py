@@ -3,7 +3,7 @@
 Law
 ---
 1. What the code's own tables know (errors, filters, options) is generated from them by
-   `_ext/code_tables.py`, never typed again.
+   `_ext/code_tables.py`, and what was measured from its rows by `_ext/stored_results.py`.
 2. Every `>>>` example is executed, in an empty directory that holds the files of
    `_ext/example_files.py`.
 """
@@ -21,14 +21,15 @@ release = version = installed_version("multitables")
 
 extensions = [
     "code_tables",
+    "stored_results",
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build", "results"]  # `benchmark.rst` is made from the results
+exclude_patterns = ["_build"]
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["numbers.css"]
+html_css_files = ["results.css"]
 html_title = f"multitables {release}"
 # `Name` links to what the reference documents. A name of this library that leads nowhere is an
 # error; other names in single backticks (parameters, builtins) are only set as code.

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It takes numbers and gives values: no file, process or clock, and no sentence.
+1. It takes numbers and returns values: it touches no file, process or clock, and writes no text.
 2. The bound is the smallest of the limits; nothing is advised that was not measured.
 3. Rates are MB/s of decoded data, 10**6 bytes.
 """
@@ -13,14 +13,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: What lies this close to the best is as good: rounds of one and the same differ by as much.
+#: A rate this close to the best counts as equal, because rounds differ by as much.
 TOLERANCE = 0.05
-#: Blocks of fewer bytes cost the program's loop more than they bring.
+#: Smaller blocks cost the program's loop more than they save.
 MIN_BLOCK_BYTES = 256 * 2**10
-#: Chunks of fewer decoded bytes: each costs a claim, a look-up and a filter's start for little.
+#: Smaller chunks (decoded) are tiny: each costs a claim, a lookup and the start of a filter.
 SMALL_CHUNK_BYTES = 16 * 2**10
 
-#: Where chunks have parts of rows: of fewer decoded bytes together, these are soon whole.
+#: Where chunks hold parts of rows: with fewer decoded bytes per row of chunks, rows are soon whole.
 ACROSS_BYTES = 2**20
 #: A chunk of whole rows that suits streams and rows chosen at random.
 WHOLE_ROWS_BYTES = 256 * 2**10
@@ -35,7 +35,7 @@ class Growing:
     cores: int
 
     def on(self, n_procs: int) -> float:
-        """The limit of so many processes; between the two that were measured, at most in line."""
+        """The limit of `n_procs` processes; between the two that were measured, at most linear."""
         if n_procs >= self.cores:
             return self.all_cores
         if n_procs == 1:
@@ -44,14 +44,14 @@ class Growing:
 
 
 @dataclass(frozen=True)
-class Limits:
+class Bounds:
     """What a stream cannot exceed, by name: the same for any number of processes, or growing."""
 
     fixed: Mapping[str, float] = field(default_factory=dict)
     growing: Mapping[str, Growing] = field(default_factory=dict)
 
     def on(self, n_procs: int) -> dict[str, float]:
-        """All limits of a stream of so many processes."""
+        """All limits of a stream of `n_procs` processes."""
         return {
             **self.fixed,
             **{name: limit.on(n_procs) for name, limit in self.growing.items()},
@@ -69,11 +69,11 @@ class Verdict:
     rate : float
         What they deliver.
     bound : str
-        The name of the smallest limit for so many.
+        The name of the smallest limit for `n_procs`.
     limit : float
         That limit.
     enough : int or None
-        With so many readers the bound would be as far as the limits that do not grow; None when it
+        With this many readers the bound would reach the limits that do not grow; None when it
         is one of these itself, or when there are none.
     """
 
@@ -95,17 +95,17 @@ def fewest(rates: Mapping[int, float], tolerance: float = TOLERANCE) -> int:
     return min(number for number, rate in rates.items() if rate >= (1 - tolerance) * best)
 
 
-def judge(limits: Limits, rates: Mapping[int, float]) -> Verdict:
+def judge(bounds: Bounds, rates: Mapping[int, float]) -> Verdict:
     """What bounds the stream whose `rates` were measured for these numbers of processes.
 
     There must be a limit and a rate, and all must be above 0.
     """
     n_procs = fewest(rates)
-    found = limits.on(n_procs)
+    found = bounds.on(n_procs)
     bound = min(found, key=lambda name: found[name])
     enough = None
-    if bound in limits.growing and limits.fixed:
-        enough = math.ceil(min(limits.fixed.values()) / limits.growing[bound].one)
+    if bound in bounds.growing and bounds.fixed:
+        enough = math.ceil(min(bounds.fixed.values()) / bounds.growing[bound].one)
     return Verdict(n_procs, rates[n_procs], bound, found[bound], enough)
 
 
@@ -152,7 +152,7 @@ def across_bytes(shape: Shape) -> int:
 
 
 def are_narrow(shape: Shape, chunked: bool) -> bool:
-    """Whether chunks have parts of so many rows that writing the file anew is the cure."""
+    """Whether chunks hold parts of rows, and of more rows than `ACROSS_BYTES` allows."""
     parts = shape.chunk_bytes < shape.chunk_rows * shape.row_bytes
     return chunked and parts and across_bytes(shape) > ACROSS_BYTES
 

@@ -1,11 +1,10 @@
-"""Whether the rows that came are the right ones: each once, in the order that was told, unchanged.
+"""Whether the delivered rows are right: each once, in the promised order, unchanged.
 
 Law
 ---
-1. The oracle stands on the generated rows; it has never seen a file.
-2. Rows carry their number as their first value, so every row that came tells which one it should
-   have been.
-3. What is wrong is said of the first row that is. Nothing is read, timed or started here.
+1. The oracle is made from the generated rows; it never reads a file.
+2. The first value of each row is its number, so every delivered row tells which one it must be.
+3. The message is about the first wrong row. Nothing is read, timed or started here.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from _benchmark.contract import WrongDataError
 from _benchmark.data.workloads import Workload, slabs
-from _benchmark.harness.child import WrongDataError
 from _benchmark.loops import batch_loop, stream_loop
 
 
@@ -56,7 +55,7 @@ def _oracle(workload: Workload) -> Oracle:
     return Oracle(digest.hashes(), np.concatenate(ends))
 
 
-def prove(rows: Oracle, kept: Mapping[str, Any], n_epochs: int, ended: bool) -> None:
+def check(rows: Oracle, kept: Mapping[str, Any], n_epochs: int, ended: bool) -> None:
     """Raise unless what a child has kept is right.
 
     Parameters
@@ -128,7 +127,7 @@ def _each_once(numbers: Any, n_rows: int, what: str) -> None:
     for start in range(0, len(numbers), n_rows):
         epoch = numbers[start : start + n_rows]
         if epoch.size and not 0 <= epoch.min() <= epoch.max() < n_rows:
-            raise WrongDataError(f"{what} has a row that is none")
+            raise WrongDataError(f"{what} has a row number that does not exist")
         counts = np.bincount(epoch, minlength=n_rows)
         if counts.max() > 1:
             raise WrongDataError(f"{what} has row {int(np.argmax(counts > 1))} twice in an epoch")

@@ -2,15 +2,15 @@
 
 Law
 ---
-1. Every figure is proved by what its consumer saw, before the clock and under it (`batch_check`).
-2. This library is timed over whole epochs. Peers may be timed over a part of one, while as much is
-   prepared in advance at its end as at its start, which they are not charged for.
+1. Every figure is checked by what its consumer saw, before the clock and under it
+   (`batch_check`).
+2. This library is timed over whole epochs. Peers may be timed over a part of one, at whose end as
+   much is prepared in advance as at its start; the start itself does not count against them.
 3. It owns no table, no target and no order of measuring.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 import tempfile
@@ -22,7 +22,7 @@ import numpy as np
 
 from _benchmark.contenders import batch_check
 from _benchmark.contenders.batch_check import Oracle
-from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.contract import Sample, Source
 from _benchmark.harness.child import Child
 from _benchmark.loops import batch_loop
 
@@ -31,31 +31,23 @@ WORKERS = 2  # readers of this library, workers of a DataLoader
 CHECKED_BATCHES = 8  # of a peer; of this library a whole epoch
 TIMEOUT_SECONDS = 300.0
 
-#: What to do when a module is not there.
-ADVICE = {
-    "torch": "pip install multitables[torch]",
-    "torchdata": "pip install torchdata",
-    "grain": "pip install grain",
-    "h5py": "pip install h5py hdf5plugin",
-}
-
 
 @dataclass(frozen=True)
 class Task:
-    """The rows, and what is right."""
+    """The rows, and what is right; peers are timed for `seconds`."""
 
     source: Source
     oracle: Oracle
     array_filename: str = ""
     seed: int = 1
+    seconds: float = 1.0
 
 
 @dataclass
 class Found:
-    """What checks and measurements told beside the figures."""
+    """What the check and the last measurement told beside the figure."""
 
     part_of_epoch: float | None = None
-    first_rates: list[float] = field(default_factory=list)
     read_amplification: float | None = None
 
 
@@ -73,7 +65,9 @@ class BatchContender:
     options : mapping
         Of `get_batches`.
     whole : bool
-        Timed over whole epochs from the very start, not over a part of one.
+        Timed over whole epochs, not over a part of one.
+    later : int
+        Number of epochs that are timed after the first one; 0: the first, with the start.
     needs : tuple of str
         Modules. They are imported before any clock starts.
     """
@@ -84,15 +78,13 @@ class BatchContender:
     module_directory: str | None
     options: Mapping[str, Any] = field(default_factory=dict)
     whole: bool = False
+    later: int = 0
     needs: tuple[str, ...] = ()
     found: Found = field(default_factory=Found)
     python: str = sys.executable
 
     def _ask(self, verb: str, n_epochs: int = 1, **more: Any) -> dict[str, Any]:
-        """Ask a fresh process, and prove what it kept."""
-        for module in self.needs:
-            if importlib.util.find_spec(module) is None:
-                raise NotMeasuredError(ADVICE[module])
+        """Ask a fresh process, and check what it kept."""
         source = self.task.source
         with tempfile.TemporaryDirectory() as directory:
             seen = os.path.join(directory, "seen.npz")
@@ -115,32 +107,26 @@ class BatchContender:
                     **more,
                 )
             with np.load(seen) as kept:
-                batch_check.prove(self.task.oracle, dict(kept), n_epochs, found["ended"])
+                batch_check.check(self.task.oracle, dict(kept), n_epochs, found["ended"])
         return found
 
-    def prove(self) -> None:
+    def check(self) -> None:
         """Raise unless an epoch, or the first batches of a peer, are right in every byte."""
         found = self._ask("check", most_batches=0 if self.whole else CHECKED_BATCHES)
         self.found.read_amplification = found["statistics"].get("read_amplification")
 
-    def rate(self, seconds: float) -> float:
-        """MB/s of a whole epoch with its start, or of a part of one."""
-        if self.whole:
-            found = self._ask("epochs")
-            return self._megabytes(self.task.source.rows) / float(found["ends"][0])
-        found = self._ask("part", seconds=seconds)
-        self.found.part_of_epoch = found["rows"] / self.task.source.rows
-        return self._megabytes(found["rows"]) / float(found["seconds"])
-
-    def later_rate(self, n_epochs: int) -> float:
-        """MB/s of so many epochs behind the first, of one pass.
-
-        The rate of the first, with the start, is remembered.
-        """
-        found = self._ask("epochs", 1 + n_epochs)
-        epoch, ends = self._megabytes(self.task.source.rows), found["ends"]
-        self.found.first_rates.append(epoch / float(ends[0]))
-        return n_epochs * epoch / float(ends[-1] - ends[0])
+    def measure(self) -> Sample:
+        """MB/s of a part of an epoch, of a whole one with its start, or of later ones."""
+        if not self.whole:
+            found = self._ask("part", seconds=self.task.seconds)
+            self.found.part_of_epoch = found["rows"] / self.task.source.rows
+            return Sample(self._megabytes(found["rows"]) / float(found["seconds"]))
+        ends = self._ask("epochs", 1 + self.later)["ends"]
+        epoch = self._megabytes(self.task.source.rows)
+        first = epoch / float(ends[0])
+        if not self.later:
+            return Sample(first)
+        return Sample(self.later * epoch / float(ends[-1] - ends[0]), {"first": first})
 
     def _megabytes(self, n_rows: int) -> float:
         return n_rows * self.task.source.row_bytes / 1e6

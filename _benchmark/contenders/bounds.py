@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Each is timed for about as many seconds as it is told, with as many at once as it is told.
-2. It returns what was done in which time; what that means is `advice`'s.
+1. Each is timed for about the given seconds, with the given number of threads or requests.
+2. It returns bytes and seconds; `advice` says what they mean.
 3. Buffers are touched before the clock starts, and threads end before a function does.
 
 (The fifth, fetching and decoding, is the library's own `multitables.measure_limit`.)
@@ -17,27 +17,25 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from _benchmark import contract
-from _benchmark.contenders import streams
-from _benchmark.contract import Pass
-from _benchmark.harness.child import WrongDataError
+from _benchmark.contract import Sample, Source, WrongDataError
+from _benchmark.harness.child import face
 
 REQUEST_BYTES = 2**20
 BUFFER_BYTES = 256 * 2**10  # small enough to stay in a core's cache
 COPY_BYTES = 256 * 2**20  # no cache holds twice this
 HAND_OVERS = 2000
 ROW_WORDS = 8
+TIMES = ("fetch_seconds", "decode_seconds", "wait_seconds")
 
 
-def together(count: int, work: Callable[[int, threading.Event], int]) -> Pass:
-    """`work` in `count` threads, all from the same moment; it returns the bytes it has done.
+def together(count: int, work: Callable[[int, threading.Event], int]) -> tuple[float, int]:
+    """Seconds and bytes of `work` in `count` threads, all from the same moment.
 
-    `work` is given its number, and an event that is set when it must end.
+    `work` is given its number, and an event that is set when it must end; it returns its bytes.
     """
     done = [0] * count
     errors: list[BaseException] = []
@@ -66,10 +64,12 @@ def together(count: int, work: Callable[[int, threading.Event], int]) -> Pass:
             thread.join()
     if errors:
         raise errors[0]
-    return Pass(seconds, sum(done))
+    return seconds, sum(done)
 
 
-def device(filename: str, offset: int, size_bytes: int, in_flight: int, seconds: float) -> Pass:
+def device(
+    filename: str, offset: int, size_bytes: int, in_flight: int, seconds: float
+) -> tuple[float, int]:
     """Read a part of a file with O_DIRECT, in order, requests of 1 MiB; again when it is through.
 
     Parameters
@@ -80,7 +80,7 @@ def device(filename: str, offset: int, size_bytes: int, in_flight: int, seconds:
     in_flight : int
         Requests on their way at once.
     seconds : float
-        About so long.
+        How long, about.
     """
     end_bytes = min(offset + size_bytes, os.path.getsize(filename))
     places = range(offset // REQUEST_BYTES * REQUEST_BYTES, end_bytes, REQUEST_BYTES)
@@ -105,7 +105,7 @@ def device(filename: str, offset: int, size_bytes: int, in_flight: int, seconds:
             room.close()
 
 
-def page_cache(filename: str, n_threads: int, seconds: float) -> Pass:
+def page_cache(filename: str, n_threads: int, seconds: float) -> tuple[float, int]:
     """Read a file that lies in the page cache, again and again, into small buffers."""
     size_bytes = os.path.getsize(filename)
     descriptor = os.open(filename, os.O_RDONLY)
@@ -126,7 +126,7 @@ def page_cache(filename: str, n_threads: int, seconds: float) -> Pass:
         os.close(descriptor)
 
 
-def memory_copy(n_threads: int, seconds: float, size_bytes: int = COPY_BYTES) -> Pass:
+def memory_copy(n_threads: int, seconds: float, size_bytes: int = COPY_BYTES) -> tuple[float, int]:
     """Copy memory that no cache holds; bytes count once, not as read and as written."""
     share = size_bytes // n_threads
     sources = [np.ones(share, np.uint8) for _ in range(n_threads)]
@@ -159,7 +159,7 @@ def hand_over(directory: str) -> float:
     if not os.path.exists(filename):
         with h5py.File(filename, "w") as file:
             file["rows"] = rows
-    streamer = streams.face().Streamer(filename)
+    streamer = face().Streamer(filename)
     options = {"n_procs": 1, "block_size": 1, "read_ahead": HAND_OVERS + 2}
     with streamer.get_queue("/rows", **options) as queue:
         _all_ready(queue)
@@ -185,30 +185,18 @@ def _all_ready(queue: Any) -> None:
         time.sleep(0.005)
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """What a stream delivered, and where its readers' time went."""
-
-    seconds: float
-    decoded_bytes: int
-    fetch_seconds: float
-    decode_seconds: float
-    wait_seconds: float
-
-
 def stream(
-    source: contract.Source,
+    source: Source,
     n_procs: int,
     block_size: int | None,
     options: dict[str, Any],
     seconds: float,
-    tick: Callable[[], None] = lambda: None,
-) -> Streamed:
+) -> Sample:
     """A stream without an end, timed when what may have been read ahead is consumed.
 
     Readers' times are those of the whole stream, start-up left out.
     """
-    streamer = streams.face().Streamer(source.filename, **options)
+    streamer = face().Streamer(source.filename, **options)
     with streamer.get_queue(
         source.path, n_procs=n_procs, block_size=block_size, cyclic=True
     ) as queue:
@@ -223,10 +211,6 @@ def stream(
             with get() as block:
                 seen_bytes += block.nbytes
         took = clock() - start
-        tick()
         readers = queue.statistics()["readers"]
-        spent = [
-            sum(reader[name] for reader in readers)
-            for name in ("fetch_seconds", "decode_seconds", "wait_seconds")
-        ]
-    return Streamed(took, seen_bytes, *spent)
+        spent = {name: sum(reader[name] for reader in readers) for name in TIMES}
+    return Sample.of(took, seen_bytes, **spent)

@@ -3,7 +3,7 @@
 Law
 ---
 1. No binary wheel has that driver: ``tools/direct_vfd`` builds it, and nothing is built here.
-2. The data is checked as everybody's is; what ends before all rows were read is a failure.
+2. The data is checked as for every contender; a pass that ends early is a failure.
 """
 
 from __future__ import annotations
@@ -16,11 +16,17 @@ from typing import Any
 
 from _benchmark.contenders import old_release
 from _benchmark.contenders.streams import SLAB_BYTES
-from _benchmark.contract import NotMeasuredError, Pass, Source
-from _benchmark.harness.child import Child, WrongDataError
+from _benchmark.contract import (
+    Digest,
+    NotMeasuredError,
+    Sample,
+    Source,
+    WrongDataError,
+    promised,
+)
+from _benchmark.harness.child import Child
 from _benchmark.loops import hdf5_direct_loop
 from _benchmark.loops.hdf5_direct_loop import DRIVER
-from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.machine import page_cache
 
 OLD_LABEL = f"multitables {old_release.VERSION}, libhdf5 direct"
@@ -36,7 +42,7 @@ def find(prefix: str | None) -> str:
     Raises
     ------
     NotMeasuredError
-        There is none; the message says how to make it.
+        No finished build is there; the message says how to make it.
     """
     if prefix is None:
         raise NotMeasuredError(
@@ -89,35 +95,32 @@ class DirectRead:
     python: str
     in_order: bool
     options: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """``multitables 2.0.1, libhdf5 direct queue x2``."""
         return f"{self.label} {self.access} x{self.n_procs}"
 
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+    def check(self) -> Digest:
         """Digest of one whole pass."""
-        found: dict[str, Any] = self._ask("check", 1)
-        tick(self.source.decoded_bytes)
-        return found
+        return promised(self._ask("check"), self.in_order)
 
-    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
-        """Timed passes, each without what opening takes."""
-        found = [Pass(*one) for one in self._ask("time", cycles)]
-        for one in found:
-            if one.decoded_bytes < self.source.decoded_bytes:
-                raise WrongDataError(
-                    f"{one.decoded_bytes} bytes of {self.source.decoded_bytes} in a timed pass"
-                )
-        tick(cycles * self.source.decoded_bytes)
-        return found
+    def measure(self) -> Sample:
+        """MB/s of one pass, without what opening takes."""
+        seconds, decoded_bytes = self._ask("time")
+        if decoded_bytes < self.source.decoded_bytes:
+            raise WrongDataError(
+                f"{decoded_bytes} bytes of {self.source.decoded_bytes} in a timed pass"
+            )
+        return Sample.of(seconds, decoded_bytes)
 
-    def _ask(self, verb: str, cycles: int) -> Any:
+    def _ask(self, verb: str) -> Any:
         refusal = page_cache.direct_refusal(self.source.filename)
         if refusal:
             raise NotMeasuredError(f"{refusal}: choose a place on a disk")
         # the old release reads ahead before the clock starts, so count a pass more
-        timeout_seconds = START_SECONDS + (cycles + 1) * self.source.decoded_bytes / SLOWEST_RATE
+        timeout_seconds = START_SECONDS + 2 * self.source.decoded_bytes / SLOWEST_RATE
         with Child(self.python, None, timeout_seconds, hdf5_direct_loop.__file__) as child:
             return child.ask(
                 verb=verb,
@@ -127,7 +130,6 @@ class DirectRead:
                 n_procs=self.n_procs,
                 options=dict(self.options),
                 slab_bytes=SLAB_BYTES,
-                cycles=cycles,
                 rows=self.source.rows,
                 row_bytes=self.source.row_bytes,
             )

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. It owns that environment's making and nothing inside it is ever imported here.
+1. It makes that environment, and never imports anything from it.
 2. Nothing is installed unless the user asked for it.
 """
 
@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 import venv
+
+from _benchmark.contract import NotMeasuredError
 
 VERSION = "2.0.1"
 # the last releases it works with: it uses names that NumPy 2 and wrapt 1.15 took away
@@ -24,23 +26,19 @@ def default_directory() -> str:
     return os.path.join(cache, "multitables", f"old_release_{VERSION}")
 
 
-class OldReleaseError(RuntimeError):
-    """The old release cannot be run here; the message says why."""
-
-
 def interpreter(directory: str) -> str:
     """The Python of the environment in `directory`, which is made when it is not there.
 
     Raises
     ------
-    OldReleaseError
+    NotMeasuredError
     """
     python = os.path.join(os.path.abspath(directory), "bin", "python")
     if not os.path.exists(python):
         try:
             venv.create(directory, with_pip=True)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise OldReleaseError(f"no environment could be made in {directory!r}: {error}") from (
+            raise NotMeasuredError(f"no environment could be made in {directory!r}: {error}") from (
                 error
             )
     if not _works(python):
@@ -48,7 +46,7 @@ def interpreter(directory: str) -> str:
         done = subprocess.run(install, capture_output=True, text=True, check=False)
         if done.returncode or not _works(python):
             lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
-            raise OldReleaseError(
+            raise NotMeasuredError(
                 f"multitables {VERSION} could not be installed in {directory!r} with Python "
                 f"{sys.version_info.major}.{sys.version_info.minor}: {lines[-1]}"
             )

@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Each reads all rows in the order of the file, in the fastest way that it documents; those with
-   threads or workers do so in a process of their own.
-2. One that is not installed, or cannot read this dataset, is listed all the same, and raises
+1. Each reads all rows in the order of the file, in the fastest documented way; those with threads
+   or workers run in a process of their own.
+2. A library that is not installed, or cannot read this dataset, is listed nevertheless, and raises
    `NotMeasuredError` when it is asked to read.
 3. It installs nothing, and owns no table and no order of measuring.
 """
@@ -17,14 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.contenders import old_release, streams
-from _benchmark.contenders.streams import SLAB_BYTES, ChildStream
-from _benchmark.contract import Contender, NotMeasuredError, Pass, Source
+from _benchmark.contenders import streams
+from _benchmark.contenders.streams import SLAB_BYTES
+from _benchmark.contract import Contender, Digest, NotMeasuredError, Sample, Source
 from _benchmark.data.workloads import Workload
-from _benchmark.data.zarr_copy import ZarrCopy
+from _benchmark.data.zarr_copy import NoCopyError, ZarrCopy
 from _benchmark.harness.child import Child
-from _benchmark.loops import peer_loop, stream_loop
-from _benchmark.loops.stream_loop import Tick, no_tick
+from _benchmark.loops import peer_loop
 
 THREAD_CHUNKS = 4  # of a slab that threads share, at least, for each of them
 #: Where the face is: the protocol's server imports it.
@@ -41,7 +40,7 @@ class Peer:
     ----------
     label : str
     access : str
-        ``slabs``, ``threads``, ``workers``, ``queue`` or ``generator``.
+        ``slabs``, ``threads`` or ``workers``.
     n_procs : int
         Its processes or threads; 1 where it has only one.
     contender : Contender
@@ -104,32 +103,31 @@ class ChildPeer:
     n_procs: int
     chunk_rows: int
     copy: ZarrCopy | None = None
-    in_order: bool = True
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """``hidefix x2``."""
         return f"{self.other.label} x{self.n_procs}"
 
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+    def check(self) -> Digest:
         """Digest of one whole pass."""
-        (found,) = self._ask("check", 1)
-        tick(self.source.decoded_bytes)
-        return dict(found)
+        return dict(self._ask("check"))
 
-    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
-        """Timed passes, each without what opening takes."""
-        found = self._ask("time", cycles)
-        tick(cycles * self.source.decoded_bytes)
-        return [Pass(*one) for one in found]
+    def measure(self) -> Sample:
+        """MB/s of one pass, without what opening takes."""
+        return Sample.of(*self._ask("time"))
 
-    def _ask(self, verb: str, cycles: int) -> list[Any]:
-        """The answer for each pass."""
+    def _ask(self, verb: str) -> Any:
+        """What the child answers of a pass."""
         if self.other.recipe == "DataLoader":
             with streams.h5py_dataset(self.source):
                 pass  # all filters are there
-        zarr = self.copy.make() if self.copy is not None else None
-        timeout_seconds = START_SECONDS + cycles * self.source.decoded_bytes / SLOWEST_RATE
+        try:
+            zarr = self.copy.make() if self.copy is not None else None
+        except NoCopyError as error:
+            raise NotMeasuredError(str(error)) from error
+        timeout_seconds = START_SECONDS + self.source.decoded_bytes / SLOWEST_RATE
         with Child(sys.executable, HERE, timeout_seconds, peer_loop.__file__) as child:
             found: dict[str, Any] = child.ask(
                 verb=verb,
@@ -140,14 +138,13 @@ class ChildPeer:
                 rows=self.source.rows,
                 slab_rows=self._slab_rows(),
                 n_procs=self.n_procs,
-                cycles=cycles,
             )
         if "missing" in found:
             why = f"{self.other.label} cannot be imported ({found['missing']})"
             raise NotMeasuredError(f"{why}: {self.other.install}")
         if "unable" in found:
             raise NotMeasuredError(f"{self.other.label} cannot read this: {found['unable']}")
-        return list(found["passes"])
+        return found["pass"]
 
     def _slab_rows(self) -> int:
         """About 4 MiB, in which all threads have something to do; more would not fit the caches."""
@@ -157,13 +154,9 @@ class ChildPeer:
 
 
 def peers(
-    source: Source,
-    workload: Workload,
-    processes: Sequence[int],
-    directory: str,
-    old_python: str | None,
+    source: Source, workload: Workload, processes: Sequence[int], directory: str
 ) -> list[Peer]:
-    """Everybody, each with every number of processes that it can have.
+    """Every other library, each with every number of processes that it can have.
 
     Parameters
     ----------
@@ -175,25 +168,17 @@ def peers(
     directory : str
         On the measured device; the copies that peers need are made there, and are the caller's to
         remove.
-    old_python : str or None
-        The interpreter that has the old release; None leaves that out.
     """
     files = (source.filename,)
     found = [
         Peer("PyTables read(out=)", "slabs", 1, streams.pytables_read(source), files),
         Peer("h5py read_direct", "slabs", 1, streams.h5py_read(source), files),
     ]
-    copy = ZarrCopy(source, workload, directory)
+    copy = ZarrCopy(source.filename, workload, directory)
     for library in LIBRARIES:
         own = copy if library.reads_zarr else None
         for n in processes:
             contender = ChildPeer(library, source, n, copy.chunk_rows, own)
             read = own.files if own else files
             found.append(Peer(library.label, library.access, n, contender, read))
-    if old_python is not None:
-        label = f"multitables {old_release.VERSION}"
-        for access in stream_loop.ACCESSES:
-            for n in processes:
-                old = ChildStream(source, label, access, n, old_python, in_order=False, cold=True)
-                found.append(Peer(label, access, n, old, files))
     return found

@@ -3,9 +3,9 @@
 Law
 ---
 1. Each is bound to a draw and to the oracle. `check` delivers some of the draw; every figure is
-   proved by what was seen while the clock ran.
-2. Each library is used in its own best way, as a user must: where it takes no row twice or in any
-   order, sorting and putting back is part of its time.
+   checked by what was seen while the clock ran.
+2. Each library is used as its documentation advises. Where it requires sorted, unique rows, sorting
+   them and restoring the order is part of its time.
 3. It owns no table, no target and no order of measuring.
 """
 
@@ -14,19 +14,19 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
 from _benchmark.contenders import streams
 from _benchmark.contenders.random_keys import BATCH_ROWS, Draw, Oracle
-from _benchmark.contract import Checked, Source
-from _benchmark.harness.child import Child, WrongDataError
+from _benchmark.contract import Contender, Digest, Sample, Source, WrongDataError, differs
+from _benchmark.harness.child import Child
 from _benchmark.loops import random_loop
-from _benchmark.loops.stream_loop import Tick, no_tick
 
 CHECKED_BATCHES = 8
 TIMEOUT_SECONDS = 300.0
@@ -42,13 +42,14 @@ class Task:
     """The dataset, what is asked of it, and what is right.
 
     The coordinates of a Table may be in any order and repeat; PyTables takes those of an array
-    once each.
+    once each. Each is timed for `seconds`; None asks for the latency of single requests instead.
     """
 
     source: Source
     is_table: bool
     draw: Draw
     oracle: Oracle
+    seconds: float | None
 
     @property
     def check_draw(self) -> Draw:
@@ -56,33 +57,29 @@ class Task:
         most = len(self.draw.batches) if self.draw.kind == "rows" else CHECKED_BATCHES
         return replace(self.draw, batches=self.draw.batches[:most])
 
-    def right(self) -> dict[str, Any]:
+    def right(self) -> Digest:
         """The digest of what `check` must deliver."""
         return self.oracle.rows(self.check_draw.rows())
 
-    def rate(self, found: dict[str, Any]) -> float:
-        """Keys per second of a timed run whose data are right."""
-        self.prove(found["digest"], self.oracle.seen(self.draw, found["n_keys"]))
-        return float(found["n_keys"] / found["seconds"])
+    def rate(self, found: dict[str, Any]) -> Sample:
+        """Requests per second, or of batches MB/s, of a timed run whose data are right."""
+        self._need(found["digest"], self.oracle.seen(self.draw, found["n_keys"]))
+        rate = float(found["n_keys"] / found["seconds"])
+        if self.draw.kind != "rows":
+            rate *= self.draw.batch_rows * self.source.row_bytes / 1e6
+        return Sample(rate)
 
-    def microseconds(self, found: dict[str, Any]) -> list[float]:
-        """Each latency of a run whose data are right."""
-        self.prove(found["digest"], self.oracle.rows(self.draw.rows()))
-        return [1e6 * one for one in found["seconds"]]
+    def latency(self, found: dict[str, Any]) -> Sample:
+        """The median in microseconds, and the 99th percentile, of a run whose data are right."""
+        self._need(found["digest"], self.oracle.rows(self.draw.rows()))
+        times = [1e6 * one for one in found["seconds"]]
+        return Sample(statistics.median(times), {"p99": statistics.quantiles(times, n=100)[98]})
 
-    def prove(self, found: dict[str, Any], expected: dict[str, Any]) -> None:
+    def _need(self, found: Digest, expected: Digest) -> None:
         """Raise unless the right rows came in the right order."""
-        fault = streams.differs(found, expected, in_order=True)
+        fault = differs(found, expected)
         if fault:
             raise WrongDataError(fault)
-
-
-class RandomContender(Checked, Protocol):
-    """What the parts ask of everybody."""
-
-    def rate(self, seconds: float) -> float: ...
-
-    def latencies(self) -> list[float]: ...
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class ReaderAccess:
     in_flight: int
     pieces: int = 0
     note: Callable[[int], None] = lambda _misses: None
-    in_order: bool = True
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -135,19 +132,17 @@ class ReaderAccess:
             )
         return found
 
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+    def check(self) -> Digest:
         """Digest of the rows of some keys."""
         return self._ask("check", self.task.check_draw)
 
-    def rate(self, seconds: float) -> float:
-        """Keys per second."""
-        found = self._ask("time", self.task.draw, seconds=seconds)
+    def measure(self) -> Sample:
+        """The task's rate or latency."""
+        if self.task.seconds is None:
+            return self.task.latency(self._ask("latency", self.task.draw))
+        found = self._ask("time", self.task.draw, seconds=self.task.seconds)
         self.note(found["cache_misses"])
         return self.task.rate(found)
-
-    def latencies(self) -> list[float]:
-        """Microseconds of each single request."""
-        return self.task.microseconds(self._ask("latency", self.task.draw))
 
 
 @dataclass(frozen=True)
@@ -157,26 +152,23 @@ class LibraryAccess:
     task: Task
     name: str
     open: Open
-    in_order: bool = True
+    needs: tuple[str, ...] = ()
 
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+    def check(self) -> Digest:
         """Digest of the rows of some keys."""
         draw = self.task.check_draw
         with self.open(self.task.source) as read:
             return random_loop.checked(partial(map, read), draw.keys, draw.kind)
 
-    def rate(self, seconds: float) -> float:
-        """Keys per second."""
-        keys, kind = self.task.draw.keys, self.task.draw.kind
-        with self.open(self.task.source) as read:
+    def measure(self) -> Sample:
+        """The task's rate or latency."""
+        task, keys, seconds = self.task, self.task.draw.keys, self.task.seconds
+        with self.open(task.source) as read:
+            if seconds is None:
+                return task.latency(random_loop.latencies(read, keys))
             deliver = partial(map, read)
             random_loop.warm_up(deliver, keys, seconds * random_loop.WARM_UP)
-            return self.task.rate(random_loop.timed(deliver, keys, kind, seconds))
-
-    def latencies(self) -> list[float]:
-        """Microseconds of each single row."""
-        with self.open(self.task.source) as read:
-            return self.task.microseconds(random_loop.latencies(read, self.task.draw.keys))
+            return task.rate(random_loop.timed(deliver, keys, task.draw.kind, seconds))
 
 
 # ---- h5py and PyTables
@@ -222,12 +214,12 @@ def _coordinates(node: Any) -> Read:
 
 def _opened(
     dataset: Callable[[Source], contextlib.AbstractContextManager[Any]],
-    way: Callable[[Any], Read],
+    recipe: Callable[[Any], Read],
 ) -> Open:
     @contextlib.contextmanager
     def opened(source: Source) -> Iterator[Read]:
         with dataset(source) as found:
-            yield way(found)
+            yield recipe(found)
 
     return opened
 
@@ -253,6 +245,6 @@ LIBRARIES: dict[str, dict[str, Open]] = {
 }
 
 
-def libraries(task: Task) -> list[RandomContender]:
+def libraries(task: Task) -> list[Contender]:
     """h5py and PyTables at this task."""
-    return [LibraryAccess(task, name, way) for name, way in LIBRARIES[task.draw.kind].items()]
+    return [LibraryAccess(task, name, read) for name, read in LIBRARIES[task.draw.kind].items()]

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. A draw is a value: the same seed asks everybody for the same rows in the same order.
-2. The oracle stands on the generated rows; it has never seen a file.
+1. A draw is a value: the same seed asks every contender for the same rows in the same order.
+2. The oracle is made from the generated rows; it never reads a file.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Oracle:
         return stream_loop.digest_of(iter([self._words[rows]]))
 
     def seen(self, draw: Draw, n_keys: int) -> dict[str, Any]:
-        """What `random_loop.timed` has seen after so many keys."""
+        """What `random_loop.timed` has seen after `n_keys` keys."""
         rows = draw.rows(n_keys)
         if draw.kind == "rows":
             return self.rows(rows[-random_loop.KEPT_ROWS :])

@@ -2,15 +2,14 @@
 
 Law
 ---
-1. Every contender keeps the contract: it shows what it delivers, and is timed over it.
-2. The oracle is what PyTables reads, and the comparison with it is made here only.
+1. Every contender keeps the contract: what it delivers can be checked, and is what is timed.
+2. The oracle is what PyTables reads.
 3. It owns no table, no target and no order of measuring.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import shutil
@@ -23,37 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark.contract import NotMeasuredError, Pass, Source
-from _benchmark.harness.child import Child
+from _benchmark.contract import Digest, NotMeasuredError, Sample, Source, promised
+from _benchmark.harness.child import Child, face
 from _benchmark.loops import stream_loop
-from _benchmark.loops.stream_loop import Tick, no_tick
 from _benchmark.machine import environment
 
 SLAB_BYTES = 4 * 2**20  # of the reads of PyTables and h5py: fits the caches, hides the calls
 
 
-def face() -> Any:
-    """The face of the library."""
-    try:
-        return importlib.import_module("multitables")
-    except ImportError as error:
-        raise NotMeasuredError(f"multitables cannot be imported ({error}); install it") from error
-
-
-def oracle(source: Source, tick: Tick = no_tick) -> dict[str, Any]:
+def oracle(source: Source) -> Digest:
     """The digest of what PyTables reads: what every contender must deliver."""
-    return stream_loop.digest_of(_tables_slabs(source), tick)
-
-
-def differs(found: Mapping[str, Any], expected: Mapping[str, Any], in_order: bool) -> str:
-    """What is wrong with the data a contender delivered; empty when nothing is."""
-    if found["rows"] != expected["rows"]:
-        return f"{found['rows']} rows instead of {expected['rows']}"
-    if found["any_order"] != expected["any_order"]:
-        return f"data differs: {found['any_order']} instead of {expected['any_order']}"
-    if in_order and found["in_order"] != expected["in_order"]:
-        return "the right rows in the wrong order"
-    return ""
+    return stream_loop.digest_of(_tables_slabs(source))
 
 
 @dataclass(frozen=True)
@@ -69,11 +48,7 @@ class Stream:
     options: Mapping[str, Any] = field(default_factory=dict)
     cold: bool = False
     open_streamer: Callable[..., Any] | None = None
-
-    @property
-    def in_order(self) -> bool:
-        """Batches are shuffled; blocks and rows come in the order of the file."""
-        return self.access != "batches"
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -84,28 +59,20 @@ class Stream:
         make = self.open_streamer or face().Streamer
         return make(self.source.filename, **self.options)
 
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
-        """Digest of one whole pass."""
-        return stream_loop.digest_of(
-            stream_loop.arrays(self._streamer(), self.source.path, self.access, self.n_procs), tick
+    def check(self) -> Digest:
+        """Digest of one whole pass; batches are shuffled, blocks and rows are not."""
+        found = stream_loop.digest_of(
+            stream_loop.arrays(self._streamer(), self.source.path, self.access, self.n_procs)
         )
+        return promised(found, in_order=self.access != "batches")
 
-    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
-        """Timed passes of one stream."""
-        return [
-            Pass(*one)
-            for one in stream_loop.timed_passes(
-                self._streamer(),
-                self.source.path,
-                self.access,
-                self.n_procs,
-                cycles,
-                self.source.rows,
-                self.source.row_bytes,
-                tick,
-                self.source.filename if self.cold else "",
-            )
-        ]
+    def measure(self) -> Sample:
+        """MB/s of one pass of a stream."""
+        case = self._streamer(), self.source.path, self.access, self.n_procs
+        cold = self.source.filename if self.cold else ""
+        return Sample.of(
+            *stream_loop.timed_pass(*case, self.source.rows, self.source.row_bytes, cold)
+        )
 
 
 @dataclass(frozen=True)
@@ -125,37 +92,38 @@ class ChildStream:
     in_order: bool = True
     timeout_seconds: float = 300.0
     cold: bool = False
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """``multitables queue x2``."""
         return f"{self.label} {self.access} x{self.n_procs}"
 
-    def _ask(self, verb: str, **more: Any) -> Any:
+    def request(self) -> dict[str, Any]:
+        """What the child is asked, but for the verb."""
+        filename = os.path.abspath(self.source.filename)
+        return {
+            "filename": filename,
+            "path": self.source.path,
+            "access": self.access,
+            "n_procs": self.n_procs,
+            "options": dict(self.options),
+            "rows": self.source.rows,
+            "row_bytes": self.source.row_bytes,
+            "cold": filename if self.cold else "",
+        }
+
+    def _ask(self, verb: str) -> Any:
         with Child(self.python, self.module_directory, self.timeout_seconds) as child:
-            return child.ask(
-                verb=verb,
-                filename=os.path.abspath(self.source.filename),
-                path=self.source.path,
-                access=self.access,
-                n_procs=self.n_procs,
-                options=dict(self.options),
-                **more,
-            )
+            return child.ask(verb=verb, **self.request())
 
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+    def check(self) -> Digest:
         """Digest of one whole pass."""
-        found: dict[str, Any] = self._ask("check")
-        tick(self.source.decoded_bytes)
-        return found
+        return promised(self._ask("check"), self.in_order)
 
-    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
-        """Timed passes of one stream."""
-        rows, row_bytes = self.source.rows, self.source.row_bytes
-        cold = os.path.abspath(self.source.filename) if self.cold else ""
-        found = self._ask("time", cycles=cycles, rows=rows, row_bytes=row_bytes, cold=cold)
-        tick(cycles * self.source.decoded_bytes)
-        return [Pass(*one) for one in found]
+    def measure(self) -> Sample:
+        """MB/s of one pass of a stream."""
+        return Sample.of(*self._ask("time"))
 
 
 @dataclass(frozen=True)
@@ -168,25 +136,21 @@ class SlabRead:
     source: Source
     name: str
     slabs: Callable[[Source], Iterator[Any]]
-    in_order: bool = True
+    needs: tuple[str, ...] = ()
 
-    def check(self, tick: Tick = no_tick) -> dict[str, Any]:
+    def check(self) -> Digest:
         """Digest of one whole pass."""
-        return stream_loop.digest_of(self.slabs(self.source), tick)
+        return stream_loop.digest_of(self.slabs(self.source))
 
-    def passes(self, cycles: int, tick: Tick = no_tick) -> list[Pass]:
-        """Timed passes; like a stream's, without what opening the file takes."""
-        passes = []
-        for _ in range(cycles):
-            slabs = self.slabs(self.source)
-            next(slabs)
-            seen_bytes = 0
-            start = time.perf_counter()
-            for slab in slabs:
-                seen_bytes += slab.nbytes
-            passes.append(Pass(time.perf_counter() - start, seen_bytes))
-            tick(self.source.decoded_bytes)
-        return passes
+    def measure(self) -> Sample:
+        """MB/s of one pass; like a stream's, without what opening the file takes."""
+        slabs = self.slabs(self.source)
+        next(slabs)
+        seen_bytes = 0
+        start = time.perf_counter()
+        for slab in slabs:
+            seen_bytes += slab.nbytes
+        return Sample.of(time.perf_counter() - start, seen_bytes)
 
 
 def _slab_rows(source: Source, chunk_rows: int) -> int:
@@ -243,10 +207,10 @@ def pytables_read(source: Source) -> SlabRead:
 
 def h5py_read(source: Source) -> SlabRead:
     """h5py's ``read_direct``."""
-    return SlabRead(source, "h5py read_direct", _h5py_slabs)
+    return SlabRead(source, "h5py read_direct", _h5py_slabs, needs=("h5py",))
 
 
-def codec_limit(source: Source, n_procs: int, direct: bool = False) -> Pass:
+def codec_limit(source: Source, n_procs: int, direct: bool = False) -> Sample:
     """Bare processes that only fetch and decode their share into a small reused buffer.
 
     The one place that knows how the library offers this.
@@ -256,14 +220,14 @@ def codec_limit(source: Source, n_procs: int, direct: bool = False) -> Pass:
         seconds = ours.measure_limit(source.filename, source.path, n_procs=n_procs, direct=direct)
     except ours.MultitablesError as error:
         raise NotMeasuredError(str(error)) from error
-    return Pass(float(seconds), source.decoded_bytes)
+    return Sample.of(float(seconds), source.decoded_bytes)
 
 
 FIO_ENGINES = ("io_uring", "libaio")
 FIO_BUFFER_BYTES = 8 * 2**20  # four of 1 MiB, their alignment, and a huge page to spare
 
 
-def fio_read(filename: str, engine: str, size_bytes: int, huge_pages: bool = False) -> Pass:
+def fio_read(filename: str, engine: str, size_bytes: int, huge_pages: bool = False) -> Sample:
     """fio reading the file once: O_DIRECT, 1 MiB, depth 4; its buffers in small or huge pages."""
     program = shutil.which("fio")
     if program is None:
@@ -279,7 +243,7 @@ def fio_read(filename: str, engine: str, size_bytes: int, huge_pages: bool = Fal
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
         raise NotMeasuredError(f"fio with {engine} failed: {lines[-1]}")
     read = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["read"]
-    return Pass(read["io_bytes"] / read["bw_bytes"], read["io_bytes"])
+    return Sample.of(read["io_bytes"] / read["bw_bytes"], read["io_bytes"])
 
 
 def _need_huge_pages() -> None:

@@ -3,7 +3,7 @@
 Law
 ---
 1. It reads metadata with h5py, and copies chunks as they are stored; it decodes none.
-2. A dataset that is not there, or not one, is refused with what the file holds instead.
+2. A path without a dataset is refused with the datasets that the file holds.
 3. Nothing is timed.
 """
 
@@ -14,8 +14,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from _benchmark.contract import NotMeasuredError
 
 SHOWN_PATHS = 8  # of a file's datasets, in a message
 SLAB_BYTES = 2**22
@@ -62,6 +60,10 @@ FILTERS: dict[int, tuple[str, Callable[[Sequence[int]], str]]] = {
     32015: ("zstd", _level),
     32026: ("blosc2", _blosc),
 }
+
+
+class NoDatasetError(OSError):
+    """There is no such dataset, or nothing in it; the message says what there is."""
 
 
 @dataclass(frozen=True)
@@ -158,14 +160,14 @@ def describe(filename: str, path: str | None = None) -> Stored:
     ------
     OSError
         The file is not there, or is no HDF5 file.
-    NotMeasuredError
+    NoDatasetError
         There is no such dataset, or nothing in it.
     """
     with _file(filename) as file:
         if path is None:
             found = _datasets(file)
             if len(found) != 1:
-                raise NotMeasuredError(f"name one dataset of {filename!r}. {_holds(found)}")
+                raise NoDatasetError(f"name one dataset of {filename!r}. {_holds(found)}")
             (path,) = found
         dataset = _dataset(file, filename, path)
         plist = dataset.id.get_create_plist()
@@ -193,12 +195,12 @@ def _dataset(file: Any, filename: str, path: str) -> Any:
     node = file.get(path)
     if not isinstance(node, h5py.Dataset):
         what = "a group" if isinstance(node, h5py.Group) else "nothing"
-        raise NotMeasuredError(
+        raise NoDatasetError(
             f"there is {what} at {path!r} in {filename!r}, where a dataset is wanted. "
             f"{_holds(_datasets(file))}"
         )
     if not node.shape or not node.size:
-        raise NotMeasuredError(
+        raise NoDatasetError(
             f"{path!r} in {filename!r} holds no rows (shape {node.shape}): there is nothing to "
             "explain. Choose another dataset"
         )
@@ -264,7 +266,7 @@ def sample(stored: Stored, filename: str, size_bytes: int) -> Stored:
 
     Raises
     ------
-    NotMeasuredError
+    NoDatasetError
         It cannot be copied.
     """
     step = stored.chunks[0] if stored.chunks else 1
@@ -273,7 +275,7 @@ def sample(stored: Stored, filename: str, size_bytes: int) -> Stored:
         with _file(stored.filename) as source:
             _copy(source[stored.path], filename, rows)
     except (OSError, ValueError, RuntimeError) as error:
-        raise NotMeasuredError(f"no sample of {stored.path!r} could be copied: {error}") from error
+        raise NoDatasetError(f"no sample of {stored.path!r} could be copied: {error}") from error
     return describe(filename, "/sample")
 
 

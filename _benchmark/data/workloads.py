@@ -4,7 +4,7 @@ Law
 ---
 1. A workload is a value; the same value gives the same bytes on every machine and run.
 2. A file appears under its name only when it is complete, and never replaces a file of another's.
-3. It writes files and knows nothing of who reads them or how long that takes.
+3. It writes files, and does not know who reads them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Workload:
         return np.dtype(self.dtype).names is not None
 
     def shape(self, rows: int) -> tuple[int, ...]:
-        """The shape of so many rows."""
+        """The shape of an array of `rows` rows."""
         return (rows,) if self.is_table else (rows, self.columns)
 
     @property
@@ -178,12 +178,12 @@ def _events(random: np.random.Generator, shape: tuple[int, ...], start: int) -> 
     return rows
 
 
-# name -> values, of so many rows from this row on: noise as the old benchmark had it (normal),
-# noise of issue 2's targets (uniform), small whole numbers, which compress; a wave of its own size
-# and phase in each row, with noise, in steps of 1/512, as a digitiser gives it; the same with the
-# row's number as the first value; and records: a number, a rising time, noise, small whole numbers,
-# and such a wave; and fields as people keep them: one that varies smoothly, in steps of 1/128,
-# counts around a rate that varies, and classes in patches
+# name -> the values of an array of rows, the first of which has the given number:
+# uniform: noise; normal: noise as in the benchmark of 2.x; counts: small whole numbers;
+# smooth: a field that varies slowly, in steps of 1/128; poisson: counts around a varying rate;
+# categories: classes in patches; waves: in each row a wave of its own size and phase, with noise,
+# in steps of 1/512, as a digitiser gives it; numbered: waves with the row's number as first value;
+# events: records of a number, a rising time, noise, small whole numbers and such a wave
 VALUES: dict[str, Callable[[np.random.Generator, tuple[int, ...], int], Any]] = {
     "uniform": _uniform,
     "normal": _normal,
@@ -221,13 +221,8 @@ def check_disk(directory: str, needed_bytes: int) -> None:
         )
 
 
-def write(
-    workload: Workload, filename: str, tick: Callable[[int], None] = lambda _bytes: None
-) -> None:
-    """Write the workload's file; `tick` is told the decoded bytes of each slab.
-
-    The rows go to a temporary neighbour that takes the name at the end, so a file cut short by
-    Ctrl-C is never taken for a whole one.
+def write(workload: Workload, filename: str) -> None:
+    """Write the workload's file.
 
     Raises
     ------
@@ -238,30 +233,22 @@ def write(
     """
     import tables
 
-    directory = os.path.dirname(os.path.abspath(filename))
-    check_disk(directory, workload.needed_bytes)
     filters = None
     if workload.complevel:
         filters = tables.Filters(
             complevel=workload.complevel, complib=workload.complib, shuffle=workload.shuffle
         )
-    part = f"{filename}.part{os.getpid()}"
-    try:
+    with _whole(workload, filename) as part:
         with tables.open_file(part, "w") as file:
             array = _create(file, workload, filters)
             for slab in slabs(workload):
                 array.append(slab)
-                tick(slab.nbytes)
-        # on the device before anything is timed: O_DIRECT would otherwise wait for the writeback
+        # written back before anything is timed, or O_DIRECT would wait for it
         descriptor = os.open(part, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(part, filename)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
 
 
 def _create(file: Any, workload: Workload, filters: Any) -> Any:
@@ -305,9 +292,7 @@ def holds(workload: Workload, filename: str) -> bool:
         return False
 
 
-def in_directory(
-    workload: Workload, directory: str, tick: Callable[[int], None] = lambda _bytes: None
-) -> str:
+def in_directory(workload: Workload, directory: str) -> str:
     """The workload's file in `directory`, written when it is not there yet.
 
     Raises
@@ -316,23 +301,11 @@ def in_directory(
         A file of that name holds something else.
     """
     # the plain name is the full-size one, so that a small run never costs the big file
-    full = workload.decoded_bytes == 2**30
-    filename = os.path.join(
-        directory, f"{workload.name}.h5" if full else f"{workload.name}_{workload.rows}rows.h5"
-    )
-    if not os.path.lexists(filename):
-        write(workload, filename, tick)
-    elif not holds(workload, filename):
-        raise FileExistsError(
-            f"{filename!r} exists and holds something else than the benchmark's data. "
-            "Remove it, or choose another directory."
-        )
-    return filename
+    rows = "" if workload.decoded_bytes == 2**30 else f"_{workload.rows}rows"
+    return _kept(workload, os.path.join(directory, f"{workload.name}{rows}.h5"), holds, write)
 
 
-def array_in_directory(
-    workload: Workload, directory: str, tick: Callable[[int], None] = lambda _bytes: None
-) -> str:
+def array_in_directory(workload: Workload, directory: str) -> str:
     """The workload's rows as an .npy file in `directory`, written when it is not there yet.
 
     Raises
@@ -341,36 +314,60 @@ def array_in_directory(
         A file of that name holds something else.
     """
     filename = os.path.join(directory, f"{workload.name}_{workload.rows}rows.npy")
-    shape = workload.shape(workload.rows)
-    if os.path.lexists(filename):
-        try:
-            found = np.load(filename, mmap_mode="r")
-            same = found.shape == shape and found.dtype == workload.dtype
-            if same and np.array_equal(found[:1], next(slabs(workload))[:1]):
-                return filename
-        except (OSError, ValueError):
-            pass
+    return _kept(workload, filename, _array_holds, _write_array)
+
+
+def _kept(
+    workload: Workload,
+    filename: str,
+    holds: Callable[[Workload, str], bool],
+    write: Callable[[Workload, str], None],
+) -> str:
+    if not os.path.lexists(filename):
+        write(workload, filename)
+    elif not holds(workload, filename):
         raise FileExistsError(
             f"{filename!r} exists and holds something else than the benchmark's data. "
             "Remove it, or choose another directory."
         )
-    check_disk(directory, workload.needed_bytes)
-    part = f"{filename}.part{os.getpid()}"
+    return filename
+
+
+def _array_holds(workload: Workload, filename: str) -> bool:
     try:
-        dtype = np.dtype(workload.dtype)
-        array = np.lib.format.open_memmap(part, "w+", dtype, shape)
+        found = np.load(filename, mmap_mode="r")
+    except (OSError, ValueError):
+        return False
+    same = found.shape == workload.shape(workload.rows) and found.dtype == workload.dtype
+    return same and np.array_equal(found[:1], next(slabs(workload))[:1])
+
+
+def _write_array(workload: Workload, filename: str) -> None:
+    with _whole(workload, filename) as part:
+        shape = workload.shape(workload.rows)
+        array = np.lib.format.open_memmap(part, "w+", np.dtype(workload.dtype), shape)
         start = 0
         for slab in slabs(workload):
             array[start : start + len(slab)] = slab
             start += len(slab)
-            tick(slab.nbytes)
         array.flush()
         del array
+
+
+@contextlib.contextmanager
+def _whole(workload: Workload, filename: str) -> Iterator[str]:
+    """A temporary neighbour that takes the name at the end.
+
+    A file that is cut short by Ctrl-C is so never taken for a whole one.
+    """
+    check_disk(os.path.dirname(os.path.abspath(filename)), workload.needed_bytes)
+    part = f"{filename}.part{os.getpid()}"
+    try:
+        yield part
         os.replace(part, filename)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
-    return filename
 
 
 @contextlib.contextmanager

@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Chunks are copied as they are stored, so that everybody decodes the same bytes. Nothing is
-   compressed anew: a stream of zlib only gets a header of blosc, as TensorStore shuffles nowhere
-   else.
+1. Chunks are copied as they are stored, so that every library decodes the same bytes. Nothing is
+   compressed again: a zlib stream only gets a blosc header, because TensorStore unshuffles only
+   blosc chunks.
 2. It is written once, when it is first asked for, and lies on the device when `make` returns.
 3. The directory is the caller's to remove. Nothing here knows who reads the copy.
 
@@ -25,7 +25,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.data import workloads
 from _benchmark.data.workloads import Workload
 
@@ -44,15 +43,19 @@ def as_blosc(stream: bytes, decoded_bytes: int, item_bytes: int, shuffled: bool)
     return BLOSC_BLOCK.pack(2, 1, flags, item_bytes, *sizes) + stream
 
 
+class NoCopyError(RuntimeError):
+    """There is no zarr copy of this; the message says why."""
+
+
 class ZarrCopy:
     """A copy of a dataset, in a directory of its own.
 
     Parameters
     ----------
-    source : Source
-        A dataset in chunks.
+    filename : str
+        It holds the dataset, in chunks.
     workload : Workload
-        What the source holds.
+        What the file holds.
     directory : str
         Where its directory is made, at once.
 
@@ -65,13 +68,13 @@ class ZarrCopy:
     chunk_rows : int
     """
 
-    def __init__(self, source: Source, workload: Workload, directory: str) -> None:
+    def __init__(self, filename: str, workload: Workload, directory: str) -> None:
         import tables
 
-        self._source, self._workload = source, workload
+        self._filename, self._workload = filename, workload
         self.path = tempfile.mkdtemp(suffix=".zarr", dir=directory)
-        with tables.open_file(source.filename, "r") as file:
-            node = file.get_node(source.path)
+        with tables.open_file(filename, "r") as file:
+            node = file.get_node(workloads.PATH)
             self.chunk_rows = int(node.chunkshape[0])
             places = _grid(node.shape, node.chunkshape)
         self.files = tuple(
@@ -85,16 +88,16 @@ class ZarrCopy:
 
         Raises
         ------
-        NotMeasuredError
+        NoCopyError
             Rows are records, no codec fits, or the disk is too small.
         """
         if self._workload.is_table:
-            raise NotMeasuredError("records have no zarr copy here: choose a dataset of numbers")
+            raise NoCopyError("records have no zarr copy here: choose a dataset of numbers")
         if not self._is_made:
             try:
                 workloads.check_disk(self.path, self._workload.needed_bytes)
             except workloads.NotEnoughDiskError as error:
-                raise NotMeasuredError(str(error)) from error
+                raise NoCopyError(str(error)) from error
             self._write()
             _bring_to_device(self.path)
             self._is_made = True
@@ -103,8 +106,8 @@ class ZarrCopy:
     def _write(self) -> None:
         import tables
 
-        with tables.open_file(self._source.filename, "r") as file:
-            node = file.get_node(self._source.path)
+        with tables.open_file(self._filename, "r") as file:
+            node = file.get_node(workloads.PATH)
             with open(self.files[0], "w") as described:
                 json.dump(_description(node), described)
             chunks = _chunks(node)
@@ -126,7 +129,7 @@ def _description(node: Any) -> dict[str, Any]:
     if filters.complevel:
         library, _, inner = filters.complib.partition(":")
         if library not in ("blosc", "zlib"):
-            raise NotMeasuredError(
+            raise NoCopyError(
                 f"zarr-python and TensorStore share no codec for {filters.complib!r}. "
                 "To compare with them choose zlib or blosc."
             )

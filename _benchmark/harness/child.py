@@ -1,15 +1,16 @@
-"""A process of its own for a stream or a reader: fresh state, a time limit, and nothing left of it.
+"""A child process for a stream or a reader: fresh state, a time limit, and nothing left behind.
 
 Law
 ---
-1. It owns the process and the protocol's lines; what is asked and answered is its program's:
-   `stream_loop`, `random_loop`, `batch_loop` or `peer_loop`.
-2. However it ends, its whole process group is gone afterwards, and the shared memory it named.
+1. It owns the process and the lines of the protocol. Requests and answers belong to the program:
+   `stream_loop`, `random_loop`, `batch_loop`, `peer_loop` or `hdf5_direct_loop`.
+2. However it ends, its whole process group is gone afterwards, and so is its named shared memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import select
@@ -18,16 +19,23 @@ import subprocess
 import time
 from typing import Any
 
+from _benchmark.contract import ContenderError, NotMeasuredError
 from _benchmark.loops import stream_loop
 from _benchmark.machine import process_memory
 
 
-class ContenderError(RuntimeError):
-    """A contender failed while it ran."""
+def face() -> Any:
+    """The face of the library."""
+    try:
+        return importlib.import_module("multitables")
+    except ImportError as error:
+        raise NotMeasuredError(f"multitables cannot be imported ({error}); install it") from error
 
 
-class WrongDataError(ContenderError):
-    """A contender delivered other data than it was asked for."""
+def module_directory() -> str | None:
+    """Where the face lies, for children: they must load the same library as this process."""
+    filename = face().__file__
+    return os.path.dirname(os.path.abspath(filename)) if filename else None
 
 
 def child_environment(module_directory: str | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Law
 ---
 1. Progress goes to standard error; results go to standard output and never through here.
-2. Every step looks whether the user wants the run to end.
+2. Every step checks whether the user wants the run to end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Progress:
         self._bar.set_description(text)
 
     def tick(self, amount: int) -> None:
-        """So much more is done."""
+        """Move the bar on by `amount`."""
         interruption.check()
         self._bar.update(amount)
 

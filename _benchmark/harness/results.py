@@ -6,7 +6,7 @@ Law
 2. Rows are on disk when they are measured: an interrupted run keeps what it finished, and another
    goes on from there when it is asked to resume.
 3. Rows of different settings, machines or versions never come together in one file.
-4. It stores text; what a column means is the study's.
+4. It stores text; the study knows what a column means.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ResultFile:
         self._columns = [*columns, *self._facts]
         self.rows: list[Row] = self._kept() if resume else []
         self._earlier = len(self.rows)
-        # whole again first: a row cut short by the end of the earlier run would spoil the next one
+        # written anew, because a row that was cut short would spoil the next one
         self._file = open(self.filename, "w", newline="")  # noqa: SIM115  closed by __exit__
         self._writer = csv.DictWriter(self._file, self._columns)
         self._writer.writeheader()
@@ -127,12 +127,16 @@ class ResultFile:
             if all(row[name] == value for name, value in wanted.items())
         ]
 
-    def add(self, **row: Any) -> None:
-        """Keep one measurement."""
+    def add(self, **row: Any) -> Row:
+        """Keep one measurement of this study; returns the row."""
         texts = {name: _text(value) for name, value in (row | self._facts).items()}
-        self.rows.append({name: texts.get(name, "") for name in self._columns})
-        self._writer.writerow(texts)
+        kept = {name: texts.get(name, "") for name in self._columns}
+        if "study" in kept:
+            kept["study"] = self.name
+        self.rows.append(kept)
+        self._writer.writerow(kept)
         self._file.flush()
+        return kept
 
     def kept(self, **more: Any) -> Kept:
         """What is there to show; `more` is what the JSON file will say."""

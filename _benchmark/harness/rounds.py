@@ -2,14 +2,14 @@
 
 Law
 ---
-1. Contenders take turns: each round measures every one once, so a drift of the machine hits all.
-2. It knows nothing of HDF5 and of no contender by name.
+1. Contenders take turns: each round measures each one once, so a drift of the machine affects all.
+2. It knows nothing about HDF5, and no contender by name.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -33,12 +33,12 @@ def summary(values: Sequence[float]) -> Summary:
     return Summary(statistics.median(values), min(values), max(values), len(values))
 
 
-def turns(names: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
+def turns(names: Sequence[str], rounds: Iterable[int]) -> Iterator[tuple[int, str]]:
     """``(round, name)`` for every measurement; each round starts one contender further on.
 
-    A contender would otherwise always follow the same one, and find its caches as that left them.
+    Otherwise a contender would always follow the same one, and find the caches that that one left.
     """
-    for number in range(rounds):
+    for number in rounds:
         shift = number % max(1, len(names))
         for name in [*names[shift:], *names[:shift]]:
             yield number, name

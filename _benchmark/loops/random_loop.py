@@ -28,7 +28,7 @@ if __package__:
 else:  # run as a program
     import stream_loop  # type: ignore[import-not-found,no-redef]
 
-#: Of single rows, so many are kept for the digest: of all, memory would grow while the clock runs.
+#: Single rows that are kept for the digest. Keeping all would grow memory while the clock runs.
 KEPT_ROWS = 4096
 #: The part of the timed seconds that is spent on warming up.
 WARM_UP = 1 / 4
@@ -148,7 +148,7 @@ def _joined(
     once_each: bool,
     keys: Iterable[Any],
 ) -> Iterator[Any]:
-    """The rows of coordinates that are asked for in so many lists.
+    """The rows of coordinates that are asked for in `pieces` lists.
 
     With `once_each`, no row is asked for twice, and they are put back into the order wanted.
     """

@@ -3,10 +3,9 @@
 Law
 ---
 1. It owns the timed loop, the digest of what the consumer saw, and the child's protocol.
-2. The library and its old release run this same text; each is named only by the module it is
-   imported as, so neither gets a loop that suits it better.
-3. It runs under other interpreters and older NumPy too: standard library and NumPy only, and it
-   must never import the rest of `_benchmark`.
+2. The library and its old release run this same code, so neither gets a loop that suits it better.
+3. It also runs under other interpreters and older NumPy: it imports the standard library and NumPy
+   only, and never the rest of `_benchmark`.
 
 The child reads one JSON object per line and answers with one: ``{"ok": ...}`` or
 ``{"error": text}``. The end of its input ends it.
@@ -31,13 +30,6 @@ ACCESSES = ("queue", "generator")  # what the old release has, too
 EVERY_ACCESS = (*ACCESSES, "batches")
 BATCH_ROWS = 256
 AHEAD_BYTES = 16 * 2**20  # no stream here reads further ahead than this for each of its readers
-SEGMENTS = 20  # progress is told this many times a pass, so telling costs nothing
-
-Tick = Callable[[int], None]
-
-
-def no_tick(_amount_bytes: int) -> None:
-    """Tell nobody."""
 
 
 def drop_pages(filename: str) -> None:
@@ -101,11 +93,6 @@ def odd_weights(count: int) -> Any:
     return (mixed ^ (mixed >> np.uint64(31))) | np.uint64(1)
 
 
-def segment_ends(rows: int) -> list[int]:
-    """Rows done at each telling of progress, rising to `rows`."""
-    return sorted({max(1, rows * part // SEGMENTS) for part in range(1, SEGMENTS + 1)})
-
-
 def arrays(streamer: Any, path: str, access: str, n_procs: int) -> Iterator[Any]:
     """One whole pass, as the user gets it: blocks of rows (a generator's row is a block of one)."""
     if access == "generator":
@@ -130,72 +117,56 @@ def shuffled_batches(streamer: Any, path: str, n_procs: int, epochs: int | None)
     return streamer.get_batches(path, BATCH_ROWS, n_procs=n_procs, shuffle="window", epochs=epochs)
 
 
-def digest_of(blocks: Iterator[Any], tick: Tick = no_tick) -> dict[str, Any]:
+def digest_of(blocks: Iterator[Any]) -> dict[str, Any]:
     """The digest of everything `blocks` yields."""
     digest = Digest()
     for block in blocks:
         digest.see(block)
-        tick(block.nbytes)
     return digest.result()
 
 
-def timed_passes(
+def timed_pass(
     streamer: Any,
     path: str,
     access: str,
     n_procs: int,
-    cycles: int,
     rows: int,
     row_bytes: int,
-    tick: Tick = no_tick,
     cold: str = "",
-) -> list[tuple[float, int]]:
-    """``(seconds, decoded bytes)`` of each of `cycles` passes of one endless stream.
+) -> tuple[float, int]:
+    """Seconds and decoded bytes of one pass of an endless stream.
 
     The clock starts when what may have been read ahead is consumed, so that a pass ends with as
     much in hand as it began with; start-up is a study of its own. The file named `cold` is then
     dropped from the page cache, for the end of a pass reads again what came before its beginning.
     """
 
-    def before() -> None:
+    def timed(take: Callable[[int], int], ahead_rows: int) -> tuple[float, int]:
+        take(ahead_rows)
         if cold:
             drop_pages(cold)
-
-    ends = segment_ends(rows)
-
-    def passes(take: Callable[[int], int], ahead_rows: int) -> list[tuple[float, int]]:
-        take(ahead_rows)
-        found = []
-        for _ in range(cycles):
-            before()
-            seen = told = 0
-            start = time.perf_counter()
-            for end in ends:
-                if seen < end:
-                    seen += take(end - seen)
-                tick((seen - told) * row_bytes)
-                told = seen
-            found.append((time.perf_counter() - start, seen * row_bytes))
-        return found
+        start = time.perf_counter()
+        seen = take(rows)
+        return time.perf_counter() - start, seen * row_bytes
 
     ahead_rows = -(-AHEAD_BYTES * n_procs // row_bytes)
     if access == "generator":
         stream = streamer.get_generator(path, n_procs=n_procs, cyclic=True)
         with contextlib.closing(stream):
-            return passes(_rows_of(stream), ahead_rows)
+            return timed(_rows_of(stream), ahead_rows)
     if access == "batches":
         with shuffled_batches(streamer, path, n_procs, None) as batches:
-            # Behind as many as the ring may hold in advance; it is there with the first one.
+            # The clock starts after as many rows as the ring may hold in advance.
             take = _batches_of(iter(batches))
             first = take(1)
             ring_rows = batches.statistics()["ring_bytes"] // row_bytes
-            return passes(take, ring_rows - first)
+            return timed(take, ring_rows - first)
     queue = streamer.get_queue(path, n_procs=n_procs, cyclic=True)
     with contextlib.closing(queue):
-        return passes(_blocks_of(queue), ahead_rows)
+        return timed(_blocks_of(queue), ahead_rows)
 
 
-# Each consumes at least so many rows, and says how many.
+# Each consumes at least the rows asked for, and returns how many.
 
 
 def _blocks_of(queue: Any) -> Callable[[int], int]:
@@ -237,8 +208,8 @@ def answer(library: Any, request: dict[str, Any]) -> Any:
     if request["verb"] == "check":
         return digest_of(arrays(*case))
     if request["verb"] == "time":
-        size = (request["cycles"], request["rows"], request["row_bytes"])
-        return timed_passes(*case, *size, cold=request.get("cold", ""))
+        size = (request["rows"], request["row_bytes"])
+        return timed_pass(*case, *size, cold=request.get("cold", ""))
     raise ValueError(f"no verb {request['verb']!r}")
 
 

@@ -2,7 +2,6 @@
 
 environment.py     what the numbers were measured on
 devices.py         what a file lies on, through partitions, mappings and RAID, and its name
-disks.py           single disks: bus, model, whether they rotate
 mounts.py          the mount that holds a file
 throttle.py        a slower device: the kernel's limit of what is read from one
 io_mode.py         how a file is read, and what that asks of the page cache

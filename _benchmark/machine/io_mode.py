@@ -2,9 +2,9 @@
 
 Law
 ---
-1. A driver is a row of the table; where a file system cannot have it, another takes its place and
-   a note says so.
-2. What the page cache did is observed with mincore after the pass, never assumed.
+1. A mode is a row of the table. Where a file system does not support it, another takes its place,
+   and a note says so.
+2. The state of the page cache is observed with mincore, never assumed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,23 @@ IO_MODES = {
 
 @dataclass(frozen=True)
 class IoMode:
-    """How the file is read, and what has to be done about the page cache before a pass."""
+    """How files are read, and what has to be done about the page cache before a pass."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     drop_before: bool = False
+    fill_before: bool = False
     note: str = ""
 
 
-def choose(filename: str, name: str, warm: bool = False) -> IoMode:
-    """The driver `name` for the file system of `filename`, or the one that takes its place.
+WARM = IoMode(BUFFERED, fill_before=True)
+COLD = IoMode(BUFFERED, drop_before=True)
 
-    `warm` leaves the page cache as it is, where the driver reads through it.
+
+def choose(filename: str, name: str, warm: bool = False) -> IoMode:
+    """The mode `name` for the file system of `filename`, or the one that takes its place.
+
+    `warm` leaves the page cache as it is, where the mode reads through it.
     """
     in_memory = environment.in_memory(filename)
     memory_note = (
@@ -60,19 +65,23 @@ def choose(filename: str, name: str, warm: bool = False) -> IoMode:
     return IoMode(name, options, drop_before=not in_memory, note=memory_note)
 
 
-def prepare(driver: IoMode, filenames: Sequence[str]) -> str:
-    """Bring the page cache into the state the driver wants; returns what it then is."""
+def prepare(mode: IoMode, filenames: Sequence[str]) -> str:
+    """Bring the page cache into the state the mode wants; returns what it then is."""
     for filename in filenames:
-        if driver.drop_before:
+        if mode.drop_before:
             page_cache.drop_page_cache(filename)
-    return page_cache.cache_state_of(filenames)
+        elif mode.fill_before and page_cache.cache_state(filename) != "warm":
+            page_cache.fill_page_cache(filename)
+    return page_cache.cache_state_of(filenames) if filenames else ""
 
 
-def cache_of(driver: IoMode, filenames: Sequence[str], before: str) -> str:
+def cache_of(mode: IoMode, filenames: Sequence[str], before: str) -> str:
     """The cache state a pass ran in; a direct pass that filled the page cache was not direct."""
+    if mode.fill_before or not filenames:
+        return before
     if any(environment.in_memory(filename) for filename in filenames):
         return "in memory, no device"
-    if driver.name == BUFFERED:
+    if mode.name == BUFFERED:
         return before
     after = page_cache.resident_fraction_of(filenames)
     return "bypassed" if after <= 0.1 else f"not bypassed: {after:.0%} of the file went through it"

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. A cache state is what mincore says, never what was hoped for.
-2. It asks the kernel about files; who reads them, and why, it does not know.
+1. A cache state is what mincore reports, never an assumption.
+2. It asks the kernel about files, and does not know who reads them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Law
 ---
 1. It reads /proc, and changes nothing.
-2. A process that ends while it is looked at is no error, but for who asks about that one.
+2. A process that ends meanwhile is an error only for a caller who asked about that process.
 """
 
 from __future__ import annotations

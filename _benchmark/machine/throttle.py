@@ -1,11 +1,11 @@
-"""A slower device: the kernel's throttle of block devices, for the classes between those at hand.
+"""A slower device: the kernel's throttle of block devices simulates classes of disks not at hand.
 
 Law
 ---
 1. Only this process, and the children it starts meanwhile, are slowed down, and only in reading.
 2. However a block ends, the process and its children go back to their group, and the new one is
    removed. (After SIGKILL an empty group is left; it slows nobody.)
-3. It changes nothing else of the machine, and says what to do where it may not.
+3. It changes nothing else on the machine. Where it may not, the error says what to do.
 
 The interfaces are those of the kernel's Documentation/admin-guide: cgroup-v1/blkio-controller.rst
 (``blkio.throttle.read_bps_device``) and cgroup-v2.rst (``io.max``).
@@ -20,12 +20,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from _benchmark.contract import NotMeasuredError
 from _benchmark.machine import devices
 from _benchmark.machine.mounts import mounts
 
 PROCESSES = "cgroup.procs"
 RETURN_SECONDS = 5.0
+
+
+class CannotLimitError(OSError):
+    """Reads cannot be limited here; the message says what would help."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def control(mountinfo: str | None = None, groups: str | None = None) -> Control:
 
     Raises
     ------
-    NotMeasuredError
+    CannotLimitError
         The kernel, or a container, offers none.
     """
     if groups is None:
@@ -80,7 +83,7 @@ def control(mountinfo: str | None = None, groups: str | None = None) -> Control:
             parent = place if top else os.path.dirname(place)
             version_2 = Control(place, parent, "io.max", "{number} rbps={rate}", enables=True)
     if version_2 is None or "io" not in _read(f"{version_2.parent}/cgroup.controllers").split():
-        raise NotMeasuredError(
+        raise CannotLimitError(
             "this process cannot limit its reads: there is neither the controller blkio of cgroup "
             "version 1 nor io of version 2 here. Run it outside a container, or under "
             "systemd-run --scope -p 'IOReadBandwidthMax=/dev/DISK 100M'"
@@ -112,12 +115,12 @@ def limited(
 
     Raises
     ------
-    NotMeasuredError
+    CannotLimitError
         It cannot be done here; the message says what would help.
     """
     device = devices.describe(filename)
     if not device.number:
-        raise NotMeasuredError(
+        raise CannotLimitError(
             f"reads of {filename!r} cannot be limited: {device.name} is not a single block device. "
             "Choose a directory on a disk"
         )
@@ -192,9 +195,9 @@ def _write(filename: str, text: str) -> None:
         raise _refused(filename, error) from error
 
 
-def _refused(filename: str, error: OSError) -> NotMeasuredError:
+def _refused(filename: str, error: OSError) -> CannotLimitError:
     reason = os.strerror(error.errno or 0)
-    return NotMeasuredError(
+    return CannotLimitError(
         f"reads cannot be limited: the kernel refuses {filename!r} ({reason}). It wants root, a "
         "control group that may be written, and CONFIG_BLK_DEV_THROTTLING; or use "
         "systemd-run --scope -p 'IOReadBandwidthMax=/dev/DISK 100M'"

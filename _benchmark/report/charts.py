@@ -1,12 +1,12 @@
-"""Draws charts, as SVG and as PNG.
+"""Draws charts as SVG.
 
 Law
 ---
-1. A chart is a value of `tables`; it is drawn as it stands, and no number is changed or left out.
-2. Every median has its minimum and maximum beside it, and every axis of values holds 0.
-3. The same chart is the same bytes, as long as matplotlib is the same: nothing changes in a
-   repository when no number changed.
-4. Nobody must tell colours apart to read it: markers, lines and words differ as well.
+1. A chart is a value of `tables`. It is drawn as it is: no number is changed or left out.
+2. Every median has its minimum and maximum beside it. Every axis of values holds 0; that of ratios,
+   which is logarithmic, holds 1.
+3. The same chart gives the same bytes, as long as matplotlib is the same.
+4. Nobody has to tell colours apart to read it: markers, lines and words differ too.
 5. matplotlib is imported here and nowhere else, when something is drawn, and its global state
    (pyplot, rcParams) stays as it was.
 """
@@ -18,7 +18,6 @@ import io
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from _benchmark.report.tables import Chart, Series, figure
@@ -28,14 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: Okabe and Ito's colours for all kinds of sight (https://jfly.uni-koeln.de/color/), without yellow
-#: and black, which one of the pages' backgrounds would swallow.
+#: and black, which are invisible on a light or a dark page.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("solid", (0, (5, 2)), (0, (1.2, 1.5)), (0, (5, 1.5, 1, 1.5)))
 INK, FAINT, GRID, PAPER, PALE = "#24292f", "#59636e", "#d8dee4", "#ffffff", "#a8b3bf"
 FONTS = "font-family: system-ui, 'DejaVu Sans', sans-serif"
 WIDTH = 8.0  # inches; SVG has 72 points to the inch
-PNG_DOTS = 160  # to the inch
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # words stay words: searchable, and in the font of the page
     "font.size": 10.0,
@@ -50,21 +48,13 @@ STYLE: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A chart, drawn."""
-
-    svg: str
-    png: bytes
-
-
 def can_draw() -> bool:
     """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def draw(chart: Chart) -> Drawing:
-    """Draw one chart.
+def draw(chart: Chart) -> str:
+    """The SVG of one chart.
 
     Raises
     ------
@@ -74,16 +64,13 @@ def draw(chart: Chart) -> Drawing:
     import matplotlib as mpl
 
     with mpl.rc_context({**STYLE, "svg.hashsalt": chart.name}):
-        drawn = (_bars if chart.kind == "bars" else _lines)(chart)
-        svg, png = io.BytesIO(), io.BytesIO()
+        drawn = (_lines if chart.kind == "lines" else _bars)(chart)
+        svg = io.BytesIO()
         # who made it and when would change the file with every release and every day
         told = {"Title": chart.title, "Date": None, "Creator": None}
         drawn.savefig(svg, format="svg", metadata=told)
-        drawn.set_layout_engine("none")  # it has its layout, which takes a third of the time
-        drawn.savefig(png, format="png", dpi=PNG_DOTS, metadata={"Software": None})
     text = re.sub(r"font-family: [^;\"]*", FONTS, svg.getvalue().decode())
-    lines = [line.rstrip() for line in text.splitlines()]
-    return Drawing("\n".join(lines) + "\n", png.getvalue())
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _figure(chart: Chart, height: float) -> tuple[Figure, Axes]:
@@ -151,18 +138,20 @@ def _aside(number: int, series: Sequence[Series], numbers: Sequence[float]) -> f
 
 
 def _bars(chart: Chart) -> Figure:
-    """Values over words: lying bars, so that the words can be long, from the top in their order."""
+    """Values over words: horizontal bars, so the words can be long, in their order from the top."""
     words = list(dict.fromkeys(str(x) for one in chart.series for x, _ in one.points))
     groups = len(chart.series)
     drawn, axes = _figure(chart, 1.2 + 0.34 * len(words) * max(1.0, 0.62 * groups))
     thickness = 0.66 / max(1, groups)
+    base = 1.0 if chart.kind == "ratios" else 0.0
     for number, one in enumerate(chart.series):
         places = [
             words.index(str(x)) + (number - (groups - 1) / 2) * thickness for x, _ in one.points
         ]
         axes.barh(
             places,
-            [found.median for _, found in one.points],
+            [found.median - base for _, found in one.points],
+            left=base,
             height=thickness * 0.92,
             xerr=_errors(one.points),
             label=one.label,
@@ -183,7 +172,12 @@ def _bars(chart: Chart) -> Figure:
     axes.set_yticks(range(len(words)), words)
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_ylim(len(words) - 0.4, -0.6)
-    axes.set_xlim(_least(chart) * 1.12, _most(chart) * 1.12)
+    if chart.kind == "ratios":
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.set_xlim(min([1.0, *_lows(chart)]), max(1.0, _most(chart)) * 2)
+    else:
+        axes.set_xlim(_least(chart) * 1.12, _most(chart) * 1.12)
     axes.set_xlabel(chart.y_label)
     axes.spines["bottom"].set_visible(False)
     if groups > 1:
@@ -198,7 +192,11 @@ def _bar_colour(chart: Chart, number: int, word: str) -> str:
 
 def _least(chart: Chart) -> float:
     """The smallest value that is not above 0."""
-    return min([0.0, *(found.low for one in chart.series for _, found in one.points)])
+    return min([0.0, *_lows(chart)])
+
+
+def _lows(chart: Chart) -> list[float]:
+    return [found.low for one in chart.series for _, found in one.points]
 
 
 def _most(chart: Chart) -> float:
@@ -208,7 +206,7 @@ def _most(chart: Chart) -> float:
 
 
 def _legend(drawn: Figure, axes: Axes, chart: Chart) -> None:
-    """Beside the plot; in the order of the lines' right ends, where the eye comes from."""
+    """Beside the plot, in the order of the lines' right ends."""
     handles, labels = axes.get_legend_handles_labels()
     order = list(range(len(labels)))
     if chart.kind == "lines":

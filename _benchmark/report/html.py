@@ -2,21 +2,19 @@
 
 Law
 ---
-1. Pure: what was kept, its views and the drawn charts in, text out.
-2. Nothing is loaded from anywhere: styles and plots are inside, and there is no script.
-3. The same input is the same text; it says nothing of when it was made.
+1. Pure: sections and the drawn charts in, text out.
+2. The page loads nothing: styles and plots are inside, and there is no script.
+3. The same input gives the same text; it does not say when it was made.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
-from _benchmark.harness.results import Kept
 from _benchmark.report import charts
-from _benchmark.report.tables import Table, View, file_stem
+from _benchmark.report.tables import Section, Table, View, file_stem
 
 CSS = """
 :root { color-scheme: light dark; --ink: #24292f; --faint: #59636e; --line: #d8dee4;
@@ -81,12 +79,13 @@ td small { color: var(--faint); font-size: inherit; }
 """
 
 MAX_LETTERS = 28  # of a word in a column that is not broken into lines
+TITLE = "multitables benchmark"
 LEAD = (
     "MB/s are 10<sup>6</sup> bytes of decoded data per second. A number is the median of its "
-    "repeats; minimum and maximum stand behind it, and as bars in the plots. The data behind every "
-    "number was checked in the same run."
+    "repeats, with minimum and maximum behind it, and as bars in the plots. The data behind every "
+    "number were checked in the same run."
 )
-#: what a cell says -> how it looks; the word stands there in any case
+#: what a cell says -> how it looks; the word is there in any case
 LOOKS = {
     "FAILED": "bad",
     "MISSED": "bad",
@@ -105,59 +104,30 @@ INKS = {
 }
 
 
-@dataclass(frozen=True)
-class Section:
-    """One study, with what it has to show."""
-
-    summary: str
-    kept: Kept
-    views: Sequence[View]
-
-    @property
-    def title(self) -> str:
-        """For people."""
-        return self.kept.name[:1].upper() + self.kept.name[1:]
-
-
-def html(sections: Sequence[Section], drawings: Mapping[str, str]) -> str:
-    """The page; `drawings` is the SVG of the charts by name, as far as they could be drawn."""
-    title = "multitables benchmark"
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title}</title>",
-            f"<style>{CSS}</style>",
-            "</head>",
-            "<body>",
-            '<div class="frame">',
-            *_contents(sections),
-            "<main>",
-            f"<h1>{title}</h1>",
-            f'<p class="lead">{LEAD}</p>',
-            *(line for section in sections for line in _section(section, drawings)),
-            "</main>",
-            "</div>",
-            "</body>",
-            "</html>",
-            "",
-        ]
-    )
-
-
-def run_facts(kept: Kept) -> dict[str, str]:
-    """The facts that all rows of a run share."""
-    names = list(kept.more.get("facts", {}))
-    values = {name: {row.get(name, "") for row in kept.rows} for name in names}
-    return {name: found.pop() for name, found in values.items() if len(found) == 1}
-
-
-def own_facts(view: View, shared: Mapping[str, str]) -> dict[str, str]:
-    """What a view says of itself beside what its run says."""
-    return {name: value for name, value in view.facts.items() if shared.get(name) != value}
+def document(sections: Sequence[Section], drawings: Mapping[str, str]) -> str:
+    """The page; `drawings` has the SVG of each chart by name, as far as it could be drawn."""
+    contents = "\n".join(_contents(sections))
+    main = "\n".join(line for section in sections for line in _section(section, drawings))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{TITLE}</title>
+<style>{CSS}</style>
+</head>
+<body>
+<div class="frame">
+{contents}
+<main>
+<h1>{TITLE}</h1>
+<p class="lead">{LEAD}</p>
+{main}
+</main>
+</div>
+</body>
+</html>
+"""
 
 
 def _anchor(*words: str) -> str:
@@ -178,34 +148,39 @@ def _contents(sections: Sequence[Section]) -> Iterator[str]:
 
 def _section(section: Section, drawings: Mapping[str, str]) -> Iterator[str]:
     name = section.kept.name
-    shared = run_facts(section.kept)
     yield "<section>"
     yield f'<h2 id="{_anchor(name)}">{escape(section.title)}</h2>'
     yield f'<p class="lead">{escape(section.summary)}</p>'
     if section.kept.more.get("interrupted"):
         yield '<p class="bad">This run was interrupted. What it had finished is here.</p>'
-    yield from _facts(shared)
+    yield from facts(section.facts)
     for view in section.views:
         yield f'<h3 id="{_anchor(name, view.heading)}">{escape(view.heading)}</h3>'
-        yield from _facts(own_facts(view, shared))
-        if view.sentences:
-            yield '<ul class="said">'
-            yield from (f"<li>{escape(sentence)}</li>" for sentence in view.sentences)
-            yield "</ul>"
-        for chart in view.charts:
-            if chart.name in drawings:
-                yield f'<figure class="plot">{_inline(chart.name, drawings[chart.name])}</figure>'
-        for table in view.tables:
-            yield from _table(table)
+        yield from body(view, drawings)
     yield "</section>"
 
 
-def _facts(facts: Mapping[str, str]) -> Iterator[str]:
-    if facts:
+def body(view: View, drawings: Mapping[str, str]) -> Iterator[str]:
+    """What a view has below its heading; also for a page that is not this one."""
+    yield from facts(view.facts)
+    if view.sentences:
+        yield '<ul class="said">'
+        yield from (f"<li>{escape(sentence)}</li>" for sentence in view.sentences)
+        yield "</ul>"
+    for chart in view.charts:
+        if chart.name in drawings:
+            yield f'<figure class="plot">{_inline(chart.name, drawings[chart.name])}</figure>'
+    for table in view.tables:
+        yield from _table(table)
+
+
+def facts(found: Mapping[str, str]) -> Iterator[str]:
+    """What numbers were measured on."""
+    if found:
         yield "<dl>"
         yield from (
             f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(text)}</dd>"
-            for name, text in facts.items()
+            for name, text in found.items()
         )
         yield "</dl>"
 

@@ -1,76 +1,60 @@
-"""Writes what kept rows have to show beside them: tables, plots, Parquet, the HTML report.
+"""Writes what kept rows have to show beside them: plots, tables, Parquet, the HTML report.
 
 Law
 ---
-1. Everything here is made from what is kept in the directory, and can be made again from it.
-2. It ends no run badly: what cannot be made is said in a line, and the rest is made.
-3. A file is there whole or not at all.
-4. A library that is missing costs the files it is for, and one line that says what to install.
+1. Everything is made from what is kept in the directory, and can be made again from it.
+2. It never ends a run badly: what cannot be made is said in a line, and the rest is made.
+3. A file is written whole or not at all.
+4. A missing library costs the files that it is for, and one line that says what to install.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import itertools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from _benchmark.harness import results
-from _benchmark.report import charts, html, parquet
-from _benchmark.report.charts import Drawing
-from _benchmark.report.html import Section
-from _benchmark.report.tables import file_stem, heading
+from _benchmark.harness.results import Kept
+from _benchmark.report import charts, headline, html, parquet
+from _benchmark.report.tables import Section, View, heading
 
 REPORT = "multitables_report.html"
 INSTALL = "pip install multitables[bench]"
-MAX_LETTERS = 120  # of a file's name
 
 #: (name below the directory, what is in it)
 File = tuple[str, bytes]
-Say = Callable[[str], None]
 
 
-def sections(directory: str, names: Collection[str] | None = None) -> list[Section]:
-    """What the studies `names` (default: all) have to show of what they kept in `directory`."""
-    from _benchmark.studies import STUDIES  # they publish, and so import this module
+class Shows(Protocol):
+    """What is asked of a study: a line about it, and what its rows show."""
 
-    found = []
-    for name in STUDIES if names is None else names:
-        kept = results.read(directory, name)
-        if kept is not None and kept.rows:
-            found.append(Section(STUDIES[name].SUMMARY, kept, STUDIES[name].views(kept)))
-    return found
+    SUMMARY: str
+
+    def views(self, kept: Kept, /) -> list[View]: ...
 
 
-def publish(directory: str, names: Collection[str] | None = None, say: Say = print) -> list[str]:
-    """Write everything, and say where; never raises because of what it could not make.
-
-    Parameters
-    ----------
-    directory : str
-        Where studies kept their rows.
-    names : collection of str, optional
-        Studies whose own files are written (default: all that are there). The HTML report has all.
-    say : callable
-        Takes a line for people.
-
-    Returns
-    -------
-    list of str
-        The files that were written.
-    """
-    return publication(directory, names, say).written
+def sections(directory: str, studies: Mapping[str, Shows]) -> list[Section]:
+    """What `studies` have to show of what they kept in `directory`; first how all compare."""
+    every = [(study, results.read(directory, name)) for name, study in studies.items()]
+    found = [
+        Section.of(study.SUMMARY, kept, study.views(kept))
+        for study, kept in every
+        if kept and kept.rows
+    ]
+    return [*headline.sections([one.kept for one in found]), *found]
 
 
-@dataclasses.dataclass
+@dataclass
 class Publication:
-    """What became of it."""
+    """What was written, and what could not be made; `say` takes a line for people."""
 
     directory: str
-    say: Say
-    written: list[str] = dataclasses.field(default_factory=list)
-    failed: list[str] = dataclasses.field(default_factory=list)
+    say: Callable[[str], None] = print
+    written: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
     def attempt(self, what: str) -> Iterator[None]:
@@ -88,14 +72,14 @@ class Publication:
                 self.written.append(_write(os.path.join(self.directory, name), content))
 
 
-def publication(
-    directory: str, names: Collection[str] | None = None, say: Say = print
+def publish(
+    directory: str, studies: Mapping[str, Shows], say: Callable[[str], None] = print
 ) -> Publication:
-    """`publish`, with what failed."""
+    """Write everything, and say where; it never raises because of what it could not make."""
     made = Publication(directory, say)
     try:
         with made.attempt("the report"):  # views are made from files, which may hold anything
-            _publish(made, names)
+            _publish(made, sections(directory, studies))
     except KeyboardInterrupt:
         made.failed.append("what was left")
         say(
@@ -104,44 +88,19 @@ def publication(
     return made
 
 
-def plots(directory: str, say: Say = print) -> Publication:
-    """Only the plots, as SVG: what a page of the documentation shows of a run."""
-    made = Publication(directory, say)
-    for section in sections(directory):
-        drawings = _drawings(made, section)
-        for name, drawing in drawings.items():
-            made.add(f"the plot {name}", [(f"{name}.svg", drawing.svg.encode())])
-    return made
-
-
-def _publish(made: Publication, names: Collection[str] | None) -> None:
-    everything = sections(made.directory)
-    drawings: dict[str, Drawing] = {}
+def _publish(made: Publication, everything: Sequence[Section]) -> None:
+    if not everything:
+        raise FileNotFoundError(
+            f"{made.directory!r} has no file multitables_STUDY.csv with rows. Nothing was written. "
+            "Name the --output of a run."
+        )
+    drawings: dict[str, str] = {}
     for section in everything:
         own = _drawings(made, section)
         drawings |= own
-        if names is None or section.kept.name in names:
-            for what, files in FORMS.items():
-                made.add(f"{what} of {section.kept.name}", files(section, own))
-    if everything:
-        svg = {name: drawing.svg for name, drawing in drawings.items()}
-        made.add("the HTML report", _report(everything, svg))
-        _tell(made)
-
-
-def _drawings(made: Publication, section: Section) -> dict[str, Drawing]:
-    """The plots of a study by their names; without those that cannot be drawn."""
-    found: dict[str, Drawing] = {}
-    if charts.can_draw():
-        for chart in (chart for view in section.views for chart in view.charts):
-            with made.attempt(f"the plot {chart.name}"):
-                if chart.name in found:
-                    raise ValueError("two plots have this name")
-                found[chart.name] = charts.draw(chart)
-    return found
-
-
-def _tell(made: Publication) -> None:
+        for what, files in FORMS.items():
+            made.add(f"{what} of {section.kept.name}", files(section, own))
+    made.add("the HTML report", _report(everything, drawings))
     needs = {
         "plots (matplotlib is missing)": charts.can_draw(),
         "Parquet (pyarrow is missing)": parquet.can_write(),
@@ -152,70 +111,52 @@ def _tell(made: Publication) -> None:
     made.say(f"report: {os.path.join(made.directory, REPORT)}")
 
 
+def _drawings(made: Publication, section: Section) -> dict[str, str]:
+    """The plots of a study by their names; without those that cannot be drawn."""
+    found: dict[str, str] = {}
+    if charts.can_draw():
+        for chart in (chart for view in section.views for chart in view.charts):
+            with made.attempt(f"the plot {chart.name}"):
+                if chart.name in found:
+                    raise ValueError("two plots have this name")
+                found[chart.name] = charts.draw(chart)
+    return found
+
+
 # ---- the forms of what one study has to show
 
 
-def _plot_files(_section: Section, drawings: Mapping[str, Drawing]) -> Iterator[File]:
-    for name, drawing in drawings.items():
-        yield f"{name}.svg", drawing.svg.encode()
-        yield f"{name}.png", drawing.png
+def _plot_files(_section: Section, drawings: Mapping[str, str]) -> Iterator[File]:
+    yield from ((f"{name}.svg", svg.encode()) for name, svg in drawings.items())
 
 
-def _rst_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[File]:
-    """All tables as ``csv-table``, each view's under a rubric."""
-    parts = []
-    for view in section.views:
-        parts += [f".. rubric:: {view.heading}\n", *(table.rst() for table in view.tables)]
-    yield f"multitables_{section.kept.name}.rst", "\n".join(parts).encode()
-
-
-def _text_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[File]:
+def _text_file(section: Section, _drawings: Mapping[str, str]) -> Iterator[File]:
     """All tables as aligned text, with what they were measured on."""
-    shared = html.run_facts(section.kept)
-    views = [dataclasses.replace(one, facts=html.own_facts(one, shared)) for one in section.views]
-    parts = [*([heading(shared)] if shared else []), *(view.text() for view in views)]
-    yield f"multitables_{section.kept.name}_tables.txt", ("\n\n".join(parts) + "\n").encode()
+    parts = [heading(section.facts), *(view.text() for view in section.views)]
+    text = "\n\n".join(filter(None, parts)) + "\n"
+    yield f"multitables_{section.kept.name}_tables.txt", text.encode()
 
 
-def _table_files(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[File]:
-    """Each table as a CSV file, in a directory of their own."""
-    taken: set[str] = set()
-    for view in section.views:
-        for table in view.tables:
-            stem = file_stem(view.heading, table.title.partition("; ")[0])[:MAX_LETTERS]
-            name = next(name for name in _numbered(stem) if name not in taken)
-            taken.add(name)
-            yield f"multitables_{section.kept.name}_tables/{name}.csv", table.csv().encode()
-
-
-def _numbered(stem: str) -> Iterator[str]:
-    yield stem
-    yield from (f"{stem}_{number}" for number in itertools.count(2))
-
-
-def _parquet_file(section: Section, _drawings: Mapping[str, Drawing]) -> Iterator[File]:
-    if parquet.can_write():
+def _parquet_file(section: Section, _drawings: Mapping[str, str]) -> Iterator[File]:
+    if parquet.can_write() and section.kept.rows:
         words = section.kept.more.get("facts", {})
         content = parquet.file_of(section.kept.rows, words)
         yield f"multitables_{section.kept.name}.parquet", content
 
 
 def _report(everything: Sequence[Section], drawings: Mapping[str, str]) -> Iterator[File]:
-    yield REPORT, html.html(everything, drawings).encode()
+    yield REPORT, html.document(everything, drawings).encode()
 
 
-FORMS: dict[str, Callable[[Section, Mapping[str, Drawing]], Iterator[File]]] = {
+FORMS: dict[str, Callable[[Section, Mapping[str, str]], Iterator[File]]] = {
     "plots": _plot_files,
     "tables as text": _text_file,
-    "tables as reStructuredText": _rst_file,
-    "tables as CSV": _table_files,
     "Parquet": _parquet_file,
 }
 
 
 def _write(filename: str, content: bytes) -> str:
     """Write a file, whole or not at all; returns its name."""
-    os.makedirs(os.path.dirname(filename), exist_ok=True)
     part = f"{filename}.part{os.getpid()}"
     try:
         with open(part, "wb") as file:

@@ -1,8 +1,8 @@
-"""How results are shown, as values: tables, charts and sentences, and tables as text.
+"""What is shown, as values: tables, charts and sentences; and tables as text.
 
 Law
 ---
-1. What a study shows is a `View`, made from the rows it kept and from nothing else, so that it can
+1. What a study shows is a `View`, made from the rows that it kept and from nothing else, so it can
    be shown again years later.
 2. It formats; it computes nothing but widths.
 3. It writes no file and draws nothing: `charts` draws, `html` makes HTML, `publish` writes.
@@ -10,19 +10,18 @@ Law
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from _benchmark.harness.results import Kept
 from _benchmark.harness.rounds import Summary
 
 UNIT_LINE = "MB/s = 10^6 bytes of decoded data per second; median (minimum-maximum)"
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str] = ()) -> str:
-    """A text table; the first column and those named in `left` stand left, the others right."""
+    """A text table; the first column and those named in `left` are left-aligned."""
     lines = [list(header), *(list(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
 
@@ -40,7 +39,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence
 
 
 def figure(value: float) -> str:
-    """A number of any size, with three digits or more: ``14043``, ``20.5``, ``0.0476``."""
+    """A number of any size, with at least three digits: ``14043``, ``20.5``, ``0.0476``."""
     size = abs(value)
     return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.3g}"
 
@@ -58,17 +57,9 @@ def file_stem(*words: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", " ".join(words).lower()).strip("_")
 
 
-def escaped(text: str) -> str:
-    """Text for reStructuredText that nothing in is taken for markup, wherever it stands."""
-    text = re.sub(r"([\\*`|])", r"\\\1", text)
-    text = re.sub(r"_(?!\w)", r"\_", text)  # a reference ends so
-    # at its beginning: bullets, field and option lists, enumerators, quotes, headlines
-    return re.sub(r"^(?=[^\w\s\\]|\w+[.)](\s|$)|\(\w+\))", r"\\", text)
-
-
 def heading(facts: Mapping[str, str]) -> str:
     """The facts, one a line."""
-    width = max(len(name) for name in facts)
+    width = max(map(len, facts), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items())
 
 
@@ -83,7 +74,7 @@ class Table:
     header, rows : sequences of str
         The first column names the row.
     left : sequence of str
-        Columns of words, which stand left.
+        Columns of words, which are left-aligned.
     """
 
     title: str
@@ -95,30 +86,11 @@ class Table:
         """Aligned, under its title."""
         return f"{self.title}\n{aligned(self.header, self.rows, self.left)}"
 
-    def csv(self) -> str:
-        """Comma-separated, with the header."""
-        lines = io.StringIO()
-        csv.writer(lines, lineterminator="\n").writerows([self.header, *self.rows])
-        return lines.getvalue()
-
-    def rst(self, *options: str) -> str:
-        """A ``csv-table`` of reStructuredText, with more options of the directive."""
-        rows = [self.header, *self.rows]
-        return directive(self.title, rows, ":header-rows: 1", ":stub-columns: 1", *options)
-
-
-def directive(title: str, rows: Sequence[Sequence[str]], *options: str) -> str:
-    """A ``csv-table`` of these rows, none of whose words is markup."""
-    lines = io.StringIO()
-    csv.writer(lines, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(
-        [escaped(cell) for cell in row] for row in rows
-    )
-    head = "\n   ".join([f".. csv-table:: {escaped(title)}".rstrip(), *options])
-    return f"{head}\n\n{_indented(lines.getvalue())}"
-
-
-def _indented(text: str) -> str:
-    return "".join(f"   {line}\n" for line in text.splitlines())
+    def simple(self) -> str:
+        """The cells as a simple table of reStructuredText, which is as easy to read as text."""
+        header, line, *rows = aligned(self.header, self.rows, self.left).splitlines()
+        rule = line.replace("-", "=")
+        return "\n".join([rule, header, rule, *rows, rule])
 
 
 @dataclass(frozen=True)
@@ -138,7 +110,7 @@ class Chart:
     name : str
         Of its file, without the ending: letters, digits and ``_``.
     kind : str
-        ``lines`` over numbers, or ``bars`` over words.
+        ``lines`` over numbers; ``bars`` over words, or ``ratios``, which are bars that begin at 1.
     strong : str
         How the words begin whose bars stand out; empty for all.
     """
@@ -174,8 +146,44 @@ class View:
 
     def text(self) -> str:
         """Everything but the plots."""
-        width = max((len(name) for name in self.facts), default=0)
-        facts = [f"{name.ljust(width)}  {value}" for name, value in self.facts.items()]
-        parts = ["\n".join([self.heading, "=" * len(self.heading), *facts])]
-        parts += [table.text() for table in self.tables]
-        return "\n\n".join([*parts, *self.sentences])
+        head = f"{self.heading}\n{'=' * len(self.heading)}\n{heading(self.facts)}".rstrip()
+        return "\n\n".join([head, *(table.text() for table in self.tables), *self.sentences])
+
+
+@dataclass(frozen=True)
+class Section:
+    """One study of a directory of results: what it kept, and what that shows.
+
+    Attributes
+    ----------
+    facts : mapping
+        What all rows of the run were measured on.
+    views : sequence of View
+        Their facts are those that differ from the section's.
+    """
+
+    summary: str
+    kept: Kept
+    facts: Mapping[str, str]
+    views: Sequence[View]
+
+    @classmethod
+    def of(cls, summary: str, kept: Kept, views: Sequence[View]) -> Section:
+        """The section of `views`, whose shared facts are said once."""
+        values = {
+            name: {row.get(name, "") for row in kept.rows} for name in kept.more.get("facts", {})
+        }
+        shared = {name: found.pop() for name, found in values.items() if len(found) == 1}
+        own = [
+            replace(
+                view,
+                facts={name: text for name, text in view.facts.items() if shared.get(name) != text},
+            )
+            for view in views
+        ]
+        return cls(summary, kept, shared, own)
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return self.kept.name[:1].upper() + self.kept.name[1:]

@@ -7,7 +7,8 @@ Law
    change for a new one.
 2. ``run`` returns the exit status: 0, or 1 when a data check failed. Ctrl-C ends it with what is
    finished, printed and kept, and 130.
-3. ``views(kept)`` makes what it shows from the rows that it kept, and from nothing else.
+3. ``views(kept)`` makes what it shows from the rows that it kept, and from nothing else. The entry
+   publishes it, so no study knows the others.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
-from _benchmark.harness.results import Kept
-from _benchmark.report.tables import View
+from _benchmark.report.publish import Shows
 from _benchmark.studies.batches import study as batches_study
 from _benchmark.studies.explain import study as explain_study
 from _benchmark.studies.random import study as random_study
@@ -25,16 +25,12 @@ from _benchmark.studies.sweep import study as sweep_study
 from _benchmark.studies.targets import study as targets_study
 
 
-class Study(Protocol):
+class Study(Shows, Protocol):
     """What the entry needs of a study."""
-
-    SUMMARY: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
     def run(self, arguments: argparse.Namespace) -> int: ...
-
-    def views(self, kept: Kept, /) -> list[View]: ...
 
 
 DEFAULT = "sweep"

@@ -76,7 +76,7 @@ def some_of(names: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
         chosen = text.split(",")
         for word in chosen:
             if word not in names:
-                raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(names)}")
+                raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(names)}")
         return tuple(name for name in names if name in chosen)
 
     return convert
@@ -88,7 +88,7 @@ def complib(text: str) -> str:
 
     try:
         with warnings.catch_warnings():
-            # it would warn and write with another library, and the table would lie
+            # PyTables would warn and write with another library, and the table would be wrong
             warnings.simplefilter("error", tables.FiltersWarning)
             tables.Filters(complevel=1, complib=text)
     except tables.FiltersWarning:

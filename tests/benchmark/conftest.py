@@ -55,7 +55,7 @@ def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def drawn(_undrawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plots are drawn; the test is skipped where they cannot be."""
-    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra bench")
+    pytest.importorskip("matplotlib", reason="matplotlib comes with the extra plots")
     monkeypatch.setattr(charts, "can_draw", lambda: True)
 
 

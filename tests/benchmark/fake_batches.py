@@ -1,4 +1,4 @@
-"""A library that stands in for ours at training batches, over rows in memory: it may lie.
+"""A library in the place of ours at training batches, over rows in memory: it may be faulty.
 
 Law
 ---

@@ -1,4 +1,4 @@
-"""A reader that stands in for the library's, over rows in memory: it may lie, and it is watched.
+"""A reader in the place of the library's, over rows in memory: it may be faulty, and it counts.
 
 Law
 ---

@@ -1,9 +1,10 @@
-"""A library that lies: what the data check must find.
+"""Faulty libraries: what the data check must find.
 
 Law
 ---
-1. A liar stands in the place of a contender and offers the library's face, over rows in memory.
-2. Each lie is one fault, of the sort that a broken reader would make.
+1. A faulty library takes the place of a contender, and offers the library's face over rows in
+   memory.
+2. Each lie is one fault that a broken reader would make.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from typing import Any
 import multitables_benchmark
 from _benchmark.data.workloads import Workload
 from _benchmark.harness.results import ResultFile
-from _benchmark.harness.runner import COLUMNS, Bench
+from _benchmark.studies.targets.run import TargetRun
+from _benchmark.studies.targets.verdicts import COLUMNS
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TINY = Workload("tiny", rows=300, columns=64, complevel=3)
@@ -36,6 +37,6 @@ def sweep_arguments(*words: str) -> Any:
     return multitables_benchmark.parser_of("sweep").parse_args(words)
 
 
-def some_bench(directory: Path, resume: bool = False) -> Bench:
+def some_run(directory: Path, resume: bool = False) -> TargetRun:
     results = ResultFile(str(directory / "results"), "targets", COLUMNS, {}, {}, resume)
-    return Bench(str(directory), 2**20, 1, (1, 2), ("none",), None, "no old release", results)
+    return TargetRun(str(directory), 2**20, 1, (1, 2), ("none",), None, "no old release", results)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from _benchmark.harness import runner
 from _benchmark.harness.results import ResultFile
 from _benchmark.studies.sweep import plan as sweep_plan
+from _benchmark.studies.targets import verdicts
 
 FACTS = {
     "machine": "Some 8-core CPU (x86_64)",
+    "cores": "8 of 8",
     "memory": "64.0 GiB",
     "device": "nvme0n1 (A* disk_)",
     "device_kind": "NVMe SSD",
@@ -35,36 +36,36 @@ RISING: Rates = {
     ("queue", "blosc", 9): {1: (400, 400, 400), 2: (800, 800, 800), 4: (1500, 1500, 1500)},
     ("generator", "none", 0): {1: (500, 500, 500), 2: (975, 975, 975), 4: (970, 970, 970)},
 }
-FALLING: Rates = {("queue", "none", 0): {1: (97, 98, 99), 2: (96, 97, 98), 6: (61, 62, 63)}}
 
 
-def keep_sweep(directory: Path, rates: Rates, contender: str = "multitables", **facts: str) -> None:
+def keep_sweep(directory: Path, by_contender: Mapping[str, Rates], driver: str = "direct") -> None:
     """A sweep of one device, in `directory`."""
-    with ResultFile(str(directory), "sweep", sweep_plan.COLUMNS, FACTS | facts) as file:
-        for (access, complib, level), by_processes in rates.items():
-            for n_procs, values in by_processes.items():
-                for cycle, value in enumerate(values):
-                    file.add(
-                        study="sweep",
-                        place="/data",
-                        data="noise",
-                        complib=complib,
-                        complevel=level,
-                        contender=contender,
-                        access=access,
-                        driver="direct",
-                        n_procs=n_procs,
-                        limit_mb_per_s=None,
-                        cache="bypassed",
-                        cycle=cycle,
-                        rows=262144,
-                        row_bytes=4096,
-                        stored_bytes=2**30,
-                        seconds=2**30 / 1e6 / value,
-                        decoded_bytes=2**30,
-                        mb_per_s=value,
-                        stored_mb_per_s=value,
-                    )
+    with ResultFile(str(directory), "sweep", sweep_plan.COLUMNS, FACTS) as file:
+        for contender, rates in by_contender.items():
+            for (access, complib, level), by_processes in rates.items():
+                for n_procs, values in by_processes.items():
+                    for cycle, value in enumerate(values):
+                        file.add(
+                            study="sweep",
+                            place="/data",
+                            data="noise",
+                            complib=complib,
+                            complevel=level,
+                            contender=contender,
+                            access=access,
+                            driver=driver,
+                            n_procs=n_procs,
+                            limit_mb_per_s=None,
+                            cache="bypassed" if driver == "direct" else "warm",
+                            cycle=cycle,
+                            rows=262144,
+                            row_bytes=4096,
+                            stored_bytes=2**30,
+                            seconds=2**30 / 1e6 / value,
+                            decoded_bytes=2**30,
+                            mb_per_s=value,
+                            stored_mb_per_s=value,
+                        )
         file.save_json(interrupted=False)
 
 
@@ -90,13 +91,14 @@ def keep_targets(
     targets: Sequence[Mapping[str, object]] = TARGETS,
     faults: Sequence[str] = (),
     interrupted: bool = False,
+    study: str = "targets",
 ) -> None:
     """A study of targets, in `directory`."""
-    with ResultFile(str(directory), "targets", runner.COLUMNS, FACTS) as file:
+    with ResultFile(str(directory), study, verdicts.COLUMNS, FACTS) as file:
         for part, dataset, contender, unit, values in figures:
             for number, value in enumerate(values):
                 file.add(
-                    study="targets",
+                    study=study,
                     part=part,
                     dataset=dataset,
                     contender=contender,

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from _benchmark.analysis import advice
-from _benchmark.analysis.advice import Growing, Limits, Shape
+from _benchmark.analysis.advice import Bounds, Growing, Shape
 
 RATE = st.floats(1, 1e6)
 CORES = st.integers(1, 128)
@@ -53,14 +53,14 @@ def test_a_limit_grows_to_what_all_cores_do(limit: Growing, n_procs: int) -> Non
 def test_the_bound_is_the_smallest_limit(
     fixed: dict[str, float], growing: dict[str, Growing], rates: dict[int, float]
 ) -> None:
-    limits = Limits(fixed, growing)
-    if not limits.on(1):
+    bounds = Bounds(fixed, growing)
+    if not bounds.on(1):
         return
-    found = advice.judge(limits, rates)
+    found = advice.judge(bounds, rates)
     assert found.n_procs in rates
     assert found.rate == rates[found.n_procs]
-    assert found.limit == min(limits.on(found.n_procs).values())
-    assert limits.on(found.n_procs)[found.bound] == found.limit
+    assert found.limit == min(bounds.on(found.n_procs).values())
+    assert bounds.on(found.n_procs)[found.bound] == found.limit
     assert found.share * found.limit == pytest.approx(found.rate)
     if found.enough is not None:
         assert found.bound in growing
@@ -74,11 +74,11 @@ def test_the_bound_is_the_smallest_limit(
 
 def test_more_limits_never_raise_the_bound() -> None:
     growing = {"decoding": Growing(300, 500, 2)}
-    alone = advice.judge(Limits({}, growing), {1: 250, 2: 480})
+    alone = advice.judge(Bounds({}, growing), {1: 250, 2: 480})
     assert (alone.n_procs, alone.bound, alone.limit, alone.enough) == (2, "decoding", 500, None)
-    beside = advice.judge(Limits({"device": 1400.0}, growing), {1: 250, 2: 480})
+    beside = advice.judge(Bounds({"device": 1400.0}, growing), {1: 250, 2: 480})
     assert (beside.bound, beside.limit, beside.enough) == ("decoding", 500, 5)
-    slow = advice.judge(Limits({"device": 100.0}, growing), {1: 99, 2: 100})
+    slow = advice.judge(Bounds({"device": 100.0}, growing), {1: 99, 2: 100})
     assert (slow.n_procs, slow.bound, slow.limit, slow.enough) == (1, "device", 100, None)
 
 
@@ -138,5 +138,5 @@ def test_narrow_chunks_are_to_be_written_anew(shape: Shape, chunked: bool, cure:
 
 
 def test_shares_may_exceed_one() -> None:
-    found = advice.judge(Limits({"device": 100.0}), {1: 110.0})
+    found = advice.judge(Bounds({"device": 100.0}), {1: 110.0})
     assert math.isclose(found.share, 1.1)

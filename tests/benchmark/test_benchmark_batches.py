@@ -1,8 +1,9 @@
-"""The study of training batches: the data, the proof, the loops, the contenders and the verdicts.
+"""The study of training batches: the data, the check, the loops, the contenders and the verdicts.
 
 Law
 ---
-1. A liar is put in the place of a contender and must be caught, before the clock and under it.
+1. A faulty library takes the place of a contender and must be caught, before the clock and under
+   it.
 2. Nothing here is timed, and no figure is compared with another.
 3. The contenders of torch and of Grain run where these are installed.
 """
@@ -10,6 +11,7 @@ Law
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import importlib.util
 import json
@@ -23,16 +25,16 @@ import pytest
 import tables
 from fake_batches import BATCH_ROWS, N_ROWS, FakeLibrary, Lie
 from faulty_libraries import LIES
-from runs import left_behind, rows_of, some_bench
+from runs import left_behind, rows_of, some_run
 
 import multitables_benchmark
+from _benchmark import contract
 from _benchmark.analysis.mixing import mixing
 from _benchmark.contenders import batch_check, batch_contenders
 from _benchmark.contenders.batch_contenders import BatchContender, Task
-from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.contract import NotMeasuredError, Source, WrongDataError, require
 from _benchmark.data import workloads
-from _benchmark.harness.child import WrongDataError
-from _benchmark.harness.runner import module_directory
+from _benchmark.harness.child import module_directory
 from _benchmark.loops import batch_loop, batch_recipes
 from _benchmark.loops.batch_recipes import Delivery
 from _benchmark.studies.batches import parts as batch_parts
@@ -47,7 +49,7 @@ def task_of(directory: Path, dataset: str = "lz4-64k") -> Task:
     filename = workloads.in_directory(workload, str(directory))
     source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
     array_filename = workloads.array_in_directory(workload, str(directory))
-    return Task(source, batch_check.oracle(workload), array_filename, SEED)
+    return Task(source, batch_check.oracle(workload), array_filename, SEED, seconds=0.0001)
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_an_array_of_another_is_neither_used_nor_replaced(spoil: str, tmp_path: 
     assert filename.read_bytes() == before
 
 
-# ---- the loops and the proof
+# ---- the loops and the check
 
 
 def keep(task: Task, verb: str, library: Any, recipe: str = "batches", **more: Any) -> Any:
@@ -130,30 +132,30 @@ def keep(task: Task, verb: str, library: Any, recipe: str = "batches", **more: A
         return found, dict(kept)
 
 
-def proved(task: Task, verb: str, library: Any, epochs: int = 1, **more: Any) -> Any:
+def checked(task: Task, verb: str, library: Any, epochs: int = 1, **more: Any) -> Any:
     found, kept = keep(task, verb, library, epochs=epochs, **more)
-    batch_check.prove(task.oracle, kept, epochs, found["ended"])
+    batch_check.check(task.oracle, kept, epochs, found["ended"])
     return found
 
 
 @pytest.mark.parametrize("recipe", ["batches", "queue"])
 @pytest.mark.parametrize("verb", batch_loop.VERBS)
-def test_the_truth_is_proved(verb: str, recipe: str, task: Task) -> None:
-    found = proved(task, verb, FakeLibrary(), recipe=recipe)
+def test_what_is_right_passes(verb: str, recipe: str, task: Task) -> None:
+    found = checked(task, verb, FakeLibrary(), recipe=recipe)
     assert found["ended"]
     if verb == "part":
         assert found["rows"] + found["warm_up_rows"] == N_ROWS
         assert found["warm_up_rows"] == batch_loop.WARM_UP_BATCHES * BATCH_ROWS
-        found = proved(task, verb, FakeLibrary(), recipe=recipe, seconds=0.0)
+        found = checked(task, verb, FakeLibrary(), recipe=recipe, seconds=0.0)
         least = batch_loop.MIN_BATCHES * BATCH_ROWS
         assert (found["ended"], found["rows"]) == (False, least)
     if verb == "check":
         amplification = {"read_amplification": 1.5} if recipe == "batches" else {}
         assert found["statistics"] == amplification
-        found = proved(task, verb, FakeLibrary(), recipe=recipe, most_batches=3)
+        found = checked(task, verb, FakeLibrary(), recipe=recipe, most_batches=3)
         assert not found["ended"]
     if verb == "epochs":
-        found = proved(task, verb, FakeLibrary(), recipe=recipe, epochs=3)
+        found = checked(task, verb, FakeLibrary(), recipe=recipe, epochs=3)
         assert len(found["ends"]) == 3
         assert sorted(found["ends"]) == found["ends"]
 
@@ -196,10 +198,10 @@ def test_every_lie_is_found(
     monkeypatch.setitem(batch_recipes.RECIPES, "in any order", in_any_order)
     if (recipe, name) == ("in any order", "rows swapped"):
         # these are right, and it promised no order
-        proved(task, verb, FakeLibrary(lie), recipe=recipe)
+        checked(task, verb, FakeLibrary(lie), recipe=recipe)
         return
     with pytest.raises(WrongDataError):
-        proved(task, verb, FakeLibrary(lie), recipe=recipe)
+        checked(task, verb, FakeLibrary(lie), recipe=recipe)
 
 
 def test_a_value_in_the_middle_of_a_row_is_checked_before_the_clock(task: Task) -> None:
@@ -208,8 +210,8 @@ def test_a_value_in_the_middle_of_a_row_is_checked_before_the_clock(task: Task) 
         return batch
 
     with pytest.raises(WrongDataError, match=r"place 515 has row \d+ with other values"):
-        proved(task, "check", FakeLibrary(lie))
-    proved(task, "check", FakeLibrary(lie), most_batches=2)
+        checked(task, "check", FakeLibrary(lie))
+    checked(task, "check", FakeLibrary(lie), most_batches=2)
 
 
 @pytest.mark.parametrize(
@@ -218,12 +220,12 @@ def test_a_value_in_the_middle_of_a_row_is_checked_before_the_clock(task: Task) 
         (lambda order: order[::-1], "instead of row"),
         (lambda order: order[:-1], "the order that it tells has 4099 rows"),
         (lambda order: np.where(order == 3, 4, order), "row 4 twice"),
-        (lambda order: order + 1, "a row that is none"),
+        (lambda order: order + 1, "a row number that does not exist"),
     ],
 )
 def test_an_order_that_is_none(lied: Any, said: str, task: Task) -> None:
     with pytest.raises(WrongDataError, match=said):
-        proved(task, "check", FakeLibrary(lied_order=lied))
+        checked(task, "check", FakeLibrary(lied_order=lied))
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
@@ -231,7 +233,7 @@ def test_an_epoch_cut_short_or_too_long_is_found(epochs: int, task: Task) -> Non
     found, kept = keep(task, "epochs", FakeLibrary(), epochs=epochs)
     for asked in {1, 2} - {epochs}:
         with pytest.raises(WrongDataError):
-            batch_check.prove(task.oracle, kept, asked, found["ended"])
+            batch_check.check(task.oracle, kept, asked, found["ended"])
 
 
 # ---- contenders
@@ -252,49 +254,52 @@ def fake_module(directory: Path, lie: str = "") -> str:
     return str(directory)
 
 
-def test_a_contender_is_proved_and_timed_in_a_process_of_its_own(
+def test_a_contender_is_checked_and_timed_in_a_process_of_its_own(
     task: Task, tmp_path: Path
 ) -> None:
     make = functools.partial(BatchContender, task, "x", "batches", fake_module(tmp_path))
     whole, peer = make({"shuffle": "full"}, whole=True), make({"shuffle": "full"})
-    for one in (whole, peer):
-        one.prove()
-        assert one.rate(0.0001) > 0
+    later = dataclasses.replace(whole, later=2)
+    for one in (whole, peer, later):
+        one.check()
+        assert one.measure().value > 0
         assert one.found.read_amplification == 1.5
     assert peer.found.part_of_epoch is not None
     assert 0 < peer.found.part_of_epoch < 1
-    assert whole.later_rate(2) > 0
-    assert len(whole.found.first_rates) == 1
+    assert later.measure().more["first"] > 0
     fake_module(tmp_path, "one bit")
-    for one in (whole, peer):
-        for measure in (one.prove, lambda one=one: one.rate(1), lambda one=one: one.later_rate(1)):
+    for one in (whole, peer, later):
+        for ask in (one.check, one.measure):
             with pytest.raises(WrongDataError):
-                measure()
+                ask()
 
 
-def test_a_liar_has_no_number_and_is_a_fault(task: Task, tmp_path: Path) -> None:
-    liar = BatchContender(task, "liar", "batches", fake_module(tmp_path, "a row twice"))
-    honest = BatchContender(task, "honest", "npy numpy", str(tmp_path))
-    bench = some_bench(tmp_path)
-    with bench.results:
-        assert bench.proven(task.source, [liar, honest]) == [honest]
-        assert bench.measure("part", "data", {"liar": lambda: liar.rate(1)}) == {}
-    assert len(bench.faults) == 2
-    assert all("liar: " in fault for fault in bench.faults)
-    assert rows_of("targets") == []
+def test_who_is_faulty_has_no_number_and_is_a_fault(task: Task, tmp_path: Path) -> None:
+    faulty = BatchContender(task, "faulty", "batches", fake_module(tmp_path, "a row twice"))
+    verified = BatchContender(task, "verified", "npy numpy", str(tmp_path))
+    unchecked = contract.Measurement("unchecked", faulty.measure)
+    run = some_run(tmp_path)
+    with run.results:
+        found = run.rates("part", "data", [faulty, verified, unchecked], lambda _found: "")
+    assert list(found) == ["verified"]
+    assert [fault.partition(": ")[0] for fault in run.faults] == [
+        "part data, faulty",
+        "part data, unchecked",
+    ]
+    assert {row["contender"] for row in rows_of("targets")} == {"verified"}
 
 
 def test_what_is_not_installed_is_left_out_with_advice(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(batch_contenders.ADVICE, "no_such_module", "pip install it")
+    monkeypatch.setitem(contract.INSTALL, "no_such_module", "pip install it")
     peer = BatchContender(task, "peer", "h5py", None, needs=("h5py", "no_such_module"))
     with pytest.raises(NotMeasuredError, match="pip install it"):
-        peer.prove()
-    bench = some_bench(tmp_path)
-    with bench.results:
-        assert bench.proven(task.source, [peer]) == []
-    assert (bench.faults, bench.reasons) == ([], {"peer": "pip install it"})
+        require(peer.needs)
+    run = some_run(tmp_path)
+    with run.results:
+        assert run.rates("part", "data", [peer], lambda _found: "") == {}
+    assert (run.faults, run.reasons) == ([], {"peer": "pip install it"})
 
 
 PEERS = {
@@ -311,18 +316,19 @@ PEERS = {
 def test_every_peer_delivers(recipe: str, task: Task, tmp_path: Path) -> None:
     for module in PEERS[recipe]:
         if importlib.util.find_spec(module) is None:
-            pytest.skip(batch_contenders.ADVICE[module])
+            pytest.skip(contract.INSTALL[module])
     peer = BatchContender(
         task, recipe, recipe, fake_module(tmp_path), {"shuffle": "full"}, needs=PEERS[recipe]
     )
     before = set(os.listdir("/dev/shm"))
-    peer.prove()
-    assert peer.rate(60) > 0  # to the end of the epoch, which must be whole
+    peer.check()
+    peer = dataclasses.replace(peer, task=dataclasses.replace(task, seconds=60.0))
+    assert peer.measure().value > 0  # to the end of the epoch, which must be whole
     if recipe == "npy grain":  # others leave none
         assert set(os.listdir("/dev/shm")) <= before
 
 
-def test_every_way_is_tested() -> None:
+def test_every_recipe_is_tested() -> None:
     assert set(PEERS) | {"batches", "queue", "torch dataset"} == set(batch_recipes.RECIPES)
 
 
@@ -403,29 +409,29 @@ def test_smoke_of_training_batches(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("shuffle", [None, "chunks", "window", "full"])
-def test_the_library_proves_its_batches(shuffle: str | None, task: Task) -> None:
+def test_the_batches_of_the_library_are_right(shuffle: str | None, task: Task) -> None:
     options = {"shuffle": shuffle}
     one = BatchContender(task, "ours", "batches", module_directory(), options, whole=True)
-    one.prove()
+    one.check()
     assert one.found.read_amplification == pytest.approx(1, abs=0.05)
-    assert one.rate(1) > 0
-    assert one.later_rate(2) > 0
+    assert one.measure().value > 0
+    assert dataclasses.replace(one, later=2).measure().value > 0
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 @pytest.mark.parametrize("shuffle", [None, True])
-def test_the_library_proves_its_tensors(shuffle: bool | None, task: Task) -> None:
+def test_the_tensors_of_the_library_are_right(shuffle: bool | None, task: Task) -> None:
     options = {"shuffle": shuffle}
     one = BatchContender(task, "ours", "torch dataset", module_directory(), options, whole=True)
-    one.prove()
-    assert one.rate(1) > 0
+    one.check()
+    assert one.measure().value > 0
 
 
 def test_an_interruption_keeps_what_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        batch_parts, "_measured", lambda bench, *_a: bench.tables.append("finished") or {}
+        batch_parts, "_measured", lambda run, *_a: run.tables.append("finished") or {}
     )
     monkeypatch.setitem(batch_parts.PARTS, "mixing", interrupted)
     words = ["batches", "--smoke", "--dataset", "lz4-64k", "--part", "full", "--part", "mixing"]
@@ -436,7 +442,7 @@ def test_an_interruption_keeps_what_is_finished(
     assert left_behind(tmp_path) == []
 
 
-def interrupted(_bench: Any) -> None:
+def interrupted(_run: Any) -> None:
     raise KeyboardInterrupt
 
 

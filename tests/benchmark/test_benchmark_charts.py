@@ -8,7 +8,6 @@ Law
 from __future__ import annotations
 
 import re
-import struct
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report.tables import Chart, Series
 
-pytest.importorskip("matplotlib", reason="matplotlib comes with the extra bench")
+pytest.importorskip("matplotlib", reason="matplotlib comes with the extra plots")
 
 from _benchmark.report import charts
 
@@ -48,15 +47,15 @@ def words(svg: str) -> list[str]:
 def test_a_chart_is_the_same_bytes_every_time(chart: Chart) -> None:
     first = charts.draw(chart)
     assert charts.draw(chart) == first
-    assert "dc:date" not in first.svg
-    assert "atplotlib v" not in first.svg
+    assert "dc:date" not in first
+    assert "atplotlib v" not in first
 
 
 def test_words_stay_words() -> None:
-    said = words(charts.draw(lines()).svg)
+    said = words(charts.draw(lines()))
     for word in ("A & B, $x$", "processes", "MB/s", "line 0", "line 1", "1", "2", "6", "0"):
         assert word in said
-    said = words(charts.draw(bars()).svg)
+    said = words(charts.draw(bars()))
     for word in ("Bars", "multitables queue", "h5py <x>", "100", "40.0", "MB/s", "0"):
         assert word in said
 
@@ -65,20 +64,20 @@ def test_words_stay_words() -> None:
 def test_minimum_and_maximum_are_drawn(make: object) -> None:
     assert callable(make)
     spread, flat, other = (
-        charts.draw(make(found)).svg for found in (SPREAD, FLAT, Summary(100.0, 80.0, 130.0, 3))
+        charts.draw(make(found)) for found in (SPREAD, FLAT, Summary(100.0, 80.0, 130.0, 3))
     )
     assert len({spread, flat, other}) == 3
 
 
 def test_lines_differ_without_colour() -> None:
-    svg = charts.draw(lines(number=7)).svg
+    svg = charts.draw(lines(number=7))
     markers = set(re.findall(r'<use xlink:href="#(m[0-9a-f]+)"', svg))
     assert len(markers) >= 7
-    assert "stroke-dasharray" in charts.draw(lines(number=7)).svg
+    assert "stroke-dasharray" in charts.draw(lines(number=7))
 
 
 def test_what_stands_out_has_another_colour() -> None:
-    svg = charts.draw(bars()).svg
+    svg = charts.draw(bars())
     assert svg.count(f"fill: {charts.PALE}") == 1
     assert svg.count(f"fill: {charts.COLOURS[0].lower()}") == 1
 
@@ -89,17 +88,17 @@ def test_what_stands_out_has_another_colour() -> None:
         Chart("empty", "t", "x", "y", []),
         Chart("no_points", "t", "x", "y", [Series("a", [])]),
         Chart("no_bars", "t", "x", "y", [Series("a", [])], "bars"),
+        Chart("no_ratios", "t", "x", "y", [Series("a", [])], "ratios"),
+        Chart(
+            "slower", "t", "x", "y", [Series("a", [("w", Summary(0.5, 0.4, 20.0, 3))])], "ratios"
+        ),
         Chart("zero", "t", "x", "y", [Series("a", [(1.0, Summary(0.0, 0.0, 0.0, 1))])]),
         Chart("below", "t", "x", "y", [Series("a", [("w", Summary(-1.0, -2.0, 0.0, 3))])], "bars"),
     ],
     ids=lambda chart: chart.name,
 )
 def test_odd_charts_can_be_drawn(chart: Chart) -> None:
-    drawn = charts.draw(chart)
-    assert "t" in words(drawn.svg)
-    width, height = struct.unpack(">II", drawn.png[16:24])
-    assert drawn.png[:8] == b"\x89PNG\r\n\x1a\n"
-    assert min(width, height) > 100
+    assert "t" in words(charts.draw(chart))
 
 
 def test_the_users_settings_are_neither_used_nor_changed() -> None:

@@ -1,298 +1,175 @@
-"""What a file lies on, as told by trees that look like /sys.
+"""What a file lies on, as told by answers that look like lsblk's.
 
 Law
 ---
-1. The trees have the kernel's layout: devices below `devices`, links in `dev/block`,
-   `class/block` and `slaves`.
-2. What the tree does not say must come out as unknown.
+1. Answers have the fields and the nesting of `lsblk --json --inverse`: children lie below.
+2. What the answer does not say must come out as unknown.
 """
 
 from __future__ import annotations
 
-import os
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from _benchmark.machine import devices, mounts
 from _benchmark.machine.devices import Device
-from _benchmark.machine.disks import Disk
 
-PCI = "devices/pci0000:00/0000:00:17.0"
-SATA = f"{PCI}/ata1/host0/target0:0:0/0:0:0:0"
+Row = dict[str, Any]
 
 
-class FakeSys:
-    """A directory that looks like /sys, and the mounts of its devices."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._minor = 0
-        self._mounts: list[str] = []
-
-    def write(self, name: str, text: str) -> None:
-        filename = self.directory / name
-        filename.parent.mkdir(parents=True, exist_ok=True)
-        filename.write_text(text + "\n")
-
-    def link(self, name: str, target: str) -> None:
-        link = self.directory / name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(os.path.relpath(self.directory / target, link.parent))
-
-    def block(self, place: str, slaves: tuple[str, ...] = (), **files: str) -> str:
-        """A block device at ``place``; in the names of files ``__`` stands for ``/``."""
-        self._minor += 1
-        number, name = f"8:{self._minor}", os.path.basename(place)
-        for file, text in {"dev": number, **files}.items():
-            self.write(f"{place}/{file.replace('__', '/')}", text)
-        self.link(f"dev/block/{number}", place)
-        self.link(f"class/block/{name}", place)
-        for slave in slaves:
-            self.link(f"{place}/slaves/{os.path.basename(slave)}", slave)
-        return place
-
-    def disk(self, name: str, turning: str = "0", place: str = SATA, **files: str) -> str:
-        """A disk, with a partition."""
-        place = f"{place.replace('ata1', f'ata{self._minor + 1}')}/block/{name}"
-        self.block(place, queue__rotational=turning, **files)
-        return place
-
-    def partition(self, disk: str) -> str:
-        between = "p" if disk[-1].isdigit() else ""
-        return self.block(f"{disk}/{os.path.basename(disk)}{between}1", partition="1")
-
-    def scsi(
-        self, name: str, turning: str, model: str, vendor: str = "ATA", place: str = SATA
-    ) -> str:
-        return self.disk(name, turning, place, device__model=model, device__vendor=vendor)
-
-    def virtual(self, name: str, *slaves: str, **files: str) -> str:
-        """md, dm, loop."""
-        return self.block(f"devices/virtual/block/{name}", slaves, **files)
-
-    def mount(
-        self, directory: str, kind: str, source: str, number: str, options: str = "rw"
-    ) -> None:
-        self._mounts.append(f"1 1 {number} / {directory} rw shared:1 - {kind} {source} {options}")
-
-    def on(self, block: str, directory: str = "/", kind: str = "ext4") -> None:
-        number = (self.directory / block / "dev").read_text().strip()
-        self.mount(directory, kind, f"/dev/{os.path.basename(block)}", number)
-
-    def describe(self, filename: str = "/data/run7.h5") -> Device:
-        return devices.describe(filename, str(self.directory), "\n".join(self._mounts))
+def row(name: str, *below: Row, kind: str = "disk", **more: Any) -> Row:
+    found = {"kname": name, "name": name, "maj:min": f"8:{sum(map(ord, name))}", "type": kind}
+    return {**found, **more, **({"children": list(below)} if below else {})}
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeSys:
-    return FakeSys(tmp_path / "sys")
+def ssd(name: str, **more: Any) -> Row:
+    ata = {"tran": "sata", "vendor": "ATA     ", "model": "Samsung SSD 860"}
+    return row(name, **{**ata, "rota": False, **more})
+
+
+def hdd(name: str, **more: Any) -> Row:
+    return ssd(name, **{"model": "ST4000DM004", "rota": True, **more})
+
+
+def part(disk: Row) -> Row:
+    return row(f"{disk['kname']}1", disk, kind="part")
+
+
+def mount(directory: str, kind: str, source: str, number: str, options: str = "rw") -> str:
+    return f"1 1 {number} / {directory} rw shared:1 - {kind} {source} {options}\n"
+
+
+def describe(
+    top: Row, filename: str = "/data/run7.h5", more: str = "", kind: str = "ext4"
+) -> Device:
+    on = mount("/", kind, f"/dev/{top['kname']}", top["maj:min"])
+    return devices.describe(filename, json.dumps({"blockdevices": [top]}), on + more)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_an_nvme_disk_and_its_partition(fake: FakeSys, partitioned: bool) -> None:
-    place = "devices/pci0000:00/0000:01:00.0/nvme/nvme0/nvme0n1"
-    disk = fake.block(place, queue__rotational="0", device__model="Samsung SSD 980 PRO 1TB")
-    fake.on(fake.partition(disk) if partitioned else disk, kind="xfs")
-    found = fake.describe()
-    assert found == Device(
-        "NVMe SSD",
-        (Disk("nvme0n1", "Samsung SSD 980 PRO 1TB", "nvme", False),),
-        raid="",
-        layers=(),
-        rotational=False,
-        filesystem="xfs",
-        mount="/",
-        number="8:1",
-    )
-    assert str(found) == "NVMe SSD: nvme0n1 (Samsung SSD 980 PRO 1TB)"
+def test_an_nvme_disk_and_its_partition(partitioned: bool) -> None:
+    model = "Samsung SSD 980 PRO 1TB"
+    disk = row("nvme0n1", tran="nvme", model=model, rota=False, sched="none")
+    found = describe(part(disk) if partitioned else disk, kind="xfs")
+    text, number = f"nvme0n1 ({model})", disk["maj:min"]
+    assert found == Device("NVMe SSD", (text,), "", (), False, "xfs", "/", number, ("none",))
+    assert str(found) == f"NVMe SSD: {text}"
+    assert found.scheduler == "none"
 
 
-def test_nvme_over_a_network_is_somebody_elses_disk(fake: FakeSys) -> None:
-    place = "devices/virtual/nvme-fabrics/ctl/nvme1/nvme1n1"
-    fake.on(
-        fake.block(place, queue__rotational="0", device__transport="tcp", device__model="Linux")
-    )
-    found = fake.describe()
-    assert (found.name, found.rotational, found.raid) == ("NVMe over a network", None, "unknown")
+def test_raid_by_md_over_partitions() -> None:
+    md = row("md0", part(ssd("sda")), part(ssd("sdb")), kind="raid1", sched="mq-deadline")
+    found = describe(part(md))
+    assert (found.name, found.raid) == ("2x SATA SSD in raid1", "raid1")
+    assert (found.rotational, found.layers) == (False, ("md0 raid1",))
+    assert found.disks == ("sda (Samsung SSD 860)", "sdb (Samsung SSD 860)")
+    assert found.number == md["maj:min"]  # md is throttled and not its parts
+    assert found.scheduler == "mq-deadline"
 
 
-@pytest.mark.parametrize("degraded", ["0", "1"])
-def test_raid_by_md_over_partitions(fake: FakeSys, degraded: str) -> None:
-    parts = [fake.partition(fake.scsi(name, "0", "Samsung SSD 860")) for name in ("sda", "sdb")]
-    md = fake.virtual("md0", *parts, md__level="raid1", md__degraded=degraded)
-    fake.on(md, "/data")
-    found = fake.describe()
-    assert found.name == "2x SATA SSD in raid1"
-    assert [disk.kernel_name for disk in found.disks] == ["sda", "sdb"]
-    assert (found.raid, found.rotational, found.mount) == ("raid1", False, "/data")
-    assert found.layers == (("md0 raid1", "md0 raid1 (degraded)")[int(degraded)],)
-    # md is throttled and not its parts
-    assert found.number == (fake.directory / md / "dev").read_text().strip()
-    fake.on(fake.partition(md), "/data")
-    assert fake.describe() == found
-
-
-def test_lvm_over_a_disk_that_rotates(fake: FakeSys) -> None:
-    disk = fake.partition(fake.scsi("sda", "1", "ST4000DM004"))
-    fake.on(fake.virtual("dm-0", disk, dm__name="vg-home", dm__uuid="LVM-abcdef"))
-    found = fake.describe()
+def test_lvm_over_disks() -> None:
+    found = describe(row("dm-0", part(hdd("sda")), kind="lvm"))
     assert (found.name, found.raid, found.rotational) == ("SATA HDD", "", True)
-    assert found.layers == ("dm-0 LVM",)
-    assert str(found) == "SATA HDD: sda (ST4000DM004); dm-0 LVM"
+    assert str(found) == "SATA HDD: sda (ST4000DM004); dm-0 lvm"
+    found = describe(row("dm-0", hdd("sda"), ssd("sdb"), kind="lvm"))
+    assert found.name == "1x SATA HDD and 1x SATA SSD joined by dm-0 lvm"
+    assert (found.raid, found.rotational) == ("unknown", None)  # lsblk tells no level
 
 
-def test_lvm_over_several_disks_says_no_level(fake: FakeSys) -> None:
-    disks = [fake.scsi("sda", "1", "ST4000DM004"), fake.scsi("sdb", "0", "Samsung SSD 860")]
-    fake.on(fake.virtual("dm-0", *disks, dm__uuid="LVM-abcdef"))
-    found = fake.describe()
-    assert found.name == "1x SATA HDD and 1x SATA SSD joined by dm-0 LVM"
-    assert (found.raid, found.rotational) == ("unknown", None)
-
-
-def test_encryption_over_lvm_over_raid(fake: FakeSys) -> None:
-    disks = [fake.scsi(name, "1", "ST4000DM004") for name in ("sda", "sdb", "sdc")]
-    md = fake.virtual("md127", *disks, md__level="raid5")
-    volume = fake.virtual("dm-0", md, dm__uuid="LVM-abcdef")
-    fake.on(fake.virtual("dm-1", volume, dm__uuid="CRYPT-LUKS2-0123-home"))
-    found = fake.describe()
+def test_encryption_over_lvm_over_raid() -> None:
+    md = row("md127", *(hdd(name) for name in ("sda", "sdb", "sdc")), kind="raid5")
+    found = describe(row("dm-1", row("dm-0", md, kind="lvm"), kind="crypt"))
     assert found.name == "3x SATA HDD in raid5, encrypted"
-    assert found.layers == ("dm-1 crypt", "dm-0 LVM", "md127 raid5")
-    assert (found.raid, found.rotational) == ("raid5", True)
+    assert found.layers == ("dm-1 crypt", "dm-0 lvm", "md127 raid5")
 
 
-def test_raid_over_raid(fake: FakeSys) -> None:
-    pairs = []
-    for n in range(2):
-        disks = [fake.scsi(f"sd{'abcd'[2 * n + m]}", "0", "Samsung SSD 860") for m in range(2)]
-        pairs.append(fake.virtual(f"md{n}", *disks, md__level="raid1"))
-    fake.on(fake.virtual("md2", *pairs, md__level="raid0"))
-    assert fake.describe().name == "4x SATA SSD in raid0 over raid1"
+def test_raid_over_raid() -> None:
+    pairs = [row(f"md{n}", ssd(f"sda{n}"), ssd(f"sdb{n}"), kind="raid1") for n in range(2)]
+    assert describe(row("md2", *pairs, kind="raid0")).name == "4x SATA SSD in raid0 over raid1"
 
 
-def test_the_paths_to_one_disk_are_one_disk(fake: FakeSys) -> None:
-    place = "devices/pci0000:00/0000:03:00.0/host{}/rport-{}:0-1/target/0:0:0:1"
-    paths = [
-        fake.scsi(name, "1", "DGC VRAID", "IBM", place.format(n, n))
-        for n, name in enumerate(("sda", "sdb"))
-    ]
-    whole = fake.virtual("dm-0", *paths, dm__uuid="mpath-36006")
-    fake.on(fake.virtual("dm-1", whole, dm__uuid="part1-mpath-36006"))
-    found = fake.describe()
-    assert [disk.kernel_name for disk in found.disks] == ["sda"]
-    assert found.layers[-1] == "dm-0 multipath of 2"
+def test_the_paths_to_one_disk_are_one_disk() -> None:
+    paths = [row(name, tran="fc", model="VRAID", rota=True) for name in ("sda", "sdb")]
+    found = describe(row("dm-1", row("dm-0", *paths, kind="mpath"), kind="part"))
+    assert found.disks == ("sda (VRAID)",)
     assert (found.raid, found.rotational) == ("unknown", None)
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "vendor", "model", "kind"),
+    ("name", "more", "kind"),
     [
-        ("vda", "devices/pci0000:00/0000:00:02.0/virtio1", "0x1af4", "", "virtual disk"),
-        ("xvda", "devices/vbd-51712", "", "", "virtual disk"),
-        ("sda", SATA, "ATA", "QEMU HARDDISK", "virtual disk"),
-        ("sda", "devices/pci0000:00/virtio2/host2/target2:0:0/2:0:0:0", "X", "Y", "virtual disk"),
-        ("sda", SATA, "Msft", "Virtual Disk", "virtual disk"),
-        (
-            "sda",
-            f"{PCI}/host0/target0:2:0/0:2:0:0",
-            "DELL",
-            "PERC H730P Mini",
-            "hardware RAID volume",
-        ),
-        (
-            "sda",
-            "devices/platform/host3/session1/target3:0:0/3:0:0:0",
-            "LIO",
-            "disk0",
-            "iSCSI disk",
-        ),
-        ("nbd0", "devices/virtual", "", "", "network block device (nbd)"),
+        ("vda", {"subsystems": "block:virtio:pci", "vendor": "0x1af4"}, "virtual disk"),
+        ("xvda", {}, "virtual disk"),
+        ("sda", {"tran": "sata", "model": "QEMU HARDDISK"}, "virtual disk"),
+        ("sda", {"subsystems": "block:scsi:virtio:pci", "vendor": "X"}, "virtual disk"),
+        ("sda", {"vendor": "Msft", "model": "Virtual Disk"}, "virtual disk"),
+        ("sda", {"vendor": "DELL", "model": "PERC H730P Mini"}, "hardware RAID volume"),
+        ("sda", {"tran": "iscsi", "vendor": "LIO"}, "iSCSI disk"),
+        ("sda", {"tran": "usb", "vendor": "WD"}, "USB disk"),
+        ("nbd0", {}, "network block device"),
+        ("nvme1n1", {"subsystems": "block:nvme:nvme-fabrics"}, "NVMe over a network"),
     ],
 )
-def test_the_flag_of_what_is_no_disk_is_not_believed(
-    fake: FakeSys, name: str, place: str, vendor: str, model: str, kind: str
-) -> None:
-    fake.on(fake.scsi(name, "1", model, vendor, place))
-    found = fake.describe()
+def test_the_flag_of_what_is_no_disk_is_not_believed(name: str, more: Row, kind: str) -> None:
+    found = describe(row(name, rota=True, **more))
     assert (found.name, found.rotational, found.raid) == (kind, None, "unknown")
 
 
 @pytest.mark.parametrize(
-    ("name", "turning", "place", "vendor", "kind"),
+    ("name", "flag", "more", "kind", "rotational"),
     [
-        ("sda", "1", f"{PCI}/host0/port-0:0/end_device-0:0/target", "SEAGATE", "SAS HDD"),
-        ("sda", "0", f"{PCI}/host0/port-0:0/end_device-0:0/target", "ATA", "SATA SSD"),
-        ("sda", "1", f"{PCI}/usb2/2-1/host5/target5:0:0/5:0:0:0", "WD", "USB disk"),
-        ("sda", "", SATA, "ATA", "SATA disk"),
-        ("mmcblk0", "0", "devices/platform/soc/mmc_host/mmc0", "", "SD card or eMMC"),
-        ("strange0", "1", "devices/platform/strange", "", "HDD"),
+        ("sda", "1", {"tran": "sas", "vendor": "SEAGATE"}, "SAS HDD", True),
+        ("sda", "0", {"tran": "sas", "vendor": "ATA"}, "SATA SSD", False),
+        ("sda", None, {"tran": "sata"}, "SATA disk", None),
+        ("mmcblk0", True, {}, "memory card (SD or eMMC)", False),
+        ("strange0", True, {}, "HDD", True),
     ],
 )
 def test_how_a_disk_is_attached(
-    fake: FakeSys, name: str, turning: str, place: str, vendor: str, kind: str
+    name: str, flag: Any, more: Row, kind: str, rotational: bool | None
 ) -> None:
-    fake.on(fake.scsi(name, turning, "M1", vendor, place))
-    assert fake.describe().name == kind
+    found = describe(row(name, rota=flag, **more))
+    assert (found.name, found.rotational, found.raid) == (kind, rotational, "")
 
 
-def test_a_loop_device_is_followed_to_its_file(fake: FakeSys, tmp_path: Path) -> None:
+def test_a_loop_device_is_followed_to_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image = tmp_path / "disk.img"
     image.touch()
-    fake.on(fake.scsi("sda", "1", "ST4000DM004"), str(tmp_path), "xfs")
-    loop = fake.virtual("loop0", loop__backing_file=str(image))
-    fake.on(fake.partition(loop), "/data")
-    found = fake.describe()
-    assert found.name == "loop device on SATA HDD"
-    assert found.layers == ("loop0 loop on xfs",)
-    assert (found.rotational, found.filesystem) == (True, "ext4")
-    assert found.number == (fake.directory / loop / "dev").read_text().strip()
-    # the same over memory, and over a file that is elsewhere
-    fake.mount(str(tmp_path), "tmpfs", "tmpfs", "0:40")
-    assert fake.describe().name == "loop device on memory (tmpfs)"
-    image.unlink()
-    found = fake.describe()
+    monkeypatch.setattr(devices, "_read", lambda _name: str(image))
+    loop = row("loop0", kind="loop")
+    listed = json.dumps({"blockdevices": [part(loop), hdd("sda")]})
+    under = mount("/data", "ext4", "/dev/loop0p1", part(loop)["maj:min"])
+    on_disk = mount(str(tmp_path), "xfs", "/dev/sda", hdd("sda")["maj:min"])
+    found = devices.describe("/data/x", listed, under + on_disk)
+    assert (found.name, found.rotational) == ("loop device on SATA HDD", True)
+    assert (found.filesystem, found.number) == ("ext4", loop["maj:min"])
+    in_memory = mount(str(tmp_path), "tmpfs", "tmpfs", "0:40")
+    assert devices.describe("/data/x", listed, under + in_memory).name == (
+        "loop device on memory (tmpfs)"
+    )
+    onto_itself = mount("/", "ext4", "/dev/loop0p1", part(loop)["maj:min"])
+    found = devices.describe("/data/x", listed, onto_itself)
     assert (found.name, found.raid) == ("loop device on a file out of sight", "unknown")
 
 
-def test_what_stands_on_loop_devices_is_named(fake: FakeSys, tmp_path: Path) -> None:
-    disks = [fake.scsi(name, "1", "ST4000DM004") for name in ("sda", "sdb")]
-    fake.on(fake.virtual("md9", *disks, md__level="raid0"), str(tmp_path))
-    loops = []
-    for name in ("loop0", "loop1"):
-        (tmp_path / name).touch()
-        loops.append(fake.virtual(name, loop__backing_file=str(tmp_path / name)))
-    fake.on(fake.virtual("dm-0", loops[0], dm__uuid="CRYPT-LUKS2-x"), "/data")
-    assert fake.describe().name == "loop device on 2x SATA HDD in raid0, encrypted"
-    fake.on(fake.virtual("md0", *loops, md__level="raid1"), "/data")
-    assert fake.describe().name == "loop device on 2x SATA HDD in raid0 in raid1 over raid0"
-
-
-def test_a_loop_that_leads_to_itself_ends(fake: FakeSys, tmp_path: Path) -> None:
-    (tmp_path / "disk.img").touch()
-    fake.on(fake.virtual("loop0", loop__backing_file=str(tmp_path / "disk.img")))
-    assert fake.describe().rotational is None
-
-
-def test_btrfs_over_two_disks_tells_its_profile(fake: FakeSys) -> None:
-    blocks = [fake.partition(fake.scsi(name, "0", "Samsung SSD 860")) for name in ("sda", "sdb")]
-    fake.mount("/", "btrfs", "/dev/sda1", "0:30")
-    assert fake.describe().name == "SATA SSD"  # its number is of no device, the source is
-    for block in blocks:
-        fake.link(f"fs/btrfs/0123/devices/{os.path.basename(block)}", block)
-    fake.write("fs/btrfs/0123/allocation/data/flags", "1")
-    fake.write("fs/btrfs/0123/allocation/data/raid1/used_bytes", "1")
-    found = fake.describe()
-    assert found.name == "2x SATA SSD in raid1"
-    assert (found.layers, found.raid, found.number) == (("btrfs raid1",), "raid1", "")
-    fake.write("fs/btrfs/0123/allocation/data/single/used_bytes", "1")  # on its way to another
-    assert fake.describe().raid == "unknown"
-
-
-def test_a_mapping_is_found_by_its_name_where_dev_has_no_links(fake: FakeSys) -> None:
-    disk = fake.scsi("sda", "1", "ST4000DM004")
-    fake.virtual("dm-0", disk, dm__uuid="LVM-abcdef", dm__name="vg-nowhere_here")
-    fake.mount("/", "btrfs", "/dev/mapper/vg-nowhere_here", "0:30")
-    assert fake.describe().layers == ("dm-0 LVM",)
+def test_btrfs_over_two_disks_tells_its_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = json.dumps({"blockdevices": [part(ssd("sda")), part(ssd("sdb"))]})
+    on = mount("/", "btrfs", "/dev/sda1", "0:30")
+    monkeypatch.setattr(devices, "BTRFS", str(tmp_path))
+    assert devices.describe("/x", listed, on).name == "SATA SSD"
+    for name in ("devices/sda1", "devices/sdb1", "allocation/data/raid1"):
+        (tmp_path / "0123" / name).mkdir(parents=True)
+    found = devices.describe("/x", listed, on)
+    assert (found.name, found.raid, found.number) == ("2x SATA SSD in raid1", "raid1", "")
+    (tmp_path / "0123" / "allocation" / "data" / "single").mkdir()  # on its way to another
+    assert devices.describe("/x", listed, on).raid == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -307,36 +184,37 @@ def test_a_mapping_is_found_by_its_name_where_dev_has_no_links(fake: FakeSys) ->
     ],
 )
 def test_file_systems_without_a_block_device(
-    fake: FakeSys, kind: str, name: str, rotational: bool | None, raid: str
+    kind: str, name: str, rotational: bool | None, raid: str
 ) -> None:
-    fake.mount("/", kind, "some:/where", "0:50")
-    found = fake.describe()
+    found = describe(hdd("sda"), more=mount("/data", kind, "some:/where", "0:50"))
     assert (found.name, found.rotational, found.raid) == (name, rotational, raid)
     assert (found.disks, found.number, str(found)) == ((), "", name)
+    assert found.scheduler == "unknown"
 
 
-def test_an_overlay_is_said_and_followed_where_it_can_be(fake: FakeSys, tmp_path: Path) -> None:
-    fake.on(fake.scsi("sda", "0", "Samsung SSD 860"))
-    fake.mount("/data", "overlay", "overlay", "0:60", f"rw,lowerdir=/l,upperdir={tmp_path}/upper")
-    assert fake.describe().name == "overlay file system"
+def test_an_overlay_is_said_and_followed_where_it_can_be(tmp_path: Path) -> None:
+    options = f"rw,lowerdir=/l,upperdir={tmp_path}/upper"
+    more = mount("/data", "overlay", "overlay", "0:60", options)
+    assert describe(ssd("sda"), more=more).name == "overlay file system"
     (tmp_path / "upper").mkdir()
-    found = fake.describe()
+    found = describe(ssd("sda"), more=more)
     assert found.name == "overlay file system on SATA SSD"
     assert (found.filesystem, found.layers) == ("overlay", ("overlay on ext4",))
 
 
-def test_nothing_to_read_is_unknown(tmp_path: Path) -> None:
-    found = devices.describe("/data/x", str(tmp_path), "")
-    assert (found.name, found.rotational, found.raid) == (
-        "unknown device (unknown)",
-        None,
-        "unknown",
-    )
-    found = devices.describe("/data/x", str(tmp_path), "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
-    assert found.name == "unknown device (ext4)"
+def test_nothing_to_read_is_unknown() -> None:
+    found = devices.describe("/data/x", '{"blockdevices": []}', "")
+    assert (found.name, found.rotational) == ("unknown device (unknown)", None)
+    found = devices.describe("/x", '{"blockdevices": []}', "1 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    assert (found.name, found.raid) == ("unknown device (ext4)", "unknown")
 
 
-def test_this_machine_is_described(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", ["lsblk", "no such program"])
+def test_this_machine_is_described(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With lsblk where it is there, and without it by /sys."""
+    monkeypatch.setattr(devices, "LSBLK", program)
     found = devices.describe(str(tmp_path))
     assert found.name
     assert found.filesystem == mounts.mount_of(str(tmp_path)).kind
@@ -355,18 +233,3 @@ def test_the_mount_of_a_file() -> None:
     assert mounts.mount_of("/data x/tmpy", text).kind == "xfs"
     assert mounts.mount_of("/data x", text).option("name") == "a"
     assert mounts.mount_of("/", text).option("name") == ""
-
-
-def test_the_schedulers_in_use(fake: FakeSys, tmp_path: Path) -> None:
-    image = tmp_path / "disk.img"
-    image.touch()
-    fake.on(fake.disk("sda", queue__scheduler="none [mq-deadline] bfq"), str(tmp_path))
-    loop = fake.virtual("loop0", loop__backing_file=str(image), queue__scheduler="none [bfq]")
-    fake.on(fake.partition(loop), "/data")
-    assert fake.describe().schedulers == ("bfq", "mq-deadline")
-    assert fake.describe().scheduler == "bfq, mq-deadline"
-    other = fake.virtual("dm-0", fake.disk("nvme0n1", queue__scheduler="[none] kyber"))
-    fake.on(other, "/fast")
-    assert fake.describe("/fast/x").scheduler == "none"
-    fake.mount("/far", "nfs4", "server:/far", "0:50")
-    assert fake.describe("/far/x").scheduler == "unknown"

@@ -28,7 +28,8 @@ from _benchmark.contract import NotMeasuredError, Source
 from _benchmark.machine import environment, page_cache
 from _benchmark.report import charts
 from _benchmark.studies.explain import run as explain_run
-from _benchmark.studies.explain.run import COLUMNS, Oracle
+from _benchmark.studies.explain.numbers import COLUMNS
+from _benchmark.studies.explain.run import Oracle
 from _benchmark.studies.explain.study import process_counts
 
 DRAWS = "test_a_sample_is_explained"  # plots take long, and one test will do

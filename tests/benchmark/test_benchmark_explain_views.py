@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from _benchmark.harness.results import Kept
-from _benchmark.studies.explain.run import COLUMNS
+from _benchmark.studies.explain.numbers import COLUMNS
 from _benchmark.studies.explain.views import views
 
 

@@ -1,4 +1,4 @@
-"""How the sweep reads files: the driver each file system can have, and the page cache's word.
+"""How the sweep reads files: the mode each file system supports, and the page cache's word.
 
 Law
 ---
@@ -22,9 +22,9 @@ def test_a_file_system_without_direct_io_is_read_through_the_page_cache(
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: False)
     monkeypatch.setattr(page_cache, "direct_refusal", lambda _name: "it refuses O_DIRECT")
-    driver = io_mode.choose(tiny.filename, "direct")
-    assert (driver.name, dict(driver.options), driver.drop_before) == ("buffered", {}, True)
-    assert driver.note == "it refuses O_DIRECT. The page cache is dropped before each pass."
+    mode = io_mode.choose(tiny.filename, "direct")
+    assert (mode.name, dict(mode.options), mode.drop_before) == ("buffered", {}, True)
+    assert mode.note == "it refuses O_DIRECT. The page cache is dropped before each pass."
 
 
 def test_direct_io_is_the_default_and_can_be_turned_off(
@@ -32,10 +32,10 @@ def test_direct_io_is_the_default_and_can_be_turned_off(
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: False)
     monkeypatch.setattr(page_cache, "direct_refusal", lambda _name: "")
-    driver = io_mode.choose(tiny.filename, "direct")
-    assert (driver.name, dict(driver.options)) == ("direct", {"DRIVER": "H5FD_DIRECT"})
-    driver = io_mode.choose(tiny.filename, "buffered", warm=True)
-    assert (driver.name, dict(driver.options), driver.drop_before) == ("buffered", {}, False)
+    mode = io_mode.choose(tiny.filename, "direct")
+    assert (mode.name, dict(mode.options)) == ("direct", {"DRIVER": "H5FD_DIRECT"})
+    mode = io_mode.choose(tiny.filename, "buffered", warm=True)
+    assert (mode.name, dict(mode.options), mode.drop_before) == ("buffered", {}, False)
     assert io_mode.choose(tiny.filename, "buffered").drop_before
 
 
@@ -44,10 +44,10 @@ def test_a_file_in_memory_is_said_to_measure_no_device(
 ) -> None:
     monkeypatch.setattr(environment, "in_memory", lambda _name: True)
     for name in io_mode.IO_MODES:
-        driver = io_mode.choose(tiny.filename, name)
-        assert "no device is measured" in driver.note
-        assert not driver.drop_before
-    assert io_mode.cache_of(driver, [tiny.filename], "warm") == "in memory, no device"
+        mode = io_mode.choose(tiny.filename, name)
+        assert "no device is measured" in mode.note
+        assert not mode.drop_before
+    assert io_mode.cache_of(mode, [tiny.filename], "warm") == "in memory, no device"
 
 
 def test_the_page_cache_is_asked_and_not_assumed(tiny: Source) -> None:
@@ -85,12 +85,12 @@ def test_a_cold_pass_starts_cold_behind_what_was_read_ahead(access: str, tiny: S
         pytest.skip("files in memory cannot be cold")
     page_cache.fill_page_cache(tiny.filename)
     warm = streams.Stream(tiny, access, 1)
-    warm.passes(1)
+    warm.measure()
     assert page_cache.cache_state(tiny.filename) == "warm"
 
     seen = []
     real = stream_loop.drop_pages
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stream_loop, "drop_pages", lambda name: (seen.append(name), real(name)))
-        streams.Stream(tiny, access, 1, cold=True).passes(2)
-    assert seen == [tiny.filename] * 2
+        streams.Stream(tiny, access, 1, cold=True).measure()
+    assert seen == [tiny.filename]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ import multitables_benchmark
 from _benchmark import contract
 from _benchmark.contenders.streams import Stream
 from _benchmark.data import workloads
+from _benchmark.data.workloads import Workload
 from _benchmark.harness import interruption
 from _benchmark.harness.progress import Progress
-from _benchmark.loops import stream_loop
 from _benchmark.studies import STUDIES
 from _benchmark.studies.sweep import study as device_sweep
 
@@ -79,8 +80,8 @@ def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["--max_procs", "1.5"], "--max_procs: invalid int value: '1.5'"),
         (["--complib", "gzip"], "'gzip' is not supported"),
         (["--complevel", "10"], "'10' is not a list of numbers 0 to 9"),
-        (["--access", "queue,all"], "'all' is none of queue, generator, batches"),
-        (["--driver", "fast"], "'fast' is none of direct, buffered, hdf5-direct"),
+        (["--access", "queue,all"], "'all' is not one of queue, generator, batches"),
+        (["--driver", "fast"], "'fast' is not one of direct, buffered, hdf5-direct"),
         (["--data", "mine"], "--data: invalid choice: 'mine'"),
         (["--file", "x", "--directory", "y"], "not allowed with argument --file"),
         (["--limit_mb_per_s", "0"], "0 is not above 0"),
@@ -185,12 +186,16 @@ def test_a_place_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'/nowhere'" in refused(["--smoke", "--file", "/nowhere/bench.h5"], capsys)
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    def fail(_bytes: int) -> None:
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(workload: Workload) -> Iterator[Any]:
+        yield next(slabs(workload))
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(OSError, match="No space left"):
-        workloads.write(TINY, str(tmp_path / "x.h5"), fail)
+    slabs = workloads.slabs
+    monkeypatch.setattr(workloads, "slabs", fail)
+    for write in (workloads.write, workloads.array_in_directory):
+        with pytest.raises(OSError, match="No space left"):
+            write(TINY, str(tmp_path / "x.h5" if write is workloads.write else tmp_path))
     assert left_behind(tmp_path) == []
 
 
@@ -204,11 +209,11 @@ def test_what_was_finished_is_shown_after_an_interruption(
 
     @dataclass(frozen=True)
     class Impatient(Stream):
-        def passes(self, cycles: int, tick: stream_loop.Tick = stream_loop.no_tick) -> Any:
-            seen.append(cycles)
+        def measure(self) -> contract.Sample:
+            seen.append(1)
             if len(seen) == 2:
                 raise KeyboardInterrupt
-            return [contract.Pass(0.5, self.source.decoded_bytes)]
+            return contract.Sample.of(0.5, self.source.decoded_bytes)
 
     arguments = sweep_arguments("--size=0.001", "--max_procs=1", "--cycles=1")
     assert device_sweep.run(arguments, Impatient) == 130

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. A liar is put in the place of a contender and must be caught, before the clock and under it.
+1. A faulty library takes the place of a contender and must be caught, before the clock and under
+   it.
 2. Nothing here is timed, and no figure is compared with another.
 """
 
@@ -21,15 +22,15 @@ import pytest
 import tables
 from fake_reader import FakeReader, Lie, truth
 from faulty_libraries import LIES
-from runs import left_behind, rows_of, some_bench
+from runs import left_behind, rows_of, some_run
 
 import multitables_benchmark
 from _benchmark.contenders import random_contenders, random_keys
 from _benchmark.contenders.random_contenders import LibraryAccess, ReaderAccess, Task
 from _benchmark.contenders.random_keys import Draw
-from _benchmark.contract import Source
+from _benchmark.contract import Source, WrongDataError
 from _benchmark.data import workloads
-from _benchmark.harness.child import WrongDataError
+from _benchmark.harness.runner import against
 from _benchmark.loops import random_loop, stream_loop
 from _benchmark.studies.random import parts as random_parts
 
@@ -47,7 +48,7 @@ def task_of(directory: Path, dataset: str, kind: str) -> Task:
     filename = workloads.in_directory(workload, str(directory))
     source = Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
     draw = DRAWS[kind](N_ROWS, 10, 7)
-    return Task(source, workload.is_table, draw, random_keys.oracle(workload))
+    return Task(source, workload.is_table, draw, random_keys.oracle(workload), 0.001)
 
 
 def all_rows(task: Task) -> Any:
@@ -134,7 +135,8 @@ def test_what_is_timed_is_digested(kind: str, tmp_path: Path) -> None:
     random_loop.warm_up(deliver, task.draw.keys, 0.0)
     found = random_loop.timed(deliver, task.draw.keys, kind, 0.01)
     assert found["n_keys"] > 0
-    assert task.rate(found) == found["n_keys"] / found["seconds"]
+    scale = 1 if kind == "rows" else 256 * 1024 / 1e6
+    assert task.rate(found).value == found["n_keys"] / found["seconds"] * scale
     with pytest.raises(WrongDataError):
         task.rate(found | {"n_keys": found["n_keys"] + 1})
 
@@ -171,29 +173,30 @@ def opened(task: Task, lie: Lie) -> Any:
 
 
 @pytest.mark.parametrize("kind", DRAWS)
-def test_a_liar_is_not_measured(kind: str, tmp_path: Path) -> None:
+def test_who_is_faulty_is_not_measured(kind: str, tmp_path: Path) -> None:
     task = task_of(tmp_path, "earray-lz4", kind)
-    liar = LibraryAccess(task, "liar", opened(task, LIES["one bit"]))
-    truthful = LibraryAccess(task, "truthful", opened(task, truth))
-    bench = some_bench(tmp_path)
-    with bench.results:
-        assert bench.verified(task.source, [liar, truthful], task.right) == [truthful]
-        assert len(bench.faults) == 1
-        assert "liar: data differs" in bench.faults[0]
+    faulty = LibraryAccess(task, "faulty", opened(task, LIES["one bit"]))
+    verified = LibraryAccess(task, "verified", opened(task, truth))
+    run = some_run(tmp_path)
+    with run.results:
+        found = run.rates("part", "data", [faulty, verified], against(task.right))
+    assert list(found) == ["verified"]
+    assert len(run.faults) == 1
+    assert "faulty: data differs" in run.faults[0]
 
 
 @pytest.mark.parametrize("kind", DRAWS)
-def test_a_liar_under_the_clock_has_no_number_and_is_a_fault(kind: str, tmp_path: Path) -> None:
+def test_who_is_faulty_under_the_clock_has_no_number(kind: str, tmp_path: Path) -> None:
     task = task_of(tmp_path, "earray-lz4", kind)
-    liar = LibraryAccess(task, "liar", opened(task, LIES["one bit"]))
-    bench = some_bench(tmp_path)
-    with bench.results:
-        assert bench.measure("part", "data", {"liar": lambda: liar.rate(0.001)}) == {}
-    assert "liar: data differs" in bench.faults[0]
+    faulty = LibraryAccess(task, "faulty", opened(task, LIES["one bit"]))
+    run = some_run(tmp_path)
+    with run.results:
+        assert run.rates("part", "data", [faulty], lambda _found: "") == {}
+    assert "faulty: data differs" in run.faults[0]
     assert rows_of("targets") == []
     if kind == "rows":
         with pytest.raises(WrongDataError):
-            liar.latencies()
+            replace(faulty, task=replace(task, seconds=None)).measure()
 
 
 # ---- the contenders
@@ -207,9 +210,15 @@ def test_h5py_and_pytables_deliver(kind: str, dataset: str, tmp_path: Path) -> N
     assert {one.name.partition(" ")[0] for one in everybody} == {"h5py", "PyTables"}
     for one in everybody:
         assert one.check() == task.right()
-        assert one.rate(0.001) > 0
-        if kind == "rows":
-            assert len(one.latencies()) == 10
+        assert one.measure().value > 0
+
+
+@pytest.mark.parametrize("dataset", ["table-lz4", "earray-zlib"])
+def test_latencies_of_h5py_and_pytables(dataset: str, tmp_path: Path) -> None:
+    task = replace(task_of(tmp_path, dataset, "rows"), seconds=None)
+    for one in random_contenders.libraries(task):
+        found = one.measure()
+        assert 0 < found.value <= found.more["p99"]
 
 
 MODULE = """
@@ -231,9 +240,10 @@ def test_a_reader_is_checked_and_timed_in_a_process_of_its_own(kind: str, tmp_pa
     module.write_text(MODULE.format(directory=directory, lie=""))
     for one in (found, replace(found, n_stages=0)):
         assert one.check() == task.right()
-        assert one.rate(0.001) > 0
+        assert one.measure().value > 0
     if kind == "rows":
-        assert len(found.latencies()) == 10
+        latency = replace(found, task=replace(task, seconds=None)).measure()
+        assert 0 < latency.value <= latency.more["p99"]
     module.write_text(MODULE.format(directory=directory, lie="one bit"))
     assert found.check() != task.right()
     assert (found.name, replace(found, n_stages=0).name) == (
@@ -282,7 +292,7 @@ def test_an_interruption_keeps_what_is_finished(
     assert left_behind(tmp_path) == []
 
 
-def interrupted(_bench: Any) -> None:
+def interrupted(_run: Any) -> None:
     raise KeyboardInterrupt
 
 

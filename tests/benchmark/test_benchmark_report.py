@@ -8,9 +8,7 @@ Law
 
 from __future__ import annotations
 
-import csv
 import io
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,12 +20,12 @@ from html_reader import SVG, Reader
 import multitables_benchmark
 from _benchmark.harness import results
 from _benchmark.harness.rounds import summary
-from _benchmark.harness.runner import Bench
 from _benchmark.report import charts, html, parquet, publish
-from _benchmark.report.tables import Table, View, figure
+from _benchmark.report.tables import View, figure
 from _benchmark.studies import STUDIES
 from _benchmark.studies.targets import parts as target_parts
 from _benchmark.studies.targets import views as target_views
+from _benchmark.studies.targets.run import TargetRun
 
 
 def kept(directory: Path, name: str) -> results.Kept:
@@ -108,7 +106,7 @@ def test_rows_without_their_json_file_can_still_be_shown(tmp_path: Path) -> None
     (tmp_path / "multitables_targets.json").unlink()
     views = target_views.views(kept(tmp_path, "targets"))
     assert [view.heading for view in views] == ["Streams", "Latency"]
-    assert publish.publication(str(tmp_path), say=lambda _line: None).failed == []
+    assert publish.publish(str(tmp_path), STUDIES, say=lambda _line: None).failed == []
 
 
 # ---- tables as text
@@ -122,22 +120,6 @@ def test_figures_of_any_size(value: float, text: str) -> None:
     assert figure(value) == text
 
 
-def test_a_table_as_csv_is_its_cells() -> None:
-    table = Table("t", ["who", "n, m"], [['a "b"', "1"], ["c", "-"]])
-    assert list(csv.reader(io.StringIO(table.csv()))) == [table.header, *table.rows]
-
-
-def test_no_word_of_a_table_is_markup_in_rst() -> None:
-    docutils = pytest.importorskip("docutils.core", reason="docutils comes with the extra docs")
-    words = ["-", ">= 3x", "1. a", "(a) b", "a_ b", "x*y `z` |w|", "a\\b", ":f: x", "..", "__x__"]
-    table = Table("*t* `1`_", ["who", "n*"], [[word, word] for word in words])
-    settings = {"halt_level": 2, "report_level": 2, "doctitle_xform": False}
-    document = docutils.publish_doctree(table.rst(":class: numbers"), settings_overrides=settings)
-    cells = [entry.astext() for entry in document.findall() if entry.tagname == "entry"]
-    assert cells == ["who", "n*", *(word for word in words for _ in range(2))]
-    assert [one.astext() for one in document.findall() if one.tagname == "title"] == ["*t* `1`_"]
-
-
 # ---- what is written beside the rows
 
 
@@ -145,54 +127,36 @@ def test_everything_is_written_beside_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored_runs.keep_targets(tmp_path)
-    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
+    stored_runs.keep_sweep(tmp_path, {"multitables": stored_runs.RISING})
     before = everything_below(tmp_path)
     monkeypatch.setattr(charts, "can_draw", lambda: True)
-    monkeypatch.setattr(charts, "draw", lambda chart: charts.Drawing(SVG, chart.name.encode()))
+    monkeypatch.setattr(charts, "draw", lambda _chart: SVG)
     monkeypatch.setattr(parquet, "can_write", lambda: True)
     monkeypatch.setattr(parquet, "file_of", lambda rows, _words: str(len(rows)).encode())
     lines: list[str] = []
-    written = publish.publish(str(tmp_path), say=lines.append)
+    written = publish.publish(str(tmp_path), STUDIES, say=lines.append).written
     after = everything_below(tmp_path)
     assert {name: after[name] for name in before} == before
     assert sorted(written) == sorted(str(tmp_path / name) for name in after.keys() - before.keys())
     assert after["targets_streams_zlib_3.svg"] == SVG.encode()
-    assert after["targets_streams_zlib_3.png"] == b"targets_streams_zlib_3"
     assert after["multitables_targets.parquet"] == b"10"
-    assert b".. csv-table:: zlib 3, page cache warm" in after["multitables_targets.rst"]
     text = after["multitables_targets_tables.txt"].decode()
     assert text.startswith("machine      Some 8-core CPU")
     assert "\nmultitables queue x2  1100 (1000-1200)        3\n" in text
     assert text.count("Some 8-core CPU") == 1
-    table = after["multitables_targets_tables/streams_zlib_3_page_cache_warm.csv"].decode()
-    assert table.splitlines()[1] == "multitables queue x2,1100 (1000-1200),3"
     assert after["multitables_report.html"].count(b"<svg ") >= 3
     assert lines == [f"report: {tmp_path / 'multitables_report.html'}"]
 
-    publish.publish(str(tmp_path), say=lines.append)
+    publish.publish(str(tmp_path), STUDIES, say=lines.append)
     assert everything_below(tmp_path) == after
-
-
-def test_only_the_named_study_is_written_anew_and_the_report_has_all(tmp_path: Path) -> None:
-    stored_runs.keep_targets(tmp_path)
-    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
-    written = publish.publish(str(tmp_path), ["targets"], say=lambda _line: None)
-    names = {os.path.relpath(name, tmp_path).split(os.sep)[0] for name in written}
-    assert names == {
-        "multitables_targets.rst",
-        "multitables_targets_tables",
-        "multitables_targets_tables.txt",
-        "multitables_report.html",
-    }
-    assert "NVMe SSD at /data" in (tmp_path / "multitables_report.html").read_text()
 
 
 def test_what_is_not_installed_is_said_in_one_line(tmp_path: Path) -> None:
     stored_runs.keep_targets(tmp_path)
     lines: list[str] = []
-    written = publish.publish(str(tmp_path), say=lines.append)
+    written = publish.publish(str(tmp_path), STUDIES, say=lines.append).written
     assert any(name.endswith(".html") for name in written)
-    assert not any(name.endswith((".svg", ".png", ".parquet")) for name in written)
+    assert not any(name.endswith((".svg", ".parquet")) for name in written)
     assert lines[0] == (
         "left out: plots (matplotlib is missing); Parquet (pyarrow is missing). To have them: "
         "pip install multitables[bench]"
@@ -213,7 +177,7 @@ def test_a_plot_that_fails_costs_only_itself(
     monkeypatch.setattr(charts, "can_draw", lambda: True)
     monkeypatch.setattr(charts, "draw", failing(RuntimeError("no fonts")))
     lines: list[str] = []
-    made = publish.publication(str(tmp_path), say=lines.append)
+    made = publish.publish(str(tmp_path), STUDIES, say=lines.append)
     assert made.failed == ["the plot targets_streams_zlib_3"]
     assert lines[0] == ("the plot targets_streams_zlib_3 could not be made: RuntimeError: no fonts")
     assert str(tmp_path / "multitables_report.html") in made.written
@@ -227,17 +191,17 @@ def test_neither_an_error_nor_ctrl_c_comes_out(
     before = everything_below(tmp_path)
     monkeypatch.setattr(STUDIES["targets"], "views", failing(error))
     lines: list[str] = []
-    assert publish.publish(str(tmp_path), say=lines.append) == []
+    assert publish.publish(str(tmp_path), STUDIES, say=lines.append).written == []
     assert len(lines) == 1
     assert everything_below(tmp_path) == before
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored_runs.keep_targets(tmp_path)
-    publish.publish(str(tmp_path), say=lambda _line: None)
+    publish.publish(str(tmp_path), STUDIES, say=lambda _line: None)
     before = everything_below(tmp_path)
     monkeypatch.setattr("os.replace", failing(OSError(28, "No space left on device")))
-    made = publish.publication(str(tmp_path), say=lambda _line: None)
+    made = publish.publish(str(tmp_path), STUDIES, say=lambda _line: None)
     assert "the HTML report" in made.failed
     assert everything_below(tmp_path) == before
 
@@ -249,14 +213,14 @@ def test_a_run_ends_with_its_report_and_its_own_status(
     assert multitables_benchmark.main(words) == 0
     assert "report: results/multitables_report.html" in capsys.readouterr().out
     assert "get() and release" in Path("results/multitables_report.html").read_text()
-    monkeypatch.setattr(html, "html", failing(RuntimeError("broken")))
+    monkeypatch.setattr(html, "document", failing(RuntimeError("broken")))
     assert multitables_benchmark.main(words) == 0
     assert "the HTML report could not be made: RuntimeError: broken" in capsys.readouterr().out
 
 
 def test_an_interrupted_run_has_its_report_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(bench: Bench) -> None:
-        bench.keep(0.5, "warm", part="latency", dataset="d", contender="x", round=0, unit="us")
+    def interrupted(run: TargetRun) -> None:
+        run.keep(0.5, part="latency", dataset="d", contender="x", round=0, unit="us")
         raise KeyboardInterrupt
 
     monkeypatch.setitem(target_parts.PARTS, "latency", interrupted)
@@ -273,7 +237,7 @@ def test_the_report_is_made_again_from_the_rows_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored_runs.keep_targets(tmp_path / "run")
-    publish.publish(str(tmp_path / "run"), say=lambda _line: None)
+    publish.publish(str(tmp_path / "run"), STUDIES, say=lambda _line: None)
     first = everything_below(tmp_path / "run")
     for name in first:
         if name not in ("multitables_targets.csv", "multitables_targets.json"):
@@ -283,22 +247,21 @@ def test_the_report_is_made_again_from_the_rows_alone(
     assert "report: run/multitables_report.html" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["nowhere", "empty"])
 def test_a_directory_without_results_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert multitables_benchmark.main(["report", "nowhere"]) == 2
-    assert "'nowhere' is no directory" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
-    assert multitables_benchmark.main(["report", "empty"]) == 2
-    assert "'empty' has no results" in capsys.readouterr().err
-    assert list((tmp_path / "empty").iterdir()) == []
+    assert multitables_benchmark.main(["report", name]) == 2
+    assert f"'{name}' has no file multitables_STUDY.csv with rows" in capsys.readouterr().out
+    assert [*tmp_path.iterdir(), *(tmp_path / "empty").iterdir()] == [tmp_path / "empty"]
 
 
 def test_what_could_not_be_made_again_is_the_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stored_runs.keep_targets(tmp_path)
-    monkeypatch.setattr(html, "html", failing(RuntimeError("broken")))
+    monkeypatch.setattr(html, "document", failing(RuntimeError("broken")))
     assert multitables_benchmark.main(["report", "."]) == 2
     assert "broken" in capsys.readouterr().out
 
@@ -323,7 +286,7 @@ def test_columns_are_numbers_where_all_that_stands_in_them_is() -> None:
 
 def test_a_parquet_file_has_the_rows_with_types(tmp_path: Path) -> None:
     read = pytest.importorskip("pyarrow.parquet", reason="pyarrow comes with the extra bench")
-    stored_runs.keep_sweep(tmp_path, stored_runs.RISING)
+    stored_runs.keep_sweep(tmp_path, {"multitables": stored_runs.RISING})
     found = kept(tmp_path, "sweep")
     content = parquet.file_of(found.rows, found.more["facts"])
     table = read.ParquetFile(io.BytesIO(content), pre_buffer=False).read(use_threads=False)
@@ -343,14 +306,13 @@ def test_a_parquet_file_has_the_rows_with_types(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("drawn")
 def test_plots_are_drawn_and_the_same_again(tmp_path: Path) -> None:
     stored_runs.keep_targets(tmp_path)
-    made = publish.publication(str(tmp_path), say=lambda _line: None)
+    made = publish.publish(str(tmp_path), STUDIES, say=lambda _line: None)
     assert made.failed == []
     assert "multitables queue x2" in (tmp_path / "targets_streams_zlib_3.svg").read_text()
-    assert (tmp_path / "targets_streams_zlib_3.png").read_bytes()[:4] == b"\x89PNG"
     found = Reader((tmp_path / publish.REPORT).read_text())
     assert len(found.ids) == len(set(found.ids))
     assert "multitables queue x2" in found.said
 
     before = everything_below(tmp_path)
-    publish.publish(str(tmp_path), say=lambda _line: None)
+    publish.publish(str(tmp_path), STUDIES, say=lambda _line: None)
     assert everything_below(tmp_path) == before

@@ -11,9 +11,17 @@ import json
 from pathlib import Path
 
 import pytest
-from runs import rows_of, some_bench
+from runs import rows_of, some_run
 
 import multitables_benchmark
+from _benchmark.contract import (
+    ContenderError,
+    Digest,
+    Measurement,
+    NotMeasuredError,
+    Sample,
+    WrongDataError,
+)
 from _benchmark.harness import results
 from _benchmark.harness.results import CannotResumeError, ResultFile
 
@@ -110,17 +118,67 @@ def test_facts_of_a_place_may_differ_from_row_to_row(tmp_path: Path) -> None:
 def test_a_figure_that_is_there_is_not_measured_again(tmp_path: Path) -> None:
     calls: list[str] = []
 
-    def measured() -> float:
-        calls.append("once")
-        return float(len(calls))
+    def measured() -> Sample:
+        calls.append("measured")
+        return Sample(float(len(calls) - 1))
 
+    def checked() -> Digest:
+        calls.append("checked")
+        return {}
+
+    who = Measurement("who", measured, checked)
     for resume in (False, True):
-        bench = some_bench(tmp_path, resume)
-        with bench.results:
-            assert bench.measure("part", "data", {"who": measured}, rounds=2) == {"who": [1.0, 2.0]}
-            bench.keep(3.0, "warm", part="part", dataset="data", contender="x", round=0, unit="MiB")
-    assert len(calls) == 2
-    assert len(results.read_rows(bench.results.filename)) == 3
+        run = some_run(tmp_path, resume)
+        with run.results:
+            found = run.rates("part", "data", [who], lambda _found: "", rounds=2)
+            assert found == {"who": [1.0, 2.0]}
+            run.keep(3.0, part="part", dataset="data", contender="x", round=0, unit="MiB")
+    assert calls == ["checked", "measured", "measured"]
+    assert len(results.read_rows(run.results.filename)) == 3
+
+
+def test_one_that_fails_is_not_asked_again_and_gives_no_figure(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def failing() -> Sample:
+        asked.append("failing")
+        if len(asked) == 2:
+            raise ContenderError("it broke")
+        return Sample(1.0)
+
+    run = some_run(tmp_path)
+    with run.results:
+        both = [Measurement("rival", failing), Measurement("other", lambda: Sample(2.0))]
+        found = run.rates("part", "data", both, lambda _found: "", rounds=3)
+    assert found == {"other": [2.0] * 3}
+    assert asked == ["failing"] * 2
+    assert (run.reasons, run.faults) == ({"rival": "it broke"}, [])
+    assert [row["contender"] for row in rows_of("targets")].count("rival") == 1  # it is kept
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "is_fault"),
+    [
+        ("rival", NotMeasuredError("install it"), False),
+        ("rival", OSError("it broke"), False),
+        ("rival", WrongDataError("data differs"), True),
+        ("rival", ZeroDivisionError("the benchmark's own"), True),
+        ("multitables x1", NotMeasuredError("install it"), False),
+        ("multitables x1", ContenderError("it broke"), True),
+    ],
+)
+def test_which_failures_are_faults(
+    name: str, error: Exception, is_fault: bool, tmp_path: Path
+) -> None:
+    def fail() -> Digest:
+        raise error
+
+    run = some_run(tmp_path)
+    with run.results:
+        one = Measurement(name, lambda: Sample(1.0), fail)
+        assert run.rates("part", "data", [one], lambda _found: "") == {}
+    assert bool(run.faults) == is_fault
+    assert run.reasons == {name: str(error)}
 
 
 def test_resume_from_the_command_line(tmp_path: Path) -> None:

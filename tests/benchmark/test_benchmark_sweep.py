@@ -20,16 +20,15 @@ from runs import left_behind, rows_of, sweep_arguments
 
 import multitables_benchmark
 from _benchmark import contract
-from _benchmark.contenders.streams import Stream
-from _benchmark.contract import NotMeasuredError
+from _benchmark.contenders.streams import ChildStream, Stream
 from _benchmark.data import workloads
 from _benchmark.harness.results import Kept
-from _benchmark.loops import stream_loop
 from _benchmark.machine import throttle
 from _benchmark.report.tables import View
 from _benchmark.studies.sweep import plan as sweep_plan
 from _benchmark.studies.sweep import study as device_sweep
 from _benchmark.studies.sweep import views as sweep_views
+from _benchmark.studies.sweep.lines import Readers
 from _benchmark.studies.sweep.plan import COLUMNS, DATA, KEY
 
 SMALL = ("--size=0.001", "--max_procs=1", "--cycles=1")
@@ -123,15 +122,15 @@ class Counting:
         counts = self
 
         class Counted(Stream):
-            def check(self, tick: stream_loop.Tick = stream_loop.no_tick) -> dict[str, Any]:
+            def check(self) -> contract.Digest:
                 counts.checked.append(self.name)
-                return super().check(tick)
+                return super().check()
 
-            def passes(self, cycles: int, tick: stream_loop.Tick = stream_loop.no_tick) -> Any:
+            def measure(self) -> contract.Sample:
                 if len(counts.timed) == counts.end_after:
                     raise KeyboardInterrupt
                 counts.timed.append(self.name)
-                return [contract.Pass(0.5, self.source.decoded_bytes)]
+                return contract.Sample.of(0.5, self.source.decoded_bytes)
 
         return Counted(*case)
 
@@ -173,7 +172,7 @@ def test_limits_are_rows_of_their_own(
     def limited(_filename: str, bytes_per_second: float) -> Iterator[None]:
         asked.append(bytes_per_second)
         if bytes_per_second > 1e8:
-            raise NotMeasuredError("only root may limit a device")
+            raise throttle.CannotLimitError("only root may limit a device")
         yield
 
     monkeypatch.setattr(throttle, "limited", limited)
@@ -192,6 +191,24 @@ def test_without_the_direct_vfd_the_sweep_goes_on(capsys: pytest.CaptureFixture[
     assert device_sweep.run(sweep_arguments(*words, "--direct_vfd", "nowhere"), Counting()) == 0
     assert "tools/direct_vfd" in capsys.readouterr().out
     assert cells_of(rows_of("sweep"), "contender") == {("multitables",)}
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_the_old_release_reads_through_the_page_cache_without_peers(
+    warm: bool, tmp_path: Path
+) -> None:
+    (dataset,) = sweep_plan.datasets(["noise"], ["zlib"], [3], 2**20)
+    source = contract.Source(str(tmp_path / "x.h5"), workloads.PATH, 1, 1)
+    readers = Readers(("queue",), (1, 3), (), {}, warm, False, "/nowhere/python", None)
+    found = readers.peers(source, dataset.workload, str(tmp_path))
+    assert [(one.key["access"], one.key["n_procs"]) for one in found] == [
+        *(("queue", n) for n in (1, 3)),
+        *(("generator", n) for n in (1, 3)),
+    ]
+    for one in found:
+        assert (one.key["contender"], one.key["driver"]) == ("multitables 2.0.1", "buffered")
+        assert isinstance(one.contender, ChildStream)
+        assert (one.contender.cold, one.contender.in_order) == (not warm, False)
 
 
 # ---- what it shows

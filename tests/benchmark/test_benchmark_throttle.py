@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from _benchmark.contract import NotMeasuredError
 from _benchmark.machine import devices, throttle
 from _benchmark.machine.devices import Device
-from _benchmark.machine.throttle import Control
+from _benchmark.machine.throttle import CannotLimitError, Control
 
 BLKIO = "31 23 0:35 {root} /cg/blkio rw - cgroup cgroup rw,blkio\n"
 UNIFIED = "41 31 0:38 {root} {directory} rw - cgroup2 cgroup2 rw\n"
@@ -32,7 +31,7 @@ def writable(tmp_path: Path) -> Control:
         found = throttle.control()
         with throttle.limited(str(tmp_path), 2**30, found):
             return found
-    except NotMeasuredError as error:
+    except CannotLimitError as error:
         pytest.skip(str(error))
 
 
@@ -84,7 +83,7 @@ def test_a_limit_that_the_kernel_refuses_is_said(writable: Control, tmp_path: Pa
     before, standing = groups(), set(os.listdir(writable.parent))
     wrong = Control(writable.own, writable.parent, writable.setting, "no limit", enables=False)
     with (
-        pytest.raises(NotMeasuredError, match=r"the kernel refuses .*systemd-run"),
+        pytest.raises(CannotLimitError, match=r"the kernel refuses .*systemd-run"),
         throttle.limited(str(tmp_path), 10**9, wrong),
     ):
         pytest.fail("a limit that was refused must not be entered")
@@ -144,15 +143,15 @@ def test_the_control_is_found_by_the_mounts(tmp_path: Path) -> None:
 def test_no_control_is_said(tmp_path: Path, controllers: str) -> None:
     (tmp_path / "cgroup.controllers").write_text(controllers)
     mountinfo = UNIFIED.format(root="/", directory=tmp_path)
-    with pytest.raises(NotMeasuredError, match="systemd-run --scope"):
+    with pytest.raises(CannotLimitError, match="systemd-run --scope"):
         throttle.control(mountinfo, "0::/\n")
-    with pytest.raises(NotMeasuredError, match="systemd-run --scope"):
+    with pytest.raises(CannotLimitError, match="systemd-run --scope"):
         throttle.control("", "")
 
 
 def test_only_a_block_device_is_limited() -> None:
     with (
-        pytest.raises(NotMeasuredError, match=r"/proc.* is not a single block device"),
+        pytest.raises(CannotLimitError, match=r"/proc.* is not a single block device"),
         throttle.limited("/proc", 10**6),
     ):
         pytest.fail("nothing can be limited there")

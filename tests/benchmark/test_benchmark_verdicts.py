@@ -12,27 +12,27 @@ from pathlib import Path
 
 import numpy as np
 from faulty_libraries import FakeGuard
-from runs import some_bench
+from runs import some_run
 
 from _benchmark import contract
 from _benchmark.harness import rounds
-from _benchmark.harness.runner import best
 from _benchmark.loops import stream_loop
 from _benchmark.report.tables import aligned
 from _benchmark.studies.targets import parts as target_parts
 from _benchmark.studies.targets import views as target_views
+from _benchmark.studies.targets.verdicts import best, limit_target, ratio_target
 
 
 def test_verdicts(tmp_path: Path) -> None:
-    bench = some_bench(tmp_path)
-    bench.results.__exit__(None, None, None)
-    bench.ratio_target("a", [10, 30, 20], [10, 10, 10], 2, "")
-    bench.ratio_target("b", [19.9], [10], 2, "")
-    bench.ratio_target("c", [10], None, 2, "why")
-    bench.limit_target("d", [1, 9, 2], 2.5, "us")
-    bench.limit_target("e", [3], 3, "us")
-    bench.limit_target("f", None, 3, "us", "why")
-    verdicts = [(one.what, one.verdict) for one in bench.targets]
+    run = some_run(tmp_path)
+    run.results.__exit__(None, None, None)
+    run.judge(ratio_target("a", [10, 30, 20], [10, 10, 10], 2, ""))
+    run.judge(ratio_target("b", [19.9], [10], 2, ""))
+    run.judge(ratio_target("c", [10], None, 2, "why"))
+    run.judge(limit_target("d", [1, 9, 2], 2.5, "us"))
+    run.judge(limit_target("e", [3], 3, "us"))
+    run.judge(limit_target("f", None, 3, "us", "why"))
+    verdicts = [(one.what, one.verdict) for one in run.targets]
     assert verdicts == [
         ("a", "met"),
         ("b", "MISSED"),
@@ -41,11 +41,11 @@ def test_verdicts(tmp_path: Path) -> None:
         ("e", "MISSED"),
         ("f", "not measured"),
     ]
-    assert bench.targets[0].measured == "2.00x (1.00-3.00)"
-    bench.judged = False
-    bench.limit_target("g", [1], 3, "us")
-    assert (bench.targets[-1].measured, bench.targets[-1].verdict) == ("1 us", "not judged")
-    table = target_views.target_table(bench.targets).text()
+    assert run.targets[0].measured == "2.00x (1.00-3.00)"
+    run.judged = False
+    run.judge(limit_target("g", [1], 3, "us"))
+    assert (run.targets[-1].measured, run.targets[-1].verdict) == ("1 us", "not judged")
+    table = target_views.target_table(run.targets).text()
     assert "MISSED" in table
     assert "why" in table
 
@@ -68,7 +68,7 @@ def test_the_best_is_by_median() -> None:
 
 
 def test_contenders_take_turns() -> None:
-    order = list(rounds.turns(["a", "b", "c"], 3))
+    order = list(rounds.turns(["a", "b", "c"], range(3)))
     assert [name for _, name in order] == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
     assert [number for number, _ in order] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
@@ -76,7 +76,7 @@ def test_contenders_take_turns() -> None:
 def test_the_median_and_its_spread() -> None:
     assert str(rounds.summary([3.0, 1.0, 2.0])) == "2 (1-3)"
     assert str(rounds.summary([3.0])) == "3"
-    assert contract.Pass(2.0, 4_000_000).rate == 2.0
+    assert contract.Sample.of(2.0, 4_000_000).value == 2.0
 
 
 def test_the_text_table_is_aligned() -> None:
@@ -107,14 +107,12 @@ def test_a_timed_pass_is_whole_and_after_what_was_read_ahead() -> None:
                 yield 0
 
     ahead_rows = 2 * stream_loop.AHEAD_BYTES // 2**20
-    told: list[int] = []
-    passes = stream_loop.timed_passes(Streamer(), "/x", "queue", 2, 3, 6400, 2**20, told.append)
-    assert [decoded for _, decoded in passes] == [6400 * 2**20] * 3
-    assert sum(taken) == -(-ahead_rows // 64) * 64 + 3 * 6400
+    found = stream_loop.timed_pass(Streamer(), "/x", "queue", 2, 6400, 2**20)
+    assert found[1] == 6400 * 2**20
+    assert sum(taken) == -(-ahead_rows // 64) * 64 + 6400
     assert taken[-1] == 0
-    assert sum(told) == 3 * 6400 * 2**20
 
     taken.clear()
-    passes = stream_loop.timed_passes(Streamer(), "/x", "generator", 2, 1, 777, 2**20)
-    assert [decoded for _, decoded in passes] == [777 * 2**20]
+    found = stream_loop.timed_pass(Streamer(), "/x", "generator", 2, 777, 2**20)
+    assert found[1] == 777 * 2**20
     assert sum(taken) == ahead_rows + 777

@@ -3,34 +3,27 @@
 Law
 ---
 1. One function a part, in `PARTS`; wanted figures stand in the constants below.
-2. It measures only through `Bench`, and every contender proves its rows in each measurement.
-3. A peer that reads no HDF5 is there for context: it has no target, and no part in one.
+2. It measures only through `TargetRun`, and every contender checks its rows in each measurement.
+3. A peer that does not read HDF5 gives context: no target counts it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from _benchmark.analysis.mixing import Mixing, mixing
-from _benchmark.contenders import batch_check, streams
+from _benchmark.contenders import batch_check
 from _benchmark.contenders.batch_contenders import BATCH_ROWS, WORKERS, BatchContender, Task
+from _benchmark.contract import Digest
 from _benchmark.data.workloads import Workload, as_size
+from _benchmark.harness.child import face, module_directory
 from _benchmark.harness.rounds import summary
-from _benchmark.harness.runner import (
-    LABEL,
-    Bench,
-    as_ratio,
-    best,
-    module_directory,
-    ratios,
-    warm,
-    with_spread,
-)
-from _benchmark.machine import page_cache
 from _benchmark.report.tables import UNIT_LINE, aligned
+from _benchmark.studies.targets.run import TargetRun
+from _benchmark.studies.targets.verdicts import LABEL, best, ratio_target, with_spread
 
 ROW_BYTES = 1024
 MIN_WINDOW = 0.8
@@ -83,56 +76,44 @@ DATASETS["lz4-narrow"] = Dataset(
 )
 
 
-def window(bench: Bench) -> None:
+def window(run: TargetRun) -> None:
     """Rows mixed over a window, beside the same rows in the order of the file."""
-    for name in bench.datasets:
-        dataset, task = DATASETS[name], _task(bench, name)
-        ours = partial(_ours, task)
+    for name in run.datasets:
+        dataset, task = DATASETS[name], _task(run, name)
+        ours = partial(_ours, task, later=LATER_EPOCHS)
         everybody = [
             ours("queue", "queue"),
             ours("shuffle=None", shuffle=None),
             ours("shuffle='chunks'", shuffle="chunks"),
             ours("shuffle='window'", shuffle="window"),
         ]
-        measured = {
-            one.name: partial(one.later_rate, LATER_EPOCHS)
-            for one in bench.proven(task.source, everybody)
+        rates = _rates(run, "window", dataset.title, task, everybody)
+        shuffled = everybody[-1].name
+        first = {
+            one: with_spread(summary([each.more["first"] for each in found]), ".0f")
+            for one, found in run.samples.items()
         }
-        rates = bench.measure("window", dataset.title, measured, before=partial(warm, task.source))
-        shuffled = rates.get(everybody[-1].name)
-        rows = []
-        for one in everybody:
-            values = rates.get(one.name)
-            if values is None:
-                rows.append([one.name, "not measured", "", "", bench.reasons.get(one.name, "")])
-                continue
-            share = as_ratio(ratios(shuffled, values)) if shuffled and values != shuffled else ""
-            # a contender that fell out in the middle has more of the one than of the other
-            first = with_spread(summary(one.found.first_rates[-len(values) :]), ".0f")
-            rows.append([one.name, with_spread(summary(values), ".0f"), share, first, ""])
-        header = ["contender", "MB/s", "window / it", "first epoch, with the start", "note"]
-        bench.tables.append(
+        run.table(
             f"{dataset.title}, batches of {BATCH_ROWS} rows, {LATER_EPOCHS} epochs behind the "
-            f"first of a pass, page cache warm; {UNIT_LINE}\n"
-            + aligned(header, rows, left=("note",))
+            f"first of a pass, page cache warm; note: MB/s of the first epoch; {UNIT_LINE}",
+            [one.name for one in everybody],
+            rates,
+            shuffled,
+            notes=first,
         )
         for one in everybody[:2]:
-            bench.ratio_target(
-                f"{dataset.title}: window / {one.name.partition(' ')[2]}",
-                shuffled,
-                rates.get(one.name),
-                MIN_WINDOW,
-                bench.reasons.get(one.name, ""),
-            )
+            what = f"{dataset.title}: window / {one.name.partition(' ')[2]}"
+            figures = rates.get(shuffled), rates.get(one.name)
+            run.judge(ratio_target(what, *figures, MIN_WINDOW, run.reasons.get(one.name, "")))
 
 
-def full(bench: Bench) -> None:
+def full(run: TargetRun) -> None:
     """A uniform permutation, beside h5py and DataLoader reading the same batches, sorted."""
-    for name in bench.datasets:
+    for name in run.datasets:
         dataset = DATASETS[name]
         if dataset.chunk_rows > MAX_CHUNK_ROWS_FULL:
             continue
-        task = _task(bench, name)
+        task = _task(run, name)
         everybody = [_ours(task, "shuffle='full'", shuffle="full")]
         for part in MEMORY_PARTS:
             limit_bytes = task.source.decoded_bytes // part
@@ -143,19 +124,17 @@ def full(bench: Bench) -> None:
             _peer(task, "h5py, a row at a time, sorted", "h5py sorted rows", shuffle="full"),
         ]
         title = f"{dataset.title}, batches of {BATCH_ROWS} rows, uniformly shuffled"
-        rates = _measured(bench, "full", dataset.title, title, task, [*everybody, *peers])
-        _target(
-            bench, f"{dataset.title}: full", rates, [everybody[0].name], _names(peers), MIN_FULL
-        )
+        rates = _measured(run, "full", dataset.title, title, task, [*everybody, *peers])
+        _target(run, f"{dataset.title}: full", rates, everybody[0], peers, MIN_FULL)
 
 
-def loader(bench: Bench) -> None:
+def loader(run: TargetRun) -> None:
     """`shuffle=True`, beside shuffling DataLoaders over h5py, and over an array without HDF5."""
-    for name in bench.datasets:
+    for name in run.datasets:
         dataset = DATASETS[name]
         if not dataset.filters or dataset.chunk_columns:
             continue
-        task = _task(bench, name, with_array=True)
+        task = _task(run, name, with_array=True)
         ours = [_ours(task, "shuffle=True", shuffle=True)]
         ours.append(_ours(task, "TorchDataset", "torch dataset", shuffle=True))
         peers = [
@@ -172,27 +151,27 @@ def loader(bench: Bench) -> None:
         ]
         title = f"{dataset.title}, batches of {BATCH_ROWS} shuffled rows"
         everybody = [*ours, *peers, *context]
-        rates = _measured(bench, "loader", dataset.title, title, task, everybody)
+        rates = _measured(run, "loader", dataset.title, title, task, everybody)
         for one in ours:
             what = f"{dataset.title}: {one.name.partition(' ')[2]}"
-            _target(bench, what, rates, [one.name], _names(peers), MIN_LOADER)
+            _target(run, what, rates, one, peers, MIN_LOADER)
 
 
-def mixing_of_orders(bench: Bench) -> None:
+def mixing_of_orders(run: TargetRun) -> None:
     """How well each shuffle mixes; nothing is timed."""
     seen: set[int] = set()
     rows = []
-    for name in bench.datasets:
+    for name in run.datasets:
         dataset = DATASETS[name]
         if dataset.chunk_rows in seen or dataset.chunk_columns:
             continue
         seen.add(dataset.chunk_rows)
-        source = bench.source(dataset.workload(name, bench.size_bytes))
+        source = run.source(dataset.workload(name, run.size_bytes))
         windows = (None, *(one for one in WINDOWS if one <= source.rows))
         cases: list[dict[str, Any]] = [{"shuffle": None}, {"shuffle": "chunks"}]
         cases += [{"shuffle": "window", "window_rows": one} for one in windows]
         cases += [{"shuffle": "full"}]
-        streamer = streams.face().Streamer(source.filename)
+        streamer = face().Streamer(source.filename)
         for case in cases:
             label = _label(case)
             found = []
@@ -202,14 +181,13 @@ def mixing_of_orders(bench: Bench) -> None:
                 try:
                     found.append(mixing(order, dataset.chunk_rows, BATCH_ROWS))
                 except ValueError as error:
-                    bench.faults.append(f"{dataset.title}, {label}, seed {seed}: {error}")
+                    run.faults.append(f"{dataset.title}, {label}, seed {seed}: {error}")
                     continue
                 for figure, value in asdict(found[-1]).items():
-                    bench.keep(
+                    run.keep(
                         part="mixing",
                         dataset=f"chunks of {dataset.chunk_rows} rows",
                         contender=label,
-                        cache="",
                         round=seed,
                         value=value,
                         unit=figure,
@@ -217,8 +195,8 @@ def mixing_of_orders(bench: Bench) -> None:
             if found:
                 rows.append([str(dataset.chunk_rows), label, *_mixing_cells(found)])
     header = ["rows of a chunk", "shuffle", "place", "neighbour", "chunks of a batch", "largest"]
-    bench.tables.append(
-        f"mixing of {bench.size_bytes / ROW_BYTES:.0f} rows, batches of {BATCH_ROWS}; mean "
+    run.tables.append(
+        f"mixing of {run.size_bytes / ROW_BYTES:.0f} rows, batches of {BATCH_ROWS}; mean "
         f"(minimum-maximum) of {len(SEEDS)} seeds.\nplace: Spearman's rank correlation of the "
         "places in file and stream; neighbour: correlation of the\nplaces in the file of "
         "neighbours in the stream; largest: share of a batch that comes from one chunk\n"
@@ -250,19 +228,21 @@ def _mixing_cells(found: Sequence[Mixing]) -> list[str]:
 # ---- what the timed parts share
 
 
-def _task(bench: Bench, name: str, with_array: bool = False) -> Task:
-    workload = DATASETS[name].workload(name, bench.size_bytes)
+def _task(run: TargetRun, name: str, with_array: bool = False) -> Task:
+    workload = DATASETS[name].workload(name, run.size_bytes)
     array_filename = ""
     if with_array:  # the same rows, whatever the chunks
-        array_filename = bench.array_filename(DATASETS["none-512k"].workload("", bench.size_bytes))
-    return Task(bench.source(workload), batch_check.oracle(workload), array_filename)
+        array_filename = run.array_filename(DATASETS["none-512k"].workload("", run.size_bytes))
+    oracle = batch_check.oracle(workload)
+    return Task(run.source(workload), oracle, array_filename, seconds=run.seconds)
 
 
-def _ours(task: Task, name: str, recipe: str = "batches", **options: Any) -> BatchContender:
+def _ours(
+    task: Task, name: str, recipe: str = "batches", later: int = 0, **options: Any
+) -> BatchContender:
     needs = ("h5py", "torch") if recipe == "torch dataset" else ("h5py",)
-    return BatchContender(
-        task, f"{LABEL} {name}", recipe, module_directory(), options, whole=True, needs=needs
-    )
+    who = task, f"{LABEL} {name}", recipe, module_directory(), options
+    return BatchContender(*who, whole=True, later=later, needs=needs)
 
 
 def _peer(
@@ -276,42 +256,33 @@ def _peer(
     return BatchContender(task, f"{loads}{name}", recipe, module_directory(), options, needs=needs)
 
 
-def _names(some: Iterable[BatchContender]) -> list[str]:
-    return [one.name for one in some]
+def _rates(
+    run: TargetRun, part: str, dataset: str, task: Task, everybody: Sequence[BatchContender]
+) -> dict[str, list[float]]:
+    def differs(_found: Digest) -> str:
+        return ""  # their order is their own, so they compare the rows themselves
+
+    files = filter(None, (task.source.filename, task.array_filename))
+    return run.rates(part, dataset, everybody, differs, *files)
 
 
 def _measured(
-    bench: Bench,
+    run: TargetRun,
     part: str,
     dataset: str,
     title: str,
     task: Task,
     everybody: Sequence[BatchContender],
 ) -> dict[str, list[float]]:
-    """Prove, measure, and add the table."""
-
-    def before() -> str:
-        if task.array_filename:
-            page_cache.fill_page_cache(task.array_filename)
-        return warm(task.source)
-
-    measured = {
-        one.name: partial(one.rate, bench.seconds) for one in bench.proven(task.source, everybody)
-    }
-    rates = bench.measure(part, dataset, measured, before=before)
-    ours = rates.get(everybody[0].name)
-    rows = []
-    for one in everybody:
-        values = rates.get(one.name)
-        if values is None:
-            rows.append([one.name, "not measured", "", bench.reasons.get(one.name, "")])
-            continue
-        ratio = as_ratio(ratios(ours, values)) if ours and values is not ours else ""
-        rows.append([one.name, with_spread(summary(values), ".4g"), ratio, _note(one)])
-    header = ["contender", "MB/s", f"{LABEL} / it", "measured on"]
-    bench.tables.append(
-        f"{title}, {WORKERS} processes, page cache warm; {UNIT_LINE}\n"
-        + aligned(header, rows, left=("measured on",))
+    """Check, measure, and add the table."""
+    rates = _rates(run, part, dataset, task, everybody)
+    run.table(
+        f"{title}, {WORKERS} processes, page cache warm; note: measured on; {UNIT_LINE}",
+        [one.name for one in everybody],
+        rates,
+        everybody[0].name,
+        ".4g",
+        notes={one.name: _note(one) for one in everybody},
     )
     return rates
 
@@ -329,27 +300,24 @@ def _note(one: BatchContender) -> str:
 
 
 def _target(
-    bench: Bench,
+    run: TargetRun,
     what: str,
     rates: Mapping[str, Sequence[float]],
-    ours: Sequence[str],
-    peers: Sequence[str],
+    ours: BatchContender,
+    peers: Sequence[BatchContender],
     least: float,
 ) -> None:
     """Judge `ours` against the fastest of `peers`."""
-    mine = best({name: rates[name] for name in ours if name in rates}, "")
-    theirs = best({name: rates[name] for name in peers if name in rates}, "")
-    missing = next((bench.reasons[name] for name in (*ours, *peers) if name in bench.reasons), "")
-    bench.ratio_target(
-        f"{what} / best DataLoader over h5py",
-        rates.get(mine or ""),
-        rates.get(theirs or ""),
-        least,
-        theirs or missing,
+    names = [one.name for one in peers]
+    theirs = best({name: rates[name] for name in names if name in rates})
+    missing = next((run.reasons[one] for one in (ours.name, *names) if one in run.reasons), "")
+    figures = rates.get(ours.name), rates.get(theirs or "")
+    run.judge(
+        ratio_target(f"{what} / best DataLoader over h5py", *figures, least, theirs or missing)
     )
 
 
-PARTS: dict[str, Callable[[Bench], None]] = {
+PARTS: dict[str, Callable[[TargetRun], None]] = {
     "window": window,
     "full": full,
     "loader": loader,

@@ -3,8 +3,7 @@
 Law
 ---
 1. Every contender delivers batches of 256 rows of the same dataset.
-2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
-   options.
+2. Its options stand here; what is measured stands in `parts`, how a run goes in `targets.run`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import argparse
 from _benchmark.contenders.batch_contenders import WORKERS
 from _benchmark.machine import environment
 from _benchmark.studies.arguments import positive
-from _benchmark.studies.batches import parts as batch_parts
+from _benchmark.studies.batches.parts import DATASETS, PARTS, ROW_BYTES
 from _benchmark.studies.targets import run as target_run
 from _benchmark.studies.targets.run import views
 
@@ -44,9 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long each peer is timed in each round; this library streams whole epochs "
         "(default 3)",
     )
-    target_run.add_arguments(
-        parser, batch_parts.PARTS, batch_parts.DATASETS, with_old_release=False
-    )
+    target_run.add_arguments(parser, PARTS, DATASETS, with_old_release=False)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,14 +54,14 @@ def run(arguments: argparse.Namespace) -> int:
     peers = ", ".join(f"{name} {environment.version_of(name)}" for name in PEERS)
     return target_run.run(
         "batches",
-        batch_parts.PARTS,
+        PARTS,
         arguments,
         f"{arguments.rows} rows of 1 KiB a dataset, {arguments.rounds} rounds, each peer timed "
         f"{arguments.seconds:g} s in each",
         more_facts={"peers": peers},
-        size_bytes=arguments.rows * batch_parts.ROW_BYTES,
+        size_bytes=arguments.rows * ROW_BYTES,
         processes=(WORKERS,),
-        datasets=tuple(arguments.dataset or batch_parts.DATASETS),
+        datasets=tuple(arguments.dataset or DATASETS),
         seconds=arguments.seconds,
         judged=arguments.rows >= MIN_ROWS,
     )

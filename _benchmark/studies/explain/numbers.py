@@ -2,8 +2,8 @@
 
 Law
 ---
-1. Pure: rows and what the JSON file says are given, and nothing else is asked.
-2. It computes; words and tables are `views`'.
+1. Pure: its input is the rows and the JSON file's content.
+2. It computes; `views` has the words and tables.
 """
 
 from __future__ import annotations
@@ -12,12 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.analysis.advice import Growing, Limits, Shape
+from _benchmark.analysis.advice import Bounds, Growing, Shape
 from _benchmark.harness.results import Row
 from _benchmark.harness.rounds import Summary, summary
-from _benchmark.studies.explain.run import DIRECT, WARM
 
-#: way, processes, block size: empty for the library's own
+COLUMNS = (
+    *("study", "file", "path", "way", "quantity", "n_procs", "block_size", "cache", "round"),
+    *("seconds", "decoded_bytes", "mb_per_s", "stored_mb_per_s"),
+    *("fetch_seconds", "decode_seconds", "wait_seconds"),
+)
+# how a file is read (the column `way`): around the page cache, through it when warm, and neither
+DIRECT, WARM, NEITHER = "direct", "warm", ""
+
+#: mode, processes, block size: empty for the library's own
 Case = tuple[str, int, str]
 
 
@@ -51,11 +58,11 @@ class Found:
             }
         )
 
-    def rates(self, way: str) -> dict[int, float]:
+    def rates(self, mode: str) -> dict[int, float]:
         """Processes -> the stream's median, with the library's own block size."""
         found = {}
-        for n in self.numbers("stream", way=way, block_size=""):
-            one = self.of("stream", way=way, block_size="", n_procs=n)
+        for n in self.numbers("stream", way=mode, block_size=""):
+            one = self.of("stream", way=mode, block_size="", n_procs=n)
             if one:
                 found[n] = one.median
         return found
@@ -90,8 +97,8 @@ class Found:
         """Whether there is anything to read, and not only a fill value."""
         return bool(self.more["dataset"]["stored_bytes"])
 
-    def limits(self, way: str) -> Limits | None:
-        """What a stream by this way cannot exceed; None where that cannot be told."""
+    def bounds(self, mode: str) -> Bounds | None:
+        """What a stream in this mode cannot exceed; None where that cannot be told."""
         if not (self.native and self.is_stored and self.numbers("fetch and decode")):
             return None
         fixed: dict[str, float] = {}
@@ -100,7 +107,7 @@ class Found:
         if hand_over:
             fixed["hand-over"] = hand_over.median
         device = [self.of("device", n_procs=n) for n in self.numbers("device")]
-        if way == DIRECT:
+        if mode == DIRECT:
             if not device:
                 return None
             fixed["device"] = max(one.median for one in device if one)
@@ -108,9 +115,9 @@ class Found:
         filtered = bool(self.more["dataset"]["filters"])
         if filtered:
             growing["decoding"] = decoding
-        elif way == WARM:
+        elif mode == WARM:
             growing["page cache"] = decoding  # there is nothing to decode, so this is fetching
-        return Limits(fixed, growing) if fixed or growing else None
+        return Bounds(fixed, growing) if fixed or growing else None
 
     def _growing(self, quantity: str) -> Growing:
         numbers = self.numbers(quantity)
@@ -128,5 +135,5 @@ class Found:
 
     def stream(self, case: Case, column: str = "mb_per_s") -> Summary | None:
         """Median and spread of one stream."""
-        way, n, block_size = case
-        return self.of("stream", column, way=way, n_procs=n, block_size=block_size)
+        mode, n, block_size = case
+        return self.of("stream", column, way=mode, n_procs=n, block_size=block_size)

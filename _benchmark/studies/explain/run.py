@@ -6,7 +6,7 @@ Law
    first chunks as they are stored, in a temporary file.
 2. Every stream is checked against h5py or PyTables before it is timed; then all take turns, round
    by round, first those around the page cache, then those through it.
-3. It keeps rows and reasons; what they mean is said by `views`, from them alone.
+3. It keeps rows and reasons; `views` says what they mean.
 """
 
 from __future__ import annotations
@@ -15,33 +15,35 @@ import dataclasses
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from _benchmark.analysis import advice
 from _benchmark.contenders import bounds, streams
-from _benchmark.contract import NotMeasuredError, Pass, Source
+from _benchmark.contract import (
+    Contender,
+    Digest,
+    Measurement,
+    NotMeasuredError,
+    Sample,
+    Source,
+    differs,
+)
 from _benchmark.data import dataset_storage
 from _benchmark.data.dataset_storage import Stored
+from _benchmark.harness.child import face
 from _benchmark.harness.progress import Progress
-from _benchmark.harness.results import Kept, ResultFile
-from _benchmark.harness.rounds import turns
+from _benchmark.harness.results import ResultFile
+from _benchmark.harness.runner import Entry, Runner, told
 from _benchmark.loops import stream_loop
 from _benchmark.machine import environment, io_mode, page_cache
+from _benchmark.studies.explain.numbers import DIRECT, NEITHER, WARM
+from _benchmark.studies.explain.views import views
 
-COLUMNS = (
-    *("study", "file", "path", "way", "quantity", "n_procs", "block_size", "cache", "round"),
-    *("seconds", "decoded_bytes", "mb_per_s", "stored_mb_per_s"),
-    *("fetch_seconds", "decode_seconds", "wait_seconds"),
-)
-# the ways to a file: around the page cache, through it when it is warm, and neither
-DIRECT, WARM, NEITHER = "direct", "warm", ""
 IN_FLIGHT = 8  # requests that keep a device busy
-SPARED_TIMES = 3  # so much longer may starting the processes of a limit take than measuring it
-
-Measured = dict[str, Any]
+SPARED_TIMES = 3  # starting the processes of a limit may take this many times the measuring
 
 
 @dataclass(frozen=True)
@@ -57,26 +59,27 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One thing that is measured once a round; `once` tells its seconds and decoded bytes."""
+class DatasetStream:
+    """A stream of the dataset, of which the first rows are checked."""
 
-    way: str
-    quantity: str
+    name: str
+    dataset: Stored
+    options: Mapping[str, Any]
     n_procs: int
-    once: Callable[[], Measured]
-    block_size: int | None = None
+    block_size: int | None
+    checked_rows: int
+    seconds: float
+    needs: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> dict[str, Any]:
-        """Its columns."""
-        names = ("way", "quantity", "n_procs", "block_size")
-        return {name: getattr(self, name) for name in names}
+    def check(self) -> Digest:
+        """Digest of the first rows."""
+        case = self.dataset, self.n_procs, self.block_size, self.options
+        return stream_loop.digest_of(first_rows(*case, self.checked_rows))
 
-    @property
-    def name(self) -> str:
-        """``stream x2, direct``."""
-        block = f", block_size={self.block_size}" if self.block_size else ""
-        return f"{self.quantity} x{self.n_procs}{block}" + (f", {self.way}" if self.way else "")
+    def measure(self) -> Sample:
+        """MB/s, and where the readers' time went."""
+        case = self.n_procs, self.block_size, dict(self.options), self.seconds
+        return bounds.stream(source_of(self.dataset), *case)
 
 
 @dataclass
@@ -109,26 +112,32 @@ class Explanation:
             "faults": self.faults,
         }
 
-    @property
-    def kept(self) -> Kept:
-        """What there is to show."""
-        return Kept(self.results.name, self.results.rows, self.more)
+    def text(self) -> str:
+        """What was finished."""
+        return "\n\n".join(view.text() for view in views(self.results.kept(**self.more)))
 
-    def run(self) -> None:
+    def measure(self) -> None:
         """Check and measure everything that an earlier run has not."""
-        self._find_ways()
-        everything = [*self._limits(), *self._streams()]
-        todo = [one for one in everything if self._missing(one)]
-        our_streams = [one for one in todo if one.quantity == "stream"]
-        with Progress(
-            bool(our_streams) + len(our_streams) + len(todo) * self.scale.rounds, "steps"
-        ) as bar:
-            verified = self._verified(our_streams, bar) if our_streams else []
-            self._measure([one for one in todo if one not in our_streams or one in verified], bar)
+        self._find_modes()
+        entries, rounds = [*self._limits(), *self._streams()], range(self.scale.rounds)
+        with Progress(len(entries) * len(rounds), "steps") as bar:
+            runner = Runner(self.results, "round", self._columns, self._failed, bar)
+            todo = [one for one in entries if runner.missing(one, rounds)]
+            our_streams = [one for one in todo if one.key["quantity"] == "stream"]
+            if our_streams:
+                bar.stage("read with h5py")
+                oracle = Oracle(source_of(self.stored), self._checked_rows())
+                runner.verified(our_streams, oracle.differs)
+            # each round drops and fills the page cache only once, which takes long
+            direct = [one for one in todo if one.key["way"] == DIRECT]
+            others = [one for one in todo if one not in direct]
+            for number in rounds:
+                for group in (direct, others):
+                    runner.measure([one for one in group if self._may_run(one)], [number])
 
     # ---- what is measured
 
-    def _find_ways(self) -> None:
+    def _find_modes(self) -> None:
         """Whether there is a device to be read from, and what is read warm."""
         stored, size_bytes = self.stored, self.scale.sample_bytes
         if environment.in_memory(stored.filename):
@@ -149,7 +158,7 @@ class Explanation:
         else:
             try:
                 self.warm = self._sample(size_bytes)
-            except NotMeasuredError as error:
+            except (NotMeasuredError, dataset_storage.NoDatasetError) as error:
                 self.left_out[WARM] = str(error)
 
     def _sample(self, size_bytes: int) -> Stored:
@@ -163,34 +172,59 @@ class Explanation:
             self.stored, os.path.join(self.scratch, "sample.h5"), size_bytes
         )
 
-    def _limits(self) -> Iterator[Measurement]:
+    def _entry(
+        self,
+        mode: str,
+        quantity: str,
+        n_procs: int,
+        contender: Contender,
+        block_size: int | None = None,
+    ) -> Entry:
+        """Its key has the column ``way``: the mode, by the name that it has in stored results."""
+        key = {"way": mode, "quantity": quantity, "n_procs": n_procs, "block_size": block_size}
+        files: dict[str, tuple[str, ...]] = {DIRECT: (self.stored.filename,)}
+        if self.warm is not None:
+            files[WARM] = (self.warm.filename,)
+        how = io_mode.IoMode(io_mode.DIRECT, drop_before=True) if mode == DIRECT else io_mode.WARM
+        return Entry(contender.name, contender, {**self.shared, **key}, files.get(mode, ()), how)
+
+    def _limits(self) -> Iterator[Entry]:
         """Everything but the streams."""
+
+        def limit(mode: str, quantity: str, n: int, measure: Callable[..., Sample]) -> Entry:
+            name = named(quantity, n, None, mode)
+            return self._entry(mode, quantity, n, Measurement(name, partial(measure, n)))
+
         on = sorted({1, self.scale.cores})
         if DIRECT not in self.left_out:
             for n in (1, IN_FLIGHT):
-                yield Measurement(DIRECT, "device", n, partial(self._device, n))
+                yield limit(DIRECT, "device", n, self._device)
         if self.warm is not None:
             for n in on:
-                yield Measurement(WARM, "page cache", n, partial(self._page_cache, self.warm, n))
+                yield limit(WARM, "page cache", n, partial(self._page_cache, self.warm))
             for n in on:
-                yield Measurement(WARM, "fetch and decode", n, partial(self._decode, self.warm, n))
+                yield limit(WARM, "fetch and decode", n, partial(self._decode, self.warm))
         for n in on:
-            yield Measurement(NEITHER, "memory copy", n, partial(self._copy, n))
-        yield Measurement(NEITHER, "hand-over", 1, self._hand_over)
+            yield limit(NEITHER, "memory copy", n, self._copy)
+        yield limit(NEITHER, "hand-over", 1, self._hand_over)
 
-    def _streams(self) -> Iterator[Measurement]:
+    def _streams(self) -> Iterator[Entry]:
         """The streams of each number of processes, and of the block size that may be better."""
         advised = advice.block_rows(shape_of(self.stored))
-        for way, (dataset, options) in self._ways().items():
-            once = partial(self._stream, dataset, options)
-            for n in self.scale.processes:
-                yield Measurement(way, "stream", n, partial(once, n, None))
+        rows, seconds = self._checked_rows(), self.scale.seconds
+        for mode, (dataset, options) in self._modes().items():
+            cases: list[tuple[int, int | None]] = [(n, None) for n in self.scale.processes]
             if advised != self.default_rows:
-                n = max(n for n in self.scale.processes if n <= self.scale.cores)
-                yield Measurement(way, "stream", n, partial(once, n, advised), advised)
+                cases.append(
+                    (max(n for n in self.scale.processes if n <= self.scale.cores), advised)
+                )
+            for n, block_size in cases:
+                name = named("stream", n, block_size, mode)
+                one = DatasetStream(name, dataset, options, n, block_size, rows, seconds)
+                yield self._entry(mode, "stream", n, one, block_size)
 
-    def _ways(self) -> dict[str, tuple[Stored, dict[str, Any]]]:
-        """What a stream reads, and with which options, by the way to it."""
+    def _modes(self) -> dict[str, tuple[Stored, dict[str, Any]]]:
+        """What a stream reads, and with which options, by its mode."""
         found: dict[str, tuple[Stored, dict[str, Any]]] = {}
         if DIRECT not in self.left_out:
             found[DIRECT] = self.stored, {"DRIVER": "H5FD_DIRECT"}
@@ -200,133 +234,57 @@ class Explanation:
             found[WARM] = self.stored, {}
         return found
 
-    def _device(self, n: int) -> Measured:
+    def _checked_rows(self) -> int:
+        return min(dataset.rows for dataset, _ in self._modes().values())
+
+    def _device(self, n: int) -> Sample:
         one = self.stored
         return self._decoded(
-            bounds.device(one.filename, one.offset, one.stored_bytes, n, self.scale.seconds)
+            *bounds.device(one.filename, one.offset, one.stored_bytes, n, self.scale.seconds)
         )
 
-    def _page_cache(self, warm: Stored, n: int) -> Measured:
-        return self._decoded(bounds.page_cache(warm.filename, n, self.scale.seconds))
+    def _page_cache(self, warm: Stored, n: int) -> Sample:
+        return self._decoded(*bounds.page_cache(warm.filename, n, self.scale.seconds))
 
-    def _decoded(self, found: Pass) -> Measured:
+    def _decoded(self, seconds: float, stored_bytes: int) -> Sample:
         """What stored bytes are when they are decoded."""
-        decoded_bytes = int(found.decoded_bytes * self.stored.ratio)
-        return {"seconds": found.seconds, "decoded_bytes": decoded_bytes}
+        return Sample.of(seconds, int(stored_bytes * self.stored.ratio))
 
-    def _decode(self, warm: Stored, n: int) -> Measured:
+    def _decode(self, warm: Stored, n: int) -> Sample:
         source, seconds, passes = source_of(warm), 0.0, 0
         deadline = time.monotonic() + SPARED_TIMES * self.scale.seconds
         while passes == 0 or (seconds < self.scale.seconds and time.monotonic() < deadline):
-            seconds += streams.codec_limit(source, n).seconds
+            seconds += streams.codec_limit(source, n).more["seconds"]
             passes += 1
-        return {"seconds": seconds, "decoded_bytes": passes * warm.decoded_bytes}
+        return Sample.of(seconds, passes * warm.decoded_bytes)
 
-    def _copy(self, n: int) -> Measured:
-        return bounds.memory_copy(n, self.scale.seconds, self.scale.copy_bytes)._asdict()
+    def _copy(self, n: int) -> Sample:
+        return Sample.of(*bounds.memory_copy(n, self.scale.seconds, self.scale.copy_bytes))
 
-    def _hand_over(self) -> Measured:
+    def _hand_over(self, _n: int) -> Sample:
         block_bytes = self.default_rows * self.stored.row_bytes
-        return {"seconds": bounds.hand_over(self.scratch), "decoded_bytes": block_bytes}
+        return Sample.of(bounds.hand_over(self.scratch), block_bytes)
 
-    def _stream(
-        self, dataset: Stored, options: dict[str, Any], n: int, block_size: int | None
-    ) -> Measured:
-        source = source_of(dataset)
-        found = bounds.stream(source, n, block_size, options, self.scale.seconds)
-        return dataclasses.asdict(found)
+    # ---- what becomes of it
 
-    # ---- how it goes
+    def _may_run(self, one: Entry) -> bool:
+        return one.name not in self.faults and one.key["quantity"] not in self.left_out
 
-    def _missing(self, one: Measurement) -> bool:
-        return any(not self._is_kept(one, number) for number in range(self.scale.rounds))
+    def _failed(self, one: Entry, error: Exception) -> None:
+        if isinstance(error, NotMeasuredError):
+            self.left_out[one.key["quantity"]] = str(error)
+        else:
+            self.faults[one.name] = told(error)
 
-    def _is_kept(self, one: Measurement, number: int) -> bool:
-        return bool(self.results.earlier(**self.shared, **one.key, round=number))
+    def _columns(self, one: Entry, sample: Sample) -> dict[str, Any]:
+        stored = round(sample.value / self.stored.ratio, 1) if one.key["way"] else None
+        return {**sample.more, "mb_per_s": round(sample.value, 1), "stored_mb_per_s": stored}
 
-    def _verified(
-        self, our_streams: Sequence[Measurement], progress: Progress
-    ) -> list[Measurement]:
-        """Those of `our_streams` that deliver what h5py or PyTables reads."""
-        ways = self._ways()
-        rows = min(dataset.rows for dataset, _ in ways.values())
-        progress.stage("read with h5py")
-        oracle = Oracle(source_of(self.stored), rows)
-        progress.tick(1)
-        found = []
-        for one in our_streams:
-            progress.stage(f"check {one.name}")
-            dataset, options = ways[one.way]
-            blocks = first_rows(dataset, one.n_procs, one.block_size, options, rows)
-            try:
-                fault = oracle.differs(stream_loop.digest_of(blocks))
-            except NotMeasuredError:
-                raise
-            except Exception as error:  # noqa: BLE001  whatever is raised is this library's fault
-                fault = f"{type(error).__name__}: {error}"
-            progress.tick(1)
-            if fault:
-                self._fails(one, fault, progress)
-            else:
-                found.append(one)
-        return found
 
-    def _fails(self, one: Measurement, fault: str, progress: Progress) -> None:
-        self.faults[one.name] = fault
-        progress.note(f"FAILED {one.name}: {fault}")
-
-    def _measure(self, everything: Sequence[Measurement], progress: Progress) -> None:
-        """All in turns, round by round; those around the page cache first."""
-        by_name = {one.name: one for one in everything}
-        direct = [name for name, one in by_name.items() if one.way == DIRECT]
-        others = [name for name in by_name if name not in direct]
-        groups = [list(turns(names, self.scale.rounds)) for names in (direct, others)]
-        for number in range(self.scale.rounds):
-            for group in groups:
-                ones = [by_name[name] for of, name in group if of == number]
-                todo = [one for one in ones if not self._is_kept(one, number)]
-                progress.tick(len(ones) - len(todo))
-                for one in todo:
-                    progress.stage(one.name)
-                    self._bring_about(one.way)
-                    self._once(one, number, progress)
-                    progress.tick(1)
-
-    def _bring_about(self, way: str) -> None:
-        """The state of the page cache that this way wants."""
-        if way == DIRECT:
-            page_cache.drop_page_cache(self.stored.filename)
-        elif way == WARM and self.warm and page_cache.cache_state(self.warm.filename) != "warm":
-            page_cache.fill_page_cache(self.warm.filename)
-
-    def _once(self, one: Measurement, number: int, progress: Progress) -> None:
-        if one.name in self.faults or one.quantity in self.left_out:
-            return
-        try:
-            found = one.once()
-        except NotMeasuredError as error:
-            self.left_out[one.quantity] = str(error)
-            return
-        except Exception as error:  # noqa: BLE001  whatever is raised belongs in the table
-            self._fails(one, f"{type(error).__name__}: {error}", progress)
-            return
-        rate = found["decoded_bytes"] / 1e6 / found["seconds"]
-        self.results.add(
-            **self.shared,
-            **one.key,
-            **found,
-            cache=self._cache(one.way),
-            round=number,
-            mb_per_s=round(rate, 1),
-            stored_mb_per_s=round(rate / self.stored.ratio, 1) if one.way else None,
-        )
-
-    def _cache(self, way: str) -> str:
-        """What mincore says of the file, after a measurement."""
-        if way == DIRECT:
-            direct = io_mode.IoMode(io_mode.DIRECT)
-            return io_mode.cache_of(direct, [self.stored.filename], before="")
-        return page_cache.cache_state(self.warm.filename) if way == WARM and self.warm else ""
+def named(quantity: str, n_procs: int, block_size: int | None, mode: str) -> str:
+    """``stream x2, block_size=7, direct``."""
+    block = f", block_size={block_size}" if block_size else ""
+    return f"{quantity} x{n_procs}{block}" + (f", {mode}" if mode else "")
 
 
 def source_of(stored: Stored) -> Source:
@@ -344,7 +302,7 @@ def first_rows(
     dataset: Stored, n_procs: int, block_size: int | None, options: Mapping[str, Any], rows: int
 ) -> Iterator[Any]:
     """The first rows of a stream, as its consumer sees them."""
-    streamer = streams.face().Streamer(dataset.filename, **options)
+    streamer = face().Streamer(dataset.filename, **options)
     with streamer.get_queue(
         dataset.path, n_procs=n_procs, block_size=block_size, remainder=True
     ) as queue:
@@ -374,7 +332,7 @@ class Oracle:
         self._source = source
         self._rows = rows
         self._readers = [streams.h5py_read(source), streams.pytables_read(source)]
-        self._right: list[dict[str, Any]] = []
+        self._right: list[Digest] = []
         self._reasons: list[str] = []
         self._read_next()
 
@@ -398,8 +356,8 @@ class Oracle:
 
     def differs(self, found: Mapping[str, Any]) -> str:
         """What is wrong with rows that came; empty when nothing is."""
-        faults = [streams.differs(found, right, True) for right in self._right]
+        faults = [differs(found, right) for right in self._right]
         if "" not in faults and self._readers:
             self._read_next()
-            faults = [streams.differs(found, right, True) for right in self._right]
+            faults = [differs(found, right) for right in self._right]
         return "" if "" in faults else faults[0]

@@ -2,8 +2,7 @@
 
 Law
 ---
-1. It owns the options and the order of a run; what is measured stands in `run`, what it
-   means in `views` and `advice`.
+1. Its options stand here; what is measured stands in `run`, what it means in `views` and `advice`.
 2. A dataset that cannot be streamed, or is not there, is refused before anything is measured.
 """
 
@@ -14,16 +13,17 @@ import os
 import tempfile
 from typing import Any
 
-from _benchmark.contenders import bounds, streams
+from _benchmark.contenders import bounds
 from _benchmark.contract import NotMeasuredError
 from _benchmark.data import dataset_storage, workloads
 from _benchmark.data.dataset_storage import Stored
+from _benchmark.harness.child import face
 from _benchmark.harness.results import ResultFile
 from _benchmark.machine import environment
-from _benchmark.report import publish
-from _benchmark.report.tables import heading
 from _benchmark.studies.arguments import add_result_options, positive
-from _benchmark.studies.explain.run import COLUMNS, Explanation, Scale
+from _benchmark.studies.conduct import conduct
+from _benchmark.studies.explain.numbers import COLUMNS
+from _benchmark.studies.explain.run import Explanation, Scale
 from _benchmark.studies.explain.views import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, print, keep; returns the exit status."""
     if arguments.smoke:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE))
-    face = streams.face()
+    library = face()
     cores = len(os.sched_getaffinity(0))
     scale = Scale(
         seconds=float(arguments.seconds),
@@ -91,28 +91,16 @@ def run(arguments: argparse.Namespace) -> int:
         given = arguments.filename is not None
         filename = arguments.filename if given else _written(scratch, scale.sample_bytes)
         stored = dataset_storage.describe(filename, arguments.path)
-        default_rows = _default_rows(face, stored)
+        default_rows = _default_rows(library, stored)
         name = stored.filename if given else A_SAMPLE
-        facts = environment.facts(stored.filename, face) | {"dataset": as_line(stored, name)}
+        facts = environment.facts(stored.filename, library) | {"dataset": as_line(stored, name)}
         shared = {"study": "explain", "file": name, "path": stored.path}
         settings: dict[str, Any] = {**shared, "seconds": scale.seconds, "smoke": arguments.smoke}
-        print(heading(facts), flush=True)
         with ResultFile(
             arguments.output, "explain", COLUMNS, facts, settings, arguments.resume
         ) as results:
             explanation = Explanation(stored, default_rows, scratch, scale, results, shared)
-            interrupted = False
-            try:
-                explanation.run()
-            except KeyboardInterrupt:
-                interrupted = True
-            results.save_json(interrupted=interrupted, **explanation.more)
-        text = "\n\n".join(view.text() for view in views(explanation.kept))
-        results.save_text(f"{heading(facts)}\n\n{text}")
-    print(f"\n{text}")
-    publish.publish(arguments.output)
-    print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
-    return 1 if explanation.faults else 130 if interrupted else 0
+            return conduct(results, facts, explanation)
 
 
 def process_counts(most: int) -> tuple[int, ...]:
@@ -147,10 +135,10 @@ def _written(directory: str, size_bytes: int) -> str:
     return filename
 
 
-def _default_rows(face: Any, stored: Stored) -> int:
+def _default_rows(library: Any, stored: Stored) -> int:
     """The library's own block size, if it streams the dataset at all."""
     try:
-        with face.Streamer(stored.filename).get_queue(stored.path, n_procs=1) as queue:
+        with library.Streamer(stored.filename).get_queue(stored.path, n_procs=1) as queue:
             return int(queue.block_size)
-    except face.UnsupportedDatasetError as error:
+    except library.UnsupportedDatasetError as error:
         raise NotMeasuredError(f"{error} Nothing was measured.") from error

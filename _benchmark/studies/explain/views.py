@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Pure: rows and what the JSON file says are given, and nothing else is asked.
-2. Every number is a median of rows; what bounds the stream, and what to do, is `advice`'s word.
-3. Sentences are for people who measure particles or plants, and not computers.
+1. Pure: its input is the rows and the JSON file's content.
+2. Every number is a median of rows. `advice` decides what bounds the stream and what to do.
+3. Sentences are for scientists who are no experts in computers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from _benchmark.data.workloads import as_size
 from _benchmark.harness.results import PLACE_FACTS, Kept, Row
 from _benchmark.harness.rounds import Summary
 from _benchmark.report.tables import UNIT_LINE, Chart, Series, Table, View
-from _benchmark.studies.explain.numbers import Case, Found
-from _benchmark.studies.explain.run import DIRECT, WARM
+from _benchmark.studies.explain.numbers import DIRECT, WARM, Case, Found
 
 MIN_BYTES = 64 * 10**6  # of fewer, start-up and jitter are a good part of every number
 WIDE = 0.3  # a spread that makes numbers doubtful, as a part of the median
@@ -118,9 +117,9 @@ def stream_table(found: Found) -> Table:
     """The stream, and where its readers' time went."""
     header = ["stream", "readers", "block_size", "MB/s", "fetching", "decoding", "ring full"]
     rows = [
-        [TITLES[way], str(n), size or "default", _cell(found.stream(case)), *_shares(found, case)]
+        [TITLES[mode], str(n), size or "default", _cell(found.stream(case)), *_shares(found, case)]
         for case in found.cases()
-        for way, n, size in [case]
+        for mode, n, size in [case]
     ]
     return Table(f"The stream, and its readers' time; {UNIT_LINE}", header, rows)
 
@@ -136,10 +135,10 @@ def _shares(found: Found, case: Case) -> list[str]:
 def charts(found: Found) -> list[Chart]:
     """The stream by the number of readers."""
     series = []
-    for way, title in TITLES.items():
+    for mode, title in TITLES.items():
         points = []
-        for n in found.rates(way):
-            one = found.of("stream", way=way, block_size="", n_procs=n)
+        for n in found.rates(mode):
+            one = found.of("stream", way=mode, block_size="", n_procs=n)
             if one:
                 points.append((n, one))
         if points:
@@ -162,11 +161,11 @@ def charts(found: Found) -> list[Chart]:
 
 def said(found: Found) -> Iterator[str]:
     """What bounds the stream, what to do, and what to mind."""
-    for way in TITLES:
-        rates = found.rates(way)
-        limits = found.limits(way)
+    for mode in TITLES:
+        rates = found.rates(mode)
+        limits = found.bounds(mode)
         if rates and limits:
-            yield _bound(found, way, advice.judge(limits, rates))
+            yield _bound(found, mode, advice.judge(limits, rates))
     if not found.native and found.numbers("stream"):
         yield (
             "What bounds the stream cannot be told apart here: "
@@ -185,11 +184,11 @@ def said(found: Found) -> Iterator[str]:
     yield from _cautions(found)
 
 
-def _bound(found: Found, way: str, verdict: Verdict) -> str:
+def _bound(found: Found, mode: str, verdict: Verdict) -> str:
     what, follows = BOUNDS[verdict.bound]
     n = verdict.n_procs
     text = (
-        f"{PLACES[way]}: {_readers(n)} {'brings' if n == 1 else 'bring'} {verdict.rate:.0f} MB/s. "
+        f"{PLACES[mode]}: {_readers(n)} {'brings' if n == 1 else 'bring'} {verdict.rate:.0f} MB/s. "
         f"The lowest limit is {what}, {verdict.limit:.0f} MB/s; the stream "
     )
     if verdict.share < FAR_BELOW:
@@ -215,7 +214,7 @@ def _bound(found: Found, way: str, verdict: Verdict) -> str:
             f"came out above it ({verdict.share:.0%}), so other work slowed the machine when the "
             f"limit was measured. {follows} Measure again to be sure."
         )
-    if way == DIRECT and verdict.enough and verdict.enough > found.cores:
+    if mode == DIRECT and verdict.enough and verdict.enough > found.cores:
         text += (
             f" With more cores, about {verdict.enough} readers would decode as fast as the device "
             "delivers."
@@ -228,13 +227,13 @@ def _readers(n: int) -> str:
 
 
 def _advised(found: Found) -> Iterator[str]:
-    for way in TITLES:
-        rates = found.rates(way)
+    for mode in TITLES:
+        rates = found.rates(mode)
         if rates:
             most = max(rates)
             why = f"the fewest, of 1 to {most}, within {advice.TOLERANCE:.0%} of the best"
             yield (
-                f"Advice, {PLACES[way][0].lower()}{PLACES[way][1:]}: "
+                f"Advice, {PLACES[mode][0].lower()}{PLACES[mode][1:]}: "
                 f"n_procs={advice.fewest(rates)} ({why if most > 1 else 'no more were measured'})."
             )
     yield from _block_advice(found)
@@ -243,9 +242,9 @@ def _advised(found: Found) -> Iterator[str]:
 def _block_advice(found: Found) -> Iterator[str]:
     shape, default = found.shape, int(found.more["default_rows"])
     sizes: dict[int, float] = {}
-    for way, n, block_size in found.cases():
-        own = found.stream((way, n, ""))
-        other = found.stream((way, n, block_size))
+    for mode, n, block_size in found.cases():
+        own = found.stream((mode, n, ""))
+        other = found.stream((mode, n, block_size))
         if block_size and own and other:  # the last of them is the warm one
             sizes = {default: own.median, int(block_size): other.median}
     best = advice.fewest(sizes) if sizes else default

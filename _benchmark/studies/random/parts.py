@@ -3,9 +3,9 @@
 Law
 ---
 1. One function a part, in `PARTS`; wanted figures stand in the constants below.
-2. It measures only through `Bench`, which checks the data and takes the turns.
-3. Rates and latencies of single rows are those of chunks that are decoded already, so there the
-   filter has no part, and one dataset of each kind does.
+2. It measures only through `TargetRun`, which checks the data and takes the turns.
+3. Single rows come from chunks that are decoded already. The filter does not matter there, so one
+   dataset of each kind is enough.
 """
 
 from __future__ import annotations
@@ -18,28 +18,24 @@ from functools import partial
 from typing import Any
 
 from _benchmark.contenders import random_keys
-from _benchmark.contenders.random_contenders import (
-    PROCESSES,
-    RandomContender,
-    ReaderAccess,
-    Task,
-    libraries,
-)
+from _benchmark.contenders.random_contenders import ReaderAccess, Task, libraries
 from _benchmark.contenders.random_keys import BATCH_ROWS, Draw
+from _benchmark.contract import Contender
 from _benchmark.data.workloads import EVENT, Workload
+from _benchmark.harness.child import module_directory
 from _benchmark.harness.rounds import summary
-from _benchmark.harness.runner import (
+from _benchmark.harness.runner import against
+from _benchmark.report.tables import aligned
+from _benchmark.studies.targets.run import TargetRun
+from _benchmark.studies.targets.verdicts import (
     LABEL,
     OLD_LABEL,
-    Bench,
-    as_ratio,
     best,
-    module_directory,
-    ratios,
-    warm,
+    floor_target,
+    limit_target,
+    ratio_target,
     with_spread,
 )
-from _benchmark.report.tables import aligned
 
 ROW_BYTES = 1024
 MIN_SLICES = 3.0
@@ -50,7 +46,7 @@ MAX_MICROSECONDS = 200.0
 BATCHES_IN_FLIGHT = 8
 ROWS_IN_FLIGHT = 64
 SPARE_STAGES = 2  # the consumer holds a view while it asks for the next
-# 2.0.1 refuses arrays of coordinates, and of a key above 1 KiB the reader may see half
+# 2.0.1 refuses arrays of coordinates, and its reader may see half of a key above 1 KiB
 OLD_PIECES = 2
 N_SLICES = 4096  # drawn, then begun again
 N_COORDINATES = 512
@@ -91,117 +87,84 @@ DATASETS = {
 CACHED = ("table-lz4", "earray-lz4")
 
 
-def slices(bench: Bench) -> None:
+def slices(run: TargetRun) -> None:
     """Random contiguous slices of 256 rows."""
     title = f"slices of {BATCH_ROWS} rows, anywhere"
-    for name in bench.datasets:
-        _batches(bench, "slices", title, name, random_keys.slices, N_SLICES, MIN_SLICES)
+    _batches(run, "slices", title, random_keys.slices, N_SLICES, MIN_SLICES)
 
 
-def coordinates(bench: Bench) -> None:
+def coordinates(run: TargetRun) -> None:
     """Batches of 256 uniformly random rows."""
     title = f"batches of {BATCH_ROWS} random rows"
     draw = random_keys.coordinates
-    for name in bench.datasets:
-        _batches(bench, "coordinates", title, name, draw, N_COORDINATES, MIN_COORDINATES)
+    _batches(run, "coordinates", title, draw, N_COORDINATES, MIN_COORDINATES)
 
 
 def _batches(
-    bench: Bench,
+    run: TargetRun,
     part: str,
     title: str,
-    name: str,
     draw: Callable[[int, int, int], Draw],
     n_batches: int,
     least: float,
 ) -> None:
-    dataset = DATASETS[name]
-    task = _task(bench, name, lambda rows: draw(rows, n_batches, 1))
-    everybody = [*_readers(bench, task, BATCHES_IN_FLIGHT), *libraries(task)]
-    batch_mb = task.draw.batch_rows * ROW_BYTES / 1e6
-    verified = bench.verified(task.source, everybody, task.right)
-    rates = bench.measure(
-        part,
-        dataset.title,
-        {one.name: partial(_rate, one, bench.seconds, batch_mb) for one in verified},
-        before=partial(warm, task.source),
-    )
-    names = [one.name for one in everybody]
-    ours = _table(
-        bench, f"{dataset.title}, {title}, page cache warm; {UNIT_LINE}", ".4g", names, rates
-    )
-    theirs = best({name: rates[name] for name in rates if not name.startswith(LABEL)}, "")
-    bench.ratio_target(
-        f"{dataset.title}: {part} / best rival",
-        rates.get(ours or ""),
-        rates.get(theirs or ""),
-        least,
-        f"{ours} / {theirs}",
-    )
+    for name in run.datasets:
+        task = _task(run, name, lambda rows: draw(rows, n_batches, 1), run.seconds)
+        everybody = [*_readers(run, task, BATCHES_IN_FLIGHT), *libraries(task)]
+        dataset = DATASETS[name].title
+        rates = _rates(run, part, dataset, task, everybody)
+        ours = best(rates, LABEL)
+        theirs = best({name: rates[name] for name in rates if not name.startswith(LABEL)})
+        _table(run, f"{dataset}, {title}, page cache warm; {UNIT_LINE}", ".4g", everybody, rates)
+        figures = rates.get(ours or ""), rates.get(theirs or "")
+        run.judge(
+            ratio_target(f"{dataset}: {part} / best rival", *figures, least, f"{ours} / {theirs}")
+        )
 
 
-def requests(bench: Bench) -> None:
+def requests(run: TargetRun) -> None:
     """Single rows per second, many requests in flight, of chunks that are decoded."""
-    for name in bench.datasets:
-        if name not in CACHED:
-            continue
+    for name in filter(CACHED.__contains__, run.datasets):
         title = DATASETS[name].title
-        task = _cached_task(bench, name, N_REQUESTS)
+        task = _cached_task(run, name, N_REQUESTS, run.seconds)
         misses: list[int] = []
-        everybody = [*_readers(bench, task, ROWS_IN_FLIGHT, misses.append), *libraries(task)]
-        verified = bench.verified(task.source, everybody, task.right)
-        rates = bench.measure(
-            "requests",
-            title,
-            {one.name: partial(_rate, one, bench.seconds) for one in verified},
-            unit="requests/s",
-            before=partial(warm, task.source),
-        )
-        ours = _table(
-            bench,
+        everybody = [*_readers(run, task, ROWS_IN_FLIGHT, misses.append), *libraries(task)]
+        rates = _rates(run, "requests", title, task, everybody, unit="requests/s")
+        ours = best(rates, LABEL)
+        what = (
             f"{title}, single rows of decoded chunks per second, one thread, {ROWS_IN_FLIGHT} in "
-            "flight (libraries: one call each); median (minimum-maximum)",
-            ".0f",
-            [one.name for one in everybody],
-            rates,
+            "flight (libraries: one call each); median (minimum-maximum)"
         )
-        bench.floor_target(
-            f"{title}: single rows in flight",
-            rates.get(ours or ""),
-            MIN_REQUESTS,
-            "requests/s",
-            f"{ours}; at most {max(misses, default=0)} chunks decoded while timed",
+        _table(run, what, ".0f", everybody, rates)
+        note = f"{ours}; at most {max(misses, default=0)} chunks decoded while timed"
+        values = rates.get(ours or "")
+        run.judge(
+            floor_target(
+                f"{title}: single rows in flight", values, MIN_REQUESTS, "requests/s", note
+            )
         )
 
 
-def latency(bench: Bench) -> None:
+def latency(run: TargetRun) -> None:
     """A single request for a row of a decoded chunk, and nothing beside it."""
-    for name in bench.datasets:
-        if name not in CACHED:
-            continue
+    for name in filter(CACHED.__contains__, run.datasets):
         title = DATASETS[name].title
-        task = _cached_task(bench, name, N_LATENCIES)
-        everybody = [*_readers(bench, task, 1), *libraries(task)]
-        everybody = bench.verified(task.source, everybody, task.right)
-        ninety_nine: dict[str, list[float]] = {one.name: [] for one in everybody}
-
-        def median_of(one: RandomContender, tails: list[float]) -> float:
-            found = one.latencies()
-            tails.append(statistics.quantiles(found, n=100)[98])
-            return statistics.median(found)
-
-        medians = bench.measure(
-            "latency",
-            title,
-            {one.name: partial(median_of, one, ninety_nine[one.name]) for one in everybody},
-            unit="us",
-            before=partial(warm, task.source),
-        )
+        task = _cached_task(run, name, N_LATENCIES, None)
+        everybody = [*_readers(run, task, 1), *libraries(task)]
+        medians = _rates(run, "latency", title, task, everybody, unit="us")
+        # those of this run: of an earlier one only the medians are kept
+        tails = {one: [each.more["p99"] for each in run.samples[one]] for one in run.samples}
         rows = [
-            [one, with_spread(summary(found), ".3g"), with_spread(summary(ninety_nine[one]), ".3g")]
-            for one, found in medians.items()
+            [
+                one,
+                *(
+                    with_spread(summary(by[one]), ".3g") if one in by else "-"
+                    for by in (medians, tails)
+                ),
+            ]
+            for one in medians
         ]
-        bench.tables.append(
+        run.tables.append(
             f"{title}, one request for a row of a decoded chunk, microseconds; medians of the "
             "rounds (minimum-maximum)\n" + aligned(["contender", "median", "99th percentile"], rows)
         )
@@ -210,69 +173,65 @@ def latency(bench: Bench) -> None:
             key=lambda one: statistics.median(medians[one]),
             default="",
         )
-        for what, values in (("median", medians), ("99th percentile", ninety_nine)):
-            bench.limit_target(
-                f"{title}: latency, {what}", values.get(ours), MAX_MICROSECONDS, "us", ours
-            )
+        for what, values in (("median", medians), ("99th percentile", tails)):
+            target = f"{title}: latency, {what}"
+            run.judge(limit_target(target, values.get(ours), MAX_MICROSECONDS, "us", ours))
 
 
-def _task(bench: Bench, name: str, draw: Callable[[int], Draw]) -> Task:
-    workload = DATASETS[name].workload(name, bench.size_bytes)
-    source = bench.source(workload)
-    return Task(source, workload.is_table, draw(workload.rows), random_keys.oracle(workload))
+def _task(run: TargetRun, name: str, draw: Callable[[int], Draw], seconds: float | None) -> Task:
+    workload = DATASETS[name].workload(name, run.size_bytes)
+    source, oracle = run.source(workload), random_keys.oracle(workload)
+    return Task(source, workload.is_table, draw(workload.rows), oracle, seconds)
 
 
-def _cached_task(bench: Bench, name: str, n_draws: int) -> Task:
+def _cached_task(run: TargetRun, name: str, n_draws: int, seconds: float | None) -> Task:
     """Rows of the first few chunks only."""
-    return _task(
-        bench, name, lambda rows: random_keys.single_rows(min(rows, CACHED_ROWS), n_draws, 1)
-    )
+
+    def draw(rows: int) -> Draw:
+        return random_keys.single_rows(min(rows, CACHED_ROWS), n_draws, 1)
+
+    return _task(run, name, draw, seconds)
 
 
 def _readers(
-    bench: Bench, task: Task, in_flight: int, note: Callable[[int], None] = lambda _misses: None
-) -> list[RandomContender]:
+    run: TargetRun, task: Task, in_flight: int, note: Callable[[int], None] = lambda _misses: None
+) -> list[Contender]:
     """This multitables, with a pool of stages and with its own memory, and the old release."""
     n_stages = in_flight + SPARE_STAGES
     ours = partial(ReaderAccess, task, LABEL, sys.executable, module_directory())
-    found: list[RandomContender] = [ours(stages, in_flight, note=note) for stages in (n_stages, 0)]
-    if bench.old_python is not None:
+    found: list[Contender] = [ours(stages, in_flight, note=note) for stages in (n_stages, 0)]
+    if run.old_python is not None:
         pieces = OLD_PIECES if task.draw.kind == "coordinates" else 0
         found.append(
-            ReaderAccess(task, OLD_LABEL, bench.old_python, None, n_stages, in_flight, pieces)
+            ReaderAccess(task, OLD_LABEL, run.old_python, None, n_stages, in_flight, pieces)
         )
     return found
 
 
-def _rate(one: RandomContender, seconds: float, scale: float = 1) -> float:
-    return one.rate(seconds) * scale
+def _rates(
+    run: TargetRun,
+    part: str,
+    dataset: str,
+    task: Task,
+    everybody: list[Contender],
+    unit: str = "MB/s",
+) -> dict[str, list[float]]:
+    return run.rates(part, dataset, everybody, against(task.right), task.source.filename, unit=unit)
 
 
 def _table(
-    bench: Bench, title: str, form: str, names: list[str], rates: dict[str, list[float]]
-) -> str | None:
-    """Add the table of a part; returns the best of ours."""
-    ours = best(rates, LABEL)
-    rows = []
-    for name in names:
-        values = rates.get(name)
-        if values is None:
-            rows.append([name, "not measured", "", bench.reasons.get(name, "")])
-            continue
-        ratio = as_ratio(ratios(rates[ours], values)) if ours and ours != name else ""
-        rows.append([name, with_spread(summary(values), form), ratio, ""])
-    if bench.old_python is None:
-        rows.append([OLD_LABEL, "not measured", "", bench.old_reason])
-    header = ["contender", "rate", f"{LABEL} / it", "note"]
-    bench.tables.append(f"{title}\n{aligned(header, rows, left=('note',))}")
-    return ours
+    run: TargetRun, title: str, form: str, everybody: list[Contender], rates: dict[str, list[float]]
+) -> None:
+    names = [one.name for one in everybody]
+    if run.old_python is None:
+        run.reasons[OLD_LABEL] = run.old_reason
+        names.append(OLD_LABEL)
+    run.table(title, names, rates, best(rates, LABEL), form, "rate")
 
 
-PARTS: dict[str, Callable[[Bench], None]] = {
+PARTS: dict[str, Callable[[TargetRun], None]] = {
     "slices": slices,
     "coordinates": coordinates,
     "requests": requests,
     "latency": latency,
 }
-
-__all__ = ["DATASETS", "PARTS", "PROCESSES", "ROW_BYTES"]

@@ -3,16 +3,16 @@
 Law
 ---
 1. Every contender is asked for the same rows, drawn at random from a seed.
-2. What is measured lives in `parts`, how a run goes in `targets.run`; this is the study's
-   options.
+2. Its options stand here; what is measured stands in `parts`, how a run goes in `targets.run`.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from _benchmark.contenders.random_contenders import PROCESSES
 from _benchmark.studies.arguments import positive
-from _benchmark.studies.random import parts as random_parts
+from _benchmark.studies.random.parts import DATASETS, PARTS, ROW_BYTES
 from _benchmark.studies.targets import run as target_run
 from _benchmark.studies.targets.run import views
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="how long each contender is timed in each round (default 2)",
     )
-    target_run.add_arguments(parser, random_parts.PARTS, random_parts.DATASETS)
+    target_run.add_arguments(parser, PARTS, DATASETS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,13 +50,13 @@ def run(arguments: argparse.Namespace) -> int:
         arguments = argparse.Namespace(**(vars(arguments) | SMOKE | {"dataset": dataset}))
     return target_run.run(
         "random",
-        random_parts.PARTS,
+        PARTS,
         arguments,
         f"{arguments.rows} rows of 1 KiB a dataset, each contender timed {arguments.rounds} x "
         f"{arguments.seconds:g} s",
-        size_bytes=arguments.rows * random_parts.ROW_BYTES,
-        processes=(random_parts.PROCESSES,),
-        datasets=tuple(arguments.dataset or random_parts.DATASETS),
+        size_bytes=arguments.rows * ROW_BYTES,
+        processes=(PROCESSES,),
+        datasets=tuple(arguments.dataset or DATASETS),
         seconds=arguments.seconds,
         judged=arguments.rows >= MIN_ROWS,
     )

@@ -1,4 +1,4 @@
-"""Compression x processes x access x driver, on each device that is named.
+"""Compression x processes x access x I/O mode, on each device that is named.
 
 study.py  its options and its ends
 plan.py   what is measured, as values

@@ -2,16 +2,16 @@
 
 Law
 ---
-1. It names contenders; it reads and measures nothing. What cannot run here raises when it is asked
-   to, and is left out there.
-2. Nobody gets a page cache that another has not: peers read through it, from cold.
+1. It names contenders; it reads and measures nothing. A contender that cannot run here raises an
+   error when it is checked, and is then left out.
+2. All contenders get the page cache in the same state: peers read through it, from cold.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from _benchmark.contenders import hdf5_direct, old_release
@@ -19,14 +19,23 @@ from _benchmark.contenders.peers import peers
 from _benchmark.contenders.streams import ChildStream
 from _benchmark.contract import Contender, Source
 from _benchmark.data.workloads import Workload
+from _benchmark.harness.runner import Entry
 from _benchmark.loops import stream_loop
 from _benchmark.machine import io_mode
 from _benchmark.machine.io_mode import IoMode
-from _benchmark.studies.sweep.plan import OURS, Line
+from _benchmark.studies.sweep.plan import OURS
 
 OLD_LABEL = f"multitables {old_release.VERSION}"
 
 MakeContender = Callable[[Source, str, int, Mapping[str, Any], bool], Contender]
+
+
+def line(
+    who: str, access: str, mode: IoMode, n_procs: int, contender: Contender, files: Sequence[str]
+) -> Entry:
+    """Somebody who reads a dataset: its rows' columns but for the place, dataset and limit."""
+    key = {"contender": who, "access": access, "driver": mode.name, "n_procs": n_procs}
+    return Entry(f"{who} {access} x{n_procs}, {mode.name}", contender, key, files, mode)
 
 
 @dataclass(frozen=True)
@@ -62,62 +71,54 @@ class Readers:
         """Whether other libraries, or the old release, are asked for."""
         return self.with_peers or self.old_python is not None
 
-    def lines(self, source: Source, make_contender: MakeContender) -> list[Line]:
+    def lines(self, source: Source, make_contender: MakeContender) -> list[Entry]:
         """This library and the published method; `source` need not be written yet."""
-        found: list[Line] = []
-        for driver in self.chosen:
-            if driver.name == io_mode.HDF5_DIRECT:
-                found += self._published(source, driver)
+        found: list[Entry] = []
+        for mode in self.chosen:
+            if mode.name == io_mode.HDF5_DIRECT:
+                found += self._published(source, mode)
             else:
-                found += self._ours(source, driver, make_contender)
+                found += self._ours(source, mode, make_contender)
         return found
 
-    def _ours(self, source: Source, driver: IoMode, make_contender: MakeContender) -> list[Line]:
-        options = {**driver.options, **self.options}
-        cold = driver.name == io_mode.BUFFERED and driver.drop_before
-        return [
-            Line(
-                OURS,
-                access,
-                driver,
-                n_procs,
-                make_contender(source, access, n_procs, options, cold),
-                (source.filename,),
-            )
-            for access in self.accesses
-            for n_procs in self.processes
-        ]
+    def _ours(self, source: Source, mode: IoMode, make_contender: MakeContender) -> list[Entry]:
+        options = {**mode.options, **self.options}
+        cold = mode.name == io_mode.BUFFERED and mode.drop_before
+        found = []
+        for access in self.accesses:
+            for n in self.processes:
+                one = make_contender(source, access, n, options, cold)
+                found.append(line(OURS, access, mode, n, one, (source.filename,)))
+        return found
 
-    def _published(self, source: Source, driver: IoMode) -> list[Line]:
+    def _published(self, source: Source, mode: IoMode) -> list[Entry]:
         """The old release, and as many bare processes, each through libhdf5's direct VFD."""
         assert self.direct_python is not None
+        files = (source.filename,)
         found = []
-        for n_procs in self.processes:
+        for n in self.processes:
             for access in stream_loop.ACCESSES:
                 if access in self.accesses:
-                    old = hdf5_direct.published(source, access, n_procs, self.direct_python)
-                    found.append((hdf5_direct.OLD_LABEL, access, n_procs, old))
-            bare = hdf5_direct.pytables_processes(source, n_procs, self.direct_python)
-            found.append((hdf5_direct.PYTABLES_LABEL, "slabs", n_procs, bare))
-        return [
-            Line(label, access, driver, n, contender, (source.filename,))
-            for label, access, n, contender in found
-        ]
+                    old = hdf5_direct.published(source, access, n, self.direct_python)
+                    found.append(line(hdf5_direct.OLD_LABEL, access, mode, n, old, files))
+            bare = hdf5_direct.pytables_processes(source, n, self.direct_python)
+            found.append(line(hdf5_direct.PYTABLES_LABEL, "slabs", mode, n, bare, files))
+        return found
 
-    def peers(self, source: Source, workload: Workload, directory: str) -> list[Line]:
+    def peers(self, source: Source, workload: Workload, directory: str) -> list[Entry]:
         """The others; `directory` is for what they must write."""
         if not self.has_peers:
             return []
         buffered = io_mode.choose(source.filename, io_mode.BUFFERED, self.warm)
-        everybody = peers(source, workload, self.processes, directory, self.old_python)
-        return [
-            Line(one.label, one.access, buffered, one.n_procs, self._at(one.contender), one.files)
-            for one in everybody
-            if self.with_peers or one.label == OLD_LABEL
-        ]
-
-    def _at(self, contender: Contender) -> Contender:
-        """The contender, with the page cache left alone when all read warm."""
-        if self.warm and isinstance(contender, ChildStream):
-            return dataclasses.replace(contender, cold=False)
-        return contender
+        found = []
+        if self.with_peers:
+            for one in peers(source, workload, self.processes, directory):
+                who = one.label, one.access, buffered, one.n_procs
+                found.append(line(*who, one.contender, one.files))
+        if self.old_python is not None:
+            old = partial(ChildStream, python=self.old_python, in_order=False, cold=not self.warm)
+            for access in stream_loop.ACCESSES:
+                for n in self.processes:
+                    stream = old(source, OLD_LABEL, access, n)
+                    found.append(line(OLD_LABEL, access, buffered, n, stream, (source.filename,)))
+        return found

@@ -1,4 +1,4 @@
-"""What the sweep measures, as values: datasets, and the lines that each is read by.
+"""What the sweep measures, as values: datasets, and the columns of its rows.
 
 Law
 ---
@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _benchmark.contract import Contender
 from _benchmark.data import workloads
 from _benchmark.data.workloads import Workload
-from _benchmark.machine.io_mode import IoMode
 
 OURS = "multitables"
 COLUMNS_A_ROW = 1024
@@ -60,36 +58,6 @@ class Dataset:
 
     def __str__(self) -> str:
         return f"{self.data} {self.complib} {self.complevel}"
-
-
-@dataclass(frozen=True)
-class Line:
-    """Somebody who reads a dataset: a row of the results but for the place, limit and cycle.
-
-    `filenames` is what is dropped from the page cache before a pass.
-    """
-
-    contender_name: str
-    access: str
-    driver: IoMode
-    n_procs: int
-    contender: Contender
-    filenames: tuple[str, ...]
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """Its part of a row."""
-        return {
-            "contender": self.contender_name,
-            "access": self.access,
-            "driver": self.driver.name,
-            "n_procs": self.n_procs,
-        }
-
-    @property
-    def name(self) -> str:
-        """Unlike any other of the dataset."""
-        return f"{self.contender_name} {self.access} x{self.n_procs}, {self.driver.name}"
 
 
 def datasets(

@@ -5,26 +5,28 @@ Law
 1. Each dataset's file is written, every line is checked against PyTables, and only then is any of
    them timed. A line whose data is wrong has no number, and the exit status is 1.
 2. What an earlier run kept is not measured again, and nothing is written for it.
-3. It keeps rows and faults; what they mean is shown by `views`, from them alone.
+3. It keeps rows and faults; `views` shows what they mean.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from _benchmark.contenders import streams
-from _benchmark.contract import NotMeasuredError, Source
+from _benchmark.contract import NotMeasuredError, Sample, Source
 from _benchmark.data import workloads
 from _benchmark.harness.progress import Progress
-from _benchmark.harness.results import Kept, ResultFile
-from _benchmark.harness.rounds import turns
-from _benchmark.machine import io_mode, throttle
+from _benchmark.harness.results import ResultFile
+from _benchmark.harness.runner import Entry, Runner, against, told
+from _benchmark.machine import throttle
 from _benchmark.studies.sweep.lines import MakeContender, Readers
-from _benchmark.studies.sweep.plan import OURS, Dataset, Line
+from _benchmark.studies.sweep.plan import OURS, Dataset
+from _benchmark.studies.sweep.views import views
 
 
 @dataclass(frozen=True)
@@ -39,23 +41,29 @@ class Place:
 
 @dataclass
 class Sweep:
-    """One run; filled as it goes, so that an interrupted run can be shown."""
+    """One run; filled as it goes, so that an interrupted run can be shown.
+
+    `places` are the devices, each with its facts.
+    """
 
     results: ResultFile
     cycles: int
+    plan: Sequence[Dataset]
     make_contender: MakeContender
     progress: Progress
+    places: Iterable[tuple[Mapping[str, str], Place]] = ()
     notes: list[str] = field(default_factory=list)
     faults: list[dict[str, Any]] = field(default_factory=list)
     left_out: dict[str, dict[str, list[str]]] = field(default_factory=dict)
 
+    @property
     def more(self) -> dict[str, Any]:
         """What is kept beside the rows."""
         return {"notes": self.notes, "faults": self.faults, "left_out": self.left_out}
 
-    def kept(self) -> Kept:
-        """What there is to show."""
-        return self.results.kept(**self.more())
+    def text(self) -> str:
+        """What was finished."""
+        return "\n\n".join(view.text() for view in views(self.results.kept(**self.more)))
 
     def note(self, text: str) -> None:
         """Say once what the reader of the numbers must know."""
@@ -63,70 +71,61 @@ class Sweep:
             self.notes.append(text)
             self.progress.note(f"note: {text}")
 
-    def measure(self, place: Place, dataset: Dataset) -> None:
-        """Everything about one dataset on one place."""
+    def measure(self) -> None:
+        """Every dataset on every device."""
+        with self.progress:
+            for facts, place in self.places:
+                self.results.describe(facts)
+                for dataset in self.plan:
+                    self._dataset(place, dataset)
+
+    def _dataset(self, place: Place, dataset: Dataset) -> None:
         workload = dataset.workload
         source = Source(place.filename, workloads.PATH, workload.rows, workload.row_bytes)
+        here = {"place": place.directory, **dataset.key}
+        columns, failed = partial(self._columns, source), partial(self._failed, dataset, here)
+        runner = Runner(self.results, "cycle", columns, failed, self.progress)
+        cycles = range(self.cycles)
+
+        def limited(line: Entry, limit: float | None) -> Entry:
+            return replace(line, key={**here, **line.key, "limit_mb_per_s": limit})
+
+        def missing(lines: Sequence[Entry]) -> list[Entry]:
+            return [
+                line
+                for line in lines
+                if any(runner.missing(limited(line, limit), cycles) for limit in place.limits)
+            ]
+
         with workloads.scratch_directory(os.path.dirname(place.filename)) as scratch:
             lines = place.readers.lines(source, self.make_contender)
-            todo = [line for line in lines if self._missing(place, dataset, line)]
+            todo = missing(lines)
             done = len(lines) - len(todo)
-            self.progress.tick(done * (1 + self.cycles * len(place.limits)) * source.decoded_bytes)
+            self.progress.tick(done * (1 + self.cycles * len(place.limits)) + 1)
             if not todo and not place.readers.has_peers:
-                self.progress.tick(2 * source.decoded_bytes)
                 return
             self.progress.stage(f"{dataset}: write")
-            workloads.write(workload, place.filename, self.progress.tick)
-            peers = place.readers.peers(source, workload, scratch)
-            todo += [line for line in peers if self._missing(place, dataset, line)]
-            verified = self._checked(place, dataset, source, todo)
+            workloads.write(workload, place.filename)
+            todo += missing(place.readers.peers(source, workload, scratch))
+            verified = runner.verified(todo, against(partial(streams.oracle, source)))
             for limit in place.limits:
                 with self._limited(place, limit) as allowed:
                     if allowed:
-                        self._timed(place, dataset, source, verified, limit)
+                        runner.measure([limited(line, limit) for line in verified], cycles)
 
-    def _key(self, place: Place, dataset: Dataset, line: Line) -> dict[str, Any]:
-        return {"place": place.directory, **dataset.key, **line.key}
-
-    def _missing(self, place: Place, dataset: Dataset, line: Line) -> bool:
-        key = self._key(place, dataset, line)
-        return any(
-            len(self.results.earlier(**key, limit_mb_per_s=limit)) < self.cycles
-            for limit in place.limits
-        )
-
-    def _checked(
-        self, place: Place, dataset: Dataset, source: Source, lines: Sequence[Line]
-    ) -> dict[str, Line]:
-        """Those that deliver what PyTables reads, by name."""
-        self.progress.stage(f"{dataset}: PyTables")
-        expected = streams.oracle(source, self.progress.tick)
-        verified = {}
-        for line in lines:
-            self.progress.stage(f"{dataset}: check {line.name}")
-            try:
-                fault = streams.differs(
-                    line.contender.check(self.progress.tick), expected, line.contender.in_order
-                )
-            except Exception as error:  # noqa: BLE001  whatever is raised belongs in the table
-                self._fails(place, dataset, line, error)
-                continue
-            if fault:
-                self._fails(place, dataset, line, fault)
-            else:
-                verified[line.name] = line
-        return verified
-
-    def _fails(self, place: Place, dataset: Dataset, line: Line, fault: Exception | str) -> None:
+    def _failed(
+        self, dataset: Dataset, here: Mapping[str, Any], line: Entry, error: Exception
+    ) -> None:
         """Note why a line has no number: it cannot run here, or it is wrong."""
-        if isinstance(fault, NotMeasuredError) and line.contender_name != OURS:
-            datasets = self.left_out.setdefault(line.contender_name, {}).setdefault(str(fault), [])
+        who = line.key["contender"]
+        if isinstance(error, NotMeasuredError) and who != OURS:
+            datasets = self.left_out.setdefault(who, {}).setdefault(str(error), [])
             if str(dataset) not in datasets:
                 datasets.append(str(dataset))
             return
-        text = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}"
-        self.faults.append({**self._key(place, dataset, line), "fault": text})
-        self.progress.note(f"FAILED {dataset}, {line.name}: {text}")
+        key = {name: line.key[name] for name in line.key if name != "limit_mb_per_s"}
+        self.faults.append({**here, **key, "fault": told(error)})
+        self.progress.note(f"FAILED {dataset}, {line.name}: {told(error)}")
 
     @contextlib.contextmanager
     def _limited(self, place: Place, limit: float | None) -> Iterator[bool]:
@@ -135,46 +134,20 @@ class Sweep:
             if limit is not None:
                 try:
                     stack.enter_context(throttle.limited(place.filename, limit * 1e6))
-                except NotMeasuredError as error:
+                except throttle.CannotLimitError as error:
                     self.note(f"{limit:g} MB/s not measured: {error}")
                     yield False
                     return
             yield True
 
-    def _timed(
-        self,
-        place: Place,
-        dataset: Dataset,
-        source: Source,
-        verified: dict[str, Line],
-        limit: float | None,
-    ) -> None:
-        """Time them in turns; those that fail are out from there on."""
+    @staticmethod
+    def _columns(source: Source, _line: Entry, sample: Sample) -> dict[str, Any]:
         stored_bytes = os.path.getsize(source.filename)
-        broken: set[str] = set()
-        for cycle, name in turns(list(verified), self.cycles):
-            line = verified[name]
-            key = {**self._key(place, dataset, line), "limit_mb_per_s": limit}
-            if name in broken or self.results.earlier(**key, cycle=cycle):
-                continue
-            self.progress.stage(f"{dataset}: time {name}")
-            before = io_mode.prepare(line.driver, line.filenames)
-            try:
-                (one,) = line.contender.passes(1, self.progress.tick)
-            except Exception as error:  # noqa: BLE001
-                broken.add(name)
-                self._fails(place, dataset, line, error)
-                continue
-            self.results.add(
-                study=self.results.name,
-                **key,
-                cache=io_mode.cache_of(line.driver, line.filenames, before),
-                cycle=cycle,
-                rows=source.rows,
-                row_bytes=source.row_bytes,
-                stored_bytes=stored_bytes,
-                seconds=one.seconds,
-                decoded_bytes=one.decoded_bytes,
-                mb_per_s=round(one.rate, 1),
-                stored_mb_per_s=round(one.rate * stored_bytes / source.decoded_bytes, 1),
-            )
+        return {
+            **sample.more,
+            "rows": source.rows,
+            "row_bytes": source.row_bytes,
+            "stored_bytes": stored_bytes,
+            "mb_per_s": round(sample.value, 1),
+            "stored_mb_per_s": round(sample.value * stored_bytes / source.decoded_bytes, 1),
+        }

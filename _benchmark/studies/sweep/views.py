@@ -2,15 +2,15 @@
 
 Law
 ---
-1. Pure: rows in, values out. Every number is a median of rows, every sentence follows from them.
-2. One view a place and limit. In it the tables of 2.x, complevel down and processes across; then
-   the peers, each beside this library.
-3. What failed stands in its cell, never nothing.
+1. Pure: rows in, values out. Every number is a median of rows, and sentences follow from numbers.
+2. Each place and limit has a view: the tables of 2.x, complevel down and processes across, then the
+   peers, each beside this library.
+3. The cell of a contender that failed says so; it is never empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +101,7 @@ def _view(
     tables: list[Table] = []
     charts: list[Chart] = []
     sentences: list[str] = []
+    of_peers: list[str] = []
     for data in _distinct(one["data"] for one in everything):
         of_data = [one for one in everything if one["data"] == data]
         complibs = _distinct(one["complib"] for one in of_data)
@@ -115,11 +116,13 @@ def _view(
                 charts.append(_level_chart(f"sweep_{number}", cells, lines, names))
                 sentences += _process_sentences(cells, lines, names)
             beside = [one for one in compared if one["complib"] in (complib, "none")]
-            tables += _peer_table(cells, beside, data, complib)
-            charts += _peer_charts(f"sweep_{number}", cells, beside, data, complib)
+            for table, chart, said in _peers(f"sweep_{number}", cells, beside, data, complib):
+                tables.append(table)
+                charts.append(chart)
+                of_peers.append(said)
             compared = [one for one in compared if one["complib"] != "none"]
     sentences += _access_sentences(cells, everything)
-    sentences += _peer_sentences(cells, everything)
+    sentences += filter(None, of_peers)
     sentences += [f"FAILED {' '.join(filter(None, key))}: {t}" for key, t in cells.faults.items()]
     for who, reasons in more.get("left_out", {}).items():
         sentences += [
@@ -162,7 +165,7 @@ def _name(names: Sequence[str]) -> str:
     """``Direct queue, driver direct, zlib``, and the data where it is no noise."""
     contender, access, driver, data, complib = names
     title = TITLES.get(access, access)
-    # the published method has one driver, which its name says
+    # the published method has one I/O mode, which its name says
     who = f"{title}, driver {driver}" if contender == OURS else f"{contender}: {title}"
     what = f"{who}, {'no compression' if complib == 'none' else complib}"
     return what if data == "noise" else f"{what}, {data}"
@@ -240,29 +243,48 @@ def _levels_with_peers(
             )
 
 
-def _peer_table(
-    cells: Cells, beside: Sequence[Mapping[str, str]], data: str, complib: str
-) -> list[Table]:
-    found = []
+def _peers(
+    start: str, cells: Cells, beside: Sequence[Mapping[str, str]], data: str, complib: str
+) -> Iterator[tuple[Table, Chart, str]]:
+    """The table, the plot and the sentence of each level that peers read."""
     for level, lines in _levels_with_peers(beside):
-        processes = _processes(lines, cells)
-        ours = _best_of([one for one in lines if _is_queue(one)], cells)
-        rows = []
-        for line in lines:
-            best = _best(cells, line)
-            ratio = f"{ours / best[1].median:.1f}x" if ours and best else ""
-            who = _reader_name(line)
-            texts = [cells.text(line.at(n)) for n in processes]
-            rows.append([who, *(text if text != "-" else "" for text in texts), ratio])
         what = f"{complib} {level}" if level != "0" else "no compression"
-        found.append(
-            Table(
-                f"Peers, {what}, {data}, through the page cache but where it says direct: {UNIT}",
-                ["contender / processes or threads", *processes, "direct queue / it, best of each"],
-                rows,
-            )
+        processes = _processes(lines, cells)
+        best = [(line, _best(cells, line)) for line in lines]
+        reached = [(found[1].median, line) for line, found in best if found]
+        ours = max((rate for rate, line in reached if _is_queue(line)), default=None)
+        rows, bars = [], list[tuple[str, Summary]]()
+        for line, found in best:
+            texts = [cells.text(line.at(n)) for n in processes]
+            ratio = f"{ours / found[1].median:.1f}x" if ours and found else ""
+            who = _reader_name(line)
+            rows.append([who, *(text if text != "-" else "" for text in texts), ratio])
+            if found:
+                bars.append((f"{who} x{found[0]}", found[1]))
+        bars.sort(key=lambda pair: pair[1].median)
+        table = Table(
+            f"Peers, {what}, {data}, through the page cache but where it says direct: {UNIT}",
+            ["contender / processes or threads", *processes, "direct queue / it, best of each"],
+            rows,
         )
-    return found
+        chart = Chart(
+            _slug(start, "peers", data, complib, level),
+            f"Peers at their best number of processes, {what}, {data}",
+            "",
+            UNIT,
+            [Series("best", bars)],
+            kind="bars",
+            strong=f"{OURS}, ",
+        )
+        theirs = [(rate, line.key["contender"]) for rate, line in reached]
+        rate, who = max((one for one in theirs if one[1] != OURS), default=(0.0, ""))
+        said = (
+            f"{what}, {data}, through the page cache: the direct queue delivers {ours / rate:.1f} "
+            f"times as much as the best peer, {who}."
+            if ours and rate
+            else ""
+        )
+        yield table, chart, said
 
 
 def _reader_name(line: Line) -> str:
@@ -273,37 +295,6 @@ def _reader_name(line: Line) -> str:
 def _is_queue(line: Line) -> bool:
     """The direct queue as peers read: through the page cache."""
     return _readers_of(line.key) == (OURS, "queue", "buffered")
-
-
-def _best_of(lines: Sequence[Line], cells: Cells) -> float | None:
-    found = [best[1].median for line in lines if (best := _best(cells, line))]
-    return max(found, default=None)
-
-
-def _peer_charts(
-    start: str, cells: Cells, beside: Sequence[Mapping[str, str]], data: str, complib: str
-) -> list[Chart]:
-    found = []
-    for level, lines in _levels_with_peers(beside):
-        bars: list[tuple[str, Summary]] = []
-        for line in lines:
-            best = _best(cells, line)
-            if best is not None:
-                bars.append((f"{_reader_name(line)} x{best[0]}", best[1]))
-        bars.sort(key=lambda pair: pair[1].median)
-        what = f"{complib} {level}" if level != "0" else "no compression"
-        found.append(
-            Chart(
-                _slug(start, "peers", data, complib, level),
-                f"Peers at their best number of processes, {what}, {data}",
-                "",
-                UNIT,
-                [Series("best", bars)],
-                kind="bars",
-                strong=f"{OURS}, ",
-            )
-        )
-    return found
 
 
 # ---- what follows
@@ -366,25 +357,3 @@ def _access_sentences(cells: Cells, everything: Sequence[Mapping[str, str]]) -> 
 def _span(low: float, high: float) -> str:
     texts = _distinct([f"{low:.2f}", f"{high:.2f}"])
     return " to ".join(texts)
-
-
-def _peer_sentences(cells: Cells, everything: Sequence[Mapping[str, str]]) -> list[str]:
-    found = []
-    for data in _distinct(one["data"] for one in everything):
-        for complib in _distinct(one["complib"] for one in everything):
-            beside = [o for o in everything if (o["data"], o["complib"]) == (data, complib)]
-            for level, lines in _levels_with_peers(beside):
-                ours = _best_of([one for one in lines if _is_queue(one)], cells)
-                theirs = [
-                    (best[1].median, line.key["contender"])
-                    for line in lines
-                    if line.key["contender"] != OURS and (best := _best(cells, line))
-                ]
-                if ours and theirs:
-                    rate, who = max(theirs)
-                    what = f"{complib} {level}" if level != "0" else "no compression"
-                    found.append(
-                        f"{what}, {data}, through the page cache: the direct queue delivers "
-                        f"{ours / rate:.1f} times as much as the best peer, {who}."
-                    )
-    return found

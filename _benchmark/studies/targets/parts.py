@@ -3,7 +3,7 @@
 Law
 ---
 1. One function a part, in `PARTS`; wanted figures stand in `DATASETS` and the constants below.
-2. It measures only through `Bench`, which checks the data and takes the turns.
+2. It measures only through `TargetRun`, which checks the data and takes the turns.
 """
 
 from __future__ import annotations
@@ -16,29 +16,38 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from _benchmark.contenders import streams
-from _benchmark.contenders.streams import FIO_ENGINES
-from _benchmark.contract import Contender, Source
-from _benchmark.data.workloads import Workload, rows_of_size
-from _benchmark.harness.child import Child, ContenderError, child_environment
-from _benchmark.harness.rounds import summary
-from _benchmark.harness.runner import (
-    LABEL,
-    OLD_LABEL,
-    Bench,
-    Target,
-    as_ratio,
-    best,
-    module_directory,
-    rate_of,
-    ratios,
-    warm,
+from _benchmark.contenders.streams import FIO_ENGINES, ChildStream
+from _benchmark.contract import (
+    Contender,
+    ContenderError,
+    Differs,
+    Measurement,
+    Sample,
+    Source,
+    WrongDataError,
+    differs,
 )
+from _benchmark.data.workloads import Workload, rows_of_size
+from _benchmark.harness.child import Child, child_environment, module_directory
+from _benchmark.harness.rounds import summary
+from _benchmark.harness.runner import against
 from _benchmark.loops import startup_loop, stream_loop
 from _benchmark.machine import environment, page_cache, process_memory
+from _benchmark.machine.io_mode import COLD
 from _benchmark.report.tables import UNIT_LINE, aligned
+from _benchmark.studies.targets.run import TargetRun
+from _benchmark.studies.targets.verdicts import (
+    LABEL,
+    OLD_LABEL,
+    as_ratio,
+    best,
+    limit_target,
+    ratio_target,
+)
 
 MIN_GENERATOR = 2.5
 MIN_OF_LIMIT = 0.9
@@ -84,151 +93,144 @@ SMALL_CHUNKS: dict[str, dict[str, Any]] = {
 }
 
 
-def stream_part(bench: Bench) -> None:
+def _right(source: Source) -> Differs:
+    """What PyTables reads is right."""
+    return against(partial(streams.oracle, source))
+
+
+def _ours(source: Source, access: str, n_procs: int, **options: str) -> ChildStream:
+    """This multitables, in a fresh process."""
+    place = sys.executable, module_directory()
+    return ChildStream(source, LABEL, access, n_procs, *place, options)
+
+
+def _limit(source: Source, n_procs: int, direct: bool = False) -> Measurement:
+    name = f"codec limit x{n_procs}" + ", direct" * direct
+    return Measurement(name, partial(streams.codec_limit, source, n_procs, direct))
+
+
+def stream_part(run: TargetRun) -> None:
     """Direct queue and generator beside the old release, PyTables, h5py and the codec limit."""
-    for name in bench.datasets:
+    for name in run.datasets:
         dataset = DATASETS[name]
-        source = bench.source(dataset.workload(name, bench.size_bytes))
+        source = run.source(dataset.workload(name, run.size_bytes))
         everybody: list[Contender] = []
         for access in stream_loop.ACCESSES:
-            everybody += [bench.stream(source, access, n) for n in bench.processes]
-            if bench.old_python is not None:
-                everybody += [bench.old_stream(source, access, n) for n in bench.processes]
+            everybody += [_ours(source, access, n) for n in run.processes]
+            if run.old_python is not None:  # it promises no order
+                old = partial(ChildStream, source, OLD_LABEL, access, in_order=False)
+                everybody += [old(n, python=run.old_python) for n in run.processes]
         everybody += [streams.pytables_read(source), streams.h5py_read(source)]
-        passes = {one.name: rate_of(one) for one in bench.verified(source, everybody)}
-        for n in bench.processes:
-            passes[f"codec limit x{n}"] = _limit(source, n)
-        rates = bench.measure(
-            "streams",
-            dataset.title,
-            passes,
-            before=functools.partial(warm, source),
-        )
-        _stream_table(bench, dataset, rates)
-        _stream_targets(bench, dataset, rates)
+        everybody += [_limit(source, n) for n in run.processes]
+        rates = run.rates("streams", dataset.title, everybody, _right(source), source.filename)
+        _stream_table(run, dataset, rates)
+        _stream_targets(run, dataset, rates)
 
 
-def _limit(source: Source, n_procs: int, direct: bool = False) -> Callable[[], float]:
-    return lambda: streams.codec_limit(source, n_procs, direct).rate
-
-
-def _stream_table(bench: Bench, dataset: Dataset, rates: dict[str, list[float]]) -> None:
+def _stream_table(run: TargetRun, dataset: Dataset, rates: dict[str, list[float]]) -> None:
     rows = []
     for name, values in rates.items():
         limit = rates.get(f"codec limit x{name.rpartition('x')[2]}")
-        ours = name.startswith(LABEL)
-        share = as_ratio(ratios(values, limit)) if ours and limit else ""
+        share = as_ratio(values, limit) if name.startswith(LABEL) else ""
         rows.append([name, str(summary(values)), share])
-    left_out = [[name, "not measured", ""] for name in bench.reasons if name not in rates]
-    bench.tables.append(
+    left_out = [[name, "not measured", ""] for name in run.reasons if name not in rates]
+    run.tables.append(
         f"{dataset.title}, page cache warm; {UNIT_LINE}\n"
         + aligned(["contender", "MB/s", "of the codec limit"], rows + left_out)
     )
 
 
-def _stream_targets(bench: Bench, dataset: Dataset, rates: dict[str, list[float]]) -> None:
+def _stream_targets(run: TargetRun, dataset: Dataset, rates: dict[str, list[float]]) -> None:
     for access, least in (("queue", dataset.least), ("generator", MIN_GENERATOR)):
         ours = best(rates, f"{LABEL} {access}")
         theirs = best(rates, f"{OLD_LABEL} {access}")
-        bench.ratio_target(
-            f"{dataset.title}: {access} / {OLD_LABEL}",
-            rates.get(ours or ""),
-            rates.get(theirs or ""),
-            least,
-            f"{ours} / {theirs}" if ours and theirs else bench.old_reason or "a side is missing",
+        missing = run.old_reason or "a side is missing"
+        run.judge(
+            ratio_target(
+                f"{dataset.title}: {access} / {OLD_LABEL}",
+                rates.get(ours or ""),
+                rates.get(theirs or ""),
+                least,
+                f"{ours} / {theirs}" if ours and theirs else missing,
+            )
         )
     ours = best(rates, f"{LABEL} queue")
     limit = f"codec limit x{(ours or '').rpartition('x')[2]}"
-    bench.ratio_target(
-        f"{dataset.title}: queue / codec limit",
-        rates.get(ours or ""),
-        rates.get(limit),
-        MIN_OF_LIMIT,
-        f"{ours} / {limit}" if limit in rates else bench.reasons.get(limit, "a side is missing"),
+    run.judge(
+        ratio_target(
+            f"{dataset.title}: queue / codec limit",
+            rates.get(ours or ""),
+            rates.get(limit),
+            MIN_OF_LIMIT,
+            f"{ours} / {limit}" if limit in rates else run.reasons.get(limit, "a side is missing"),
+        )
     )
 
 
-def direct(bench: Bench) -> None:
+def direct(run: TargetRun) -> None:
     """Direct I/O without a filter, one process, beside fio on the same file."""
     whats = {name: f"direct I/O, no filter, 1 process / {name}" for name in FIO_BUFFERS}
-    wanted = f">= {MIN_OF_FIO:g}x"
-    source = bench.source(DATASETS["none"].workload("none", bench.size_bytes))
+    source = run.source(DATASETS["none"].workload("none", run.size_bytes))
     refusal = page_cache.direct_refusal(source.filename)
     if environment.in_memory(source.filename):
         refusal = "the file lies in memory; choose a --data_dir on a disk"
     if refusal:
-        bench.targets += [Target(what, "-", wanted, None, refusal) for what in whats.values()]
+        for what in whats.values():
+            run.judge(ratio_target(what, None, None, MIN_OF_FIO, refusal))
         return
-    everybody = [bench.stream(source, "queue", 1, DRIVER="H5FD_DIRECT")]
-    passes = {one.name: rate_of(one) for one in bench.verified(source, everybody)}
     size_bytes = os.path.getsize(source.filename)
-    for name, huge_pages in FIO_BUFFERS.items():
+    everybody: list[Contender] = [_ours(source, "queue", 1, DRIVER="H5FD_DIRECT")]
+    for name, huge in FIO_BUFFERS.items():
         for engine in FIO_ENGINES:
-            passes[f"{name} {engine}"] = _fio(source, engine, size_bytes, huge_pages)
-    passes["codec limit x1, direct"] = _limit(source, 1, direct=True)
-
-    def cold() -> str:
-        page_cache.drop_page_cache(source.filename)
-        return page_cache.cache_state(source.filename)
-
-    rates = bench.measure("direct", "no filter", passes, before=cold)
-    ours = rates.get(best(rates, LABEL) or "")
-    rows = []
-    for name in passes:
-        values = rates.get(name)
-        if values is None:
-            rows.append([name, "not measured", "", bench.reasons[name]])
-            continue
-        share = as_ratio(ratios(ours, values)) if ours and values is not ours else ""
-        rows.append([name, str(summary(values)), share, ""])
-    bench.tables.append(
-        f"direct I/O, no filter, page cache cold; {UNIT_LINE}\n"
-        + aligned(["contender", "MB/s", f"{LABEL} / it", "note"], rows, left=("note",))
-    )
+            once = partial(streams.fio_read, source.filename, engine, size_bytes, huge)
+            everybody.append(Measurement(f"{name} {engine}", once))
+    everybody.append(_limit(source, 1, direct=True))
+    rates = run.rates("direct", "no filter", everybody, _right(source), source.filename, mode=COLD)
+    ours = best(rates, LABEL)
+    names = [one.name for one in everybody]
+    run.table(f"direct I/O, no filter, page cache cold; {UNIT_LINE}", names, rates, ours)
     for name, what in whats.items():
         theirs = best(rates, name)
-        reason = next((why for one, why in bench.reasons.items() if one.startswith(name)), "")
-        bench.ratio_target(what, ours, rates.get(theirs or ""), MIN_OF_FIO, theirs or reason)
+        reason = next((why for one, why in run.reasons.items() if one.startswith(name)), "")
+        figures = rates.get(ours or ""), rates.get(theirs or "")
+        run.judge(ratio_target(what, *figures, MIN_OF_FIO, theirs or reason))
 
 
-def _fio(source: Source, engine: str, size_bytes: int, huge_pages: bool) -> Callable[[], float]:
-    return lambda: streams.fio_read(source.filename, engine, size_bytes, huge_pages).rate
-
-
-def startup(bench: Bench) -> None:
+def startup(run: TargetRun) -> None:
     """From the import, and from ``Streamer(...)``, to the first block."""
-    source = bench.source(DATASETS["blosc"].workload("blosc", bench.size_bytes))
+    source = run.source(DATASETS["blosc"].workload("blosc", run.size_bytes))
     asked = {"verb": "first_block", "filename": source.filename, "path": source.path}
     cases = {
-        "import to first block": ({**asked, "imported": False}, MAX_IMPORT_SECONDS),
-        "Streamer to first block": ({**asked, "imported": True}, MAX_STREAMER_SECONDS),
+        "import to first block": (False, MAX_IMPORT_SECONDS),
+        "Streamer to first block": (True, MAX_STREAMER_SECONDS),
     }
 
-    def seconds(request: dict[str, Any]) -> Callable[[], float]:
-        def once() -> float:
-            found = _probe(request | {"n_procs": None})
-            _check_rows(source, found["digest"])
-            return float(found["seconds"])
+    def seconds(imported: bool) -> Sample:
+        found = _probe({**asked, "imported": imported, "n_procs": None})
+        _check_rows(source, found["digest"])
+        return Sample(float(found["seconds"]))
 
-        return once
-
-    times = bench.measure(
+    times = run.rates(
         "startup",
         "blosc",
-        {f"{LABEL}: {name}": seconds(request) for name, (request, _) in cases.items()},
+        [
+            Measurement(f"{LABEL}: {name}", partial(seconds, case[0]))
+            for name, case in cases.items()
+        ],
+        _right(source),
+        source.filename,
         unit="s",
-        rounds=max(bench.rounds, 5) if bench.rounds > 1 else 1,
+        rounds=max(run.rounds, 5) if run.rounds > 1 else 1,
     )
     for name, (_, most) in cases.items():
         full = f"{LABEL}: {name}"
-        bench.limit_target(name, times.get(full), most, "s", bench.reasons.get(full, ""))
+        run.judge(limit_target(name, times.get(full), most, "s", run.reasons.get(full, "")))
 
 
-def latency(bench: Bench) -> None:
+def latency(run: TargetRun) -> None:
     """``get()`` plus release of a block that is ready."""
-    workload = Workload("ready", READY_BLOCKS * 4, columns=16, chunk_rows=64)
-    source = bench.source(workload)
-    expected = streams.oracle(source)
+    source = run.source(Workload("ready", READY_BLOCKS * 4, columns=16, chunk_rows=64))
+    right = _right(source)
     request = {
         "verb": "ready_block",
         "filename": source.filename,
@@ -237,101 +239,86 @@ def latency(bench: Bench) -> None:
         "block_size": 4,
     }
 
-    def microseconds() -> float:
+    def microseconds() -> Sample:
         found = _probe(request)
-        fault = streams.differs(found["digest"], expected, True)
+        fault = right(found["digest"])
         if fault:
-            raise ContenderError(fault)
+            raise WrongDataError(fault)
         # less what reading the clock takes
-        return float(1e6 * (statistics.median(found["seconds"]) - found["clock_seconds"]))
+        return Sample(1e6 * (statistics.median(found["seconds"]) - found["clock_seconds"]))
 
     name = f"{LABEL}: get() and release"
-    times = bench.measure("latency", "ready blocks", {name: microseconds}, unit="us")
-    bench.limit_target(
-        "get() and release of a ready block",
-        times.get(name),
-        MAX_GET_MICROSECONDS,
-        "us",
-        bench.reasons.get(name, f"median of {READY_BLOCKS} blocks a round"),
-    )
+    one = Measurement(name, microseconds)
+    times = run.rates("latency", "ready blocks", [one], right, source.filename, unit="us")
+    note = run.reasons.get(name, f"median of {READY_BLOCKS} blocks a round")
+    what = "get() and release of a ready block"
+    run.judge(limit_target(what, times.get(name), MAX_GET_MICROSECONDS, "us", note))
 
 
-def small_chunks(bench: Bench) -> None:
+def small_chunks(run: TargetRun) -> None:
     """8 KiB chunks with deflate, beside h5py."""
-    rows = rows_of_size(bench.size_bytes / 4, 1024, "float64")
+    rows = rows_of_size(run.size_bytes / 4, 1024, "float64")
     for name, case in SMALL_CHUNKS.items():
         workload = Workload(
             f"small_chunks_{name.replace(' ', '_')}", rows, complib="zlib", chunk_rows=1, **case
         )
-        source = bench.source(workload)
-        everybody: list[Contender] = [bench.stream(source, "queue", n) for n in bench.processes]
-        everybody.append(streams.h5py_read(source))
-        passes = {one.name: rate_of(one) for one in bench.verified(source, everybody)}
-        passes |= {f"codec limit x{n}": _limit(source, n) for n in bench.processes}
+        source = run.source(workload)
+        everybody: list[Contender] = [_ours(source, "queue", n) for n in run.processes]
+        everybody += [streams.h5py_read(source), *(_limit(source, n) for n in run.processes)]
         title = f"8 KiB chunks, deflate {workload.complevel}, {name}"
-        rates = bench.measure("small chunks", title, passes, before=functools.partial(warm, source))
-        rows_of_table = [[name, str(summary(found))] for name, found in rates.items()]
-        bench.tables.append(
-            f"{title}, page cache warm; {UNIT_LINE}\n"
-            + aligned(["contender", "MB/s"], rows_of_table)
-        )
+        rates = run.rates("small chunks", title, everybody, _right(source), source.filename)
         ours, theirs = best(rates, LABEL), best(rates, "h5py")
-        bench.ratio_target(
-            f"{title} / h5py",
-            rates.get(ours or ""),
-            rates.get(theirs or ""),
-            MIN_SMALL_CHUNKS,
-            f"{ours} / {theirs}",
+        run.table(
+            f"{title}, page cache warm; {UNIT_LINE}", [o.name for o in everybody], rates, ours
         )
+        figures = rates.get(ours or ""), rates.get(theirs or "")
+        run.judge(ratio_target(f"{title} / h5py", *figures, MIN_SMALL_CHUNKS, f"{ours} / {theirs}"))
 
 
-def memory(bench: Bench) -> None:
+def memory(run: TargetRun) -> None:
     """Peak memory of the parent and each reader, beyond the ring they share."""
-    n_procs = max(bench.processes)
-    for name in bench.datasets:
+    for name in run.datasets:
         dataset = DATASETS[name]
-        source = bench.source(dataset.workload(name, bench.size_bytes))
-        verified = bench.verified(source, [bench.stream(source, "queue", n_procs)])
-        found: dict[str, float] = {}
-        for _ in verified:
-            with (
-                Child(sys.executable, module_directory(), PROBE_TIMEOUT_SECONDS) as child,
-                process_memory.peak_memory(child.process) as peaks,
-            ):
-                child.ask(
-                    verb="time",
-                    filename=source.filename,
-                    path=source.path,
-                    access="queue",
-                    n_procs=n_procs,
-                    options={},
-                    cycles=2,
-                    rows=source.rows,
-                    row_bytes=source.row_bytes,
+        source = run.source(dataset.workload(name, run.size_bytes))
+        stream = _ours(source, "queue", max(run.processes))
+        check, peaks = functools.cache(stream.check), functools.cache(partial(_peaks, stream))
+        roles = ("parent", "largest reader")
+        found = run.rates(
+            "memory",
+            dataset.title,
+            [Measurement(f"{LABEL}: {one}", partial(_peak_of, peaks, one), check) for one in roles],
+            _right(source),
+            source.filename,
+            unit="MiB",
+            rounds=1,
+        )
+        for role in roles:
+            run.judge(
+                limit_target(
+                    f"{dataset.title}: memory of the {role} beyond the ring",
+                    found.get(f"{LABEL}: {role}"),
+                    MAX_OWN_MIB,
+                    "MiB",
+                    "anonymous and file-backed, shared libraries counted in full",
                 )
-            parent = peaks.pop(child.process)
-            found["parent"] = parent.own_bytes / 2**20
-            if peaks:
-                found["largest reader"] = max(one.own_bytes for one in peaks.values()) / 2**20
-        for role in ("parent", "largest reader"):
-            value = found.get(role)
-            if value is not None:
-                bench.keep(
-                    part="memory",
-                    dataset=dataset.title,
-                    contender=role,
-                    cache="warm",
-                    round=0,
-                    value=value,
-                    unit="MiB",
-                )
-            bench.limit_target(
-                f"{dataset.title}: memory of the {role} beyond the ring",
-                None if value is None else [value],
-                MAX_OWN_MIB,
-                "MiB",
-                "anonymous and file-backed, shared libraries counted in full",
             )
+
+
+def _peak_of(peaks: Callable[[], dict[str, float]], role: str) -> Sample:
+    return Sample(peaks()[role])
+
+
+def _peaks(stream: ChildStream) -> dict[str, float]:
+    """The peaks of two passes' processes, in MiB."""
+    with (
+        Child(sys.executable, module_directory(), PROBE_TIMEOUT_SECONDS) as child,
+        process_memory.peak_memory(child.process) as peaks,
+    ):
+        for _ in range(2):
+            child.ask(verb="time", **stream.request())
+    parent = peaks.pop(child.process)
+    readers = max((one.own_bytes for one in peaks.values()), default=0)
+    return {"parent": parent.own_bytes / 2**20, "largest reader": readers / 2**20}
 
 
 def _probe(request: dict[str, Any]) -> dict[str, Any]:
@@ -359,12 +346,12 @@ def _check_rows(source: Source, found: dict[str, Any]) -> None:
 
     with tables.open_file(source.filename, "r") as file:
         first = file.get_node(source.path)[: found["rows"]]
-    fault = streams.differs(found, stream_loop.digest_of(iter([first])), True)
+    fault = differs(found, stream_loop.digest_of(iter([first])))
     if fault:
-        raise ContenderError(fault)
+        raise WrongDataError(fault)
 
 
-PARTS: dict[str, Callable[[Bench], None]] = {
+PARTS: dict[str, Callable[[TargetRun], None]] = {
     "streams": stream_part,
     "direct": direct,
     "startup": startup,

@@ -4,8 +4,7 @@ Law
 ---
 1. A target is a row of the table: measured, wanted, met or missed. What could not be measured says
    why and counts as neither.
-2. What is measured lives in `parts`, how a run goes in `run`; this is the study's
-   options.
+2. Its options stand here; what is measured stands in `parts`, how a run goes in `run`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import argparse
 
 from _benchmark.data import workloads
 from _benchmark.studies.arguments import numbers, positive
-from _benchmark.studies.targets import parts as target_parts
 from _benchmark.studies.targets import run as target_run
+from _benchmark.studies.targets.parts import DATASETS, PARTS
 from _benchmark.studies.targets.run import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
@@ -41,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,N",
         help="numbers of readers; the best counts (default 1,2,4)",
     )
-    target_run.add_arguments(parser, target_parts.PARTS, target_parts.DATASETS)
+    target_run.add_arguments(parser, PARTS, DATASETS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,12 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     size_bytes = arguments.size * 2**30
     return target_run.run(
         "targets",
-        target_parts.PARTS,
+        PARTS,
         arguments,
         f"{workloads.as_size(size_bytes)} decoded a dataset, each contender timed "
         f"{arguments.rounds} x",
         size_bytes=size_bytes,
         processes=tuple(arguments.processes),
-        datasets=tuple(arguments.dataset or target_parts.DATASETS),
+        datasets=tuple(arguments.dataset or DATASETS),
         judged=size_bytes >= MIN_BYTES,
     )

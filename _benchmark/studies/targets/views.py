@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Pure: rows and what the JSON file says are given, and nothing else is asked.
+1. Pure: its input is the rows and the JSON file's content.
 2. Contenders stand in the order in which they were first measured.
-3. The sentences are what was missed, in what, and by how much; and that nothing was.
+3. The sentences name each missed target with its figures, or say that all are met.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from _benchmark.harness.results import Kept, Row
 from _benchmark.harness.rounds import Summary, summary
-from _benchmark.harness.runner import COLUMNS, LABEL, Target
 from _benchmark.report.tables import UNIT_LINE, Chart, Series, Table, View, file_stem, spread
+from _benchmark.studies.targets.verdicts import COLUMNS, LABEL, Target
 
 SPREAD_LINE = "median (minimum-maximum)"
 

@@ -1,0 +1,45 @@
+"""How a run of any study begins and ends: the machine, what was finished, the report.
+
+Law
+---
+1. However a run ends, what was finished is printed and kept.
+2. The exit status is 1 when a check of the data failed, 130 when the run was interrupted, else 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from typing import Any, Protocol
+
+from _benchmark.harness.results import ResultFile
+from _benchmark.report.tables import heading
+
+
+class Run(Protocol):
+    """One run of a study; it fills itself as it goes, so that an interrupted run can be shown."""
+
+    @property
+    def faults(self) -> Sized: ...
+
+    @property
+    def more(self) -> Mapping[str, Any]: ...
+
+    def measure(self) -> None: ...
+
+    def text(self) -> str: ...
+
+
+def conduct(results: ResultFile, facts: Mapping[str, str], run: Run) -> int:
+    """Measure, print, keep; returns the exit status."""
+    print(heading(facts), flush=True)
+    interrupted = False
+    try:
+        run.measure()
+    except KeyboardInterrupt:
+        interrupted = True
+    results.save_json(interrupted=interrupted, **run.more)
+    text = run.text()
+    results.save_text(f"{heading(facts)}\n\n{text}")
+    print(f"\n{text}")
+    print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
+    return 1 if run.faults else 130 if interrupted else 0
