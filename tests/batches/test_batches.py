@@ -12,8 +12,10 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
+from elements import smooth
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numbered_batches import SHUFFLES, batches_of, collected, rows_of
@@ -421,3 +423,20 @@ def test_all_options_together(numbered: Path, data: st.DataObject) -> None:
     np.testing.assert_array_equal(
         np.concatenate([*found, np.zeros(0, int)]), np.concatenate(wanted)
     )
+
+
+def test_labels_in_large_chunks_are_decoded_once_by_each_reader(h5: Path) -> None:
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=smooth((4000, 64)), chunks=(20, 64), compression="gzip")
+        file.create_dataset("y", data=np.arange(4000), chunks=(1000,), compression="gzip")
+    with multitables.Streamer(h5).get_batches(
+        ["x", "y"], 50, shuffle="window", window_rows=200, n_procs=1, epochs=2
+    ) as batches:
+        iterator = iter(batches)
+        seen = []
+        for x, y in iterator:
+            np.testing.assert_array_equal(x[:, 0], smooth((4000, 64))[y, 0])
+            seen.append(y.copy())
+            told = iterator.statistics()
+        np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.repeat(np.arange(4000), 2))
+    assert told["readers"][0]["chunks"] == 2 * 200 + 4

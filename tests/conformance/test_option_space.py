@@ -18,10 +18,12 @@ from unittest import mock
 import h5py
 import numpy as np
 import pytest
+from datasets import FILTERS, create, prepared
 from elements import FAST, values
-from h5py import h5d, h5p, h5s, h5t
+from h5py import h5d, h5s
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from oracle import same
 
 import multitables
 from _multitables.index import hdf5_metadata
@@ -123,7 +125,7 @@ def test_queues(stored: tuple[Path, list[Stored]], wanted: Wanted) -> None:
                 parts = {"one": lambda b: [b], "tuple": list, "dict": lambda b: list(b.values())}
                 arrays = parts[wanted.kind](block)
                 for array, one in zip(arrays, chosen, strict=True):
-                    _same(array, one.rows, begin, length)
+                    same(array, _wanted(one.rows, begin, length))
             del block, arrays, array, guard
         if not options["cyclic"]:
             assert stream.get() is multitables.QueueClosed
@@ -148,11 +150,8 @@ def _spans(size: int, options: dict[str, Any]) -> Iterator[tuple[int, int]]:
             yield begin, length
 
 
-def _same(array: np.ndarray, rows: np.ndarray, begin: int, length: int) -> None:
-    want = rows[(begin + np.arange(length)) % len(rows)]
-    assert array.shape == want.shape
-    assert array.dtype == want.dtype
-    assert array.tobytes() == want.tobytes()
+def _wanted(rows: np.ndarray, begin: int, length: int) -> np.ndarray:
+    return rows[(begin + np.arange(length)) % len(rows)]
 
 
 @pytest.mark.hang(180)
@@ -170,10 +169,7 @@ def test_generators(stored: tuple[Path, list[Stored]], wanted: Wanted) -> None:
             [row] if wanted.kind == "one" else list(row.values() if wanted.kind == "dict" else row)
         )
         for part, one in zip(parts, chosen, strict=True):
-            want = one.rows[count % 101]
-            assert part.shape == want.shape
-            assert part.dtype == want.dtype
-            assert part.tobytes() == want.tobytes()
+            same(np.asarray(part), np.asarray(one.rows[count % 101]))
         count += 1
     rows.close()
     assert count == (230 if options["cyclic"] else 101)
@@ -187,9 +183,7 @@ def test_remainders(stored: tuple[Path, list[Stored]], number: int, block_size: 
     one = datasets[number]
     tail = multitables.Streamer(path).get_remainder(one.name, block_size)
     begin = 101 // block_size * block_size
-    assert tail.shape == one.rows[begin:].shape
-    assert tail.dtype == one.rows.dtype
-    assert tail.tobytes() == one.rows[begin:].tobytes()
+    same(tail, one.rows[begin:])
 
 
 @pytest.mark.hang(180)
@@ -207,7 +201,7 @@ def test_fields(
     ) as stream:
         for begin, length in _spans(block_size, {"cyclic": cyclic, "remainder": True}):
             with stream.get() as block:
-                _same(block, rows, begin, length)
+                same(block, _wanted(rows, begin, length))
             del block
 
 
@@ -245,28 +239,25 @@ def a_layout(draw: st.DrawFn) -> Layout:
     )
 
 
-def create(file: Any, layout: Layout, dtype: np.dtype) -> Any:
-    plist = h5p.create(h5p.DATASET_CREATE)
-    unlimited = layout.shape
+def made_in(file: Any, layout: Layout, dtype: np.dtype) -> Any:
+    how, limits = prepared(layout.kind, layout.chunks), layout.shape
     if layout.kind == "chunked":
-        plist.set_chunk(layout.chunks)
-        for name in layout.filters:
-            getattr(plist, f"set_{name}")(*([1] if name == "deflate" else []))
+        how += [FILTERS[name] for name in layout.filters]
         if layout.plain_edges and layout.libver in ("v110", "latest"):
-            set_options = _libhdf5().H5Pset_chunk_opts
-            set_options.argtypes = [ctypes.c_int64, ctypes.c_uint]
-            assert set_options(plist.id, DONT_FILTER_PARTIAL_CHUNKS) >= 0
+            how.append(plain_edges)
         if layout.early:
-            plist.set_alloc_time(h5d.ALLOC_TIME_EARLY)
-        how = {"=": lambda n: n, ">": lambda n: n + 7, "*": lambda n: h5s.UNLIMITED}
-        unlimited = tuple(how[c](n) for c, n in zip(layout.limits, layout.shape, strict=True))
-    elif layout.kind == "compact":
-        plist.set_layout(h5d.COMPACT)
+            how.append(lambda plist: plist.set_alloc_time(h5d.ALLOC_TIME_EARLY))
+        more = {"=": lambda n: n, ">": lambda n: n + 7, "*": lambda n: h5s.UNLIMITED}
+        limits = tuple(more[c](n) for c, n in zip(layout.limits, layout.shape, strict=True))
     if layout.fill and dtype.names is None and dtype.kind in "iuf":
-        plist.set_fill_value(np.array(7, dtype))
-    space = h5s.create_simple(layout.shape, unlimited)
-    kind = h5t.py_create(dtype, logical=True)
-    return h5py.Dataset(h5d.create(file.id, b"x", kind, space, plist))
+        how.append(lambda plist: plist.set_fill_value(np.array(7, dtype)))
+    return create(file, "x", dtype, layout.shape, *how, maxshape=limits)
+
+
+def plain_edges(plist: Any) -> None:
+    set_options = _libhdf5().H5Pset_chunk_opts
+    set_options.argtypes = [ctypes.c_int64, ctypes.c_uint]
+    assert set_options(plist.id, DONT_FILTER_PARTIAL_CHUNKS) >= 0
 
 
 @pytest.mark.hang(240)
@@ -293,7 +284,7 @@ def test_any_dataset(
         shape = (1,) * len(shape)
         layout = layout._replace(shape=shape)
     with h5py.File(path, "w", libver=layout.libver) as file:
-        made = create(file, layout, dtype)
+        made = made_in(file, layout, dtype)
         for low, high in written:
             rows = slice(int(low * shape[0]), int(high * shape[0]))
             if rows.start < rows.stop:
@@ -306,14 +297,14 @@ def test_any_dataset(
         at = 0
         for guard in stream:
             with guard as block:
-                _same_fields(block, want[at : at + len(block)])
+                same(block, want[at : at + len(block)])
                 at += len(block)
             del block, guard
         assert at == len(want)
         assert stream.statistics()["library"] == {}
     key = data.draw(st.tuples(*[st.slices(n) for n in shape]))
     with multitables.Reader(path, n_procs=1) as reader:
-        _same_fields(reader.request(reader.get_dataset("/x")[key]).get(), want[key])
+        same(reader.request(reader.get_dataset("/x")[key]).get(), want[key])
         assert reader.statistics()["library_requests"] == 0
     _refused_where_it_lies(path, layout, data)
     path.unlink()
@@ -345,9 +336,3 @@ def _refused_where_it_lies(path: Path, layout: Layout, data: st.DataObject) -> N
         else:
             with h5py.File(path) as file:
                 assert not file["x"].id.get_num_chunks()
-
-
-def _same_fields(got: np.ndarray, want: np.ndarray) -> None:
-    from oracle import same
-
-    same(got, want)

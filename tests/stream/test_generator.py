@@ -10,11 +10,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
-from elements import FAST, smooth, values
-from oracle import h5py_read
 from payload import COLUMNS, ROWS, content
 from processes import children, readers
 
@@ -49,25 +46,6 @@ def test_rows_are_copies(numbered: Path) -> None:
         assert row[0] == number % ROWS * COLUMNS
         row[:] = -5
     rows.close()
-
-
-@pytest.mark.parametrize("name", ["<f4", ">i2", "bool", "S7", "compound"])
-def test_rows_of_one_dimension_are_scalars(h5: Path, name: str) -> None:
-    with h5py.File(h5, "w") as file:
-        file.create_dataset("x", data=values(FAST[name], (50,)), chunks=(7,))
-    want = h5py_read(h5, "/x")
-    got = list(rows_of(h5, "/x", n_procs=1))
-    assert len(got) == 50
-    for one, other in zip(got, want, strict=True):
-        assert type(one) is type(other)
-        assert one.tobytes() == other.tobytes()
-
-
-def test_one_field(h5: Path) -> None:
-    with h5py.File(h5, "w") as file:
-        file.create_dataset("x", data=values(FAST["compound"], (50,)), chunks=(7,))
-    got = list(rows_of(h5, "/x", field="a"))
-    np.testing.assert_array_equal(got, h5py_read(h5, "/x")["a"])
 
 
 def test_cyclic_has_no_end(numbered: Path) -> None:
@@ -177,19 +155,3 @@ def test_remainder(numbered: Path, block_size: int) -> None:
         assert len(tail) == ROWS % block_size
         tail[:] = 0  # a copy, which can be written
         assert children() == {}
-
-
-def test_remainder_and_queue_make_the_whole(h5: Path) -> None:
-    data = smooth((997, 5), ">f4")
-    with h5py.File(h5, "w") as file:
-        file.create_dataset("x", data=data, chunks=(64, 2), compression="gzip")
-    streamer = multitables.Streamer(h5)
-    for block_size in (1, 13, 64, 500, 997):
-        parts = []
-        with streamer.get_queue("/x", block_size=block_size, n_procs=1) as stream:
-            for guard in stream:
-                with guard as block:
-                    parts.append(block.copy())
-                del block
-        parts.append(streamer.get_remainder("/x", block_size))
-        assert np.concatenate(parts).tobytes() == data.astype("f4").tobytes()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from payload import BLOCK_BYTES, CHUNK, ROWS, check, content
+from payload import BLOCK_BYTES, CHUNK, ROWS, check
 from processes import children, readers, wait_until
 
 import multitables
@@ -465,13 +465,6 @@ def test_two_streams_side_by_side(numbered: Path) -> None:
                 at = check(a, at)
             del a, b, left, right
     assert at == ROWS
-
-
-def test_the_whole_dataset_as_one_array(numbered: Path) -> None:
-    with open_queue(numbered, block_size=ROWS) as stream:
-        with stream.get() as block:
-            np.testing.assert_array_equal(block, content())
-        del block
 
 
 def test_empty_datasets_are_empty_streams(h5: Path) -> None:

@@ -11,8 +11,11 @@ import pickle
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
+from elements import FAST, smooth, values
+from oracle import streamed
 from payload import ROWS, check
 from processes import children, readers, run_script
 
@@ -260,3 +263,26 @@ def test_pytables_nodes_and_h5py_datasets_are_paths(numbered: Path) -> None:
         with multitables.Streamer(numbered).get_queue(file["rows"], n_procs=1) as stream:
             assert total(stream) == ROWS
         assert os.path.exists(numbered)
+
+
+def test_block_size_by_default(numbered: Path, h5: Path) -> None:
+    """The chunk's outer length; about 128 KiB of rows where there are no chunks."""
+    _, statistics = streamed(numbered, "/rows")
+    assert statistics["block_size"] == 50
+    _, statistics = streamed(numbered, "/raw")
+    assert 64 <= statistics["block_size"] * 512 / 1024 <= 256
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("wide", data=smooth((3, 100_000), "<f8"))
+        file.create_dataset("labels", data=np.arange(3))
+    _, statistics = streamed(h5, "/wide")
+    assert statistics["block_size"] == 1
+    with multitables.Streamer(h5).get_queue(["labels", "wide"], n_procs=1) as queue:
+        assert queue.block_size == 1
+
+
+def test_only_the_column_reaches_the_ring(h5: Path) -> None:
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=values(FAST["nested"], (37, 11)), chunks=(7, 5))
+    for field in ("outer", "z", "s"):
+        _, statistics = streamed(h5, "/x", field=field, n_procs=1, read_ahead=1)
+        assert statistics["ring_bytes"] < 37 * 11 * FAST["nested"].itemsize

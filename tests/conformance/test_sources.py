@@ -1,6 +1,7 @@
-"""Files as they come: user blocks, drivers, direct I/O, roots, several datasets at once.
+"""Files as they come: names, drivers, direct I/O, roots, several datasets at once.
 
-1. Every way of naming the data gives the same rows.
+1. Every way of naming the data gives the same rows; how it is stored is the table's to say (see
+   `test_formats`).
 2. Direct I/O is tested wherever the file system of the test's files allows it.
 """
 
@@ -14,34 +15,14 @@ import h5py
 import numpy as np
 import pytest
 import tables
-from elements import FAST, smooth, values
-from oracle import either, fast, h5py_read, streamed
+from datasets import create, prepared, write
+from elements import smooth
+from oracle import h5py_read, same, streamed
+from processes import first_readers
 
 import multitables
 from _multitables import sizes
-
-
-@pytest.mark.parametrize("block", [512, 4096, 1 << 16])
-@pytest.mark.parametrize("libver", ["earliest", "latest"])
-def test_user_blocks(h5: Path, block: int, libver: str) -> None:
-    with h5py.File(h5, "w", userblock_size=block, libver=libver) as file:
-        file.create_dataset("contiguous", data=smooth((90, 7)))
-        file.create_dataset("chunked", data=smooth((90, 7)), chunks=(10, 3))
-        file.create_dataset("gzip", data=smooth((90, 7)), chunks=(10, 3), compression="gzip")
-        file.create_dataset("same", data=np.zeros((90, 7), "<i4"), chunks=(10, 3))
-        file.create_dataset("resizable", data=smooth((90, 7)), chunks=(10, 3), maxshape=(None, 7))
-    with h5.open("r+b") as raw:
-        raw.write(b"a user block of somebody else".ljust(block, b"#"))
-    for name in ("contiguous", "chunked", "gzip", "same", "resizable"):
-        fast(h5, f"/{name}")
-
-
-def test_user_block_of_pytables(h5: Path) -> None:
-    with tables.open_file(str(h5), "w", user_block_size=1024) as file:
-        file.create_array("/", "array", smooth((50, 3)))
-        file.create_carray("/", "carray", obj=smooth((50, 3)), filters=tables.Filters(5, "blosc"))
-    fast(h5, "/array", smooth((50, 3)))
-    fast(h5, "/carray", smooth((50, 3)))
+from _multitables.index.device import refuses_direct
 
 
 @pytest.mark.parametrize("root", ["/a", "/a/", "a", "/a/b", "/"])
@@ -49,9 +30,7 @@ def test_root_uep_prefixes_paths(h5: Path, root: str) -> None:
     with h5py.File(h5, "w") as file:
         file["a/b/x"] = smooth((10, 2))
     inside = {"/a": "/b/x", "/a/": "/b/x", "a": "/b/x", "/a/b": "x", "/": "/a/b/x"}[root]
-    got, _ = streamed(h5, inside, open_options={"root_uep": root})
-    assert got is not None
-    np.testing.assert_array_equal(got, smooth((10, 2)))
+    same(streamed(h5, inside, open_options={"root_uep": root})[0], smooth((10, 2)))
 
 
 @pytest.mark.parametrize(
@@ -75,102 +54,33 @@ def test_open_options_that_do_not_change_the_data(h5: Path, options: dict[str, A
         file.create_dataset("y", data=smooth((20, 2)))
     # The library opens the file with them as well.
     for name in ("x", "y") if "DRIVER" in map(str.upper, options) else ("y",):
-        got, _ = streamed(h5, f"/{name}", open_options=options, n_procs=1)
-        assert got is not None
-        np.testing.assert_array_equal(got, smooth((20, 2)))
+        same(streamed(h5, f"/{name}", open_options=options, n_procs=1)[0], smooth((20, 2)))
 
 
 def test_split_files(h5: Path) -> None:
     with h5py.File(h5, "w", driver="split", meta_ext=b"-m.h5", raw_ext=b"-r.h5") as file:
         file.create_dataset("x", data=smooth((40, 3)), chunks=(7, 3), compression="gzip")
-    got, _ = streamed(h5, "/x", open_options={"DRIVER": "H5FD_SPLIT"})
-    assert got is not None
-    np.testing.assert_array_equal(got, smooth((40, 3)))
-
-
-def _refuses_direct(folder: Path) -> bool:
-    path = folder / "probe"
-    path.write_bytes(b"x")
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT))
-    except OSError:
-        return True
-    return False
+    same(streamed(h5, "/x", open_options={"DRIVER": "H5FD_SPLIT"})[0], smooth((40, 3)))
 
 
 DIRECT = {"DRIVER": "H5FD_DIRECT"}
 
 
-@pytest.fixture(scope="module")
-def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with all that direct reads can meet."""
-    path = tmp_path_factory.mktemp("direct") / "varied.h5"
-    if _refuses_direct(path.parent):
-        pytest.skip("this file system has no direct I/O")
-    noise = values(FAST["<f8"], (3000, 64))
-    with h5py.File(path, "w", userblock_size=512) as file:
-        file.create_dataset("contiguous", data=noise)
-        file.create_dataset("odd", data=values(FAST["S7"], (50_001,)))
-        file.create_dataset("chunked", data=noise, chunks=(100, 64))
-        file.create_dataset("tiles", data=noise, chunks=(70, 13))
-        file.create_dataset("gzip", data=smooth((3000, 64)), chunks=(100, 64), compression="gzip")
-        file.create_dataset("small", data=smooth((3000,)), chunks=(7,), compression="gzip")
-        holes = file.create_dataset("holes", (3000, 64), "<i4", chunks=(90, 64), fillvalue=5)
-        holes[1000:1100] = 1
-        file.create_dataset("compound", data=values(FAST["nested"], (3000,)), chunks=(100,))
-        file.create_dataset("library", data=smooth((3000, 2)), chunks=(100, 2), scaleoffset=0)
-    return path
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["contiguous", "odd", "chunked", "tiles", "gzip", "small", "holes", "compound"],
-)
-@pytest.mark.parametrize("n_procs", [1, 3])
-def test_direct_reads(varied: Path, name: str, n_procs: int) -> None:
-    fast(varied, f"/{name}", open_options=DIRECT, n_procs=n_procs)
-    fast(varied, f"/{name}", open_options=DIRECT, n_procs=n_procs, read_ahead=1, block_size=77)
-
-
-def test_direct_reads_of_a_cyclic_stream(varied: Path) -> None:
-    want = h5py_read(varied, "/gzip")
-    streamer = multitables.Streamer(varied, **DIRECT)
-    with streamer.get_queue("/gzip", block_size=700, cyclic=True, n_procs=2) as queue:
-        for number in range(20):
-            with queue.get() as block:
-                np.testing.assert_array_equal(block, want[(np.arange(700) + 700 * number) % 3000])
-            del block
-
-
-def test_direct_reads_of_members_side_by_side(varied: Path) -> None:
-    names = ["/chunked", "/gzip", "/holes", "/library"]
-    want = [h5py_read(varied, name) for name in names]
-    seen = 0
-    with multitables.Streamer(varied, **DIRECT).get_queue(
-        names, n_procs=2, block_size=130, remainder=True
-    ) as queue:
-        for guard in queue:
-            with guard as blocks:
-                for block, rows in zip(blocks, want, strict=True):
-                    assert block.tobytes() == rows[seen : seen + len(block)].tobytes()
-                seen += len(blocks[0])
-            del blocks, block
-    assert seen == 3000
-
-
-def test_direct_leaves_the_page_cache_alone(varied: Path) -> None:
+def test_direct_leaves_the_page_cache_alone(h5: Path) -> None:
     """What is promised is that readers open the file with O_DIRECT; /proc shows it."""
-    from processes import first_readers
-
-    streamer = multitables.Streamer(varied, **DIRECT)
-    with streamer.get_queue("/contiguous", n_procs=1, cyclic=True) as queue:
+    with h5py.File(h5, "w") as file:
+        file["x"] = smooth((3000, 64))
+    if refuses_direct(os.fspath(h5)):
+        pytest.skip("this file system has no direct I/O")
+    streamer = multitables.Streamer(h5, **DIRECT)
+    with streamer.get_queue("/x", n_procs=1, cyclic=True) as queue:
         with queue.get():
             pass
         (reader,) = first_readers(1)
         flags = [
             int(line.split()[1], 8)
             for name in os.listdir(f"/proc/{reader}/fd")
-            if os.readlink(f"/proc/{reader}/fd/{name}") == str(varied)
+            if os.readlink(f"/proc/{reader}/fd/{name}") == str(h5)
             for line in Path(f"/proc/{reader}/fdinfo/{name}").read_text().splitlines()
             if line.startswith("flags:")
         ]
@@ -187,16 +97,13 @@ def test_direct_where_the_file_system_has_none() -> None:
     try:
         with h5py.File(path, "w") as file:
             file["x"] = smooth((20, 2))
-        if _refuses_direct(folder):
+        if refuses_direct(os.fspath(path)):
             with pytest.raises(multitables.OptionsError, match="O_DIRECT"):
                 streamed(path, "/x", open_options=DIRECT)
         else:
-            got, _ = streamed(path, "/x", open_options=DIRECT)
-            assert got is not None
-            np.testing.assert_array_equal(got, smooth((20, 2)))
+            same(streamed(path, "/x", open_options=DIRECT)[0], smooth((20, 2)))
     finally:
         path.unlink(missing_ok=True)
-        (folder / "probe").unlink(missing_ok=True)
 
 
 CONTAINERS: dict[str, Any] = {
@@ -249,6 +156,10 @@ def images_and_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with h5py.File(path, "w") as file:
         file["images"] = np.arange(n_rows, dtype="<i4").repeat(1 << 14).reshape(n_rows, -1)
         file["plain"] = np.arange(n_rows)
+        write(
+            create(file, "compact", np.dtype("<f4"), (n_rows,), *prepared("compact", ())),
+            np.arange(n_rows, dtype="<f4"),
+        )
         kinds: dict[str, Any] = {
             "deflated": {"compression": "gzip", "shuffle": True},
             "raw": {},
@@ -265,7 +176,18 @@ def images_and_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-LABELS = ["plain", "deflated", "raw", "checked", "library", "columns", "narrow", "holes", "nothing"]
+LABELS = [
+    "compact",
+    "plain",
+    "deflated",
+    "raw",
+    "checked",
+    "library",
+    "columns",
+    "narrow",
+    "holes",
+    "nothing",
+]
 
 
 @pytest.mark.parametrize(
@@ -301,6 +223,30 @@ def test_long_chunks_beside_short_ones(
         np.testing.assert_array_equal(block, whole[101:])
 
 
+@pytest.mark.parametrize("names", ["xx", "yy", "xy", "xz", "zyx"])
+def test_inner_dims_of_extent_zero_beside_others(h5: Path, names: str) -> None:
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", (50, 0), "<i4", maxshape=(None, None), chunks=(2, 3))
+        file.create_dataset("y", (50, 0, 2), "<f8")
+        file.create_dataset("z", data=smooth((50, 3)), chunks=(20, 2))
+    streamer = multitables.Streamer(h5)
+    with h5py.File(h5) as file:
+        wanted = [file[name][:] for name in names]
+    with streamer.get_queue(list(names), n_procs=2, block_size=20, remainder=True) as queue:
+        for at, guard in enumerate(queue):
+            with guard as block:
+                for got, want in zip(block, wanted, strict=True):
+                    np.testing.assert_array_equal(got, want[20 * at : 20 * at + 20])
+        assert at == 2
+    for shuffle in (None, "chunks", "window", "full"):
+        with streamer.get_batches(list(names), 20, n_procs=2, shuffle=shuffle) as batches:
+            rows = batches.order()
+            for at, batch in enumerate(batches):
+                for got, want in zip(batch, wanted, strict=True):
+                    np.testing.assert_array_equal(got, want[rows[20 * at : 20 * at + 20]])
+            assert at == 2
+
+
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_several_paths_by_the_generator_and_the_remainder(numbered: Path, container: str) -> None:
     paths = CONTAINERS[container]
@@ -326,20 +272,24 @@ def test_several_paths_by_the_generator_and_the_remainder(numbered: Path, contai
 
 
 def test_a_file_named_in_several_ways(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = h5.with_name(os.fsdecode(b"not \xff text \xe9.h5"))
+    for path in (h5, odd):
+        with h5py.File(path, "w") as file:
+            file["x"] = smooth((20, 2))
+            file.create_dataset("y", data=smooth((20, 2)), chunks=(6, 2), scaleoffset=0)
+    monkeypatch.chdir(h5.parent)
+    for name in (h5, str(h5), h5.name, os.fsencode(h5), Path(h5.name), odd):
+        for dataset in ("/x", "/y"):
+            same(streamed(name, dataset, n_procs=1)[0], smooth((20, 2)))  # type: ignore[arg-type]
+
+
+def test_a_file_that_pytables_holds_open(h5: Path) -> None:
     with h5py.File(h5, "w") as file:
         file["x"] = smooth((20, 2))
-    monkeypatch.chdir(h5.parent)
-    for name in (h5, str(h5), h5.name, os.fsencode(h5), Path(h5.name)):
-        either(name, "/x", smooth((20, 2)), n_procs=1)  # type: ignore[arg-type]
-
-
-def test_a_file_whose_name_is_not_text(tmp_path: Path) -> None:
-    path = tmp_path / os.fsdecode(b"not \xff text \xe9.h5")
-    with h5py.File(path, "w") as file:
-        file["x"] = smooth((20, 2))
         file.create_dataset("y", data=smooth((20, 2)), chunks=(6, 2), scaleoffset=0)
-    fast(path, "/x", smooth((20, 2)))
-    either(path, "/y", smooth((20, 2)))
+    with tables.open_file(str(h5), "r"):
+        for dataset in ("/x", "/y"):
+            same(streamed(h5, dataset, n_procs=1)[0], smooth((20, 2)))
 
 
 def test_a_file_that_moves_away_while_it_is_open(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,3 +302,30 @@ def test_a_file_that_moves_away_while_it_is_open(h5: Path, monkeypatch: pytest.M
         with queue.get() as block:
             np.testing.assert_array_equal(block, smooth((20, 2))[: len(block)])
         del block
+
+
+def test_an_exception_of_the_library_keeps_its_type(h5: Path) -> None:
+    """Garbage where a scale-offset chunk should be: the library says so, the parent raises it."""
+    with h5py.File(h5, "w") as file:
+        made = file.create_dataset("x", data=smooth((95, 6)), chunks=(10, 6), scaleoffset=0)
+        made.id.write_direct_chunk((50, 0), b"\xff" * 7)
+    with pytest.raises(multitables.SubprocessException) as caught:
+        streamed(h5, "/x")
+    with pytest.raises(OSError) as theirs:  # noqa: PT011 - whatever h5py says
+        h5py_read(h5, "/x")
+    assert isinstance(caught.value, OSError)
+    assert str(theirs.value).rstrip(".") in str(caught.value)
+    assert "'/x'" in str(caught.value)
+    assert repr(str(h5)) in str(caught.value)
+
+
+def test_a_compact_dataset_of_a_file_that_changed(h5: Path) -> None:
+    """Its rows travel with the plan; the file is looked at as for any other dataset."""
+    with h5py.File(h5, "w") as file:
+        write(create(file, "x", np.dtype("<i8"), (40,), *prepared("compact", ())), np.arange(40))
+    with multitables.Reader(h5, n_procs=1) as reader:
+        dataset = reader.get_dataset("/x")
+        with open(h5, "ab") as file:
+            file.write(b"more")
+        with pytest.raises(multitables.FileChangedError):
+            reader.request(dataset[3]).get()
