@@ -8,7 +8,7 @@ use super::open_dataset::OpenDataset;
 use super::transfer::Transfer;
 use crate::scatter::fill::{self, Place};
 use crate::scatter::interleave::Interleaver;
-use crate::scatter::strided::Strides;
+use crate::scatter::rows::RowCopy;
 
 /// Where a chunk goes.
 pub(super) struct Placement {
@@ -54,15 +54,15 @@ impl Transfer<'_> {
     ) {
         let (member, first) = (self.member, source.offset[0]);
         if let Some(decoded) = decoded {
-            let strides = Strides::of(member, &source.offset);
+            let copy = RowCopy::of(member, &source.offset);
             let rows = placement.lo..placement.hi;
-            if Interleaver::wants(&strides, decoded.len()) && member.fixes.is_empty() {
+            if Interleaver::wants(&copy, decoded.len()) && member.fixes.is_empty() {
                 if !source.interleaver.has_room(&rows, decoded.len()) {
                     self.end_waiting(source);
                 }
-                return source.interleaver.add(rows, strides, first, decoded);
+                return source.interleaver.add(rows, copy, first, decoded);
             }
-            strides.copy(
+            copy.copy(
                 decoded,
                 placement.lo - first,
                 self.rows(placement.lo, placement.hi),

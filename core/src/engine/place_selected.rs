@@ -14,8 +14,7 @@ use crate::engine::partial_decode::WantedBlocks;
 use crate::engine::read_ahead::ReadAhead;
 use crate::engine::sieve::Sieve;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
-use crate::scatter::elements::{Row, Unit};
-use crate::scatter::lattice::Lattice;
+use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor, Pair, Segment};
 use crate::tables::plan::Chunk;
 use crate::task_error::TaskError;
@@ -315,8 +314,8 @@ pub fn deliver(
     if let Some(row) = unit.only_row(segments, pairs) {
         return unit.copy(&row, bytes, base, out);
     }
-    if let Some(lattice) = Lattice::new(unit, segments, pairs) {
-        return lattice.copy(bytes, base, out);
+    if let Some(blocks) = BlockCopy::new(unit, segments, pairs) {
+        return blocks.copy(bytes, base, out);
     }
     unit.each_row(segments, pairs, &mut |row| {
         unit.copy(&row, bytes, base, out)

@@ -10,8 +10,7 @@ use crate::engine::share_work::ShareWork;
 use crate::engine::shuffle_task::ChunkRead;
 use crate::scatter::fill::{self, Place};
 use crate::scatter::interleave::Interleaver;
-use crate::scatter::rows::copy;
-use crate::scatter::strided::Strides;
+use crate::scatter::rows::RowCopy;
 use crate::shuffle::row_map::Run as SeatRun;
 use std::ops::Range;
 use std::time::Instant;
@@ -60,21 +59,17 @@ impl ShareWork<'_> {
     /// Copy the wanted rows of a decoded chunk to their places.
     pub(super) fn seat(&mut self, source: &mut OpenDataset, read: &ChunkRead, decoded: &[u8]) {
         let member = self.member;
-        if member.whole_rows() {
-            self.copy(read.row, read.seats.clone(), decoded);
-            return self.end_strings(source, read);
-        }
-        let strides = Strides::of(member, &source.offset);
-        if !Interleaver::wants(&strides, decoded.len()) || !member.fixes.is_empty() {
+        let copy = RowCopy::of(member, &source.offset);
+        if !Interleaver::wants(&copy, decoded.len()) || !member.fixes.is_empty() {
             let of = (&*self.share.seats, read.seats.clone());
-            strides.scatter(decoded, read.row, of, self.window);
+            copy.scatter(decoded, read.row, of, self.window);
             return self.end_strings(source, read);
         }
         let seats = read.seats.start as u64..read.seats.end as u64;
         if !source.interleaver.has_room(&seats, decoded.len()) {
             self.end_waiting(source);
         }
-        source.interleaver.add(seats, strides, read.row, decoded);
+        source.interleaver.add(seats, copy, read.row, decoded);
     }
 
     /// Bring chunks that wait for others to the places of their rows.
@@ -85,7 +80,7 @@ impl ShareWork<'_> {
         let (start, all) = (Instant::now(), &*self.share.seats);
         let indices = |seats: Range<u64>| seats.start as usize..seats.end as usize;
         source.interleaver.copy(|seats, ahead, pieces| {
-            Strides::scatter_all(pieces, (all, indices(seats)), indices(ahead), self.window);
+            RowCopy::scatter_all(pieces, (all, indices(seats)), indices(ahead), self.window);
         });
         add_ns(&self.record.decode_ns, start);
     }
@@ -93,6 +88,6 @@ impl ShareWork<'_> {
     /// Copy whole rows, of which the first is row `first`, to their places.
     pub fn copy(&mut self, first: u64, seats: Range<usize>, rows: &[u8]) {
         let of = (&*self.share.seats, seats);
-        copy(of, first, rows, self.window, self.member.row_bytes);
+        RowCopy::whole(self.member.row_bytes).scatter(rows, first, of, self.window);
     }
 }

@@ -6,8 +6,7 @@
 //!    that is cheaper than another read, and the window stays small.
 
 use crate::engine::place_selected::{InHand, Task, count, grow};
-use crate::scatter::elements::{Row, Unit};
-use crate::scatter::lattice::Lattice;
+use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::task_error::TaskError;
 use std::ops::Range;
 
@@ -103,10 +102,10 @@ impl Task<'_> {
         if self.unit.only_row(segments, pairs).is_some() {
             return Ok(false);
         }
-        let Some(lattice) = Lattice::new(&self.unit, segments, pairs) else {
+        let Some(blocks) = BlockCopy::new(&self.unit, segments, pairs) else {
             return Ok(false);
         };
-        let (span, bytes) = (lattice.span(), lattice.bytes());
+        let (span, bytes) = (blocks.span(), blocks.bytes());
         if span.len() > WINDOW_BYTES || span.len() > bytes * DENSE + GAP_BYTES {
             return Ok(false);
         }
@@ -115,7 +114,7 @@ impl Task<'_> {
         grow(stored, span.len(), here.number)?;
         let stored = &mut stored[..span.len()];
         self.stored.read(here.cursor, here.number, at, stored)?;
-        lattice.copy(stored, span.start, self.out);
+        blocks.copy(stored, span.start, self.out);
         count(&self.stored.record.decoded_bytes, bytes);
         Ok(true)
     }

@@ -256,7 +256,7 @@ impl<'a> Transfer<'a> {
             for piece in pieces {
                 let first = rows.start - piece.first;
                 let rows = self.rows(rows.start, rows.end);
-                piece.strides.copy(piece.decoded, first, rows);
+                piece.copy.copy(piece.decoded, first, rows);
             }
         });
         add_ns(&self.record.decode_ns, start);

@@ -127,7 +127,7 @@ fn each_run(member: &Member, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scatter::strided::tests::member;
+    use crate::scatter::rows::tests::member;
 
     #[test]
     fn a_value_is_repeated_to_the_last_byte() {

@@ -7,6 +7,5 @@
 pub mod elements;
 pub mod fill;
 pub mod interleave;
-pub mod lattice;
 pub mod rows;
 pub mod strided;
