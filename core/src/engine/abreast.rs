@@ -9,7 +9,7 @@
 use crate::engine::chunk_cache::{ENTRY_BYTES, Key};
 use crate::engine::open_dataset::add_ns;
 use crate::engine::place_selected::{InHand, Task, count, deliver, grow};
-use crate::filters::MAX_ABREAST;
+use crate::filters::MAX_GROUP;
 use crate::select::chunk_iter::Cursor;
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl Follower {
     }
 }
 
-pub type Followers = [Follower; MAX_ABREAST - 1];
+pub type Followers = [Follower; MAX_GROUP - 1];
 
 impl Task<'_> {
     /// Decode the chunk in hand together with the next ones. False: none is done.
@@ -56,7 +56,7 @@ impl Task<'_> {
     fn find_followers(&mut self, here: &InHand<'_>, followers: &mut Followers) -> usize {
         let lookup = self.stored.lookup;
         let size = lookup.member.decoded_size;
-        let most = self.pipeline.most_abreast();
+        let most = self.pipeline.max_group();
         let (mut cursor, mut turn, mut dst) =
             (here.cursor, self.stored.turn, self.place(here.cursor));
         let mut n = 0;
@@ -139,7 +139,7 @@ impl Task<'_> {
                 out
             });
             let slices = outs.each_mut().map(|out| &mut **out);
-            if !self.pipeline.decode_abreast(mask, stored, slices) {
+            if !self.pipeline.decode_group(mask, stored, slices) {
                 return false;
             }
             outs.into_iter().for_each(|out| self.unit.end_strings(out));
@@ -148,7 +148,7 @@ impl Task<'_> {
                 return false;
             };
             let slices = rooms.each_mut().map(Vec::as_mut_slice);
-            if !self.pipeline.decode_abreast(mask, stored, slices) {
+            if !self.pipeline.decode_group(mask, stored, slices) {
                 return false;
             }
             let pairs = self.cover.pairs();

@@ -205,7 +205,7 @@ impl Task<'_> {
             let at = here.chunk.byte_offset;
             self.stored
                 .read(here.cursor, here.number, at, &mut stored[..len])?;
-            let wants_abreast = self.pipeline.wants_abreast(here.chunk.filter_mask);
+            let wants_abreast = self.pipeline.wants_group(here.chunk.filter_mask);
             if wants_abreast && self.serve_abreast(&here, &stored[..len]) {
                 return Ok(());
             }

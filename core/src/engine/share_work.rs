@@ -36,7 +36,7 @@ const TOGETHER_BYTES: u64 = 256 << 10;
 
 /// How many of these runs to fetch before their chunks are decoded.
 fn together(source: &OpenDataset, runs: &[Run]) -> usize {
-    let most = source.pipeline.most_abreast();
+    let most = source.pipeline.max_group();
     if most == 1 {
         return 1;
     }
@@ -376,7 +376,7 @@ impl<'a> ShareWork<'a> {
         let stored: Vec<(usize, &[u8])> = stored.collect();
         let mut left = stored.as_slice();
         while let Some(&(index, bytes)) = left.first() {
-            let count = source.pipeline.abreast(left.len());
+            let count = source.pipeline.group_size(left.len());
             let done = match count {
                 4 => self.decode_abreast::<4>(source, left),
                 3 => self.decode_abreast::<3>(source, left),
@@ -448,7 +448,7 @@ impl<'a> ShareWork<'a> {
         let chunks = stored.map(|(index, _)| &share.chunks[index]);
         let mask = chunks[0].filter_mask;
         let is_alike = chunks.iter().all(|chunk| chunk.filter_mask == mask);
-        if !is_alike || !source.pipeline.wants_abreast(mask) {
+        if !is_alike || !source.pipeline.wants_group(mask) {
             return false;
         }
         let size = reads.iter().map(|read| read.size).sum();
@@ -464,7 +464,7 @@ impl<'a> ShareWork<'a> {
         });
         let places = outs.each_mut().map(|out| &mut **out);
         let stored = stored.map(|(_, bytes)| bytes);
-        let done = source.pipeline.decode_abreast(mask, stored, places);
+        let done = source.pipeline.decode_group(mask, stored, places);
         if done {
             for ((chunk, read), decoded) in chunks.into_iter().zip(reads).zip(outs) {
                 self.offset(source, chunk, read);

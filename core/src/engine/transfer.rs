@@ -227,7 +227,7 @@ impl<'a> Transfer<'a> {
         let mut index = 0;
         while let Some(chunk) = chunks.get(index) {
             let next = &chunks[index..];
-            let next = &next[..source.pipeline.abreast(next.len())];
+            let next = &next[..source.pipeline.group_size(next.len())];
             let done = match next.len() {
                 4 => self.decode_abreast::<4>(source, next, stored),
                 3 => self.decode_abreast::<3>(source, next, stored),
@@ -274,7 +274,7 @@ impl<'a> Transfer<'a> {
         };
         let filter_mask = chunks[0].filter_mask;
         let is_alike = chunks.iter().all(|chunk| chunk.filter_mask == filter_mask);
-        if !is_alike || !source.pipeline.wants_abreast(filter_mask) {
+        if !is_alike || !source.pipeline.wants_group(filter_mask) {
             return false;
         }
         let placements = chunks.map(|chunk| self.placement(source, chunk.grid_index));
@@ -302,7 +302,7 @@ impl<'a> Transfer<'a> {
         });
         let done = source
             .pipeline
-            .decode_abreast(filter_mask, chunks.map(stored), outs);
+            .decode_group(filter_mask, chunks.map(stored), outs);
         if done {
             for (chunk, buffer) in chunks.into_iter().zip(buffers) {
                 let placement = self.placement(source, chunk.grid_index);

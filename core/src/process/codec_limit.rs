@@ -234,7 +234,7 @@ fn decode(
     while let Some(chunk) = chunks.get(index) {
         let filter_mask = chunk.filter_mask;
         let next = &chunks[index..];
-        let next = &next[..pipeline.abreast(next.len())];
+        let next = &next[..pipeline.group_size(next.len())];
         let done = match next.len() {
             4 => decode_abreast::<4>(pipeline, room(decoded, 4 * size), next, stored),
             3 => decode_abreast::<3>(pipeline, room(decoded, 3 * size), next, stored),
@@ -268,12 +268,12 @@ fn decode_abreast<'s, const N: usize>(
         return false;
     };
     let mask = chunks[0].filter_mask;
-    if chunks.iter().any(|chunk| chunk.filter_mask != mask) || !pipeline.wants_abreast(mask) {
+    if chunks.iter().any(|chunk| chunk.filter_mask != mask) || !pipeline.wants_group(mask) {
         return false;
     }
     let mut outs = decoded.chunks_exact_mut(decoded.len() / N);
     let outs = chunks.map(|_| outs.next().expect("as many outs as chunks"));
-    pipeline.decode_abreast(mask, chunks.map(stored), outs)
+    pipeline.decode_group(mask, chunks.map(stored), outs)
 }
 
 /// The first `len` bytes of a buffer that grows to its largest use and is kept.

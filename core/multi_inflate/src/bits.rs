@@ -18,7 +18,7 @@ use super::steps::Step;
 const HIGHEST: u64 = 1 << 63;
 
 #[derive(Clone, Copy)]
-pub(super) struct Bits {
+pub(crate) struct Bits {
     /// The next bits, from the lowest on.
     next: u64,
     /// Where they are in the input: eight times an address, and a bit of the byte there.
@@ -39,7 +39,7 @@ impl Bits {
     /// # Safety
     /// The input has eight bytes there.
     #[inline(always)]
-    pub(super) unsafe fn new<const N: usize>(input: *const u8, at: u64) -> Bits {
+    pub(crate) unsafe fn new<const N: usize>(input: *const u8, at: u64) -> Bits {
         let mut bits = Bits {
             next: 0,
             at,
@@ -53,7 +53,7 @@ impl Bits {
         bits
     }
 
-    pub(super) fn at(&self) -> u64 {
+    pub(crate) fn at(&self) -> u64 {
         self.at
     }
 
@@ -62,7 +62,7 @@ impl Bits {
     /// # Safety
     /// The input has eight bytes there.
     #[inline(always)]
-    pub(super) unsafe fn begin_group<const N: usize>(&mut self) {
+    pub(crate) unsafe fn begin_group<const N: usize>(&mut self) {
         if Bits::is_ahead(N) {
             self.dropped = 0;
         } else {
@@ -73,7 +73,7 @@ impl Bits {
 
     /// Drops those of a literal. Returns the index of the entry of the ones behind them.
     #[inline(always)]
-    pub(super) fn drop<S: Step, const N: usize>(&mut self, step: S, literal: u32) -> usize {
+    pub(crate) fn drop<S: Step, const N: usize>(&mut self, step: S, literal: u32) -> usize {
         if Bits::is_ahead(N) {
             self.dropped = self.dropped.wrapping_add(literal);
         }
@@ -85,7 +85,7 @@ impl Bits {
     /// # Safety
     /// The input has eight bytes eight bytes behind where the group began.
     #[inline(always)]
-    pub(super) unsafe fn end_group<const N: usize>(&mut self) {
+    pub(crate) unsafe fn end_group<const N: usize>(&mut self) {
         if Bits::is_ahead(N) {
             let byte = self.at & !7;
             self.at += u64::from(self.dropped as u8);

@@ -1,6 +1,6 @@
-//! Streams side by side against libdeflate: equal bytes or a refusal, whatever they are.
+//! Groups of streams against libdeflate: equal bytes or a refusal, whatever they are.
 //!
-//! Law: knows this module's functions and libdeflate only; no pipeline, no file.
+//! Law: knows this crate's functions and libdeflate only; no pipeline, no file.
 
 use super::*;
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
@@ -160,11 +160,11 @@ impl Trial {
         let mut way = |bextr| {
             tables.bextr = bextr;
             let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
-            let outs = memory.each_mut().map(|memory| {
+            let mut outs = memory.each_mut().map(|memory| {
                 let end = memory.len() - GUARD;
                 &mut memory[GUARD..end]
             });
-            let done = inflate_abreast(tables, stored, outs).is_some();
+            let done = decode_group(tables, &stored, &mut outs).is_some();
             let made = memory.map(|mut memory| {
                 let back = memory.split_off(memory.len() - GUARD);
                 let made = memory.split_off(GUARD);
@@ -269,23 +269,16 @@ fn streams_of_all_blocks_beside_each_other_good_and_bad() {
 }
 
 #[test]
-fn blocks_are_decoded_side_by_side_where_their_codes_say_so() {
+fn blocks_are_decoded_together_where_their_codes_say_so() {
     let (mut random, mut trial) = (Random(8), Trial::new());
     let mut decoded = |kinds: &[usize]| {
         let size = 36_000;
         let stored = kinds.iter().map(|&kind| data(&mut random, kind, size));
         let stored: Vec<_> = stored.map(|data| compress(&data, 6)).collect();
         let mut outs = vec![vec![0; size]; kinds.len()];
-        let mut outs = outs.iter_mut().map(Vec::as_mut_slice);
-        let mut out = || outs.next().unwrap();
-        let tables = &mut trial.tables;
-        match &stored[..] {
-            [a, b] => inflate_abreast(tables, [a, b], [out(), out()]),
-            [a, b, c] => inflate_abreast(tables, [a, b, c], [out(), out(), out()]),
-            [a, b, c, d] => inflate_abreast(tables, [a, b, c, d], [out(), out(), out(), out()]),
-            _ => panic!("two to four"),
-        }
-        .unwrap()
+        let stored: Vec<_> = stored.iter().map(Vec::as_slice).collect();
+        let mut outs: Vec<_> = outs.iter_mut().map(Vec::as_mut_slice).collect();
+        decode_group(&mut trial.tables, &stored, &mut outs).unwrap()
     };
     assert!(decoded(&[2, 2]) > 70_000);
     assert!(decoded(&[2, 2, 2]) > 105_000);

@@ -13,9 +13,9 @@ use super::entries::{PLAIN, bits_to_drop, literal};
 
 /// How many literals of each stream are decoded between two looks at its input. Each drops 10 bits
 /// at most, so that 40 of the 57 that a look gives are dropped, and another 10 looked at.
-pub(super) const GROUP: usize = 4;
+pub(crate) const GROUP: usize = 4;
 
-pub(super) trait Step: Copy {
+pub(crate) trait Step: Copy {
     /// Literals that are being put together.
     type Group: Copy;
 
@@ -37,7 +37,7 @@ pub(super) trait Step: Copy {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct ShiftAndMask;
+pub(crate) struct ShiftAndMask;
 
 impl Step for ShiftAndMask {
     type Group = [u32; GROUP];
@@ -80,10 +80,10 @@ impl Step for ShiftAndMask {
 /// chunk of 8 KiB of literals took 9.0 us with the first and 10.2 without, three side by side, and
 /// 0.96 of that with the other. There is a `Bextr` only where the CPU has what both ask for.
 #[derive(Clone, Copy)]
-pub(super) struct Bextr(());
+pub(crate) struct Bextr(());
 
 impl Bextr {
-    pub(super) fn detect() -> Option<Bextr> {
+    pub(crate) fn detect() -> Option<Bextr> {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("bmi1")
             && std::is_x86_feature_detected!("bmi2")

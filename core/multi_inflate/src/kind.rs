@@ -10,7 +10,7 @@ use super::entries::FIRST_LONG;
 
 /// From those with few matches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Mostly literals.
     Literals,
     /// Literals with a short match here and there.
@@ -36,7 +36,7 @@ const LONG_IN_MIXED: usize = 4;
 
 impl Kind {
     /// Of the lengths of the codes of literals and what follows them.
-    pub(super) fn of(lengths: &[u8]) -> Kind {
+    pub(crate) fn of(lengths: &[u8]) -> Kind {
         let percent = |first: usize| {
             let used = lengths.iter().skip(first).filter(|&&length| length > 0);
             let share: usize = used.map(|&length| 1 << (15 - length)).sum();

@@ -24,7 +24,7 @@ use super::{At, Stream};
 use std::borrow::Borrow;
 
 /// The most literals of a sequence.
-pub(super) const MAX_LITERALS: usize = 2;
+pub(crate) const MAX_LITERALS: usize = 2;
 
 /// The most bytes that a sequence makes.
 const MAX_BYTES: usize = MAX_LITERALS + SHORT;
@@ -34,7 +34,7 @@ const INPUT: usize = 7;
 
 /// How many sequences there is room for. Each looks at 8 bytes of input, writes `SHORT` bytes behind
 /// the literals, and may read as many `SHORT` bytes further on.
-pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
+pub(crate) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     let input = (input.len() - cursor.bit / 8).saturating_sub(8);
     let left = (out.len() - cursor.made).saturating_sub(3 * SHORT);
     // What is made is counted with 32 bits and a sign.
@@ -44,7 +44,7 @@ pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
 
 /// Sequences have `LITERALS` literals at most.
 #[inline(always)]
-pub(super) fn abreast<S: Step, const N: usize, const LITERALS: usize>(
+pub(crate) fn group<S: Step, const N: usize, const LITERALS: usize>(
     step: S,
     streams: &mut [&mut Stream; N],
     codes: &[impl Borrow<Codes>; N],
