@@ -6,7 +6,6 @@
 //! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn.
 //! 3. Knows nothing of rows: whoever calls says which bytes, and where to.
 
-use crate::autotune::AutoTuner;
 use crate::engine::counters::Record;
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::{DataFile, Fetch, FetchError};
@@ -30,8 +29,6 @@ pub struct OpenDataset {
     pub decoded: Vec<u8>,
     pub offset: Vec<u64>,
     pub interleaver: Interleaver,
-    /// How short rows that no filter changes come to their places. Optimized: the kernel puts them there.
-    pub placing: AutoTuner,
     /// The page cache missed lately: what is claimed is asked for at once.
     pub cold: bool,
 }
@@ -54,7 +51,6 @@ impl OpenDataset {
             decoded: Vec::new(),
             offset: Vec::new(),
             interleaver: Interleaver::default(),
-            placing: AutoTuner::NEW,
             cold: false,
         })
     }

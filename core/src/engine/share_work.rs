@@ -8,7 +8,6 @@
 //!    is decoded alone.
 //! 4. How rows come to their places is `place_shuffled`'s.
 
-use crate::autotune::Way;
 use crate::engine::counters::Record;
 use crate::engine::kept::Kept;
 use crate::engine::open_dataset::{OpenDataset, Turn, add_ns, grow};
@@ -26,10 +25,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// The kernel is quicker than we are at places that are as long as this on the average, ...
-const LONG_BYTES: usize = 4 << 10;
-/// ... and slower at shorter ones than this. Between the two it depends on the CPU.
-const SHORT_BYTES: usize = 512;
+/// Places at least this long on the average are filled by the kernel, shorter ones from a buffer.
+const MIN_KERNEL_PLACE_BYTES: usize = 2 << 10;
 
 /// So many stored bytes are fetched, and as many chunks as can go side by side, before they are decoded.
 const TOGETHER_BYTES: u64 = 256 << 10;
@@ -127,39 +124,17 @@ impl<'a> ShareWork<'a> {
     ) -> Result<(), TaskError> {
         let mut next = found;
         while let Some(run) = next.first() {
-            let tuned = self.is_tuned(source);
-            let way = match tuned {
-                true => source.placing.way(),
-                false => Way::Optimized,
-            };
-            let watch = tuned.then(|| source.placing.start(way));
             let start = Instant::now();
-            let in_place = way == Way::Optimized && self.read_in_place(source, run);
-            let count = match in_place {
+            let count = match self.read_in_place(source, run) {
                 true => {
                     add_ns(&self.record.fetch_ns, start);
                     1
                 }
                 false => self.fetch_and_decode(source, next, turn)?,
             };
-            let (runs, rest) = next.split_at(count);
-            if let Some(watch) = watch {
-                let in_vain = way == Way::Optimized && !in_place;
-                let bytes = runs.iter().map(|run| run.len as usize).sum();
-                source
-                    .placing
-                    .record(watch, if in_vain { 0 } else { bytes });
-            }
-            next = rest;
+            next = &next[count..];
         }
         Ok(())
-    }
-
-    /// Rows without filters may be short enough for us to be the quicker ones to place them.
-    fn is_tuned(&self, source: &OpenDataset) -> bool {
-        let short = SHORT_BYTES..LONG_BYTES;
-        let as_stored = source.pipeline.is_identity(0);
-        as_stored && self.share.seats.is_mixed() && short.contains(&self.member.row_bytes)
     }
 
     /// Fetch the first runs, and bring their chunks' rows to their places; how many runs.
@@ -233,11 +208,7 @@ impl<'a> ShareWork<'a> {
         }
         let seats =
             share.reads[run.chunks.start].seats.start..share.reads[run.chunks.end - 1].seats.end;
-        let shortest = match share.seats.is_mixed() {
-            true => SHORT_BYTES,
-            false => LONG_BYTES,
-        };
-        let most = (total as usize / shortest).max(1);
+        let most = (total as usize / MIN_KERNEL_PLACE_BYTES).max(1);
         let mut places: Vec<libc::iovec> = Vec::with_capacity(most.min(seats.len()));
         let mut next = None;
         for run in share.seats.runs(seats) {
