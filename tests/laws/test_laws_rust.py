@@ -40,7 +40,6 @@ TO_BE_OPENED = {
     ("engine/open_dataset.rs", "ring::control"),  # the turnstile, which is to be handed in
     ("engine/share_work.rs", "ring::tape"),  # rows of a tape, which are to be given
     ("engine/transfer.rs", "ring::tape"),
-    ("tables/dataset.rs", "scatter::fill"),  # a fill value's strings are ended when it is read
     ("tables/plan.rs", "ring::control"),  # the length of a control header
 }
 #: (file, the call) outside os and fetch.

@@ -6,7 +6,7 @@
 //! 3. Strings end here where HDF5's conversion ends them, element by element.
 //! 4. Knows nothing of files, filters or the cache.
 
-use crate::scatter::fill::{fix_element, repeat};
+use crate::scatter::fill::repeat;
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy};
 use crate::select::chunk_iter::{Pair, Segment};
 use crate::select::selection::Hyperslab;
@@ -130,7 +130,7 @@ impl<'a> Unit<'a> {
     pub fn end_strings(&self, fields: &mut [u8]) {
         for fix in self.fixes {
             for element in fields.chunks_exact_mut(self.field_bytes) {
-                fix_element(fix, element);
+                fix.end(element);
             }
         }
     }

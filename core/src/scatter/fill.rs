@@ -52,34 +52,9 @@ pub fn fix_strings(member: &Member, at: Place<'_>, dst: &mut [u8]) {
     each_run(member, at, |to, count| {
         let run = &mut dst[to..to + count * member.field_bytes];
         for element in run.chunks_exact_mut(member.field_bytes) {
-            member
-                .fixes
-                .iter()
-                .for_each(|fix| fix_element(fix, element));
+            member.fixes.iter().for_each(|fix| fix.end(element));
         }
     });
-}
-
-/// The same for one element.
-pub fn fix_element(fix: &StringFix, element: &mut [u8]) {
-    if fix.size == 0 {
-        return;
-    }
-    let strings = &mut element[fix.offset..fix.offset + fix.size * fix.count];
-    for string in strings.chunks_exact_mut(fix.size) {
-        let end = if fix.space_padded {
-            string
-                .iter()
-                .rposition(|&byte| byte != b' ')
-                .map_or(0, |last| last + 1)
-        } else {
-            string
-                .iter()
-                .position(|&byte| byte == 0)
-                .unwrap_or(string.len())
-        };
-        string[end..].fill(0);
-    }
 }
 
 /// Call `run(byte in dst, elements)` for each contiguous run.

@@ -5,9 +5,9 @@
 //! 2. What a record says is checked when the plan is opened; later code indexes freely.
 
 use super::plan::{KIND_LIBRARY, Task};
+pub use super::string_fix::StringFix;
 use super::words::{Header, Refused, part, product};
 use crate::filters::FilterSpec;
-use crate::scatter::fill::fix_element;
 
 const FLAG_DIRECT: u64 = 1;
 const FLAG_CLIPPED: u64 = 2;
@@ -46,15 +46,6 @@ pub struct MemberRecord {
     inline_at: u64,
     inline_len: u64,
     reserved: u64,
-}
-
-/// What the conversion from a stored string to NumPy's changes: bytes after its end become NUL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StringFix {
-    pub offset: usize,
-    pub size: usize,
-    pub count: usize,
-    pub space_padded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +217,7 @@ pub(super) fn member(
     let mut fill = part(blob, record.fill_at, record.element_bytes)?.to_vec();
     for fix in &fixes {
         let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
-        fix_element(fix, &mut fill[field]);
+        fix.end(&mut fill[field]);
     }
     let by_library = record.flags & FLAG_LIBRARY != 0;
     let grid = dims

@@ -6,4 +6,5 @@
 
 pub mod dataset;
 pub mod plan;
+mod string_fix;
 mod words;
