@@ -1,5 +1,6 @@
 //! Where a stream's decoding stands: its next bit, and what it made.
 //!
+//! Law:
 //! 1. No bits are taken that the input does not have, and no byte is made outside the output.
 //!
 //! It must never know blocks, or that there are other streams.

@@ -1,5 +1,6 @@
 //! What an entry of a table tells, and what the symbols of deflate mean (RFC 1951, 3.2.5 and 3.2.7).
 //!
+//! Law:
 //! 1. An entry tells all that a step needs: the bits to drop, the value, and what sort it is.
 //!
 //! It must never know tables, or codes.
@@ -7,8 +8,7 @@
 /// The bits of one look-up in the tables of blocks that are mostly literals; longer codes go on in a
 /// subtable. With 10, the tables of four streams leave room for their data in a core's first cache.
 pub(crate) const LITERAL_BITS: usize = 10;
-/// The same of other blocks, in which long codes are dearer: with 11, whole numbers take 0.9 of the
-/// time.
+/// The same of other blocks, in which long codes cost more.
 pub(crate) const MIXED_BITS: usize = 11;
 pub(crate) const OFFSET_BITS: usize = 8;
 pub(crate) const LENGTH_BITS: usize = 7;

@@ -142,7 +142,7 @@ fn together<const N: usize>(
     }
 }
 
-/// The same of the next streams. (All of them, whose codes lie side by side, are quicker without it.)
+/// The same of the next streams. Groups of all streams are quicker without this detour.
 fn some<'a, 's: 'a, const N: usize>(
     bextr: Option<Bextr>,
     mut next: impl Iterator<Item = (&'a mut Stream<'s>, &'a Codes)>,

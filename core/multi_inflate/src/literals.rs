@@ -1,5 +1,6 @@
 //! The loops for blocks that are mostly literals: of several streams at once, and of one.
 //!
+//! Law:
 //! 1. Both make the same bytes of a stream.
 //! 2. A loop ends with its block, or before the input or the output has no room for a group.
 //! 3. The fast loop checks nothing: how many groups there is room for is counted before it.

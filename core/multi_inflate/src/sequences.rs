@@ -1,5 +1,6 @@
 //! The loops for blocks that are literals and short matches, of several streams at once.
 //!
+//! Law:
 //! 1. They make the same bytes of a stream as the loops for literals do.
 //! 2. A loop ends with a block, or before the input or the output has no room for a sequence.
 //! 3. A sequence checks what a match says, and nothing else: how many there is room for is counted
@@ -10,7 +11,7 @@
 //! A sequence is one or two literals, if there are any, and then a match, if there is one. Which of
 //! them there are is what no CPU foresees, and each wrong guess would stop all streams: so a sequence
 //! has no branch for it. What is missing is made with all the rest, and takes no bits and makes no
-//! bytes. That is a chain of three or four look-ups, so that two streams side by side take little
+//! bytes. That is a chain of three or four look-ups, so that two streams together take little
 //! longer than one.
 
 use super::codes::Codes;

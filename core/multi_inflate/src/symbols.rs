@@ -1,5 +1,6 @@
 //! Which loop decodes a block's symbols: each is compiled for CPUs with `bextr`, and for any.
 //!
+//! Law:
 //! 1. All loops make the same bytes of a stream.
 //!
 //! It must never know what blocks begin with.

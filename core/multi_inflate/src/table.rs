@@ -1,5 +1,6 @@
 //! Makes the table of a code (RFC 1951, 3.2.2): the next bits of a stream -> an entry.
 //!
+//! Law:
 //! 1. A code that is not complete makes no table, so every look-up has an entry.
 //!
 //! It must never know what the entries are for.
@@ -31,6 +32,8 @@ impl TableMaker {
     /// The symbols, each with the length of its code (0: unused) and its meaning, are a multiple of
     /// four and at most 288. What stands for the link to a subtable is asked of `kept`. None: the code
     /// is not complete.
+    ///
+    /// Long, as its passes hand on a dozen small arrays, which stay in registers and the first cache.
     pub(crate) fn fill(
         &mut self,
         table: &mut [u32],

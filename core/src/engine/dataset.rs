@@ -95,7 +95,7 @@ impl Dataset {
         let lookup = Lookup {
             member: &self.plan.members[0],
             chunks: self.plan.chunks_of(&self.plan.members[0]),
-            n_cells: self.geometry.n_cells,
+            n_cells: self.geometry.n_chunks,
         };
         Open {
             lookup,

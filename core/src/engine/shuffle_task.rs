@@ -101,7 +101,7 @@ impl<'a> Windows<'a> {
         let cut = |share| order.cut(outer, share, shares);
         let mut seats = RowMap::default();
         let epoch = self.epoch(lap)?;
-        epoch.part_seats(cut(share)..cut(share + 1), begin..begin + rows, &mut seats);
+        epoch.part_rows(cut(share)..cut(share + 1), begin..begin + rows, &mut seats);
         let own = 0..seats.count();
         Some((Rc::new(seats), own))
     }
@@ -122,7 +122,7 @@ impl<'a> Windows<'a> {
             }
         }
         if let Some(epoch) = self.epoch(lap) {
-            epoch.seats(begin, begin + rows, &mut seats);
+            epoch.row_map(begin, begin + rows, &mut seats);
         }
         let seats = Rc::new(seats);
         self.recent.push_back((lap, begin, seats.clone()));

@@ -1,5 +1,6 @@
 //! HDF5 filter 1, deflate: one zlib stream (RFC 1950) per chunk.
 //!
+//! Law:
 //! 1. Adler-32, which every zlib stream ends in, is verified.
 //! 2. Bytes after the stream are ignored, as zlib and so HDF5 ignore them.
 //! 3. Two to four chunks can be inflated as a group. Chunks and errors are the same either way.

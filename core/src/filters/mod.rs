@@ -3,6 +3,7 @@
 //! Owns: the table `FILTERS`, the order of stages, the filter mask, the sizes between
 //! stages and the scratch memory. One file per filter owns that filter's format.
 //!
+//! Law:
 //! 1. Stored bytes are untrusted: whatever they hold, `decode` returns bytes or an error. It
 //!    never panics, never reads or writes outside the slices it was given, and its memory stays
 //!    under a bound that follows from the decoded size.

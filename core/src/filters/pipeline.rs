@@ -3,6 +3,7 @@
 //! Owns: the order of stages, the filter mask, the sizes between stages, scratch memory, and which
 //! chunks are decoded as a group.
 //!
+//! Law:
 //! 1. Stages run in the reverse of the order in which they were written. Bit `i` of the filter
 //!    mask says that the `i`-th filter *as written* was skipped for this chunk.
 //! 2. Every size between two stages is either derived or bounded: no stored byte can make the
@@ -102,9 +103,9 @@ impl Pipeline {
         let limit = scratch_limit(self.decoded_size.max(out.len()));
         let [mut from, mut into] = std::mem::take(&mut self.scratch);
         let scratch = [&mut from, &mut into];
-        let watch = self.tuner.start(Way::Baseline);
+        let timer = self.tuner.start(Way::Baseline);
         let result = decode_stages(&mut self.stages, filter_mask, stored, out, scratch, limit);
-        self.tuner.record(watch, out.len());
+        self.tuner.record(timer, out.len());
         self.scratch = [from, into];
         result
     }
@@ -141,9 +142,9 @@ impl Pipeline {
         outs: [&mut [u8]; N],
     ) -> bool {
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
-        let watch = self.tuner.start(Way::Optimized);
+        let timer = self.tuner.start(Way::Optimized);
         let done = self.stages_of_group(filter_mask, stored, outs);
-        self.tuner.record(watch, if done { bytes } else { 0 });
+        self.tuner.record(timer, if done { bytes } else { 0 });
         done
     }
 
@@ -205,12 +206,14 @@ fn scratch_limit(decoded_size: usize) -> usize {
     decoded_size.saturating_mul(2).saturating_add(1 << 16)
 }
 
-/// What these stages need to make so many bytes. None: nothing tells.
+/// The bytes that these stages need to make `decoded_size`. None: nothing tells.
 fn stored_size(stages: &[Stage], filter_mask: u32, decoded_size: usize) -> Option<usize> {
     let mut active = stages.iter().rev().filter(|s| s.is_active(filter_mask));
     active.try_fold(decoded_size, |size, s| s.decoder.stored_size(size))
 }
 
+/// Run the active stages. Long, as each step needs all of the loop's state: which bytes are current,
+/// where they are, and which memory is free.
 fn decode_stages(
     stages: &mut [Stage],
     filter_mask: u32,

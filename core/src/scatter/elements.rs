@@ -13,8 +13,8 @@ use crate::select::selection::Hyperslab;
 use crate::tables::plan::{Member, StringFix};
 use std::ops::Range;
 
-/// `n` units of a chunk, `step` bytes apart from byte `src` on, that stand side by side in the
-/// result from byte `dst` on.
+/// `n` units of a chunk, `step` bytes apart from byte `src` on, which are contiguous in the result
+/// from byte `dst` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub src: usize,

@@ -1,16 +1,16 @@
 //! Decoded chunks that hold parts of the same rows, brought there together.
 //!
 //! Law:
-//! 1. A chunk that has little of each row waits for the chunks beside it. They are copied some rows at a
-//!    time, so that what is near in a row is written while it is in a core's cache.
-//! 2. Knows neither files nor tapes: it is told which rows a chunk has, and tells when to copy which.
+//! 1. A chunk that has little of each row waits for the other chunks of these rows. They are copied some
+//!    rows at a time, so that neighbours in a row are written while it is in a core's cache.
+//! 2. Knows neither files nor tapes: the caller says which rows a chunk has, and copies when told.
 
 use crate::scatter::rows::{Piece, RowCopy};
 use std::ops::Range;
 
-/// Less than this of a row is little, if it lies together.
-const LITTLE_BYTES: usize = 256;
-/// So many bytes wait at most; chunks of more than half of it would wait for nothing.
+/// Chunks wait if the contiguous items that they have of a row are shorter than this.
+const MAX_ITEM_BYTES: usize = 256;
+/// The most bytes that wait; chunks of more than half of it would wait for nothing.
 const MAX_BYTES: usize = 1 << 20;
 /// Rows that are copied at a time.
 const ROWS: u64 = 64;
@@ -33,9 +33,9 @@ pub struct Interleaver {
 }
 
 impl Interleaver {
-    /// Whether a chunk of so many bytes had better wait.
+    /// Whether a chunk of `len` bytes should wait.
     pub fn wants(copy: &RowCopy, len: usize) -> bool {
-        len <= MAX_BYTES / 2 && copy.has_less_than(LITTLE_BYTES)
+        len <= MAX_BYTES / 2 && copy.has_less_than(MAX_ITEM_BYTES)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Decoded elements on their way to their places.
+//! Decoded elements, copied to their rows.
 //!
 //! Law:
 //! 1. Pure copying between memory that the caller gives; a copy is checked as a whole.

@@ -118,7 +118,7 @@ fn maps_of(rows: Range<u64>, random: &mut XorShift64) -> [RowMap; 2] {
     [runs, mixed]
 }
 
-/// Some chunks beside each other, scattered together.
+/// Chunks of the same rows, scattered together.
 fn check_together(member: &Member, random: &mut XorShift64) {
     let size = member.row_bytes;
     let mut interleaver = offsets(member);
