@@ -57,6 +57,22 @@ CALLS_TO_BE_MOVED = {
     ("ring/control.rs", "libc::sched_getcpu"),
 }
 
+#: Words that gave way to the field's: the old one -> the one in its place.
+OLD_WORDS = {
+    r"seats?|seating": "RowMap",
+    r"lattice": "StridedCopy",
+    r"\w*abreast|side by side": "group, multi-buffer",
+    r"dice": "SplitMix64, random",
+    r"contest": "AutoTuner",
+    r"(MOST|LEAST)_\w+": "MAX_, MIN_",
+    r"poke|mourn|idlest": "wake, recover, least_loaded",
+    r"(so many|is none|had better|whoever|is not so)": "subject, verb, reason",
+}
+#: Folders that are clean of them, of core/src or beside it; a folder joins when its last one goes.
+CLEAN = ("os", "filters", "shuffle", "select", "scatter", "autotune.rs", "../multi_inflate")
+#: (file, word) of what is another thing: a name of options.py.
+OTHER_MEANINGS = {("filters/pipeline.rs", "ABREAST_BYTES")}
+
 if not CORE.is_dir():
     pytest.skip("an installation has no sources of the core", allow_module_level=True)
 
@@ -157,6 +173,24 @@ def test_only_os_and_fetch_make_system_calls() -> None:
     assert sorted(CALLS_TO_BE_MOVED - found) == [], "moved: take these off the list"
 
 
+def old_words(path: Path) -> set[str]:
+    """Old words of a file, its comments and tests as well."""
+    text = path.read_text(encoding="utf-8")
+    found = re.finditer(rf"\b({'|'.join(OLD_WORDS)})\b", text, flags=re.IGNORECASE)
+    return {match[0] for match in found}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_folders_stay_clean_of_old_words(name: str) -> None:
+    root = (CORE / name).resolve()
+    files = [root] if root.is_file() else sorted(root.rglob("*.rs"))
+    assert files
+    found = {
+        (path.relative_to(root.parent).as_posix(), w) for path in files for w in old_words(path)
+    }
+    assert sorted(found - OTHER_MEANINGS) == [], f"the field's words are {OLD_WORDS}"
+
+
 def test_files_are_not_too_long() -> None:
-    for path in CORE.rglob("*.rs"):
+    for path in [*CORE.rglob("*.rs"), *(CORE.parent / "multi_inflate").rglob("*.rs")]:
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 500, path
