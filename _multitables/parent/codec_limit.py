@@ -105,7 +105,7 @@ def _plan(index: ChunkIndex, n_procs: int, direct: bool) -> ReadPlan:
         native_filters=_core.native_filters(),
         page_bytes=_core.PAGE_BYTES,
     )
-    reason = plan.members[0].reason
+    reason = plan.datasets[0].reason
     if reason:
         raise UnsupportedDatasetError(
             f"{index.path!r} in {index.filename!r} has no codec limit: it is read through the "

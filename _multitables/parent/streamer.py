@@ -195,7 +195,7 @@ class Streamer:
         names, _ = members_of(path)
         assert wanted.block_size is not None
         with self._start(path, wanted, field, tail_of=wanted.block_size) as stream:
-            empty = stream._plan.members
+            empty = stream._plan.datasets
             guard = stream.get()
             if stream._plan.lap_rows == 0:
                 arrays = [np.empty((0, *m.index.row_shape), m.index.dtype) for m in empty]

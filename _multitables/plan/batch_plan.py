@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -20,14 +19,15 @@ from _multitables import options
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import (
-    Member,
+    Dataset,
+    DatasetTable,
     Records,
+    dataset_of,
     lead_of,
-    member_of,
-    placed,
     stored_chunks,
+    table_of,
 )
-from _multitables.plan.ring_size import check_memory, n_slots, with_tape
+from _multitables.plan.ring_size import check_memory, n_slots, tapes_of
 from _multitables.plan.row_order import (
     CHUNKS,
     FILE_ORDER,
@@ -103,16 +103,16 @@ def plan_batches(
     check_memory("a batch", batch_size, row_bytes, memory_limit_bytes, "batch_size")
     batch_size = min(batch_size, max(rows, 1))
     lead = lead_of(indexes)
-    members = [member_of(index, direct, native_filters) for index in indexes]
     _check_order(indexes[lead], order, n_readers, memory_limit_bytes)
-    members, chunks = _with_chunks(members, lead)
+    table = _with_chunks([dataset_of(index, direct, native_filters) for index in indexes])
+    datasets = table.datasets
     n_windows = sum(-(-(end - begin) // order.window_rows) + 1 for begin, end in ranges)
-    check_plan(members[lead], n_windows * len(members), len(chunks), memory_limit_bytes)
+    check_plan(datasets[lead], n_windows * len(datasets), len(table.chunks), memory_limit_bytes)
     windows = _windows(ranges, order.window_rows)
     window = int(windows[:, 1].max(initial=1))
-    n_rows, n_members = order.n_rows, len(indexes)
-    by_rows = order.shuffle == FULL and goes_by_rows(n_rows, order.window_rows, n_members)
-    if by_rows and not goes_by_rows(n_rows, window, n_members):
+    n_rows, n_datasets = order.n_rows, len(indexes)
+    by_rows = order.shuffle == FULL and goes_by_rows(n_rows, order.window_rows, n_datasets)
+    if by_rows and not goes_by_rows(n_rows, window, n_datasets):
         # A rank's part, or the rest of an epoch: readers hold places, as `order_of` did not expect.
         most = max(batch_size, order.window_rows * row_bytes // options.PLACE_BYTES)
         windows = _windows(ranges, min(most, order.window_rows), order.window_rows)
@@ -124,7 +124,7 @@ def plan_batches(
         and len(windows) >= n_readers
         and read_ahead is None
     )
-    tasks = _tasks(members, windows, order, n_readers, alone, memory_limit_bytes)
+    tasks = _tasks(datasets, windows, order, n_readers, alone, memory_limit_bytes)
     tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
     least = window + 2 * batch_size
     # Behind the window that is delivered there is one in the making, or there is work for all; of
@@ -142,7 +142,8 @@ def plan_batches(
     capacity = max(min(capacity, tape_rows), batch_size, 1)
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "window or batch_size")
     return ReadPlan(
-        members=tuple(with_tape(member, capacity, page_bytes) for member in members),
+        table=table,
+        tapes=tapes_of(datasets, capacity, page_bytes, _caches(datasets, lead)),
         first_row=0,
         lap_rows=rows,
         end_row=tape_rows,
@@ -151,10 +152,9 @@ def plan_batches(
         n_readers=n_readers,
         n_slots=n_slots(tasks, rows, capacity, tape_rows > rows),
         tasks=tasks,
-        chunks=chunks,
         lap_blocks=True,
         order=order,
-        keep_bytes=options.KEEP_BYTES,
+        cache_bytes=options.KEEP_BYTES,
     )
 
 
@@ -181,20 +181,24 @@ def _check_order(
     )
 
 
-def _with_chunks(members: Sequence[Member], lead: int) -> tuple[list[Member], Records]:
-    """Give every member the records of its stored chunks."""
-    found, tables = [], []
-    for number, member in enumerate(members):
-        tables.append(stored_chunks(member, 0, 0 if member.reason else math.prod(member.grid)))
-        # The lead's chunks are wanted once an epoch, or too rarely to be kept.
-        kept = number != lead and bool(member.index.pipeline) and not member.reason
-        found.append(replace(member, kept=kept))
-    return placed(found, tables), np.concatenate(tables)
+def _with_chunks(datasets: Sequence[Dataset]) -> DatasetTable:
+    """Give every dataset the records of its stored chunks."""
+    grids = [0 if dataset.reason else math.prod(dataset.grid) for dataset in datasets]
+    tables = [stored_chunks(*each) for each in zip(datasets, [0] * len(grids), grids, strict=True)]
+    return table_of(datasets, tables)
 
 
-def _stored_part(member: Member) -> float:
+def _caches(datasets: Sequence[Dataset], lead: int) -> list[bool]:
+    """Return whose decoded chunks readers keep: the lead's are wanted once, or too rarely."""
+    return [
+        number != lead and bool(dataset.index.pipeline) and not dataset.reason
+        for number, dataset in enumerate(datasets)
+    ]
+
+
+def _stored_part(dataset: Dataset) -> float:
     """Which part of its grid is stored; what is not takes no time."""
-    return 1.0 if member.reason else member.n_chunks / max(1, math.prod(member.grid))
+    return 1.0 if dataset.reason else dataset.n_chunks / max(1, math.prod(dataset.grid))
 
 
 def _windows(
@@ -218,32 +222,31 @@ def _windows(
 
 
 def _tasks(
-    members: Sequence[Member],
+    datasets: Sequence[Dataset],
     windows: np.ndarray[tuple[int, int], np.dtype[np.uint64]],
     order: OrderWords,
     n_readers: int,
     alone: bool,
     memory_limit_bytes: int,
 ) -> Records:
-    """Cut each window into shares, for each member; one each where readers make windows alone."""
+    """Cut each window into shares, for each dataset; one each where readers make windows alone."""
     ends = np.cumsum(windows[:, 1])
     tables = []
-    for number, member in enumerate(members):
-        if member.index.row_bytes == 0:
+    for number, dataset in enumerate(datasets):
+        if dataset.index.row_bytes == 0:
             continue
         shares = np.ones(len(windows), np.int64)
         if not alone:
-            shares = _shares(member, windows[:, 1].astype(np.float64), order, n_readers)
-            check_plan(member, int(shares.sum()), member.n_chunks, memory_limit_bytes)
+            shares = _shares(dataset, windows[:, 1].astype(np.float64), order, n_readers)
+            check_plan(dataset, int(shares.sum()), dataset.n_chunks, memory_limit_bytes)
         of = np.repeat(np.arange(len(windows)), shares)
         tasks = np.zeros(len(of), TASK)
-        tasks["member"], tasks["kind"] = number, KIND_SHARE
+        tasks["dataset"], tasks["tape"], tasks["kind"] = number, number, KIND_SHARE
         tasks["row_begin"] = (ends - windows[:, 1])[of]
         tasks["row_end"] = ends[of]
-        tasks["first_chunk"] = windows[:, 0][of]
+        tasks["position"] = windows[:, 0][of]
         first = np.repeat(np.cumsum(shares) - shares, shares)
-        share = (np.arange(len(of)) - first).astype(np.uint64)
-        tasks["n_chunks"] = share | shares[of].astype(np.uint64) << np.uint64(32)
+        tasks["share"], tasks["shares"] = np.arange(len(of)) - first, shares[of]
         tasks["repeat"] = 1
         tables.append(tasks)
     if not tables:
@@ -253,17 +256,17 @@ def _tasks(
 
 
 def _shares(
-    member: Member,
+    dataset: Dataset,
     rows: Numbers,
     order: OrderWords,
     n_readers: int,
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return how many shares each window has: as many as are worth a task."""
-    outer = member.chunk_dims[0]
-    chunk_bytes = max(1, outer * member.index.row_bytes)
-    chunks: Numbers = np.ceil(_chunks_touched(rows, order, outer) * _stored_part(member))
+    outer = dataset.chunk_dims[0]
+    chunk_bytes = max(1, outer * dataset.index.row_bytes)
+    chunks: Numbers = np.ceil(_chunks_touched(rows, order, outer) * _stored_part(dataset))
     # A chunk of which little is wanted is decoded whole all the same.
-    per_task = max(bytes_per_task(member) // chunk_bytes, abreast(member, chunk_bytes))
+    per_task = max(bytes_per_task(dataset) // chunk_bytes, abreast(dataset, chunk_bytes))
     fair = np.maximum(1, chunks // n_readers)
     shares = np.ceil(chunks / np.minimum(per_task, fair))
     return np.clip(shares, 1, 1 << 16).astype(np.int64)
@@ -275,7 +278,7 @@ def _chunks_touched(rows: Numbers, order: OrderWords, outer: int) -> Numbers:
     scattered = n_chunks * -np.expm1(-rows / n_chunks)
     if order.shuffle == FULL:
         return np.ceil(scattered)
-    # Chunks of the lead are whole; of another member, each touches as many as it is long.
+    # Chunks of the lead are whole; of another dataset, each touches as many as it is long.
     lead_chunks = np.ceil(rows / order.chunk_rows)
     each = max(1.0, order.chunk_rows * max(1, order.step) / outer)
     return np.ceil(np.minimum(np.minimum(lead_chunks * each, n_chunks), rows))
@@ -286,7 +289,7 @@ def read_amplification(plan: ReadPlan) -> float:
     order = plan.order
     if order is None or not plan.lap_rows:
         return 1.0
-    lead = plan.members[lead_of([member.index for member in plan.members])]
+    lead = plan.datasets[lead_of([dataset.index for dataset in plan.datasets])]
     # A library is asked for what is wanted of its pieces, which are chunks of the order, or more.
     outer = order.chunk_rows if lead.reason and order.shuffle != FULL else lead.chunk_dims[0]
     tasks = plan.tasks

@@ -1,4 +1,4 @@
-"""The datasets of a plan as the readers shall read them, with their stored chunks.
+"""The datasets of a plan or a request as the readers shall read them, with their stored chunks.
 
 Law
 ---
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,22 +21,23 @@ from _multitables import options
 from _multitables.index.chunk_grid import grid_of
 from _multitables.index.chunk_index import ChunkIndex
 
-#: One stored chunk; the layout is that of `Chunk` in core/src/tables/plan.rs.
+#: One stored chunk; the layout is that of `Chunk` in core/src/tables/dataset.rs. Its source is
+#: numbered when the table is encoded.
 CHUNK = np.dtype(
     [
         ("grid_index", "<u8"),
         ("byte_offset", "<u8"),
         ("stored_size", "<u8"),
         ("filter_mask", "<u4"),
-        ("reserved", "<u4"),
+        ("source", "<u4"),
     ]
 )
 Records = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Member:
-    """One dataset of the stream as the readers shall read it."""
+class Dataset:
+    """One dataset as the readers shall read it."""
 
     index: ChunkIndex
     #: Extent of what one chunk record stands for: a stored chunk, or a piece of contiguous rows.
@@ -46,12 +47,9 @@ class Member:
     direct: bool
     #: Why the library reads it, or "".
     reason: str
-    tape_bytes: int = 0
-    #: Which of the plan's chunks are its stored ones.
+    #: Which of the table's chunks are its stored ones.
     chunks_at: int = 0
     n_chunks: int = 0
-    #: Readers keep its decoded chunks, of which others want the rest.
-    kept: bool = False
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -65,8 +63,16 @@ class Member:
         return math.prod(self.grid[1:])
 
 
-def member_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Member:
-    """Return how readers shall read one dataset; the tape is not planned yet."""
+@dataclass(frozen=True)
+class DatasetTable:
+    """Datasets, and the stored chunks of all of them."""
+
+    datasets: tuple[Dataset, ...]
+    chunks: Records = field(repr=False)
+
+
+def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Dataset:
+    """Return how readers shall read one dataset; its chunks are not listed yet."""
     reason = index.reason
     if index.layout == "library":
         reason = reason or "its storage is not chunked or contiguous"
@@ -78,13 +84,13 @@ def member_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -
     if reason:
         outer = index.chunk_dims[0] if index.chunk_dims else 1
         rows = max(1, options.DIRECT_TASK_BYTES // stored_row_bytes)
-        return Member(index, (-(-rows // outer) * outer, *index.dims[1:]), False, False, reason)
+        return Dataset(index, (-(-rows // outer) * outer, *index.dims[1:]), False, False, reason)
     if index.layout == "chunked" and index.chunk_dims is not None:
-        return Member(index, index.chunk_dims, False, direct, "")
+        return Dataset(index, index.chunk_dims, False, direct, "")
     direct = direct and not index.inline
     piece_bytes = options.DIRECT_TASK_BYTES if direct else options.PIECE_BYTES
     piece = max(1, piece_bytes // stored_row_bytes)
-    return Member(index, (piece, *index.dims[1:]), True, direct, "")
+    return Dataset(index, (piece, *index.dims[1:]), True, direct, "")
 
 
 def lead_of(indexes: Sequence[ChunkIndex]) -> int:
@@ -92,9 +98,9 @@ def lead_of(indexes: Sequence[ChunkIndex]) -> int:
     return max(range(len(indexes)), key=lambda at: (indexes[at].row_bytes, -at))
 
 
-def stored_chunks(member: Member, begin: int, end: int) -> Records:
+def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     """Records of the stored ones of the grid's chunks `[begin, end)`."""
-    index = member.index
+    index = dataset.index
     if index.layout == "chunked":
         low, high = np.searchsorted(index.grid_index, np.array([begin, end], np.uint64))
         chunks = np.zeros(high - low, CHUNK)
@@ -105,7 +111,7 @@ def stored_chunks(member: Member, begin: int, end: int) -> Records:
         return np.zeros(0, CHUNK)
     chunks = np.zeros(end - begin, CHUNK)
     row_bytes = math.prod(index.dims[1:]) * index.element_bytes
-    piece = np.uint64(member.chunk_dims[0])
+    piece = np.uint64(dataset.chunk_dims[0])
     chunks["grid_index"] = np.arange(begin, end, dtype=np.uint64)
     rows = chunks["grid_index"] * piece
     chunks["byte_offset"] = index.byte_offset[0] + rows * np.uint64(row_bytes)
@@ -114,10 +120,29 @@ def stored_chunks(member: Member, begin: int, end: int) -> Records:
     return chunks
 
 
-def placed(members: Sequence[Member], tables: Sequence[Records]) -> list[Member]:
-    """Return members that know which chunks of the plan are theirs."""
+def table_of(datasets: Sequence[Dataset], tables: Sequence[Records]) -> DatasetTable:
+    """Join datasets and the stored chunks of each."""
     ends = np.cumsum([len(chunks) for chunks in tables]).tolist()
-    return [
-        replace(member, chunks_at=end - len(chunks), n_chunks=len(chunks))
-        for member, chunks, end in zip(members, tables, ends, strict=True)
-    ]
+    return DatasetTable(
+        tuple(
+            replace(dataset, chunks_at=end - len(chunks), n_chunks=len(chunks))
+            for dataset, chunks, end in zip(datasets, tables, ends, strict=True)
+        ),
+        np.concatenate(tables),
+    )
+
+
+def lookup_table(
+    index: ChunkIndex, *, direct: bool, native_filters: Container[int]
+) -> DatasetTable:
+    """Return the table of one dataset, or of a field of it, in which requests look chunks up.
+
+    Of contiguous data there is one record, the base address. Where a library must read the dataset
+    it has a `reason`, and no chunks.
+    """
+    dataset = dataset_of(index, direct, native_filters)
+    chunks = np.zeros(0 if dataset.reason else len(index.grid_index), CHUNK)
+    if len(chunks):
+        for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
+            chunks[name] = getattr(index, name)
+    return table_of([dataset], [chunks])

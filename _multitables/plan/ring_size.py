@@ -11,13 +11,23 @@ Law
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from _multitables import options
 from _multitables.errors import OptionsError
-from _multitables.plan.dataset_table import Member, Records
+from _multitables.plan.dataset_table import Dataset, Records
+
+
+@dataclass(frozen=True)
+class Tape:
+    """Where the rows of a dataset go: its bytes of the ring."""
+
+    dataset: int
+    n_bytes: int
+    #: Readers keep decoded chunks, of which others want the rest.
+    caches: bool = False
 
 
 def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
@@ -38,7 +48,7 @@ def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) 
 
 
 def capacity_of(
-    members: Sequence[Member],
+    datasets: Sequence[Dataset],
     block_rows: int,
     span: int,
     n_readers: int,
@@ -50,7 +60,7 @@ def capacity_of(
     if read_ahead is not None:
         wanted = read_ahead * block_rows
     else:
-        row_bytes = max(1, sum(member.index.row_bytes for member in members))
+        row_bytes = max(1, sum(dataset.index.row_bytes for dataset in datasets))
         ring_bytes = options.DIRECT_READER_BYTES * n_readers if direct else options.RING_BYTES
         for_tasks = min((n_readers + 2) * span, options.MAX_RING_BYTES // row_bytes)
         wanted = max((2 * n_readers + 1) * block_rows, ring_bytes // row_bytes, for_tasks)
@@ -64,10 +74,19 @@ def _round_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def with_tape(member: Member, capacity_rows: int, page_bytes: int) -> Member:
-    """Return `member` with a tape of this many rows."""
-    tape_bytes = max(page_bytes, _round_up(capacity_rows * member.index.row_bytes, page_bytes))
-    return replace(member, tape_bytes=tape_bytes)
+def tapes_of(
+    datasets: Sequence[Dataset],
+    capacity_rows: int,
+    page_bytes: int,
+    caches: Sequence[bool] = (),
+) -> tuple[Tape, ...]:
+    """Return a tape of this many rows for each dataset; `caches`: those whose chunks are kept."""
+    found = []
+    for number, dataset in enumerate(datasets):
+        n_bytes = _round_up(capacity_rows * dataset.index.row_bytes, page_bytes)
+        keeps = number < len(caches) and caches[number]
+        found.append(Tape(number, max(page_bytes, n_bytes), keeps))
+    return tuple(found)
 
 
 def n_slots(tasks: Records, lap_rows: int, capacity: int, endless: bool) -> int:
@@ -83,8 +102,8 @@ def n_slots(tasks: Records, lap_rows: int, capacity: int, endless: bool) -> int:
     within = int((ends - np.arange(n)).max())
     repeated = tasks[tasks["repeat"] > 1]
     if len(repeated):
-        # Of each member as many as the capacity has, and one more where such a task begins or ends.
+        # Of each tape as many as the capacity has, and one more where such a task begins or ends.
         each = int((repeated["row_end"] - repeated["row_begin"]).min())
-        within = 2 * within + len(set(repeated["member"].tolist())) * (rest // each + 1)
+        within = 2 * within + len(set(repeated["tape"].tolist())) * (rest // each + 1)
         n = int(tasks["repeat"].sum())
     return 1 << (laps * n + within + 1).bit_length()

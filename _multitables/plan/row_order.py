@@ -119,6 +119,6 @@ def order_of(
     )
 
 
-def goes_by_rows(n_rows: int, positions: int, n_members: int) -> bool:
+def goes_by_rows(n_rows: int, positions: int, n_datasets: int) -> bool:
     """Whether readers make a full shuffle's window by the rows; as in core/src/shuffle/order.rs."""
-    return n_rows // BY_ROWS * n_members <= positions
+    return n_rows // BY_ROWS * n_datasets <= positions

@@ -13,8 +13,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.plan.dataset_table import Member, Records, member_of
-from _multitables.plan.ring_size import capacity_of, check_memory, n_slots, with_tape
+from _multitables.plan.dataset_table import Dataset, DatasetTable, Records, dataset_of
+from _multitables.plan.ring_size import Tape, capacity_of, check_memory, n_slots, tapes_of
 from _multitables.plan.row_order import OrderWords
 from _multitables.plan.tasks import plan_tasks
 
@@ -24,9 +24,10 @@ ENDLESS = 2**64 - 1
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """A table of tasks, the chunks they fetch, and the ring they fill."""
+    """A table of tasks, the datasets they read, and the tapes they fill."""
 
-    members: tuple[Member, ...]
+    table: DatasetTable
+    tapes: tuple[Tape, ...]
     first_row: int
     lap_rows: int
     end_row: int
@@ -35,18 +36,22 @@ class ReadPlan:
     n_readers: int
     n_slots: int
     tasks: Records = field(repr=False)
-    chunks: Records = field(repr=False)
     #: Blocks end with the lap; the last one of each may be shorter.
     lap_blocks: bool = False
     #: Of a stream whose rows go where an order says.
     order: OrderWords | None = None
     #: Bytes of decoded chunks that a reader may keep.
-    keep_bytes: int = 0
+    cache_bytes: int = 0
+
+    @property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """The datasets, each with its tape."""
+        return self.table.datasets
 
     @property
     def ring_payload_bytes(self) -> int:
         """Bytes of all tapes."""
-        return sum(member.tape_bytes for member in self.members)
+        return sum(tape.n_bytes for tape in self.tapes)
 
     @property
     def lap_tasks(self) -> int:
@@ -109,8 +114,8 @@ def plan_reads(
         epochs = None
     if not cyclic:
         block_rows = min(block_rows, max(lap_rows, 1))
-    members, tasks, chunks = plan_tasks(
-        [member_of(index, direct, native_filters) for index in indexes],
+    table, tasks = plan_tasks(
+        [dataset_of(index, direct, native_filters) for index in indexes],
         first_row,
         lap_rows,
         n_readers,
@@ -119,7 +124,7 @@ def plan_reads(
     tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
     capacity = capacity_of(
-        members,
+        table.datasets,
         block_rows,
         span,
         n_readers,
@@ -128,9 +133,9 @@ def plan_reads(
         None if epochs is None else tape_rows,
     )
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
-    members = tuple(with_tape(member, capacity, page_bytes) for member in members)
     return ReadPlan(
-        members=members,
+        table=table,
+        tapes=tapes_of(table.datasets, capacity, page_bytes),
         first_row=first_row,
         lap_rows=lap_rows,
         end_row=tape_rows,
@@ -139,6 +144,5 @@ def plan_reads(
         n_readers=n_readers,
         n_slots=n_slots(tasks, lap_rows, capacity, tape_rows > lap_rows),
         tasks=tasks,
-        chunks=chunks,
         lap_blocks=lap_blocks,
     )

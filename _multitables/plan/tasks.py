@@ -1,10 +1,10 @@
-"""From members to tasks: which rows, and which chunks, a reader claims at once.
+"""From datasets to tasks: which rows, and which chunks, a reader claims at once.
 
 Law
 ---
 1. Pure, as stream_plan.py.
 2. Rows are counted from the start of a lap; tasks are sorted by their first row.
-3. Small chunks share a task; a chunk is in several tasks only where other members of the stream
+3. Small chunks share a task; a chunk is in several tasks only where other datasets of the stream
    have much shorter ones, and only if little is decoded again for it.
 4. Chunks that were never stored cost nothing each: they have no record, and stretches of them are
    tasks that are repeated.
@@ -24,11 +24,12 @@ from _multitables import options
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.plan.dataset_table import (
     CHUNK,
-    Member,
+    Dataset,
+    DatasetTable,
     Records,
     lead_of,
-    placed,
     stored_chunks,
+    table_of,
 )
 
 #: HDF5's id of the filter whose chunks are decoded side by side.
@@ -39,16 +40,21 @@ AGAIN_SHARE = 8
 KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, 1, 2
 
 #: One task; the layout is that of `Task` in core/src/tables/plan.rs. Chunks are counted in the
-#: member's grid, stored or not.
+#: dataset's grid, stored or not. A share has a position, which it is and of how many, instead.
 TASK = np.dtype(
     [
-        ("member", "<u4"),
+        ("dataset", "<u4"),
+        ("tape", "<u4"),
         ("kind", "<u4"),
+        ("share", "<u4"),
+        ("shares", "<u4"),
+        ("reserved", "<u4"),
         ("row_begin", "<u8"),
         ("row_end", "<u8"),
         ("first_chunk", "<u8"),
         ("n_chunks", "<u8"),
         ("repeat", "<u8"),
+        ("position", "<u8"),
     ]
 )
 
@@ -56,20 +62,20 @@ U64 = npt.NDArray[np.uint64]
 
 
 def plan_tasks(
-    members: Sequence[Member],
+    datasets: Sequence[Dataset],
     first_row: int,
     lap_rows: int,
     n_readers: int,
     memory_limit_bytes: int = 1 << 46,
-) -> tuple[tuple[Member, ...], Records, Records]:
+) -> tuple[DatasetTable, Records]:
     """Cut a lap into tasks.
 
     Returns
     -------
-    members : tuple of Member
+    table : DatasetTable
         Maybe with shorter pieces, where these can have any length.
-    tasks, chunks : numpy.ndarray of TASK and of CHUNK
-        Of all members.
+    tasks : numpy.ndarray of TASK
+        Of all datasets; each has a tape of the same number.
 
     Raises
     ------
@@ -77,85 +83,85 @@ def plan_tasks(
         The tables do not fit into memory.
     """
     most = sys.maxsize
-    if len(members) > 1 and any(member.index.row_bytes for member in members):
-        most = _most_rows(members, n_readers, lap_rows)
-        members = [_in_pieces(member, most) for member in members]
+    if len(datasets) > 1 and any(dataset.index.row_bytes for dataset in datasets):
+        most = _most_rows(datasets, n_readers, lap_rows)
+        datasets = [_in_pieces(dataset, most) for dataset in datasets]
     lap = range(first_row, first_row + lap_rows)
     tables = [
-        _stored_tasks(member, number, lap, n_readers, most, memory_limit_bytes)
-        for number, member in enumerate(members)
+        _stored_tasks(dataset, number, lap, n_readers, most, memory_limit_bytes)
+        for number, dataset in enumerate(datasets)
     ]
-    fills = _fill_tasks(members, [gaps for *_, gaps in tables], lap, most, memory_limit_bytes)
+    fills = _fill_tasks(datasets, [gaps for *_, gaps in tables], lap, most, memory_limit_bytes)
     tasks = np.concatenate([tasks for tasks, *_ in tables] + fills)
     chunks = [chunks for _, chunks, _ in tables]
     tasks = tasks[np.argsort(tasks["row_begin"], kind="stable")]
-    return tuple(placed(members, chunks)), tasks, np.concatenate(chunks)
+    return table_of(datasets, chunks), tasks
 
 
-def _most_rows(members: Sequence[Member], n_readers: int, lap_rows: int) -> int:
-    """Return how many rows a task may have, of several members.
+def _most_rows(datasets: Sequence[Dataset], n_readers: int, lap_rows: int) -> int:
+    """Return how many rows a task may have, of several datasets.
 
-    The ring holds two of the longest tasks, with the rows of all members: a chunk of 8192 labels
+    The ring holds two of the longest tasks, with the rows of all datasets: a chunk of 8192 labels
     would make it hold 16384 images. Long chunks are cut, then, as far as little is decoded again
     for it.
     """
-    row_bytes = [member.index.row_bytes for member in members]
-    lead = members[lead_of([member.index for member in members])]
+    row_bytes = [dataset.index.row_bytes for dataset in datasets]
+    lead = datasets[lead_of([dataset.index for dataset in datasets])]
     n_chunks = -(-lap_rows // lead.chunk_dims[0]) * lead.inner_chunks
     joined = max(1, _chunks_per_task(lead, n_chunks, n_readers) // lead.inner_chunks)
     wanted = options.RING_BYTES // max(1, sum(row_bytes)) // 4
     most = max(1, wanted, joined * lead.chunk_dims[0])
-    allowed = sum(map(_decoded_row_bytes, members)) // AGAIN_SHARE
-    while sum(_decoded_again(member, most) for member in members) > allowed:
+    allowed = sum(map(_decoded_row_bytes, datasets)) // AGAIN_SHARE
+    while sum(_decoded_again(dataset, most) for dataset in datasets) > allowed:
         most *= 2
     return most
 
 
-def _decoded_again(member: Member, most: int) -> int:
-    """Bytes a row that cutting a member's chunks into tasks of `most` rows costs."""
-    parts = -(-_whole_rows(member) // most)
-    return (parts - 1) * _decoded_row_bytes(member)
+def _decoded_again(dataset: Dataset, most: int) -> int:
+    """Bytes a row that cutting a dataset's chunks into tasks of `most` rows costs."""
+    parts = -(-_whole_rows(dataset) // most)
+    return (parts - 1) * _decoded_row_bytes(dataset)
 
 
-def _decoded_row_bytes(member: Member) -> int:
+def _decoded_row_bytes(dataset: Dataset) -> int:
     """Bytes of a row with all its columns, of which one may be delivered."""
-    return math.prod(member.index.dims[1:]) * member.index.element_bytes
+    return math.prod(dataset.index.dims[1:]) * dataset.index.element_bytes
 
 
-def _whole_rows(member: Member) -> int:
+def _whole_rows(dataset: Dataset) -> int:
     """Rows that are decoded together, whatever is wanted of them."""
-    return member.index.chunk_dims[0] if member.index.chunk_dims else 1
+    return dataset.index.chunk_dims[0] if dataset.index.chunk_dims else 1
 
 
-def _in_pieces(member: Member, most: int) -> Member:
-    """Return `member` with pieces of about this many rows, if these can have any length."""
-    if not (member.clipped or member.reason):
-        return member
-    whole = _whole_rows(member)
-    rows = min(member.chunk_dims[0], max(1, most // whole) * whole)
-    return replace(member, chunk_dims=(rows, *member.chunk_dims[1:]))
+def _in_pieces(dataset: Dataset, most: int) -> Dataset:
+    """Return `dataset` with pieces of about this many rows, if these can have any length."""
+    if not (dataset.clipped or dataset.reason):
+        return dataset
+    whole = _whole_rows(dataset)
+    rows = min(dataset.chunk_dims[0], max(1, most // whole) * whole)
+    return replace(dataset, chunk_dims=(rows, *dataset.chunk_dims[1:]))
 
 
 def _stored_tasks(
-    member: Member, number: int, lap: range, n_readers: int, most: int, memory_limit_bytes: int
+    dataset: Dataset, number: int, lap: range, n_readers: int, most: int, memory_limit_bytes: int
 ) -> tuple[Records, Records, U64]:
-    """Tasks, of at most `most` rows, and chunks of what is stored of one member.
+    """Tasks, of at most `most` rows, and chunks of what is stored of one dataset.
 
     The third result are begin and end of the lap's rows, in stretches, of which nothing is stored.
     """
-    if not lap or member.index.row_bytes == 0:
+    if not lap or dataset.index.row_bytes == 0:
         return np.zeros(0, TASK), np.zeros(0, CHUNK), np.zeros((0, 2), np.uint64)
-    outer = member.chunk_dims[0]
+    outer = dataset.chunk_dims[0]
     chunk_rows = range(lap.start // outer, -(-lap.stop // outer))
-    if member.reason:
-        check_plan(member, len(chunk_rows), 0, memory_limit_bytes)
+    if dataset.reason:
+        check_plan(dataset, len(chunk_rows), 0, memory_limit_bytes)
         begins = np.arange(chunk_rows.start, chunk_rows.stop, dtype=np.uint64)
         tasks = _rows_of(begins, begins + np.uint64(1), outer, lap)
         tasks["kind"], chunks = KIND_LIBRARY, np.zeros(0, CHUNK)
     else:
-        inner = member.inner_chunks
-        chunks = stored_chunks(member, chunk_rows.start * inner, chunk_rows.stop * inner)
-        per_task = _chunks_per_task(member, len(chunks), n_readers)
+        inner = dataset.inner_chunks
+        chunks = stored_chunks(dataset, chunk_rows.start * inner, chunk_rows.stop * inner)
+        per_task = _chunks_per_task(dataset, len(chunks), n_readers)
         per_task = min(per_task, max(1, most // outer) * inner)
         # Cut a chunk row into several tasks, or join several chunk rows into one, never both: so
         # the first rows of consecutive tasks never go back.
@@ -165,9 +171,9 @@ def _stored_tasks(
         tasks = _rows_of(begins, ends, outer, lap)
     first = np.append(np.uint64(0), tasks["row_end"])
     gaps = np.stack([first, np.append(tasks["row_begin"], np.uint64(len(lap)))], axis=1)
-    if not member.reason:
+    if not dataset.reason:
         tasks = _columns(tasks, begins, ends, inner, per_task)
-    tasks["member"] = number
+    tasks["dataset"] = tasks["tape"] = number
     return _cut(tasks, most), chunks, gaps[gaps[:, 0] < gaps[:, 1]]
 
 
@@ -203,11 +209,11 @@ def _columns(tasks: Records, begins: U64, ends: U64, inner: int, per_task: int) 
 
 
 def _fill_tasks(
-    members: Sequence[Member], gaps: Sequence[U64], lap: range, most: int, memory_limit_bytes: int
+    datasets: Sequence[Dataset], gaps: Sequence[U64], lap: range, most: int, memory_limit_bytes: int
 ) -> list[Records]:
-    """Tasks for rows of which nothing is stored, for each member.
+    """Tasks for rows of which nothing is stored, for each dataset.
 
-    However long a stretch is of which no member has anything, it is one task for each, that is
+    However long a stretch is of which no dataset has anything, it is one task for each, that is
     repeated, and the rest of it. Where others have tasks in between, it is as many tasks.
     """
     edges = np.sort(np.concatenate([gap.reshape(-1) for gap in gaps]))
@@ -219,18 +225,18 @@ def _fill_tasks(
         np.searchsorted(gap[:, 0], begin, "right") > np.searchsorted(gap[:, 1], begin, "right")
         for gap in gaps
     ]
-    rows = [member.index.row_bytes for member in members]
+    rows = [dataset.index.row_bytes for dataset in datasets]
     common = np.all([one for one, n_bytes in zip(within, rows, strict=True) if n_bytes], axis=0)
     each = np.uint64(min(max(1, options.TASK_BYTES // max(1, sum(rows))), most))
     found = []
-    for number, (member, here) in enumerate(zip(members, within, strict=True)):
-        tasks = _fills(member, begin[here], end[here], lap, each)
-        tasks["member"] = number
+    for number, (dataset, here) in enumerate(zip(datasets, within, strict=True)):
+        tasks = _fills(dataset, begin[here], end[here], lap, each)
+        tasks["dataset"] = tasks["tape"] = number
         # Each begins at one of the edges, or is the rest of a stretch, and not repeated.
         at = np.searchsorted(begin, tasks["row_begin"], "right") - 1
         alone = ~common[at] & (tasks["repeat"] > 1)
         repeats = np.where(alone, tasks["repeat"], 1).astype(np.intp)
-        check_plan(member, int(repeats.sum()), 0, memory_limit_bytes)
+        check_plan(dataset, int(repeats.sum()), 0, memory_limit_bytes)
         before = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
         tasks["repeat"][alone] = 1
         tasks = np.repeat(tasks, repeats)
@@ -240,9 +246,9 @@ def _fill_tasks(
     return found
 
 
-def _fills(member: Member, begin: U64, end: U64, lap: range, each: np.uint64) -> Records:
+def _fills(dataset: Dataset, begin: U64, end: U64, lap: range, each: np.uint64) -> Records:
     """For each stretch of rows a task of `each` rows, repeated, and one for the rest."""
-    outer, inner = np.uint64(member.chunk_dims[0]), np.uint64(member.inner_chunks)
+    outer, inner = np.uint64(dataset.chunk_dims[0]), np.uint64(dataset.inner_chunks)
     whole = np.zeros(len(begin), TASK)
     whole["row_begin"], whole["row_end"] = begin, begin + each
     whole["repeat"] = (end - begin) // each
@@ -257,12 +263,12 @@ def _fills(member: Member, begin: U64, end: U64, lap: range, each: np.uint64) ->
     return np.concatenate([whole[whole["repeat"] > 0], rest[rest["row_begin"] < rest["row_end"]]])
 
 
-def check_plan(member: Member, n_tasks: int, n_chunks: int, memory_limit_bytes: int) -> None:
+def check_plan(dataset: Dataset, n_tasks: int, n_chunks: int, memory_limit_bytes: int) -> None:
     """Raise if a plan with this many tasks and chunks does not fit into memory."""
     # Tasks are put together from several tables, and sorted.
     needed = n_tasks * 5 * TASK.itemsize + n_chunks * 2 * CHUNK.itemsize
     if needed > memory_limit_bytes:
-        index = member.index
+        index = dataset.index
         raise UnsupportedDatasetError(
             f"the plan for {index.path!r} in {index.filename!r}, of {n_tasks} tasks and {n_chunks} "
             f"chunks, does not fit into memory (expected at most {memory_limit_bytes} bytes, got "
@@ -288,12 +294,12 @@ def _cut(tasks: Records, most: int) -> Records:
     return cut
 
 
-def bytes_per_task(member: Member) -> int:
+def bytes_per_task(dataset: Dataset) -> int:
     """Decoded bytes that make a task worth its claim."""
-    if member.direct:
+    if dataset.direct:
         return options.DIRECT_TASK_BYTES
-    together = member.index.field_bytes
-    for dim, chunk in zip(member.index.dims[:0:-1], member.chunk_dims[:0:-1], strict=True):
+    together = dataset.index.field_bytes
+    for dim, chunk in zip(dataset.index.dims[:0:-1], dataset.chunk_dims[:0:-1], strict=True):
         together *= chunk
         if chunk != dim:
             little = together < options.LITTLE_BYTES
@@ -301,16 +307,16 @@ def bytes_per_task(member: Member) -> int:
     return options.TASK_BYTES
 
 
-def _chunks_per_task(member: Member, n_chunks: int, n_readers: int) -> int:
+def _chunks_per_task(dataset: Dataset, n_chunks: int, n_readers: int) -> int:
     """Small chunks share a task, but there stay tasks enough for every reader."""
-    chunk_bytes = max(1, math.prod(member.chunk_dims) * member.index.element_bytes)
-    task_bytes = bytes_per_task(member)
+    chunk_bytes = max(1, math.prod(dataset.chunk_dims) * dataset.index.element_bytes)
+    task_bytes = bytes_per_task(dataset)
     fair = max(1, n_chunks // (4 * n_readers))
-    return min(max(task_bytes // chunk_bytes, abreast(member, chunk_bytes)), fair)
+    return min(max(task_bytes // chunk_bytes, abreast(dataset, chunk_bytes)), fair)
 
 
-def abreast(member: Member, chunk_bytes: int) -> int:
+def abreast(dataset: Dataset, chunk_bytes: int) -> int:
     """How many chunks are decoded side by side."""
-    if all(spec.id != DEFLATE for spec in member.index.pipeline):
+    if all(spec.id != DEFLATE for spec in dataset.index.pipeline):
         return 1
     return min(max(options.ABREAST_BYTES // chunk_bytes, 1), options.ABREAST)

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. The layout is numbered here and in core/src/tables/plan.rs, word by word; a change touches both
-   and the magic word.
+1. The layout is numbered here and in core/src/tables, word by word; a change touches both and the
+   magic word.
 2. All numbers are little-endian words of 8 bytes; tables follow each other without gaps.
 3. Nothing is pickled: texts are UTF-8, file names the bytes that the operating system knows.
 4. Pure: bytes out, no shared memory here.
@@ -19,13 +19,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from _multitables.plan.dataset_table import Member, Records
+from _multitables.plan.dataset_table import Dataset, DatasetTable, Records
 from _multitables.plan.stream_plan import ReadPlan
 
-MAGIC = int.from_bytes(b"MTPLAN03", "little")
-FLAG_DIRECT, FLAG_CLIPPED, FLAG_TURNSTILE, FLAG_KEPT, FLAG_LIBRARY = 1, 2, 4, 8, 16
-_HEADER = struct.Struct("<24Q")
-_MEMBER = struct.Struct("<28Q")
+PLAN_MAGIC = int.from_bytes(b"MTPLAN04", "little")
+TABLE_MAGIC = int.from_bytes(b"MTDATA01", "little")
+SOURCE_DIRECT, SOURCE_TURNSTILE = 1, 2
+FLAG_CLIPPED, FLAG_LIBRARY = 1, 2
+_PLAN_HEADER = struct.Struct("<18Q")
+_TAPE = struct.Struct("<4Q")
+_TABLE_HEADER = struct.Struct("<8Q")
+_SOURCE = struct.Struct("<9Q")
+_DATASET = struct.Struct("<18Q")
 
 
 class _Tables:
@@ -34,6 +39,7 @@ class _Tables:
     def __init__(self) -> None:
         self.words: list[int] = []
         self.blob = bytearray()
+        self._known: dict[bytes, int] = {}
 
     def add_words(self, words: Sequence[int]) -> int:
         at = len(self.words)
@@ -41,8 +47,10 @@ class _Tables:
         return at
 
     def add_bytes(self, data: bytes) -> tuple[int, int]:
-        at = len(self.blob)
-        self.blob += data
+        """Return where the bytes are; equal ones are there once."""
+        at = self._known.setdefault(data, len(self.blob))
+        if at == len(self.blob):
+            self.blob += data
         return at, len(data)
 
 
@@ -62,7 +70,7 @@ def encode_plan(
     open_options : mapping
         How a library opens the file; values are JSON's.
     fields : sequence of str
-        Each member's field, or "".
+        Each dataset's field, or "".
     turnstile : bool
         Readers hand their requests to the disk one at a time, in the order of the tape.
 
@@ -70,30 +78,25 @@ def encode_plan(
     -------
     bytes
     """
-    tables = _Tables()
-    records = []
-    tape_at = control_bytes
-    for member, field in zip(plan.members, fields, strict=True):
-        records.append(_encode_member(member, tape_at, tables, open_options, field, turnstile))
-        tape_at += member.tape_bytes
-    order, listed = plan.order, np.zeros(0, "<u8")
-    order_at = len(tables.words)
+    tapes, tape_at = [], control_bytes
+    for tape in plan.tapes:
+        tapes.append(_TAPE.pack(tape.dataset, tape_at, tape.n_bytes, tape.caches))
+        tape_at += tape.n_bytes
+    order, words, listed = plan.order, np.zeros(0, "<u8"), np.zeros(0, "<u8")
     if order is not None:
-        tables.add_words(order.words)
+        words = np.array(order.words, "<u8")
         if order.listed is not None:
             listed = order.listed.astype("<u8", copy=False)
-    n_order = len(tables.words) - order_at
-    words = np.array(tables.words, dtype="<u8")
-    arrays = (plan.tasks, plan.chunks, listed, words)
-    parts: list[bytes | memoryview] = [*records, *map(_bytes, arrays), bytes(tables.blob)]
-    header = _HEADER.pack(
-        MAGIC,
-        _HEADER.size + sum(map(len, parts)),
-        len(plan.members),
+    table = encode_datasets(plan.table, open_options, fields, turnstile)
+    arrays = (plan.tasks, words, listed)
+    parts: list[bytes | memoryview] = [*tapes, *map(_bytes, arrays), table]
+    header = _PLAN_HEADER.pack(
+        PLAN_MAGIC,
+        _PLAN_HEADER.size + sum(map(len, parts)),
+        len(plan.tapes),
         len(plan.tasks),
-        len(plan.chunks),
-        len(tables.words),
-        len(tables.blob),
+        len(words),
+        len(listed),
         plan.n_readers,
         plan.n_slots,
         plan.first_row,
@@ -103,12 +106,45 @@ def encode_plan(
         plan.block_rows,
         control_bytes,
         tape_at,
-        len(listed),
-        order_at,
-        n_order,
         plan.lap_blocks,
-        plan.keep_bytes,
-        *(0, 0, 0),
+        plan.cache_bytes,
+        0,
+    )
+    return b"".join([header, *parts])
+
+
+def encode_datasets(
+    table: DatasetTable,
+    open_options: Mapping[str, object],
+    fields: Sequence[str],
+    turnstile: bool = False,
+) -> bytes:
+    """Lay a dataset table out, of a plan or on its own; arguments as those of `encode_plan`."""
+    tables = _Tables()
+    sources: dict[bytes, int] = {}
+    records = []
+    chunks = table.chunks.copy()
+    for dataset, field in zip(table.datasets, fields, strict=True):
+        what = _encode_source(dataset, tables, turnstile)
+        source = sources.setdefault(what, len(sources))
+        records.append(_encode_dataset(dataset, source, tables, open_options, field))
+        chunks["source"][dataset.chunks_at : dataset.chunks_at + dataset.n_chunks] = source
+    words = np.array(tables.words, dtype="<u8")
+    parts: list[bytes | memoryview] = [
+        *sources,
+        *records,
+        *map(_bytes, (chunks, words)),
+        bytes(tables.blob),
+    ]
+    header = _TABLE_HEADER.pack(
+        TABLE_MAGIC,
+        _TABLE_HEADER.size + sum(map(len, parts)),
+        len(sources),
+        len(records),
+        len(chunks),
+        len(words),
+        len(tables.blob),
+        0,
     )
     return b"".join([header, *parts])
 
@@ -118,32 +154,44 @@ def _bytes(array: Records) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def _encode_member(
-    member: Member,
-    tape_at: int,
+def _encode_source(dataset: Dataset, tables: _Tables, turnstile: bool) -> bytes:
+    """Return the record of a dataset's file; equal ones are one source."""
+    index, fingerprint = dataset.index, dataset.index.fingerprint
+    return _SOURCE.pack(
+        *tables.add_bytes(os.fsencode(index.filename)),
+        fingerprint.device,
+        fingerprint.inode,
+        fingerprint.size_bytes,
+        fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
+        *tables.add_bytes(b"" if dataset.reason else index.inline),
+        SOURCE_DIRECT * dataset.direct | SOURCE_TURNSTILE * turnstile,
+    )
+
+
+def _encode_dataset(
+    dataset: Dataset,
+    source: int,
     tables: _Tables,
     open_options: Mapping[str, object],
     field: str,
-    turnstile: bool,
 ) -> bytes:
-    index = member.index
+    index = dataset.index
     element = (index.element_bytes, index.field_offset, index.field_bytes)
-    if member.reason:
+    if dataset.reason:
         # The library delivers elements as the user sees them.
         size = index.row_bytes // max(1, math.prod(index.dims[1:])) or 1
         element = (size, 0, size)
     dims_at = tables.add_words(index.dims)
-    chunk_dims_at = tables.add_words([max(1, dim) for dim in member.chunk_dims])
-    pipeline = () if member.reason else index.pipeline
+    chunk_dims_at = tables.add_words([max(1, dim) for dim in dataset.chunk_dims])
+    pipeline = () if dataset.reason else index.pipeline
     filters_at = len(tables.words)
     for spec in pipeline:
         tables.add_words([spec.id, spec.flags, len(spec.values), *spec.values])
     fixes_at = len(tables.words)
-    fixes = () if member.reason else index.string_fixes
+    fixes = () if dataset.reason else index.string_fixes
     for fix in fixes:
         tables.add_words([fix.offset, fix.size, fix.count, fix.padding])
     fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
-    file_at, file_len = tables.add_bytes(os.fsencode(index.filename))
     what = {
         "library": index.library or "h5py",
         "filename": os.fsdecode(index.filename),
@@ -152,18 +200,9 @@ def _encode_member(
         "open_options": dict(open_options),
     }
     library_at, library_len = tables.add_bytes(json.dumps(what).encode())
-    inline_at, inline_len = tables.add_bytes(b"" if member.reason else index.inline)
-    flags = (
-        FLAG_DIRECT * member.direct
-        | FLAG_CLIPPED * member.clipped
-        | FLAG_TURNSTILE * turnstile
-        | FLAG_KEPT * member.kept
-        | FLAG_LIBRARY * bool(member.reason)
-    )
-    return _MEMBER.pack(
+    return _DATASET.pack(
+        source,
         index.row_bytes,
-        tape_at,
-        member.tape_bytes,
         *element,
         len(index.dims),
         dims_at,
@@ -173,18 +212,9 @@ def _encode_member(
         fill_at,
         fixes_at,
         len(fixes),
-        file_at,
-        file_len,
-        index.fingerprint.device,
-        index.fingerprint.inode,
-        index.fingerprint.size_bytes,
-        index.fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
-        flags,
+        FLAG_CLIPPED * dataset.clipped | FLAG_LIBRARY * bool(dataset.reason),
         library_at,
         library_len,
-        member.chunks_at,
-        member.n_chunks,
-        inline_at,
-        inline_len,
-        0,
+        dataset.chunks_at,
+        dataset.n_chunks,
     )

@@ -9,6 +9,7 @@ use crate::os::memory::{page_bytes, reserved_memfd, sealed_memfd};
 use crate::ring::control::control_bytes;
 use crate::ring::maps::{RingMaps, map_ring};
 use crate::shuffle::order::Order;
+use crate::tables::dataset::MAGIC as DATASETS_MAGIC;
 use crate::tables::plan::{ENDLESS, KIND_SHARE, MAGIC, Plan};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
@@ -120,7 +121,7 @@ impl TestOrder {
         let mut found = Vec::new();
         for [begin, end, position] in self.windows() {
             for (member, &all) in (0..).zip(shares) {
-                let share = |share| [member, kind, begin, end, position, share | all << 32];
+                let share = |share| [member, kind, begin, end, position, share, all];
                 found.extend((0..all).map(share));
             }
         }
@@ -136,8 +137,9 @@ impl TestOrder {
     }
 }
 
-/// `[member, kind, row_begin, row_end, first_chunk, n_chunks]`
-pub type TestTask = [u64; 6];
+/// `[member, kind, row_begin, row_end, first, number, count]`: of chunks the first, how many, and how
+/// often the task is repeated; of a share its position, which it is, and of how many.
+pub type TestTask = [u64; 7];
 /// `[grid_index, byte_offset, stored_size, filter_mask]`
 pub type TestChunk = [u64; 4];
 
@@ -153,7 +155,7 @@ pub struct TestPlan {
     pub cyclic: bool,
     /// Of a stream of shares, with blocks that end with the lap.
     pub order: Option<TestOrder>,
-    pub keep_bytes: u64,
+    pub cache_bytes: u64,
 }
 
 impl TestPlan {
@@ -206,72 +208,81 @@ impl TestPlan {
         let control = control_bytes(self.n_readers as usize, self.n_slots() as usize) as u64;
         let control = control.next_multiple_of(page);
         let tape = (self.capacity_rows * row_bytes).next_multiple_of(page);
-        let (mut words, mut records) = (vec![0; 0], Vec::new());
-        for (number, member) in self.members.iter().enumerate() {
-            let dims_at = words.len() as u64;
-            words.extend([self.n_rows, ROW_WORDS as u64]);
-            let chunk_dims_at = words.len() as u64;
-            words.extend([member.chunk_rows, member.chunk_words]);
-            let filters_at = words.len() as u64;
-            for &(id, value) in &member.filters {
-                words.extend([id, 0, 1, value]);
-            }
+        let bit = |flags: u64, bit: u32| flags >> bit & 1;
+        let (mut sources, mut datasets, mut words) = (Vec::new(), Vec::new(), vec![0u64; 0]);
+        for member in &self.members {
             let [device, inode, size, time] = file.fingerprint();
-            records.extend([
-                row_bytes,
-                control + number as u64 * tape,
-                tape,
-                8,
-                0,
-                8,
-                2,
-                dims_at,
-                chunk_dims_at,
-                filters_at,
-                member.filters.len() as u64,
-                0, // fill value: eight zeros
-                0,
-                0,
+            let source = [
                 8,
                 name.len() as u64,
                 device,
                 inode,
                 size,
                 time,
-                member.flags,
-                8 + name.len() as u64,
-                1,
-                member.chunks_at,
-                self.n_chunks(member),
                 0,
                 0,
-                0,
+                source_flags(member),
+            ];
+            if self.source(member) == sources.len() as u64 / source.len() as u64 {
+                sources.extend(source);
+            }
+            let dims_at = words.len() as u64;
+            words.extend([self.n_rows, ROW_WORDS as u64]);
+            words.extend([member.chunk_rows, member.chunk_words]);
+            let filters_at = words.len() as u64;
+            for &(id, value) in &member.filters {
+                words.extend([id, 0, 1, value]);
+            }
+            #[rustfmt::skip]
+            datasets.extend([
+                self.source(member), row_bytes, 8, 0, 8, 2, dims_at, dims_at + 2,
+                filters_at, member.filters.len() as u64,
+                0, // fill value: eight zeros
+                0, 0,
+                bit(member.flags, 1) | bit(member.flags, 4) << 1,
+                8 + name.len() as u64, 1,
+                member.chunks_at, self.n_chunks(member),
             ]);
         }
-        let order_at = words.len() as u64;
-        let listed: &[u64] = self.order.as_ref().map_or(&[], |order| &order.listed);
-        words.extend(self.order.iter().flat_map(|order| order.words));
         // The text for the library is the member's number, told by its length only: one digit.
         let blob: Vec<u8> = [&[0; 8], name, b"1"].concat();
-        let body: Vec<u64> = records
-            .into_iter()
-            .chain(
-                self.tasks
-                    .iter()
-                    .flat_map(|t| [t[0] | t[1] << 32, t[2], t[3], t[4], t[5], 1]),
-            )
-            .chain(self.chunks.iter().flatten().copied())
+        let n_members = self.members.len() as u64;
+        let n_sources = sources.len() as u64 / 9;
+        let table = [&sources[..], &datasets, &self.chunk_records(), &words].concat();
+        let table_bytes = 8 * (8 + table.len() as u64) + blob.len() as u64;
+        let (n_chunks, n_words) = (self.chunks.len() as u64, words.len() as u64);
+        let n_blob = blob.len() as u64;
+        #[rustfmt::skip]
+        let table_header = [
+            DATASETS_MAGIC, table_bytes, n_sources, n_members, n_chunks, n_words, n_blob, 0,
+        ];
+        let listed: &[u64] = self.order.as_ref().map_or(&[], |order| &order.listed);
+        let order: &[u64] = self.order.as_ref().map_or(&[], |order| &order.words);
+        let tapes = (0..).zip(&self.members).flat_map(|(number, member)| {
+            [number, control + number * tape, tape, bit(member.flags, 3)]
+        });
+        let tasks = self.tasks.iter().flat_map(|t| {
+            let [member, kind, begin, end, first, number, count] = *t;
+            let share = match kind == u64::from(KIND_SHARE) {
+                true => [kind | number << 32, count, begin, end, 0, 0, 0, first],
+                false => [kind, 0, begin, end, first, number, count, 0],
+            };
+            [vec![member | member << 32], share.to_vec()].concat()
+        });
+        let body: Vec<u64> = tapes
+            .chain(tasks)
+            .chain(order.iter().copied())
             .chain(listed.iter().copied())
-            .chain(words.iter().copied())
+            .chain(table_header)
+            .chain(table)
             .collect();
         let header = [
             MAGIC,
-            (24 + body.len() as u64) * 8 + blob.len() as u64,
-            self.members.len() as u64,
+            (18 + body.len() as u64) * 8 + blob.len() as u64,
+            n_members,
             self.tasks.len() as u64,
-            self.chunks.len() as u64,
-            words.len() as u64,
-            blob.len() as u64,
+            order.len() as u64,
+            listed.len() as u64,
             self.n_readers,
             self.n_slots(),
             0,
@@ -280,14 +291,9 @@ impl TestPlan {
             self.capacity_rows,
             self.block_rows,
             control,
-            control + self.members.len() as u64 * tape,
-            listed.len() as u64,
-            order_at,
-            words.len() as u64 - order_at,
+            control + n_members * tape,
             u64::from(self.order.is_some()),
-            self.keep_bytes,
-            0,
-            0,
+            self.cache_bytes,
             0,
         ];
         let all = header.iter().chain(&body);
@@ -295,6 +301,32 @@ impl TestPlan {
             .chain(blob)
             .collect()
     }
+
+    /// Members whose file is read alike have one source.
+    fn source(&self, member: &TestMember) -> u64 {
+        let mut known: Vec<u64> = self.members.iter().map(source_flags).collect();
+        known.dedup();
+        let alike = |&flags: &u64| flags == source_flags(member);
+        known.iter().position(alike).map_or(0, |at| at as u64)
+    }
+
+    /// Each chunk lies in the source of its member.
+    fn chunk_records(&self) -> Vec<u64> {
+        let mut records = self.chunks.clone();
+        for member in &self.members {
+            let at = member.chunks_at as usize;
+            let end = at.saturating_add(self.n_chunks(member) as usize);
+            for record in records.get_mut(at..end).unwrap_or_default() {
+                record[3] = record[3] & u64::from(u32::MAX) | self.source(member) << 32;
+            }
+        }
+        records.concat()
+    }
+}
+
+/// Bit 0: direct, bit 1: turnstile.
+fn source_flags(member: &TestMember) -> u64 {
+    member.flags & 1 | member.flags >> 1 & 2
 }
 
 /// An encoded plan and its ring, which may be mapped as often as there are processes.

@@ -8,7 +8,7 @@
 use crate::engine::counters::Mark;
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
 use crate::os::memory::sealed_memfd;
-use crate::process::codec_limit::run_share;
+use crate::process::codec_limit::run_part;
 use crate::py::codec_limit::Trial;
 use crate::ring::control::Control;
 use crate::ring::maps::map_ring;
@@ -43,8 +43,8 @@ fn honest(name: &str, filters: &[(u64, u64)], flags: u64) -> (TestPlan, TestFile
         tasks: (0..4)
             .flat_map(|n| {
                 [
-                    [0, 0, 4 * n, 4 * n + 4, n, 1],
-                    [1, 1, 4 * n, 4 * n + 4, 0, 0],
+                    [0, 0, 4 * n, 4 * n + 4, n, 1, 1],
+                    [1, 1, 4 * n, 4 * n + 4, 0, 0, 0],
                 ]
             })
             .collect(),
@@ -56,7 +56,7 @@ fn honest(name: &str, filters: &[(u64, u64)], flags: u64) -> (TestPlan, TestFile
         capacity_rows: 16,
         cyclic: false,
         order: None,
-        keep_bytes: 0,
+        cache_bytes: 0,
     };
     (plan, file)
 }
@@ -162,9 +162,9 @@ fn no_row_is_what_stood_in_the_ring() {
             some.chunks.retain(|chunk| stored >> chunk[0] & 1 == 1);
             let shared = Shared::new(&some.encode(&file));
             let (plan, maps) = shared.map();
-            for (tape, member) in maps.tapes.iter().zip(&plan.members) {
+            for (map, tape) in maps.tapes.iter().zip(&plan.tapes) {
                 // SAFETY: nobody else has the ring.
-                unsafe { tape.base().write_bytes(STALE, member.tape_bytes) };
+                unsafe { map.base().write_bytes(STALE, tape.bytes) };
             }
             // A library may leave out what was never stored.
             let mut library = |_: &str, start: u64, _: u64, out: &mut [u8], _: Mark<'_>| {
@@ -327,7 +327,7 @@ fn the_codec_limit_is_measured_or_refused() {
         std::thread::scope(|scope| {
             for me in 0..3 {
                 let (plan, control) = trial.parts();
-                scope.spawn(move || run_share(plan, control, me));
+                scope.spawn(move || run_part(plan, control, me));
             }
             let start = Instant::now();
             while !trial.look(Duration::from_millis(10)) {

@@ -85,7 +85,7 @@ def requested(path: Path, dtypes: dict[str, np.dtype]) -> None:
             with multitables.Reader(path, n_procs=1) as reader:
                 for name, dtype in dtypes.items():
                     _compare(reader.get_dataset(name), reader, h5py_read(path, name), dtype)
-            patch.setattr("_multitables.parent.random.dataset_handle.plan_catalogue", _none_native)
+            patch.setattr("_multitables.parent.random.dataset_handle.lookup_table", _none_native)
 
 
 def _compare(dataset: Any, reader: Any, rows: np.ndarray, dtype: np.dtype) -> None:

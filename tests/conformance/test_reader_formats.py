@@ -70,7 +70,7 @@ def three_ways(path: Path, names: list[str], read: Any = h5py_read, *, native: b
             assert reader.statistics()["library_requests"] == 0
     with pytest.MonkeyPatch.context() as patch:
         # As if the core read nothing at all.
-        patch.setattr("_multitables.parent.random.dataset_handle.plan_catalogue", _none_native)
+        patch.setattr("_multitables.parent.random.dataset_handle.lookup_table", _none_native)
         with multitables.Reader(path, n_procs=1) as reader:
             for name, want in wants.items():
                 compare(reader, name, want, *fields[name])
@@ -81,9 +81,9 @@ def three_ways(path: Path, names: list[str], read: Any = h5py_read, *, native: b
 def _none_native(index: Any, **options: Any) -> Any:
     from dataclasses import replace
 
-    from _multitables.plan.catalogue import plan_catalogue
+    from _multitables.plan.dataset_table import lookup_table
 
-    return plan_catalogue(replace(index, layout="library", reason="a test"), **options)
+    return lookup_table(replace(index, layout="library", reason="a test"), **options)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -36,12 +36,7 @@ LOOSE = {"lib", "fixtures", "malformed_plan", "malformed_order"}
 MAKE_SYSTEM_CALLS = {"os", "fetch"}
 
 #: (file, what it sees) against the rules above.
-TO_BE_OPENED = {
-    ("engine/open_dataset.rs", "ring::control"),  # the turnstile, which is to be handed in
-    ("engine/share_work.rs", "ring::tape"),  # rows of a tape, which are to be given
-    ("engine/transfer.rs", "ring::tape"),
-    ("tables/plan.rs", "ring::control"),  # the length of a control header
-}
+TO_BE_OPENED: set[tuple[str, str]] = set()
 #: (file, the call) outside os and fetch.
 CALLS_TO_BE_MOVED = {
     ("process/serve.rs", "libc::CMSG_DATA"),

@@ -142,7 +142,7 @@ def test_small_rows_of_a_full_shuffle() -> None:
         plan = plan_batches(
             [index], order=order, ranges=ranges, batch_size=10, n_readers=2, native_filters=NATIVE
         )
-        found = plan.tasks["first_chunk"], plan.tasks["row_end"] - plan.tasks["row_begin"]
+        found = plan.tasks["position"], plan.tasks["row_end"] - plan.tasks["row_begin"]
         return sorted(set(zip(*(column.tolist() for column in found), strict=True)))
 
     assert len(windows((0, 10**9))) == 8

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from batch_cases import Case, a_case, asked, many, streams
 from hypothesis import given, settings
-from plans import NATIVE, decoded, encoded, plain_index, ring, words
+from plans import NATIVE, decoded, encoded, plain_index, ring
 
 from _multitables import options
 from _multitables.errors import OptionsError
@@ -37,7 +37,7 @@ def windows_of(tasks: np.ndarray) -> list[tuple[int, int, int]]:
     """`(first row on the tape, end, first position)` of each window, in the tasks' order."""
     found = []
     for task in tasks:
-        window = tuple(int(task[name]) for name in ("row_begin", "row_end", "first_chunk"))
+        window = tuple(int(task[name]) for name in ("row_begin", "row_end", "position"))
         if found[-1:] != [window]:
             found.append(window)
     return found
@@ -69,8 +69,10 @@ def test_file_order_is_a_stream(case: Case) -> None:
         **{name: value for name, value in case.options.items() if name != "batch_size"},
     )
     np.testing.assert_array_equal(plan.tasks, want.tasks)
-    np.testing.assert_array_equal(plan.chunks, want.chunks)
-    assert replace(plan, tasks=0, chunks=0) == replace(want, tasks=0, chunks=0)
+    np.testing.assert_array_equal(plan.table.chunks, want.table.chunks)
+    tables = [replace(one.table, chunks=0) for one in (plan, want)]
+    assert tables[0] == tables[1]
+    assert replace(plan, tasks=0, table=0) == replace(want, tasks=0, table=0)
 
 
 @many
@@ -83,9 +85,9 @@ def test_windows_cover_the_lap_and_shares_are_complete(case: Case) -> None:
     tasks = plan.tasks
     assert (np.diff(tasks["row_begin"].astype(int)) >= 0).all()
     windows = None
-    for number, member in enumerate(plan.members):
-        mine = tasks[tasks["member"] == number]
-        if member.index.row_bytes == 0:
+    for number, dataset in enumerate(plan.datasets):
+        mine = tasks[tasks["tape"] == number]
+        if dataset.index.row_bytes == 0:
             assert len(mine) == 0
             continue
         found = windows_of(mine)
@@ -97,8 +99,7 @@ def test_windows_cover_the_lap_and_shares_are_complete(case: Case) -> None:
         spans = [(first, first + end - begin) for begin, end, first in found]
         assert positions(spans) == positions(case.ranges)
         assert all(first // window_rows == (end - 1) // window_rows for first, end in spans)
-        shares = mine["n_chunks"] >> np.uint64(32)
-        share = mine["n_chunks"] & np.uint64(2**32 - 1)
+        share, shares = mine["share"], mine["shares"]
         for begin in edges[:-1]:
             of = mine["row_begin"] == begin
             assert len(set(shares[of].tolist())) == 1
@@ -117,27 +118,28 @@ def test_the_chunks_are_all_that_are_stored(case: Case) -> None:
     if plan.order is None:
         return
     lead, at = lead_of(case.indexes), 0
-    for number, member in enumerate(plan.members):
-        index = member.index
-        if member.reason:
-            assert not member.kept
+    for number, dataset in enumerate(plan.datasets):
+        index = dataset.index
+        caches = plan.tapes[number].caches
+        if dataset.reason:
+            assert not caches
             continue
-        assert member.kept == (number != lead and bool(index.pipeline))
+        assert caches == (number != lead and bool(index.pipeline))
         count = math.prod(
-            -(-dim // chunk) for dim, chunk in zip(index.dims, member.chunk_dims, strict=True)
+            -(-dim // chunk) for dim, chunk in zip(index.dims, dataset.chunk_dims, strict=True)
         )
         if index.layout == "chunked":
             stored = index.grid_index
         else:
             stored = np.arange(count if len(index.byte_offset) else 0, dtype=np.uint64)
-        assert (member.chunks_at, member.n_chunks) == (at, len(stored))
-        chunks = plan.chunks[at : at + len(stored)]
+        assert (dataset.chunks_at, dataset.n_chunks) == (at, len(stored))
+        chunks = plan.table.chunks[at : at + len(stored)]
         np.testing.assert_array_equal(chunks["grid_index"], stored)
         if index.layout == "chunked":
             np.testing.assert_array_equal(chunks["byte_offset"], index.byte_offset)
         at += len(stored)
-    assert at == len(plan.chunks)
-    assert plan.keep_bytes == options.KEEP_BYTES
+    assert at == len(plan.table.chunks)
+    assert plan.cache_bytes == options.KEEP_BYTES
 
 
 @many
@@ -154,9 +156,9 @@ def test_the_ring_holds_what_it_must(case: Case) -> None:
         assert plan.block_rows <= plan.capacity_rows <= max(rows, plan.block_rows)
         assert plan.block_rows == min(case.options["batch_size"], max(1, plan.lap_rows))
         assert plan.end_row == (ENDLESS if rows == math.inf else rows)
-    for member in plan.members:
-        assert member.tape_bytes >= max(1, plan.capacity_rows * member.index.row_bytes)
-        assert member.tape_bytes % 4096 == 0
+    for dataset, tape in zip(plan.datasets, plan.tapes, strict=True):
+        assert tape.n_bytes >= max(1, plan.capacity_rows * dataset.index.row_bytes)
+        assert tape.n_bytes % 4096 == 0
     assert plan.n_slots & (plan.n_slots - 1) == 0
     if not len(begin):
         return
@@ -176,20 +178,22 @@ def test_the_ring_holds_what_it_must(case: Case) -> None:
 @given(a_case())
 def test_wire(case: Case) -> None:
     plan = case.plan()
-    got = decoded(plan_bytes.encode_plan(plan, 8192, {}, [""] * len(plan.members)))
+    got = decoded(plan_bytes.encode_plan(plan, 8192, {}, [""] * len(plan.datasets)))
     assert got["lap_blocks"] == 1
-    assert got["keep_bytes"] == plan.keep_bytes
+    assert got["cache_bytes"] == plan.cache_bytes
     np.testing.assert_array_equal(got["tasks"], plan.tasks)
-    np.testing.assert_array_equal(got["chunks"], plan.chunks)
-    for record, member in zip(got["members"], plan.members, strict=True):
-        assert (record["chunks_at"], record["n_chunks"]) == (member.chunks_at, member.n_chunks)
-        assert bool(record["flags"] & 8) == member.kept
-        assert bool(record["flags"] & 16) == bool(member.reason)
+    table = got["table"]
+    np.testing.assert_array_equal(table["chunks"]["grid_index"], plan.table.chunks["grid_index"])
+    for record, tape in zip(got["tapes"], plan.tapes, strict=True):
+        assert bool(record["caches"]) == tape.caches
+    for record, dataset in zip(table["datasets"], plan.datasets, strict=True):
+        assert (record["chunks_at"], record["n_chunks"]) == (dataset.chunks_at, dataset.n_chunks)
+        assert bool(record["flags"] & 2) == bool(dataset.reason)
     if plan.order is None:
         assert got["n_order"] == got["n_listed"] == 0
         return
     order = case.order
-    assert words(got, got["order_at"], got["n_order"]) == [
+    assert got["order"].tolist() == [
         order.shuffle, order.seed, order.first_epoch, order.n_rows, order.chunk_rows,
         order.window_rows, order.start, order.step,
     ]  # fmt: skip
@@ -212,10 +216,10 @@ def test_the_core_accepts_every_plan(case: Case) -> None:
         epochs = plan.end_row // max(1, plan.lap_rows)
         assert total == epochs * -(-plan.lap_rows // plan.block_rows)
     for number in range(0, len(plan.tasks), 7):
-        member, begin, end, _ = made.address(number)
-        assert member == plan.tasks[number]["member"]
+        dataset, begin, end, _ = made.address(number)
+        assert dataset == plan.tasks[number]["dataset"]
         if plan.order is not None:  # its rows may be any
-            assert (begin, end) == (0, case.indexes[member].n_rows)
+            assert (begin, end) == (0, case.indexes[dataset].n_rows)
     made.close()
 
 
@@ -232,7 +236,7 @@ def test_rows_without_elements(layout: str) -> None:
         order = order_of(indexes, subset_of(None, 100), asked())
         given_ = {"order": order, "ranges": [(0, 100)], "batch_size": 10, "n_readers": 2}
         plan = plan_batches(indexes, native_filters=NATIVE, **given_)
-        assert set(plan.tasks["member"]) == {at for at, one in enumerate(indexes) if one is plain}
+        assert set(plan.tasks["tape"]) == {at for at, one in enumerate(indexes) if one is plain}
         made = ring(plan, encoded(plan))
         assert made.progress()[1] == 10
         made.close()
@@ -243,8 +247,8 @@ def test_rows_without_elements(layout: str) -> None:
 def test_equal_arguments_give_equal_plans(case: Case) -> None:
     one, two = case.plan(), case.plan()
     np.testing.assert_array_equal(one.tasks, two.tasks)
-    np.testing.assert_array_equal(one.chunks, two.chunks)
-    bare = {"tasks": 0, "chunks": 0, "order": None}
+    np.testing.assert_array_equal(one.table.chunks, two.table.chunks)
+    bare = {"tasks": 0, "table": None, "order": None}
     assert replace(one, **bare) == replace(two, **bare)
 
 
@@ -256,7 +260,7 @@ def test_the_order_is_not_the_plans(case: Case) -> None:
     for changes in ({"direct": not case.options["direct"]}, {"n_readers": 7}, {"batch_size": 3}):
         other = case.plan(**changes)
         assert other.order is plan.order
-        spans = [windows_of(each.tasks[each.tasks["member"] == 0]) for each in (plan, other)]
+        spans = [windows_of(each.tasks[each.tasks["tape"] == 0]) for each in (plan, other)]
         # Where windows of a full shuffle are cut has no part in it, and may follow the batches.
         if plan.order is not None and not (plan.order.shuffle == FULL and "batch_size" in changes):
             assert spans[0] == spans[1]
@@ -325,7 +329,7 @@ def test_windows_of_small_rows_are_one_readers() -> None:
             epochs=None,
             read_ahead=ahead,
         )
-        alone = int((plan.tasks["n_chunks"] >> np.uint64(32)).max()) == 1
+        alone = int(plan.tasks["shares"].max()) == 1
         return alone, plan.capacity_rows - 20
 
     window = 1 << 19  # rows of 16 bytes

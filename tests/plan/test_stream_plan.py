@@ -87,15 +87,15 @@ def test_every_wanted_row_is_covered_and_none_beyond(case: Case) -> None:
         wanted = case.rows // case.options["block_rows"] * case.options["block_rows"]
     assert plan.lap_rows == wanted
     assert plan.end_row == (ENDLESS if case.options["cyclic"] and case.rows else wanted)
-    for number, member in enumerate(plan.members):
-        tasks = repeated(plan.tasks[plan.tasks["member"] == number])
+    for number, dataset in enumerate(plan.datasets):
+        tasks = repeated(plan.tasks[plan.tasks["tape"] == number])
         if wanted == 0:
             assert len(tasks) == 0
             continue
         assert (tasks["row_begin"] < tasks["row_end"]).all()
         assert int(tasks["row_begin"].min()) == 0
         assert int(tasks["row_end"].max()) == wanted
-        if tasks["kind"][0] == KIND_LIBRARY or inner_chunks(member) == 1:
+        if tasks["kind"][0] == KIND_LIBRARY or inner_chunks(dataset) == 1:
             # One task a row range: they follow each other without gap or overlap.
             np.testing.assert_array_equal(tasks["row_begin"][1:], tasks["row_end"][:-1])
         else:
@@ -110,18 +110,18 @@ def test_every_element_is_delivered_exactly_once(case: Case) -> None:
     plan = case.plan()
     first = case.options["first_row"]
     again = 0.0
-    for number, member in enumerate(plan.members):
-        index, inner, outer = member.index, inner_chunks(member), member.chunk_dims[0]
-        tasks = repeated(plan.tasks[plan.tasks["member"] == number])
-        if member.reason or not len(tasks):
+    for number, dataset in enumerate(plan.datasets):
+        index, inner, outer = dataset.index, inner_chunks(dataset), dataset.chunk_dims[0]
+        tasks = repeated(plan.tasks[plan.tasks["tape"] == number])
+        if dataset.reason or not len(tasks):
             assert not tasks["n_chunks"].any()
             assert (tasks["kind"] == KIND_LIBRARY).all()
-            assert not member.n_chunks
+            assert not dataset.n_chunks
             continue
         assert (tasks["kind"] == KIND_CHUNKS).all()
         delivered = np.zeros((plan.lap_rows, inner), int)
         read: dict[int, int] = {}
-        stored = set(plan.chunks["grid_index"][member_chunks(member)].tolist())
+        stored = set(plan.table.chunks["grid_index"][dataset_chunks(dataset)].tolist())
         for task in tasks:
             rows = slice(int(task["row_begin"]), int(task["row_end"]))
             begin, count = int(task["first_chunk"]), int(task["n_chunks"])
@@ -139,14 +139,14 @@ def test_every_element_is_delivered_exactly_once(case: Case) -> None:
         assert stored <= set(read)
         most = max(read.values(), default=1)
         again += (most - 1) * math.prod(index.dims[1:]) * index.element_bytes
-        assert len(plan.members) > 1 or most == 1
-    whole_rows = [math.prod(m.index.dims[1:]) * m.index.element_bytes for m in plan.members]
+        assert len(plan.datasets) > 1 or most == 1
+    whole_rows = [math.prod(m.index.dims[1:]) * m.index.element_bytes for m in plan.datasets]
     assert again <= sum(whole_rows) / AGAIN_SHARE
 
 
-def member_chunks(member: Any) -> slice:
-    """A member's part of the plan's chunks."""
-    return slice(member.chunks_at, member.chunks_at + member.n_chunks)
+def dataset_chunks(dataset: Any) -> slice:
+    """A dataset's part of the plan's chunks."""
+    return slice(dataset.chunks_at, dataset.chunks_at + dataset.n_chunks)
 
 
 @many
@@ -154,15 +154,15 @@ def member_chunks(member: Any) -> slice:
 def test_chunks_are_those_of_the_index(case: Case) -> None:
     plan = case.plan()
     first = case.options["first_row"]
-    assert sum(member.n_chunks for member in plan.members) == len(plan.chunks)
-    for member in plan.members:
-        index, outer = member.index, member.chunk_dims[0]
-        chunks = plan.chunks[member_chunks(member)]
-        if member.reason or not plan.lap_rows or not index.row_bytes:
+    assert sum(dataset.n_chunks for dataset in plan.datasets) == len(plan.table.chunks)
+    for dataset in plan.datasets:
+        index, outer = dataset.index, dataset.chunk_dims[0]
+        chunks = plan.table.chunks[dataset_chunks(dataset)]
+        if dataset.reason or not plan.lap_rows or not index.row_bytes:
             assert not len(chunks)
             continue
         rows = range(first // outer, -(-(first + plan.lap_rows) // outer))
-        inner = inner_chunks(member)
+        inner = inner_chunks(dataset)
         wanted = range(rows.start * inner, rows.stop * inner)
         if index.layout == "contiguous":
             ids = wanted if len(index.byte_offset) else range(0)
@@ -196,10 +196,10 @@ def test_tasks_are_sorted_and_the_ring_holds_what_it_must(case: Case) -> None:
         least = min(least, max(plan.lap_rows, plan.block_rows))
         assert plan.capacity_rows <= max(plan.lap_rows, plan.block_rows)
     assert plan.capacity_rows >= least
-    for member in plan.members:
-        assert member.tape_bytes >= plan.capacity_rows * member.index.row_bytes
-        assert member.tape_bytes % 4096 == 0
-        assert member.tape_bytes > 0
+    for dataset, tape in zip(plan.datasets, plan.tapes, strict=True):
+        assert tape.n_bytes >= plan.capacity_rows * dataset.index.row_bytes
+        assert tape.n_bytes % 4096 == 0
+        assert tape.n_bytes > 0
 
 
 def chunked(
@@ -328,8 +328,8 @@ def test_slots_are_enough_for_all_tasks_within_the_ring(case: Case) -> None:
 def test_equal_arguments_give_equal_plans(case: Case) -> None:
     one, two = case.plan(), case.plan()
     np.testing.assert_array_equal(one.tasks, two.tasks)
-    np.testing.assert_array_equal(one.chunks, two.chunks)
-    assert [m.tape_bytes for m in one.members] == [m.tape_bytes for m in two.members]
+    np.testing.assert_array_equal(one.table.chunks, two.table.chunks)
+    assert one.tapes == two.tapes
     assert (one.capacity_rows, one.n_slots) == (two.capacity_rows, two.n_slots)
 
 
@@ -337,51 +337,47 @@ def test_equal_arguments_give_equal_plans(case: Case) -> None:
 @given(a_case(), st.booleans())
 def test_wire(case: Case, turnstile: bool) -> None:
     plan = case.plan()
-    fields = ["", "a/ü", "c"][: len(plan.members)]
+    fields = ["", "a/ü", "c"][: len(plan.datasets)]
     data = plan_bytes.encode_plan(plan, 8192, {"driver": "x"}, fields, turnstile)
     got = decoded(data)
-    assert got["magic"] == int.from_bytes(b"MTPLAN03", "little")
+    assert got["magic"] == int.from_bytes(b"MTPLAN04", "little")
     assert got["total_bytes"] == len(data)
-    assert len(got["blob"]) == got["n_blob"]
     for name in ("n_readers", "n_slots", "first_row", "lap_rows", "end_row", "capacity_rows"):
         assert got[name] == getattr(plan, name)
     assert got["block_rows"] == plan.block_rows
     assert got["ring_bytes"] == 8192 + plan.ring_payload_bytes
     np.testing.assert_array_equal(got["tasks"], plan.tasks)
-    np.testing.assert_array_equal(got["chunks"], plan.chunks)
     tape_at = 8192
-    for record, member, field in zip(got["members"], plan.members, fields, strict=True):
-        index = member.index
-        assert (record["tape_at"], record["tape_bytes"]) == (tape_at, member.tape_bytes)
-        tape_at += member.tape_bytes
+    for number, (record, tape) in enumerate(zip(got["tapes"], plan.tapes, strict=True)):
+        want = {"dataset": number, "at": tape_at, "n_bytes": tape.n_bytes, "caches": tape.caches}
+        assert record == want
+        tape_at += tape.n_bytes
+    table = got["table"]
+    for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
+        np.testing.assert_array_equal(table["chunks"][name], plan.table.chunks[name])
+    for record, dataset, field in zip(table["datasets"], plan.datasets, fields, strict=True):
+        index = dataset.index
         assert record["row_bytes"] == index.row_bytes
-        assert words(got, record["dims_at"], len(index.dims)) == list(index.dims)
-        assert words(got, record["chunk_dims_at"], len(index.dims)) == list(member.chunk_dims)
-        native = not member.reason
+        assert words(table, record["dims_at"], len(index.dims)) == list(index.dims)
+        chunk_dims = words(table, record["chunk_dims_at"], len(index.dims))
+        assert chunk_dims == list(dataset.chunk_dims)
+        native = not dataset.reason
         assert record["n_filters"] == (len(index.pipeline) if native else 0)
         assert record["n_fixes"] == (len(index.string_fixes) if native else 0)
         if native:
             part = (index.element_bytes, index.field_offset, index.field_bytes)
             assert (record["element_bytes"], record["field_offset"], record["field_bytes"]) == part
-            fill = got["blob"][record["fill_at"] :][: index.element_bytes]
+            fill = table["blob"][record["fill_at"] :][: index.element_bytes]
             assert fill == index.fill_value
         for at in range(record["n_filters"]):
             spec = index.pipeline[at]  # every filter here has as many values, so places are known
             word = record["filters_at"] + sum(3 + len(s.values) for s in index.pipeline[:at])
             want = [spec.id, spec.flags, len(spec.values), *spec.values]
-            assert words(got, word, len(want)) == want
-        name = got["blob"][record["file_at"] :][: record["file_len"]]
-        assert name == b"/tmp/a.h5"
-        print_ = (record["device"], record["inode"], record["size_bytes"], record["mtime_ns"])
-        assert print_ == (1, 2, 1 << 40, 3)
-        assert (record["chunks_at"], record["n_chunks"]) == (member.chunks_at, member.n_chunks)
-        inline = got["blob"][record["inline_at"] :][: record["inline_len"]]
-        assert inline == (index.inline if native else b"")
-        assert bool(record["flags"] & 1) == member.direct
-        assert bool(record["flags"] & 2) == member.clipped
-        assert bool(record["flags"] & 4) == turnstile
-        assert bool(record["flags"] & 16) == bool(member.reason)
-        library = json.loads(got["blob"][record["library_at"] :][: record["library_len"]])
+            assert words(table, word, len(want)) == want
+        assert (record["chunks_at"], record["n_chunks"]) == (dataset.chunks_at, dataset.n_chunks)
+        assert bool(record["flags"] & 1) == dataset.clipped
+        assert bool(record["flags"] & 2) == bool(dataset.reason)
+        library = json.loads(table["blob"][record["library_at"] :][: record["library_len"]])
         assert library == {
             "library": "h5py",
             "filename": "/tmp/a.h5",
@@ -389,6 +385,18 @@ def test_wire(case: Case, turnstile: bool) -> None:
             "field": field,
             "open_options": {"driver": "x"},
         }
+        assert set(table["chunks"]["source"][dataset_chunks(dataset)]) <= {record["source"]}
+        source = table["sources"][record["source"]]
+        name = table["blob"][source["name_at"] :][: source["name_len"]]
+        assert name == b"/tmp/a.h5"
+        print_ = (source["device"], source["inode"], source["size_bytes"], source["mtime_ns"])
+        assert print_ == (1, 2, 1 << 40, 3)
+        inline = table["blob"][source["inline_at"] :][: source["inline_len"]]
+        assert inline == (index.inline if native else b"")
+        assert bool(source["flags"] & 1) == dataset.direct
+        assert bool(source["flags"] & 2) == turnstile
+    # Datasets of one file that is read alike are of one source.
+    assert len(table["sources"]) == len({dataset.direct for dataset in plan.datasets})
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -406,9 +414,9 @@ def test_the_core_accepts_every_plan(case: Case) -> None:
     tasks = repeated(plan.tasks)
     assert len(tasks) == plan.lap_tasks
     for number in range(0, len(tasks), 7):
-        member, begin, end, _ = made.address(number)
+        number_of, begin, end, _ = made.address(number)
         task = tasks[number]
-        assert member == task["member"]
+        assert number_of == task["dataset"]
         assert begin == plan.first_row + task["row_begin"]
         assert end == plan.first_row + task["row_end"]
     made.close()

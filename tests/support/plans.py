@@ -100,50 +100,76 @@ def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkInde
     )
 
 
-def inner_chunks(member: Any) -> int:
+def inner_chunks(dataset: Any) -> int:
     """Chunks that hold the same rows."""
     return math.prod(
         -(-dim // chunk)
-        for dim, chunk in zip(member.index.dims[1:], member.chunk_dims[1:], strict=True)
+        for dim, chunk in zip(dataset.index.dims[1:], dataset.chunk_dims[1:], strict=True)
     )
 
 
 HEADER_WORDS = """
-    magic total_bytes n_members n_tasks n_chunks n_words n_blob n_readers n_slots first_row
+    magic total_bytes n_tapes n_tasks n_order n_listed n_readers n_slots first_row
     lap_rows end_row capacity_rows block_rows control_bytes ring_bytes
-    n_listed order_at n_order lap_blocks keep_bytes reserved reserved1 reserved2
+    lap_blocks cache_bytes reserved
 """.split()  # noqa: SIM905 - a table reads better so
-MEMBER_WORDS = """
-    row_bytes tape_at tape_bytes element_bytes field_offset field_bytes n_dims dims_at
-    chunk_dims_at filters_at n_filters fill_at fixes_at n_fixes file_at file_len device inode
-    size_bytes mtime_ns flags library_at library_len chunks_at n_chunks inline_at inline_len
-    reserved
+TAPE_WORDS = ["dataset", "at", "n_bytes", "caches"]
+TABLE_WORDS = "magic total_bytes n_sources n_datasets n_chunks n_words n_blob reserved".split()  # noqa: SIM905
+SOURCE_WORDS = """
+    name_at name_len device inode size_bytes mtime_ns inline_at inline_len flags
+""".split()  # noqa: SIM905
+DATASET_WORDS = """
+    source row_bytes element_bytes field_offset field_bytes n_dims dims_at chunk_dims_at
+    filters_at n_filters fill_at fixes_at n_fixes flags library_at library_len chunks_at n_chunks
 """.split()  # noqa: SIM905
 
 
+class _Bytes:
+    """Bytes that are read from their beginning."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def record(self, names: list[str]) -> dict[str, Any]:
+        size = 8 * len(names)
+        found = struct.unpack(f"<{len(names)}Q", self.data[:size])
+        self.data = self.data[size:]
+        return dict(zip(names, found, strict=True))
+
+    def array(self, dtype: Any, count: int) -> np.ndarray:
+        size = np.dtype(dtype).itemsize * count
+        found = np.frombuffer(self.data[:size], dtype)
+        self.data = self.data[size:]
+        return found
+
+
 def decoded(data: bytes) -> dict[str, Any]:
-    """The tests' own reading of the wire format."""
-    found: dict[str, Any] = dict(zip(HEADER_WORDS, struct.unpack_from("<24Q", data), strict=True))
-    at = 192
-    found["members"] = []
-    for _ in range(found["n_members"]):
-        record = struct.unpack_from("<28Q", data, at)
-        found["members"].append(dict(zip(MEMBER_WORDS, record, strict=True)))
-        at += 224
-    for name, dtype, count in (
-        ("tasks", TASK, found["n_tasks"]),
-        ("chunks", CHUNK, found["n_chunks"]),
-        ("listed", np.dtype("<u8"), found["n_listed"]),
-        ("words", np.dtype("<u8"), found["n_words"]),
-    ):
-        found[name] = np.frombuffer(data, dtype, count, at)
-        at += count * dtype.itemsize
-    found["blob"] = data[at:]
+    """The tests' own reading of a plan's bytes."""
+    rest = _Bytes(data)
+    found = rest.record(HEADER_WORDS)
+    found["tapes"] = [rest.record(TAPE_WORDS) for _ in range(found["n_tapes"])]
+    found["tasks"] = rest.array(TASK, found["n_tasks"])
+    found["order"] = rest.array("<u8", found["n_order"])
+    found["listed"] = rest.array("<u8", found["n_listed"])
+    return found | {"table": decoded_table(rest.data)}
+
+
+def decoded_table(data: bytes) -> dict[str, Any]:
+    """The tests' own reading of a dataset table's bytes."""
+    rest = _Bytes(data)
+    found = rest.record(TABLE_WORDS)
+    assert found["total_bytes"] == len(data)
+    found["sources"] = [rest.record(SOURCE_WORDS) for _ in range(found["n_sources"])]
+    found["datasets"] = [rest.record(DATASET_WORDS) for _ in range(found["n_datasets"])]
+    found["chunks"] = rest.array(CHUNK, found["n_chunks"])
+    found["words"] = rest.array("<u8", found["n_words"])
+    found["blob"] = rest.data
+    assert len(rest.data) == found["n_blob"]
     return found
 
 
 def repeated(tasks: np.ndarray) -> np.ndarray:
-    """Each task as often as it is repeated; those of several members take turns."""
+    """Each task as often as it is repeated; those of several tapes take turns."""
     found = np.repeat(tasks, tasks["repeat"].astype(int))
     first = np.cumsum(tasks["repeat"]) - tasks["repeat"]
     before = np.arange(len(found), dtype=np.uint64) - np.repeat(first, tasks["repeat"].astype(int))
@@ -155,13 +181,13 @@ def repeated(tasks: np.ndarray) -> np.ndarray:
 
 
 def words(got: dict[str, Any], at: int, count: int) -> list[int]:
-    """Some words of a decoded plan."""
+    """Some words of a decoded table."""
     return [int(word) for word in got["words"][at : at + count]]
 
 
 def ring(plan: ReadPlan, data: bytes) -> _core.Ring:
     """The core's ring of a plan, which it checks first."""
-    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
+    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
     return _core.Ring(data, views, None if len(views) == 1 else [])
 
 
@@ -169,4 +195,4 @@ def encoded(plan: ReadPlan) -> bytes:
     """A plan as it is given to readers."""
     page = _core.PAGE_BYTES
     control = -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
-    return plan_bytes.encode_plan(plan, control, {}, [""] * len(plan.members))
+    return plan_bytes.encode_plan(plan, control, {}, [""] * len(plan.datasets))

@@ -21,7 +21,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.random.stage import made
-from _multitables.plan.catalogue import plan_catalogue
+from _multitables.plan.dataset_table import lookup_table
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
 
@@ -127,11 +127,11 @@ class DatasetHandle(DatasetInfo):
     def _add(self, field: str, index: ChunkIndex, direct: bool, board: _core.Board) -> Part:
         part = Part(index, index.dims, None, index.reason or "ragged")
         if self.kind != "vlarray":
-            plan = plan_catalogue(index, direct=direct, native_filters=_core.native_filters())
-            member = plan.members[0]
-            part = Part(index, member.chunk_dims, None, member.reason)
-            if not member.reason:
-                encoded = plan_bytes.encode_plan(plan, _core.PAGE_BYTES, self.open_options, [field])
+            table = lookup_table(index, direct=direct, native_filters=_core.native_filters())
+            dataset = table.datasets[0]
+            part = Part(index, dataset.chunk_dims, None, dataset.reason)
+            if not dataset.reason:
+                encoded = plan_bytes.encode_datasets(table, self.open_options, [field])
                 part.core = made(
                     lambda: board.dataset(encoded, index.dtype, list(index.row_shape)),
                     len(encoded),

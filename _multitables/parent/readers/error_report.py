@@ -121,8 +121,8 @@ def place_of(
     plan: ReadPlan, ring: _core.Ring | _core.Trial, task: int, chunk: int | None = None
 ) -> Place:
     """Name the place of a task, or of one of its chunks."""
-    member, row_begin, row_end, found = ring.address(task, chunk)
-    chosen = plan.members[member]
+    dataset, row_begin, row_end, found = ring.address(task, chunk)
+    chosen = plan.datasets[dataset]
     place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
     return replace(place, of_order=plan.order is not None)
 

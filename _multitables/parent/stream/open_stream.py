@@ -101,7 +101,7 @@ def _control_bytes(plan: ReadPlan) -> int:
 
 
 def _make_ring(plan: ReadPlan, encoded: bytes, names: list[Any] | None) -> _core.Ring:
-    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.members]
+    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
     try:
         return _core.Ring(encoded, views, names)
     except (OSError, MemoryError) as error:

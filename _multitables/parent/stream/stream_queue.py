@@ -184,7 +184,7 @@ class StreamQueue:
 
     def __repr__(self) -> str:
         plan = self._plan
-        indexes = [member.index for member in plan.members]
+        indexes = [dataset.index for dataset in plan.datasets]
         of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         rows, readers = count(self.block_size, "row"), count(plan.n_readers, "reader")
         return f"<StreamQueue of {of}: blocks of {rows}, {readers}, {self._state()}>"
@@ -240,7 +240,7 @@ class StreamQueue:
             "ring_bytes": plan.ring_payload_bytes,
             "tasks": plan.lap_tasks,
             "readers_replaced": self._readers.replaced,
-            "library": {m.index.path: m.reason for m in plan.members if m.reason},
+            "library": {m.index.path: m.reason for m in plan.datasets if m.reason},
             "readers": [counters(self._ring.account(n)) for n in range(plan.n_readers)],
         }
 

@@ -107,8 +107,7 @@ pub struct ChunkCache {
     /// On trial, the oldest first.
     trials: Vec<u32>,
     ghosts: Vec<Ghost>,
-    /// The chunk that was said to be worth it, and how many a full cache was asked about.
-    worth: Option<Key>,
+    /// How many chunks a full cache was asked about.
     asked: u32,
     /// Bytes of all chunks that were asked for and not found.
     clock: u64,
@@ -126,7 +125,6 @@ impl ChunkCache {
             oldest: NONE,
             trials: Vec::new(),
             ghosts: Vec::new(),
-            worth: None,
             asked: 0,
             clock: 0,
         }
@@ -157,47 +155,44 @@ impl ChunkCache {
         Some(&self.entries[place as usize].bytes)
     }
 
-    /// Memory to decode a chunk of `len` bytes into, of chunks that go for it, to be kept or
-    /// dropped before more is asked for. None: it does not fit, or there is no memory.
+    /// Memory to decode a chunk of `len` bytes into, of chunks that go for it; to be kept, or returned.
+    /// None: it does not fit, or there is no memory.
     pub fn room(&mut self, len: usize) -> Option<Vec<u8>> {
-        self.rooms(len).map(|[room]| room)
-    }
-
-    /// The same for several chunks at once.
-    pub fn rooms<const N: usize>(&mut self, len: usize) -> Option<[Vec<u8>; N]> {
-        let needed = N.checked_mul(len.checked_add(ENTRY_BYTES)?)?;
+        let needed = len.checked_add(ENTRY_BYTES)?;
         if needed > self.limit {
             return None;
         }
-        let mut rooms = [const { Vec::new() }; N];
+        let mut room = Vec::new();
         while self.bytes + needed > self.limit {
             let gone = self.forget_one()?;
             // Not far more memory than there are bytes: the limit counts bytes.
             if gone.capacity() >= len && gone.capacity() <= len + len / 4 {
-                if let Some(room) = rooms.iter_mut().find(|room| room.capacity() == 0) {
-                    *room = gone;
-                }
+                room = gone;
             }
         }
-        for room in &mut rooms {
-            if room.capacity() < len {
-                *room = zeroed(len)?;
-            }
-            room.resize(len, 0);
+        if room.capacity() < len {
+            room = zeroed(len)?;
         }
-        Some(rooms)
+        room.resize(len, 0);
+        self.bytes += needed;
+        Some(room)
     }
 
-    /// Keep a decoded chunk in memory from `room`, the most recently used.
-    pub fn keep(&mut self, key: Key, bytes: Vec<u8>) -> &[u8] {
-        let on_trial = self.is_full(bytes.len()) && self.worth != Some(key);
+    /// Take memory from `room` back: its chunk is not kept.
+    pub fn give_back(&mut self, room: &[u8]) {
+        self.bytes -= room.len() + ENTRY_BYTES;
+    }
+
+    /// Keep a decoded chunk in memory from `room`, the most recently used. `worth`: what
+    /// `is_worth_it` said of it.
+    pub fn keep(&mut self, key: Key, bytes: Vec<u8>, worth: bool) -> &[u8] {
+        let on_trial = !worth && self.is_full(bytes.len(), 1);
         if on_trial {
             self.note(key, bytes.len());
         }
         if let Some(place) = self.places.get(&key).copied() {
             self.release(place);
         }
-        self.bytes += bytes.len() + ENTRY_BYTES;
         let entry = Entry {
             key,
             bytes,
@@ -234,7 +229,6 @@ impl ChunkCache {
     /// Whether a chunk that was not found should be decoded whole, to be kept.
     pub fn is_worth_it(&mut self, key: Key, len: usize) -> bool {
         self.clock = self.clock.wrapping_add(len as u64);
-        self.worth = None;
         if !self.fits(len) {
             return false;
         }
@@ -252,18 +246,17 @@ impl ChunkCache {
         let seen = *ghost;
         let worked = seen.touches > 0 && seen.work >= len as u64 / 2;
         let mut is_worth_it = worked || seen.touches >= OFTEN;
-        if is_worth_it && seen.gap > recently / RECENT && self.is_full(len) {
+        if is_worth_it && seen.gap > recently / RECENT && self.is_full(len, 2) {
             self.asked = self.asked.wrapping_add(1);
             is_worth_it = self.asked % NOW_AND_THEN == 0;
         }
-        self.worth = is_worth_it.then_some(key);
         is_worth_it
     }
 
-    /// Chunks of this size have trials, and the next would be in the place of another one.
-    fn is_full(&self, len: usize) -> bool {
+    /// Chunks of this size have trials, and the last of so many more would be in the place of another.
+    fn is_full(&self, len: usize, more: usize) -> bool {
         let each = len.saturating_add(ENTRY_BYTES);
-        each <= self.limit / MANY && self.bytes + 2 * each > self.limit
+        each <= self.limit / MANY && self.bytes + more * each > self.limit
     }
 
     /// So many bytes were decoded of a chunk that is not kept, or not for long.

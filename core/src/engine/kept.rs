@@ -19,7 +19,7 @@ impl Kept {
     pub fn new(plan: &Plan) -> Kept {
         Kept {
             chunks: HashMap::new(),
-            room: plan.keep_bytes(),
+            room: plan.cache_bytes(),
         }
     }
 

@@ -6,8 +6,10 @@
 //! 2. Whatever is odd about the head is left to the whole chunk's decoding, which tells.
 //! 3. Decoded bytes keep their places in the chunk; what is between them may be anything.
 
-use crate::engine::open_dataset::add_ns;
-use crate::engine::place_selected::{InHand, Scratch, Task, count, deliver, grow};
+use crate::engine::counters::{add_ns, count};
+use crate::engine::place_selected::deliver;
+use crate::engine::selected_read::{InHand, Scratch, SelectedRead};
+use crate::engine::transfer::room;
 use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts};
 use crate::scatter::elements::{Row, Unit};
 use crate::task_error::TaskError;
@@ -123,10 +125,11 @@ impl WantedBlocks {
     }
 }
 
-impl Task<'_> {
+impl SelectedRead<'_> {
     /// Fetch and decode only the blocks that hold wanted bytes. False: it has to be the whole.
     pub fn decode_parts(&mut self, here: &InHand<'_>, row: Option<Row>) -> Result<bool, TaskError> {
-        let size = self.stored.lookup.member.decoded_size;
+        let size = self.stored.lookup.dataset.decoded_size;
+        let pairs = self.stored.chunk_iter.pairs();
         let len = here.chunk.stored_size as usize;
         let Some(mut parts) = self.pipeline.parts(here.chunk.filter_mask) else {
             return Ok(false);
@@ -137,8 +140,7 @@ impl Task<'_> {
             blocks: wanted,
             ..
         } = &mut *self.scratch;
-        grow(stored, len, here.number)?;
-        let stored = &mut stored[..len];
+        let stored = room(stored, len, here.number)?;
         let mut fetch = |stored: &mut [u8], span: Range<usize>| {
             let at = here.chunk.byte_offset + span.start as u64;
             (self.stored).read(here.cursor, here.number, at, &mut stored[span])
@@ -155,7 +157,7 @@ impl Task<'_> {
             fetch(stored, head..blocks.head_bytes)?;
         }
         let unit = self.unit;
-        unit.each_row(&here.cursor.segments, self.cover.pairs(), &mut |row| {
+        unit.each_row(&here.cursor.segments, pairs, &mut |row| {
             wanted.add(&blocks, &unit, &row);
         });
         // Where it is nearly all, it may as well be kept.
@@ -185,7 +187,7 @@ impl Task<'_> {
             }
         }
         let (start, mut work) = (Instant::now(), 0);
-        grow(decoded, size, here.number)?;
+        let decoded = room(decoded, size, here.number)?;
         let straight = row.filter(|row| unit.is_contiguous(row));
         for (n, span, fetched) in &wanted.spans {
             let range = blocks.range(*n);
@@ -223,8 +225,8 @@ impl Task<'_> {
                 unit.end_strings(&mut self.out[row.dst..row.dst + len]);
             }
             None => {
-                let (segments, pairs) = (&here.cursor.segments, self.cover.pairs());
-                deliver(&unit, segments, pairs, &decoded[..size], 0, self.out);
+                let segments = &here.cursor.segments;
+                deliver(&unit, segments, pairs, decoded, 0, self.out);
             }
         }
         self.cache.note(here.key, work);

@@ -1,78 +1,190 @@
-//! Decoded chunks of a task on their way to their rows on the tape.
+//! Decoded chunks on their way to the rows that follow each other in memory.
 //!
 //! Law:
 //! 1. A chunk of whole rows is its place; of others, the wanted rows are scattered.
-//! 2. Nothing outside the task's rows is written.
+//! 2. Nothing outside the given rows is written, whatever a file's numbers say.
+//! 3. Every chunk of the grid is written: what has no record is the fill value.
 
-use super::open_dataset::OpenDataset;
-use super::transfer::Transfer;
-use crate::scatter::fill::{self, Place};
+use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
+use crate::engine::counters::count;
+use crate::fetch::coalesce::Run;
+use crate::fetch::data_file::FetchError;
+use crate::fetch::queue::{FetchQueue, Turn};
+use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;
 use crate::scatter::rows::RowCopy;
+use crate::tables::dataset::{Chunk, Dataset, UNALLOCATED};
+use crate::task_error::TaskError;
+use std::ops::Range;
 
-/// Where a chunk goes.
-pub(super) struct Placement {
-    /// Of all its decoded bytes.
-    pub(super) size: usize,
-    /// The rows that are wanted of it.
-    pub(super) lo: u64,
-    pub(super) hi: u64,
-    /// These rows on the tape are the decoded bytes.
-    pub(super) in_place: bool,
+/// Rows of a dataset, in its order.
+pub struct PlaceRows<'a> {
+    pub dataset: &'a Dataset,
+    /// The dataset's rows, and their bytes.
+    pub rows: Range<u64>,
+    pub out: &'a mut [u8],
+    /// The number of the first chunk's record.
+    pub first_record: u64,
+    pub interleaver: &'a mut Interleaver,
+    /// Of the chunk in hand.
+    pub offset: Vec<u64>,
 }
 
-impl Placement {
-    /// What it needs of the buffer in which chunks are decoded that are scattered then.
-    pub(super) fn buffer_size(&self) -> usize {
-        if self.in_place { 0 } else { self.size }
-    }
-}
-
-impl Transfer<'_> {
-    /// Where a chunk goes. Its offset is left in `source`.
-    pub(super) fn placement(&self, source: &mut OpenDataset, grid_index: u64) -> Placement {
-        let member = self.member;
-        member.chunk_offset(grid_index, &mut source.offset);
-        let row = source.offset[0];
-        let size = self.decoded_size(row);
-        let (lo, hi) = self.wanted(row, member.chunk_dims[0]);
-        let rows_bytes = ((hi - lo) as usize).saturating_mul(member.row_bytes);
-        Placement {
-            size,
-            lo,
-            hi,
-            in_place: member.whole_rows() && lo == row && rows_bytes == size,
+impl PlaceRows<'_> {
+    fn read_of(&self, number: u64, grid_index: u64) -> ChunkRead {
+        let dataset = self.dataset;
+        let row = grid_index / dataset.inner_chunks().max(1) * dataset.chunk_dims[0];
+        let end = row
+            .saturating_add(dataset.chunk_dims[0])
+            .min(dataset.dims[0]);
+        let wanted = row.max(self.rows.start)..end.min(self.rows.end);
+        ChunkRead {
+            number,
+            grid_index,
+            row,
+            size: dataset.decoded_size_at(row),
+            wanted: match wanted.is_empty() {
+                true => self.rows.end..self.rows.end,
+                false => wanted,
+            },
         }
     }
 
-    /// Bring a decoded chunk to its rows, if it is not there (None), and end its strings.
-    pub(super) fn deliver(
-        &self,
-        source: &mut OpenDataset,
-        placement: &Placement,
-        decoded: Option<&[u8]>,
-    ) {
-        let (member, first) = (self.member, source.offset[0]);
-        if let Some(decoded) = decoded {
-            let copy = RowCopy::of(member, &source.offset);
-            let rows = placement.lo..placement.hi;
-            if Interleaver::wants(&copy, decoded.len()) && member.fixes.is_empty() {
-                if !source.interleaver.has_room(&rows, decoded.len()) {
-                    self.end_waiting(source);
-                }
-                return source.interleaver.add(rows, copy, first, decoded);
-            }
-            copy.copy(
-                decoded,
-                placement.lo - first,
-                self.rows(placement.lo, placement.hi),
-            );
+    /// Where some of the dataset's rows lie.
+    fn bytes(&self, rows: &Range<u64>) -> Range<usize> {
+        let at = |row: u64| (row - self.rows.start) as usize * self.dataset.row_bytes;
+        at(rows.start)..at(rows.end)
+    }
+
+    fn end_strings(&mut self, read: &ChunkRead) {
+        if self.dataset.fixes.is_empty() || read.wanted.is_empty() {
+            return;
         }
-        let at = Place {
-            offset: &source.offset,
-            lo: placement.lo,
-            hi: placement.hi,
+        self.dataset.chunk_offset(read.grid_index, &mut self.offset);
+        let at = fill::Place {
+            offset: &self.offset,
+            lo: read.wanted.start,
+            hi: read.wanted.end,
         };
-        fill::fix_strings(member, at, self.rows(placement.lo, placement.hi));
+        let bytes = self.bytes(&read.wanted);
+        fill::fix_strings(self.dataset, at, &mut self.out[bytes]);
+    }
+}
+
+// SAFETY: targets are parts of `out`, which the placement borrows for as long as it lives.
+unsafe impl Place for PlaceRows<'_> {
+    fn read(&self, index: usize, chunk: &Chunk) -> ChunkRead {
+        self.read_of(self.number(index), chunk.grid_index)
+    }
+
+    fn number(&self, index: usize) -> u64 {
+        self.first_record + index as u64
+    }
+
+    fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
+        let bytes = self.bytes(&read.wanted);
+        let is_it =
+            self.dataset.whole_rows() && read.wanted.start == read.row && bytes.len() == read.size;
+        is_it.then(|| &raw mut self.out[bytes])
+    }
+
+    fn place(&mut self, read: &ChunkRead, decoded: &[u8]) {
+        if read.wanted.is_empty() {
+            return;
+        }
+        let dataset = self.dataset;
+        dataset.chunk_offset(read.grid_index, &mut self.offset);
+        let copy = RowCopy::of(dataset, &self.offset);
+        if Interleaver::wants(&copy, decoded.len()) && dataset.fixes.is_empty() {
+            if !self.interleaver.has_room(&read.wanted, decoded.len()) {
+                self.flush();
+            }
+            let rows = read.wanted.clone();
+            return self.interleaver.add(rows, copy, read.row, decoded);
+        }
+        let bytes = self.bytes(&read.wanted);
+        let first = read.wanted.start - read.row;
+        copy.copy(decoded, first, &mut self.out[bytes]);
+        self.end_strings(read);
+    }
+
+    fn placed(&mut self, read: &ChunkRead) {
+        self.end_strings(read);
+    }
+
+    fn fill_rows(&mut self, read: &ChunkRead) {
+        let bytes = self.bytes(&read.wanted);
+        fill::repeat(self.dataset.fill_shown(), &mut self.out[bytes]);
+    }
+
+    fn flush(&mut self) {
+        if self.interleaver.is_empty() {
+            return;
+        }
+        let (first, row_bytes) = (self.rows.start, self.dataset.row_bytes);
+        let out = &mut *self.out;
+        self.interleaver.copy(|rows, _, pieces| {
+            let at = |row: u64| (row - first) as usize * row_bytes;
+            let to = &mut out[at(rows.start)..at(rows.end)];
+            for piece in pieces {
+                piece.copy.copy(piece.decoded, rows.start - piece.first, to);
+            }
+        });
+    }
+
+    fn fetch_in_place(
+        &mut self,
+        queue: &mut FetchQueue,
+        left: &[Run],
+        chunks: &[Chunk],
+        turn: Option<Turn<'_>>,
+    ) -> Result<bool, FetchError> {
+        let run = &left[0];
+        let here = &chunks[run.chunks.clone()];
+        let first = here[0].grid_index;
+        let mut follow = (first..).zip(here);
+        if !self.dataset.whole_rows() || !follow.all(|(grid, chunk)| chunk.grid_index == grid) {
+            return Ok(false);
+        }
+        let (first, last) = (
+            self.read_of(NO_CHUNK, first),
+            self.read_of(NO_CHUNK, here[here.len() - 1].grid_index),
+        );
+        let bytes = self.bytes(&(first.wanted.start..last.wanted.end));
+        let stored: u64 = here.iter().map(|chunk| chunk.stored_size).sum();
+        // Gaps, chunks of which not all is wanted and wrong sizes take the careful way.
+        if first.wanted.start != first.row || stored != run.len || bytes.len() as u64 != stored {
+            return Ok(false);
+        }
+        queue.read_run(&mut self.out[bytes], left, turn)?;
+        for index in run.chunks.clone() {
+            let read = self.read(index, &chunks[index]);
+            self.end_strings(&read);
+        }
+        Ok(true)
+    }
+}
+
+impl Transfer<'_, PlaceRows<'_>> {
+    /// The chunks of a task's grid that the file never stored; `chunks` are those that it did.
+    pub fn fill_rest(&mut self, grid: Range<u64>, chunks: &[Chunk]) -> Result<(), TaskError> {
+        let dataset = self.place.dataset;
+        let inner = dataset.inner_chunks().max(1);
+        if chunks.is_empty() && grid.start % inner == 0 && grid.end % inner == 0 {
+            fill::repeat(dataset.fill_shown(), self.place.out);
+            count(&self.record.decoded_bytes, self.place.out.len());
+            return Ok(());
+        }
+        let is_stored = |chunk: &&Chunk| chunk.byte_offset != UNALLOCATED;
+        let mut stored = chunks.iter().filter(is_stored).peekable();
+        for grid_index in grid {
+            let next = stored.next_if(|chunk| chunk.grid_index == grid_index);
+            if next.is_none() {
+                let read = self.place.read_of(NO_CHUNK, grid_index);
+                self.fill(dataset, &read)?;
+            }
+        }
+        self.place.flush();
+        Ok(())
     }
 }

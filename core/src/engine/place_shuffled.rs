@@ -1,93 +1,232 @@
-//! Decoded rows of a share on their way to their places in the window.
+//! Decoded chunks on their way to the places of their rows in a window.
 //!
 //! Law:
 //! 1. Whole rows are copied at once, parts of rows by strides; chunks with little of each row wait for
-//!    those beside them.
-//! 2. Knows nothing of files and filters.
+//!    those beside them. A chunk that is wanted whole and in order is decoded where it belongs.
+//! 2. A chunk of which others want the rest is kept decoded (`ChunkStore`).
+//! 3. Only places of the share's own rows are written.
 
-use crate::engine::open_dataset::{OpenDataset, add_ns};
-use crate::engine::share_work::ShareWork;
-use crate::engine::shuffle_task::ChunkRead;
-use crate::scatter::fill::{self, Place};
+use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
+use crate::engine::kept::Kept;
+use crate::engine::shuffle_task::ShuffleTask;
+use crate::fetch::coalesce::{Run, runs_within};
+use crate::fetch::data_file::FetchError;
+use crate::fetch::queue::{FetchQueue, Turn};
+use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;
 use crate::scatter::rows::RowCopy;
-use crate::shuffle::row_map::Run as SeatRun;
+use crate::shuffle::row_map::Run as Stretch;
+use crate::tables::dataset::{Chunk, Dataset, UNALLOCATED};
+use crate::task_error::TaskError;
 use std::ops::Range;
-use std::time::Instant;
 
-impl ShareWork<'_> {
-    /// When a chunk is its rows, all wanted and in order: their bytes in the window.
-    pub(super) fn in_place(&self, read: &ChunkRead, size: usize) -> Option<Range<usize>> {
-        let row_bytes = self.member.row_bytes;
-        if !self.member.whole_rows() || self.member.kept {
-            return None;
+/// Places at least this long on the average are filled by the kernel, if nothing decodes them.
+const MIN_KERNEL_PLACE_BYTES: usize = 2 << 10;
+
+/// The fetches of a share: its chunks that are not kept.
+pub fn fetches(share: &mut ShuffleTask, kept: &Kept, into: &mut Vec<Run>) {
+    if !kept.is_empty() {
+        // A chunk that is kept is as if it were nowhere in the file.
+        for (read, chunk) in share.reads.iter().zip(&mut share.chunks) {
+            if kept.holds(read.number) {
+                chunk.byte_offset = UNALLOCATED;
+            }
         }
-        let run = self.share.seats.runs(read.seats.clone()).next()?;
-        // A row that is wanted twice has two seats.
-        let all = run.rows == read.seats.len() && run.rows * row_bytes == size;
-        let at = run.place as usize * row_bytes;
-        (all && run.row == read.row).then(|| at..at + size)
+    }
+    runs_within(&share.chunks, share.run_bytes, into);
+}
+
+/// The places of one share's rows.
+pub struct PlaceShuffled<'a> {
+    pub dataset: &'a Dataset,
+    pub share: &'a ShuffleTask,
+    /// The whole window's rows, of which this share's places are ours.
+    pub window: &'a mut [u8],
+    /// Keep decoded chunks.
+    pub caches: bool,
+    pub kept: &'a mut Kept,
+    pub interleaver: &'a mut Interleaver,
+    /// Of the chunk in hand.
+    pub offset: Vec<u64>,
+}
+
+fn indices(rows: &Range<u64>) -> Range<usize> {
+    rows.start as usize..rows.end as usize
+}
+
+impl PlaceShuffled<'_> {
+    /// Copy whole rows, of which the first is row `first`, to their places.
+    pub fn copy(&mut self, first: u64, rows: Range<usize>, bytes: &[u8]) {
+        let of = (&*self.share.rows, rows);
+        RowCopy::whole(self.dataset.row_bytes).scatter(bytes, first, of, self.window);
     }
 
-    pub(super) fn end_strings(&mut self, source: &OpenDataset, read: &ChunkRead) {
-        let (share, member) = (self.share, self.member);
-        if member.fixes.is_empty() {
+    /// The bytes of a stretch of rows in the window.
+    fn bytes(&self, stretch: &Stretch) -> Range<usize> {
+        let row_bytes = self.dataset.row_bytes;
+        let from = stretch.place as usize * row_bytes;
+        from..from + stretch.rows * row_bytes
+    }
+
+    /// Leave the element with which the decoded bytes begin in `offset`.
+    fn set_offset(&mut self, read: &ChunkRead) {
+        self.dataset.chunk_offset(read.grid_index, &mut self.offset);
+        self.offset[0] = read.row;
+    }
+
+    fn end_strings(&mut self, read: &ChunkRead) {
+        if self.dataset.fixes.is_empty() {
             return;
         }
-        for run in share.seats.runs(read.seats.clone()) {
-            let (at, dst) = self.place(source, run);
-            fill::fix_strings(member, at, dst);
+        self.set_offset(read);
+        for stretch in self.share.rows.runs(indices(&read.wanted)) {
+            let at = fill::Place {
+                offset: &self.offset,
+                lo: stretch.row,
+                hi: stretch.end_row(),
+            };
+            let bytes = self.bytes(&stretch);
+            fill::fix_strings(self.dataset, at, &mut self.window[bytes]);
         }
-    }
-
-    /// Where some rows go.
-    pub(super) fn place<'b>(
-        &'b mut self,
-        source: &'b OpenDataset,
-        run: SeatRun,
-    ) -> (Place<'b>, &'b mut [u8]) {
-        let row_bytes = self.member.row_bytes;
-        let at = Place {
-            offset: &source.offset,
-            lo: run.row,
-            hi: run.end_row(),
-        };
-        let from = run.place as usize * row_bytes;
-        (at, &mut self.window[from..from + run.rows * row_bytes])
     }
 
     /// Copy the wanted rows of a decoded chunk to their places.
-    pub(super) fn seat(&mut self, source: &mut OpenDataset, read: &ChunkRead, decoded: &[u8]) {
-        let member = self.member;
-        let copy = RowCopy::of(member, &source.offset);
-        if !Interleaver::wants(&copy, decoded.len()) || !member.fixes.is_empty() {
-            let of = (&*self.share.seats, read.seats.clone());
+    fn scatter(&mut self, read: &ChunkRead, decoded: &[u8]) {
+        let (dataset, wanted) = (self.dataset, indices(&read.wanted));
+        self.set_offset(read);
+        let copy = RowCopy::of(dataset, &self.offset);
+        if !Interleaver::wants(&copy, decoded.len()) || !dataset.fixes.is_empty() {
+            let of = (&*self.share.rows, wanted);
             copy.scatter(decoded, read.row, of, self.window);
-            return self.end_strings(source, read);
+            return self.end_strings(read);
         }
-        let seats = read.seats.start as u64..read.seats.end as u64;
-        if !source.interleaver.has_room(&seats, decoded.len()) {
-            self.end_waiting(source);
+        if !self.interleaver.has_room(&read.wanted, decoded.len()) {
+            self.flush();
         }
-        source.interleaver.add(seats, copy, read.row, decoded);
+        let rows = read.wanted.clone();
+        self.interleaver.add(rows, copy, read.row, decoded);
     }
 
-    /// Bring chunks that wait for others to the places of their rows.
-    pub(super) fn end_waiting(&mut self, source: &mut OpenDataset) {
-        if source.interleaver.is_empty() {
+    /// Where the rows of a run go, if that is what its stored bytes are, and they are long enough
+    /// for the kernel to be quicker than a copy. None: it is not so.
+    fn places(&mut self, run: &Run, chunks: &[Chunk]) -> Option<Vec<libc::iovec>> {
+        let row_bytes = self.dataset.row_bytes;
+        let reads = &self.share.reads[run.chunks.clone()];
+        let mut total = 0;
+        for (read, chunk) in reads.iter().zip(&chunks[run.chunks.clone()]) {
+            let wanted = (read.wanted.end - read.wanted.start) * row_bytes as u64;
+            if wanted != chunk.stored_size || read.size as u64 != wanted {
+                return None;
+            }
+            total += wanted;
+        }
+        let plain = self.dataset.whole_rows() && self.dataset.fixes.is_empty();
+        // Gaps between chunks are not rows.
+        if !plain || total != run.len {
+            return None;
+        }
+        let rows = reads[0].wanted.start..reads[reads.len() - 1].wanted.end;
+        let most = (total as usize / MIN_KERNEL_PLACE_BYTES).max(1);
+        let mut places: Vec<libc::iovec> = Vec::with_capacity(most.min(indices(&rows).len()));
+        let mut next = None;
+        for stretch in self.share.rows.runs(indices(&rows)) {
+            // A row that is wanted twice is stored once.
+            let follows = next.replace(stretch.end_row());
+            if follows.is_some_and(|row| row != stretch.row) || places.len() == most {
+                return None;
+            }
+            let bytes = self.bytes(&stretch);
+            places.push(libc::iovec {
+                iov_len: bytes.len(),
+                iov_base: self.window[bytes].as_mut_ptr().cast(),
+            });
+        }
+        Some(places)
+    }
+}
+
+// SAFETY: targets are parts of `window`, which the placement borrows for as long as it lives.
+unsafe impl Place for PlaceShuffled<'_> {
+    fn read(&self, index: usize, _: &Chunk) -> ChunkRead {
+        self.share.reads[index].clone()
+    }
+
+    fn number(&self, index: usize) -> u64 {
+        self.share.reads[index].number
+    }
+
+    fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
+        if !self.dataset.whole_rows() || self.caches {
+            return None;
+        }
+        let wanted = indices(&read.wanted);
+        let stretch = self.share.rows.runs(wanted.clone()).next()?;
+        let bytes = self.bytes(&stretch);
+        // A row that is wanted twice has two places.
+        let all = stretch.rows == wanted.len() && bytes.len() == read.size;
+        (all && stretch.row == read.row).then(|| &raw mut self.window[bytes])
+    }
+
+    fn place(&mut self, read: &ChunkRead, decoded: &[u8]) {
+        self.scatter(read, decoded);
+        if self.caches && read.number != NO_CHUNK {
+            self.kept.keep(read.number, decoded);
+        }
+    }
+
+    fn placed(&mut self, read: &ChunkRead) {
+        self.end_strings(read);
+    }
+
+    fn fill_rows(&mut self, read: &ChunkRead) {
+        for stretch in self.share.rows.runs(indices(&read.wanted)) {
+            let bytes = self.bytes(&stretch);
+            fill::repeat(self.dataset.fill_shown(), &mut self.window[bytes]);
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.interleaver.is_empty() {
             return;
         }
-        let (start, all) = (Instant::now(), &*self.share.seats);
-        let indices = |seats: Range<u64>| seats.start as usize..seats.end as usize;
-        source.interleaver.copy(|seats, ahead, pieces| {
-            RowCopy::scatter_all(pieces, (all, indices(seats)), indices(ahead), self.window);
+        let (all, window) = (&*self.share.rows, &mut *self.window);
+        self.interleaver.copy(|rows, ahead, pieces| {
+            RowCopy::scatter_all(pieces, (all, indices(&rows)), indices(&ahead), window);
         });
-        add_ns(&self.record.decode_ns, start);
     }
 
-    /// Copy whole rows, of which the first is row `first`, to their places.
-    pub fn copy(&mut self, first: u64, seats: Range<usize>, rows: &[u8]) {
-        let of = (&*self.share.seats, seats);
-        RowCopy::whole(self.member.row_bytes).scatter(rows, first, of, self.window);
+    fn fetch_in_place(
+        &mut self,
+        queue: &mut FetchQueue,
+        left: &[Run],
+        chunks: &[Chunk],
+        _: Option<Turn<'_>>,
+    ) -> Result<bool, FetchError> {
+        let Some(places) = self.places(&left[0], chunks) else {
+            return Ok(false);
+        };
+        // SAFETY: each place is a row of the window that is this share's.
+        Ok(unsafe { queue.read_places(&places, left[0].byte_offset) })
+    }
+}
+
+impl Transfer<'_, PlaceShuffled<'_>> {
+    /// What is not fetched: chunks that were never stored, and those that are kept.
+    pub fn place_rest(&mut self) -> Result<(), TaskError> {
+        let (share, dataset) = (self.place.share, self.place.dataset);
+        for (read, chunk) in share.reads.iter().zip(&share.chunks) {
+            if chunk.byte_offset != UNALLOCATED {
+                continue;
+            }
+            match self.place.kept.take(read.number) {
+                Some(decoded) => {
+                    self.place.scatter(read, &decoded);
+                    self.place.kept.put_back(read.number, decoded);
+                }
+                None => self.fill(dataset, read)?,
+            }
+        }
+        self.place.flush();
+        Ok(())
     }
 }

@@ -1,92 +1,63 @@
-//! The stored bytes that one task needs, from the file.
+//! The stored bytes that one selection needs, through the page cache.
 //!
 //! Law:
-//! 1. The page cache is asked first, without waiting. Only when it misses are the task's next
+//! 1. The page cache is asked first, without waiting. Only when it misses are the selection's next
 //!    chunks named to the kernel, so that the device has a queue.
-//! 2. Around the page cache a few reads are in flight, in the order in which they are needed; none
-//!    is left behind when a task ends, however it ends.
-//! 3. Knows nothing of filters and of where bytes go.
+//! 2. Knows nothing of filters and of where bytes go.
 
-use crate::engine::counters::Record;
-use crate::engine::dataset::Lookup;
-use crate::engine::open_dataset::add_ns;
-use crate::fetch::data_file::{DataFile, Fetch, FetchError};
-use crate::fetch::direct::{Direct, Finished};
+use crate::engine::counters::{Record, add_ns, count};
+use crate::engine::open_dataset::Lookup;
+use crate::fetch::data_file::{DataFile, FetchError};
+use crate::fetch::queue::FetchQueue;
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::task_error::TaskError;
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// So many chunks are named at once, and a direct file has so many reads in flight.
+/// Chunks that are named at once.
 const HINTS: usize = 128;
-const FLIGHTS: usize = 8;
-
-/// A read around the page cache.
-struct Flight {
-    /// The chunk's place in the task.
-    turn: usize,
-    span: Range<u64>,
-    ticket: u64,
-}
 
 pub struct ReadAhead<'a> {
     pub lookup: Lookup<'a>,
     pub record: &'a Record,
-    cover: &'a ChunkIter,
-    fetch: &'a mut Fetch,
+    pub chunk_iter: &'a ChunkIter,
+    pub queue: &'a mut FetchQueue,
     ahead: &'a mut Cursor,
-    /// The place in the task of the chunk in hand, from 1 on.
+    /// The place in the selection of the chunk in hand, from 1 on.
     pub turn: usize,
-    /// Up to here they were named, or started.
+    /// Up to here they were named.
     hinted: usize,
-    started: usize,
-    all_started: bool,
-    blamed: bool,
+    /// A chunk was marked as being in hand.
+    marked: bool,
     /// Something was read: the file has to be looked at before it is believed.
     pub touched: bool,
-    flights: VecDeque<Flight>,
 }
 
 impl<'a> ReadAhead<'a> {
     pub fn new(
         lookup: Lookup<'a>,
         record: &'a Record,
-        cover: &'a ChunkIter,
-        fetch: &'a mut Fetch,
+        chunk_iter: &'a ChunkIter,
+        queue: &'a mut FetchQueue,
         ahead: &'a mut Cursor,
     ) -> ReadAhead<'a> {
         ReadAhead {
             lookup,
             record,
-            cover,
-            fetch,
+            chunk_iter,
+            queue,
             ahead,
             turn: 0,
             hinted: 0,
-            started: 0,
-            all_started: false,
-            blamed: false,
+            marked: false,
             touched: false,
-            flights: VecDeque::new(),
         }
     }
 
-    /// The next chunk's turn has come: its place.
-    pub fn next_turn(&mut self) -> usize {
-        self.turn += 1;
-        self.turn
-    }
-
     /// A reader that dies of the chunk in hand is found with its number.
-    pub fn blame(&mut self, number: u64) {
-        self.blamed = true;
+    pub fn mark(&mut self, number: u64) {
+        self.marked = true;
         self.record.chunk.store(number + 1, Relaxed);
-    }
-
-    pub fn is_direct(&self) -> bool {
-        matches!(self.fetch, Fetch::Direct(..))
     }
 
     /// Fill `out` from the file, for the chunk at which `cursor` stands.
@@ -97,135 +68,44 @@ impl<'a> ReadAhead<'a> {
         byte_offset: u64,
         out: &mut [u8],
     ) -> Result<(), TaskError> {
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), self.queue.fetches());
         self.touched = true;
-        let Fetch::Buffered(file) = &mut *self.fetch else {
-            return Err(TaskError::Internal(
-                "a buffered read of a direct file".into(),
-            ));
-        };
-        let before = file.fetches;
-        let have = file.read_cached(out, byte_offset);
-        let mut result = Ok(());
-        if have < out.len() {
-            if self.turn > self.hinted {
+        let first = self.turn > self.hinted;
+        let read = self.queue.read(out, byte_offset, |file| {
+            if first {
                 self.ahead.clone_from(cursor);
-                hint(file, self.lookup, self.cover, self.ahead);
-                self.hinted = self.turn + HINTS;
+                hint(file, self.lookup, self.chunk_iter, self.ahead);
             }
-            result = file.read(out, byte_offset, have);
+        });
+        if let Ok(true) = read {
+            self.hinted = self.hinted.max(self.turn + HINTS * usize::from(first));
         }
-        self.record
-            .fetches
-            .fetch_add(file.fetches - before, Relaxed);
-        self.record
-            .fetched_bytes
-            .fetch_add(out.len() as u64, Relaxed);
+        count(&self.record.fetches, self.queue.fetches() - before);
+        count(&self.record.fetched_bytes, out.len());
         add_ns(&self.record.fetch_ns, start);
-        result.map_err(|error| TaskError::Fetch(number, error))
+        let read = read.map_err(|error| TaskError::Fetch(number, error));
+        read.map(|_| ())
     }
 
-    /// Start reads for the chunk in hand, at which `cursor` stands, and for those behind it; `wanted`
-    /// tells the bytes of a chunk, or None where nothing has to be read.
-    pub fn fly(&mut self, cursor: &Cursor, wanted: impl Fn(&Cursor) -> Option<Range<u64>>) {
-        let Fetch::Direct(queue, _) = &mut *self.fetch else {
-            return;
-        };
-        if self.started == 0 {
-            self.ahead.clone_from(cursor);
-        }
-        while !self.all_started && self.flights.len() < FLIGHTS {
-            self.started += 1;
-            if let Some(span) = wanted(self.ahead) {
-                // What cannot be started is started, and fails, when its turn has come.
-                if let Ok(ticket) = queue.submit(span.start, (span.end - span.start) as usize) {
-                    self.flights.push_back(Flight {
-                        turn: self.started,
-                        span,
-                        ticket,
-                    });
-                }
-            }
-            self.all_started = !self.cover.next(self.ahead);
-        }
-    }
-
-    /// Bytes of the chunk in hand. Give them back with `recycle`.
-    pub fn land(&mut self, number: u64, span: Range<u64>) -> Result<Finished, TaskError> {
-        let start = Instant::now();
-        self.touched = true;
-        let failed = |error| TaskError::read(number, error);
-        let Fetch::Direct(queue, _) = &mut *self.fetch else {
-            return Err(TaskError::Internal(
-                "a direct read of a buffered file".into(),
-            ));
-        };
-        let mut ticket = None;
-        while let Some(flight) = self.flights.front() {
-            if flight.turn > self.turn {
-                break;
-            }
-            if flight.turn == self.turn && flight.span == span {
-                ticket = Some(flight.ticket);
-            } else {
-                discard(queue, flight.ticket);
-            }
-            self.flights.pop_front();
-        }
-        let len = span.end - span.start;
-        let ticket = match ticket {
-            Some(ticket) => ticket,
-            None => queue.submit(span.start, len as usize).map_err(failed)?,
-        };
-        let finished = queue.finish(ticket).map_err(failed)?;
-        add_ns(&self.record.fetch_ns, start);
-        self.record.fetches.fetch_add(1, Relaxed);
-        self.record.fetched_bytes.fetch_add(len, Relaxed);
-        let got = finished.bytes().len() as u64;
-        if got < len {
-            self.recycle(finished);
-            let short = FetchError::Short { expected: len, got };
-            return Err(TaskError::Fetch(number, short));
-        }
-        Ok(finished)
-    }
-
-    pub fn recycle(&mut self, finished: Finished) {
-        if let Fetch::Direct(queue, _) = &mut *self.fetch {
-            queue.recycle(finished);
-        }
-    }
-
-    /// Wait for what is in flight, and look whether the file is still the one that was indexed.
+    /// No chunk is in hand any more. The file is still the one that was indexed, if it was read.
     pub fn end(&mut self) -> Result<(), FetchError> {
-        if let Fetch::Direct(queue, _) = &mut *self.fetch {
-            self.flights
-                .drain(..)
-                .for_each(|flight| discard(queue, flight.ticket));
-        }
-        if self.blamed {
+        if self.marked {
             self.record.chunk.store(0, Relaxed);
         }
         match self.touched {
-            true => self.fetch.file().check_unchanged(),
+            true => self.queue.check_unchanged(),
             false => Ok(()),
         }
     }
 }
 
-fn discard(queue: &mut Direct, ticket: u64) {
-    if let Ok(finished) = queue.finish(ticket) {
-        queue.recycle(finished);
-    }
-}
-
 /// Name the chunks from where `ahead` stands to the kernel.
-fn hint(file: &mut DataFile, lookup: Lookup<'_>, cover: &ChunkIter, ahead: &mut Cursor) {
+fn hint(file: &mut DataFile, lookup: Lookup<'_>, chunk_iter: &ChunkIter, ahead: &mut Cursor) {
     for _ in 0..HINTS {
         if let Some((_, chunk)) = lookup.chunk(ahead.grid_index) {
             file.hint(chunk.byte_offset, chunk.stored_size);
         }
-        if !cover.next(ahead) {
+        if !chunk_iter.next(ahead) {
             break;
         }
     }

@@ -2,16 +2,18 @@
 //!
 //! Law:
 //! 1. The rows of a window, in the order of the dataset, are cut into shares of about equal length
-//!    where a member's chunks begin: every chunk of a window is in one share of each member.
+//!    where a dataset's chunks begin: every chunk of a window is in one share of each dataset.
 //! 2. All readers cut alike. A window is computed once by each reader that has a share of it, not
 //!    once for each share; a large one of a full shuffle by the rows, of which each share has its own.
-//! 3. Of rows that are stored as they are, a pick is a piece, or where few are wanted a run of them.
+//! 3. Of rows that are stored as they are, a chunk read is a piece, or where few are wanted a run of
+//!    them.
 //! 4. Pure but for that memory: no files, no tapes.
 
+use crate::engine::transfer::{ChunkRead, NO_CHUNK};
 use crate::fetch::coalesce::RUN_BYTES;
 use crate::shuffle::order::{Epoch, Order};
 use crate::shuffle::row_map::RowMap;
-use crate::tables::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
+use crate::tables::plan::{Chunk, Dataset, Plan, Share, Task, UNALLOCATED};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,44 +27,31 @@ const PIECE_BYTES: u64 = 128 << 10;
 /// ... and row by row where less than this part of a piece is wanted.
 const SPARSE: u64 = 4;
 
-pub const NO_CHUNK: u64 = u64::MAX;
-
-/// A chunk, or a part of one that is stored as it is, with the seats of the rows that are wanted of it.
-#[derive(Clone, Debug)]
-pub struct ChunkRead {
-    /// Which chunk of the plan; `NO_CHUNK` where it was never stored.
-    pub number: u64,
-    /// The dataset row with which the decoded bytes begin.
-    pub row: u64,
-    /// Bytes that it decodes to.
-    pub size: usize,
-    pub seats: Range<usize>,
-}
-
-/// What one task does.
+/// What one task does. Its rows are counted by their index in `rows`.
 pub struct ShuffleTask {
-    /// Of the whole window, or of this share's rows alone.
-    pub seats: Rc<RowMap>,
+    /// Of the whole window, or of this share alone.
+    pub rows: Rc<RowMap>,
+    /// Those of this share.
     range: Range<usize>,
     outer: u64,
     pub reads: Vec<ChunkRead>,
-    /// The picks' records, for `runs_within`, and how much one fetch may bring.
+    /// Their records, for `runs_within`, and how much one fetch may bring.
     pub chunks: Vec<Chunk>,
     pub run_bytes: u64,
 }
 
-/// Rows of the dataset that a library reads at once.
+/// Rows of the dataset that a library reads at once, and which of them are wanted.
 pub struct Span {
     pub begin: u64,
     pub end: u64,
-    pub seats: Range<usize>,
+    pub wanted: Range<usize>,
 }
 
 /// The windows that a reader has in hand.
 pub struct Windows<'a> {
     order: Option<(&'a Order, u64)>,
     epoch: Option<(u64, Epoch<'a>)>,
-    /// `(lap, position, seats)`
+    /// `(lap, position, rows)`
     recent: VecDeque<(u64, u64, Rc<RowMap>)>,
 }
 
@@ -84,96 +73,102 @@ impl<'a> Windows<'a> {
         self.epoch.as_ref().map(|(_, epoch)| epoch)
     }
 
-    /// The seats of a share and which of them are its own, where it needs no others.
-    fn own_seats(
-        &mut self,
-        plan: &Plan,
-        task: &Task,
-        lap: u64,
-    ) -> Option<(Rc<RowMap>, Range<usize>)> {
-        let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
+    /// The rows of a share alone, where it needs no others.
+    fn own_rows(&mut self, plan: &Plan, task: &Task, share: Share, lap: u64) -> Option<RowMap> {
+        let rows = task.row_end - task.row_begin;
         let (order, _) = self.order?;
-        if !order.goes_by_rows(rows, plan.members.len()) {
+        if !order.goes_by_rows(rows, plan.tapes.len()) {
             return None;
         }
-        let outer = plan.members[task.member as usize].chunk_dims[0];
-        let (share, shares) = task.share();
-        let cut = |share| order.cut(outer, share, shares);
-        let mut seats = RowMap::default();
+        let outer = plan.dataset(task).chunk_dims[0];
+        let cut = |number: u64| order.cut(outer, number as u32, share.count as u32);
+        let window = share.position..share.position + rows;
+        let mut own = RowMap::default();
         let epoch = self.epoch(lap)?;
-        epoch.part_rows(cut(share)..cut(share + 1), begin..begin + rows, &mut seats);
-        let own = 0..seats.count();
-        Some((Rc::new(seats), own))
+        epoch.part_rows(cut(share.number)..cut(share.number + 1), window, &mut own);
+        Some(own)
     }
 
-    fn seats(&mut self, lap: u64, task: &Task) -> Rc<RowMap> {
-        let (begin, rows) = (task.first_chunk, task.row_end - task.row_begin);
-        // A window that lies has another length than one that begins with it.
-        let known = |(a, b, seats): &&(u64, u64, Rc<RowMap>)| {
-            (*a, *b, seats.count() as u64) == (lap, begin, rows)
+    /// The rows of a whole window.
+    fn rows(&mut self, position: u64, n_rows: u64, lap: u64) -> Rc<RowMap> {
+        // A corrupt plan may reuse a position with another length, so compare lengths too.
+        let known = |(a, b, rows): &&(u64, u64, Rc<RowMap>)| {
+            (*a, *b, rows.count() as u64) == (lap, position, n_rows)
         };
-        if let Some((_, _, seats)) = self.recent.iter().find(known) {
-            return seats.clone();
+        if let Some((_, _, rows)) = self.recent.iter().find(known) {
+            return rows.clone();
         }
-        let mut seats = RowMap::default();
+        let mut rows = RowMap::default();
         while self.recent.len() >= REMEMBERED {
             if let Some((_, _, old)) = self.recent.pop_front() {
-                seats = Rc::try_unwrap(old).unwrap_or_default();
+                rows = Rc::try_unwrap(old).unwrap_or_default();
             }
         }
         if let Some(epoch) = self.epoch(lap) {
-            epoch.row_map(begin, begin + rows, &mut seats);
+            epoch.row_map(position, position + n_rows, &mut rows);
         }
-        let seats = Rc::new(seats);
-        self.recent.push_back((lap, begin, seats.clone()));
-        seats
+        let rows = Rc::new(rows);
+        self.recent.push_back((lap, position, rows.clone()));
+        rows
     }
 
-    /// What `task` does in lap `lap`.
-    pub fn share(&mut self, plan: &Plan, task: &Task, lap: u64) -> ShuffleTask {
-        let member = &plan.members[task.member as usize];
-        let outer = member.chunk_dims[0];
-        let (seats, range) = self.own_seats(plan, task, lap).unwrap_or_else(|| {
-            let seats = self.seats(lap, task);
-            let (share, shares) = task.share();
-            let cut = |share| cut(&seats, outer, share, shares);
-            let range = cut(share)..cut(share + 1);
-            (seats, range)
-        });
+    /// What `task` does, which has this share, in lap `lap`.
+    pub fn task(&mut self, plan: &Plan, task: &Task, share: Share, lap: u64) -> ShuffleTask {
+        let dataset = plan.dataset(task);
+        let outer = dataset.chunk_dims[0];
+        let (rows, range) = match self.own_rows(plan, task, share, lap) {
+            Some(own) => {
+                let all = 0..own.count();
+                (Rc::new(own), all)
+            }
+            None => {
+                let n_rows = task.row_end - task.row_begin;
+                let rows = self.rows(share.position, n_rows, lap);
+                let cut = |number| cut(&rows, outer, number, share.count);
+                let range = cut(share.number)..cut(share.number + 1);
+                (rows, range)
+            }
+        };
+        let small = dataset.filters.is_empty() && !plan.table.source(dataset).direct;
         let mut found = ShuffleTask {
-            seats,
+            rows,
             range,
             outer,
             reads: Vec::new(),
             chunks: Vec::new(),
-            run_bytes: match member.filters.is_empty() && !member.direct {
-                true => PIECE_BYTES,
-                false => RUN_BYTES,
-            },
+            run_bytes: if small { PIECE_BYTES } else { RUN_BYTES },
         };
-        let spans: Vec<Span> = match member.by_library {
+        let spans: Vec<Span> = match dataset.by_library {
             true => Vec::new(), // it reads them itself
             false => found.spans().collect(),
         };
         for span in spans {
-            found.group(plan, member, span.begin / outer, span.seats);
+            found.add_chunk_row(plan, dataset, span.begin / outer, span.wanted);
         }
         found
     }
 }
 
-/// Where a share begins: at the first seat of a chunk.
-fn cut(seats: &RowMap, outer: u64, share: u32, shares: u32) -> usize {
-    let at = (seats.count() as u64 * u64::from(share) / u64::from(shares)) as usize;
+/// Where a share begins: at the first row of a chunk.
+fn cut(rows: &RowMap, outer: u64, number: u64, count: u64) -> usize {
+    let at = (rows.count() as u64 * number / count) as usize;
     let Some(before) = at.checked_sub(1) else {
         return 0;
     };
-    seats.first_from(next_chunk(seats.row(before), outer))
+    rows.first_from(next_chunk(rows.row(before), outer))
 }
 
 /// The first row behind the chunk that has this one.
 fn next_chunk(row: u64, outer: u64) -> u64 {
     (row / outer + 1).saturating_mul(outer)
+}
+
+/// A chunk whose stored bytes are rows.
+struct StoredRows<'a> {
+    chunk: &'a Chunk,
+    number: u64,
+    first_row: u64,
+    row_bytes: u64,
 }
 
 impl ShuffleTask {
@@ -185,132 +180,112 @@ impl ShuffleTask {
             if at >= self.range.end {
                 return None;
             }
-            let begin = self.seats.row(at);
-            let seats = at..self.seats.first_from(next_chunk(begin, self.outer));
-            at = seats.end;
+            let begin = self.rows.row(at);
+            let wanted = at..self.rows.first_from(next_chunk(begin, self.outer));
+            at = wanted.end;
             Some(Span {
                 begin,
-                end: self.seats.row(at - 1) + 1,
-                seats,
+                end: self.rows.row(at - 1) + 1,
+                wanted,
             })
         })
     }
 
-    /// Pick the chunks of one group: those that hold the same rows.
-    fn group(&mut self, plan: &Plan, member: &Member, group: u64, seats: Range<usize>) {
-        let inner = member.inner_cells();
-        let row = group * member.chunk_dims[0];
-        let cells = group * inner..(group + 1) * inner;
-        let numbers = plan.stored(member, cells.clone());
-        let first = numbers.start as u64;
-        let records = &plan.chunks()[numbers];
-        let size = decoded_size(member, row);
+    /// Read the chunks of the grid that hold the same rows.
+    fn add_chunk_row(&mut self, plan: &Plan, dataset: &Dataset, at: u64, wanted: Range<usize>) {
+        let inner = dataset.inner_chunks();
+        let first_row = at * dataset.chunk_dims[0];
+        let grid = at * inner..(at + 1) * inner;
+        let numbers = plan.table.stored(dataset, grid.clone());
+        let number = numbers.start as u64;
+        let records = &plan.table.chunks()[numbers];
+        let size = dataset.decoded_size_at(first_row);
         if let ([chunk], 1) = (records, inner) {
-            let row_bytes = member.decoded_size as u64 / member.chunk_dims[0];
-            let plain = row_bytes > 0
-                && member.filters.is_empty()
-                && member.chunk_dims[1..] == member.dims[1..];
+            let row_bytes = dataset.decoded_size as u64 / dataset.chunk_dims[0];
+            let plain = row_bytes > 0 && dataset.filters.is_empty() && dataset.spans_rows();
             if plain && chunk.byte_offset != UNALLOCATED && chunk.stored_size == size as u64 {
-                return self.pieces(chunk, row_bytes, first, row, seats);
+                let stored = StoredRows {
+                    chunk,
+                    number,
+                    first_row,
+                    row_bytes,
+                };
+                return self.add_pieces(&stored, wanted);
             }
         }
-        let mut stored = (first..).zip(records).peekable();
-        for grid_index in cells {
-            let never = Chunk {
-                grid_index,
-                byte_offset: UNALLOCATED,
-                stored_size: 0,
-                filter_mask: 0,
-                reserved: 0,
-            };
+        let mut stored = (number..).zip(records).peekable();
+        for grid_index in grid {
             let found = stored.next_if(|(_, chunk)| chunk.grid_index == grid_index);
-            let (number, chunk) =
-                found.map_or((NO_CHUNK, never), |(number, chunk)| (number, *chunk));
+            let (number, chunk) = match found {
+                Some((number, chunk)) => (number, *chunk),
+                None => (NO_CHUNK, Chunk::never_stored(grid_index)),
+            };
             self.reads.push(ChunkRead {
                 number,
-                row,
+                grid_index,
+                row: first_row,
                 size,
-                seats: seats.clone(),
+                wanted: wanted.start as u64..wanted.end as u64,
             });
             self.chunks.push(chunk);
         }
     }
 
-    /// Pick parts of a chunk whose stored bytes are its rows: pieces that a cache holds, or runs of
+    /// Read parts of a chunk whose stored bytes are its rows: pieces that a cache holds, or runs of
     /// wanted rows where these are few.
-    fn pieces(
-        &mut self,
-        chunk: &Chunk,
-        row_bytes: u64,
-        number: u64,
-        first: u64,
-        seats: Range<usize>,
-    ) {
-        let step = (PIECE_BYTES / row_bytes).max(1);
-        let all = self.seats.clone();
-        let mut at = seats.start;
-        while at < seats.end {
+    fn add_pieces(&mut self, stored: &StoredRows<'_>, wanted: Range<usize>) {
+        let step = (PIECE_BYTES / stored.row_bytes).max(1);
+        let first = stored.first_row;
+        let end_row = first + stored.chunk.stored_size / stored.row_bytes;
+        let all = self.rows.clone();
+        let mut at = wanted.start;
+        while at < wanted.end {
             let begin = first + (all.row(at) - first) / step * step;
-            let end = (begin + step).min(first + chunk.stored_size / row_bytes);
-            let part = at..all.first_from(end).min(seats.end);
+            let end = (begin + step).min(end_row);
+            let part = at..all.first_from(end).min(wanted.end);
             at = part.end;
             if part.len() as u64 * SPARSE >= end - begin {
-                self.part(chunk, row_bytes, number, first, begin..end, part);
+                self.add_piece(stored, begin..end, part);
                 continue;
             }
-            let mut wanted: Option<(Range<u64>, Range<usize>)> = None;
-            for run in all.runs(part) {
-                let seats = run.index..run.index + run.rows;
-                match &mut wanted {
-                    Some((rows, before)) if run.row <= rows.end => {
-                        (rows.end, before.end) = (run.end_row(), seats.end);
+            let mut few: Option<(Range<u64>, Range<usize>)> = None;
+            for stretch in all.runs(part) {
+                let wanted = stretch.index..stretch.index + stretch.rows;
+                match &mut few {
+                    Some((rows, before)) if stretch.row <= rows.end => {
+                        (rows.end, before.end) = (stretch.end_row(), wanted.end);
                     }
                     _ => {
-                        let rows = run.row..run.end_row();
-                        if let Some((rows, seats)) = wanted.replace((rows, seats)) {
-                            self.part(chunk, row_bytes, number, first, rows, seats);
+                        let rows = stretch.row..stretch.end_row();
+                        if let Some((rows, wanted)) = few.replace((rows, wanted)) {
+                            self.add_piece(stored, rows, wanted);
                         }
                     }
                 }
             }
-            if let Some((rows, seats)) = wanted {
-                self.part(chunk, row_bytes, number, first, rows, seats);
+            if let Some((rows, wanted)) = few {
+                self.add_piece(stored, rows, wanted);
             }
         }
     }
 
-    fn part(
-        &mut self,
-        chunk: &Chunk,
-        row_bytes: u64,
-        number: u64,
-        first: u64,
-        rows: Range<u64>,
-        seats: Range<usize>,
-    ) {
-        let size = (rows.end - rows.start) * row_bytes;
+    fn add_piece(&mut self, stored: &StoredRows<'_>, rows: Range<u64>, wanted: Range<usize>) {
+        let size = (rows.end - rows.start) * stored.row_bytes;
+        let before = (rows.start - stored.first_row) * stored.row_bytes;
         self.chunks.push(Chunk {
-            // An address that lies stays one, behind the end of the file.
-            byte_offset: (chunk.byte_offset)
-                .saturating_add((rows.start - first) * row_bytes)
+            // A corrupt address stays one, behind the end of the file.
+            byte_offset: (stored.chunk.byte_offset)
+                .saturating_add(before)
                 .min(UNALLOCATED - 1),
             stored_size: size,
-            ..*chunk
+            ..*stored.chunk
         });
         self.reads.push(ChunkRead {
-            number,
+            number: stored.number,
+            grid_index: stored.chunk.grid_index,
             row: rows.start,
             size: size as usize,
-            seats,
+            wanted: wanted.start as u64..wanted.end as u64,
         });
     }
-}
-
-/// Bytes of a chunk's rows from row `row` on; in contiguous layout the last piece is shorter.
-fn decoded_size(member: &Member, row: u64) -> usize {
-    if !member.clipped {
-        return member.decoded_size;
-    }
-    let rows = member.chunk_dims[0].min(member.dims[0].saturating_sub(row));
-    member.decoded_size / member.chunk_dims[0] as usize * rows as usize
 }

@@ -6,13 +6,15 @@
 //! 2. What a pick's record says is where these rows are stored.
 //! 3. What a share is does not depend on the shares that were asked for before.
 
-use crate::engine::shuffle_task::{NO_CHUNK, ShuffleTask, Windows};
+use crate::engine::shuffle_task::{ShuffleTask, Windows};
+use crate::engine::transfer::{ChunkRead, NO_CHUNK};
 use crate::fixtures::{ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask, XorShift64};
 use crate::os::memory::sealed_memfd;
 use crate::shuffle::order::Shuffle;
 use crate::shuffle::row_map::RowMap;
-use crate::tables::plan::{Member, Plan, Task, UNALLOCATED};
+use crate::tables::plan::{Dataset, Plan, Task, UNALLOCATED};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 const ROW_BYTES: u64 = 8 * ROW_WORDS as u64;
@@ -104,7 +106,7 @@ fn opened(order: &TestOrder, shares: &[u64], file: &TestFile) -> Plan {
         capacity_rows: order.words[5],
         cyclic: false,
         order: Some(order.clone()),
-        keep_bytes: 1 << 20,
+        cache_bytes: 1 << 20,
     };
     let plan = sealed_memfd(c"shares", &plan.encode(file)).unwrap();
     Plan::open(plan.as_fd()).unwrap()
@@ -128,27 +130,27 @@ fn every_seat_has_one_place_in_each_member() {
             // (member, window) -> how often each seat of it was picked, and the chunks picked.
             let mut found: BTreeMap<(u32, u64), (Vec<u64>, Vec<u64>)> = BTreeMap::new();
             for task in plan.tasks() {
-                let share = windows.share(plan, task, lap);
+                let share = windows.task(plan, task, task.share().unwrap(), lap);
                 let wanted = &rows[task.row_begin as usize..task.row_end as usize];
-                let all = 0..share.seats.count();
-                share.seats.each(all.clone(), |row, place| {
+                let all = 0..share.rows.count();
+                share.rows.each(all.clone(), |row, place| {
                     assert_eq!(row, wanted[place as usize]);
                 });
                 assert!(goes_by_rows(plan, task) || all.len() == wanted.len());
                 let (counts, chunks) = found
-                    .entry((task.member, task.row_begin))
+                    .entry((task.tape, task.row_begin))
                     .or_insert((vec![0; wanted.len()], Vec::new()));
-                check_share(plan, task.member, &share);
+                check_share(plan, task.tape, &share);
                 for read in &share.reads {
                     chunks.push(read.number);
                     let count = |_, place| counts[place as usize] += 1;
-                    share.seats.each(read.seats.clone(), count);
+                    share.rows.each(rows_read(read), count);
                 }
-                if plan.members[task.member as usize].by_library {
+                if plan.dataset(task).by_library {
                     for span in share.spans() {
                         chunks.push(span.begin / 25);
                         let count = |_, place| counts[place as usize] += 1;
-                        share.seats.each(span.seats, count);
+                        share.rows.each(span.wanted, count);
                     }
                 }
             }
@@ -159,53 +161,57 @@ fn every_seat_has_one_place_in_each_member() {
                 chunks.sort_unstable();
                 chunks.dedup();
                 // Only of rows that are stored as they are a chunk may be picked in parts.
-                let in_parts = is_plain(&plan.members[member as usize]);
+                let in_parts = is_plain(&plan.table.datasets[member as usize]);
                 assert!(in_parts || chunks.len() == all, "{member}");
             }
         }
     });
 }
 
-/// A share has seats of its own rows alone.
+fn rows_read(read: &ChunkRead) -> Range<usize> {
+    read.wanted.start as usize..read.wanted.end as usize
+}
+
+/// A share has the rows of its own chunks alone.
 fn goes_by_rows(plan: &Plan, task: &Task) -> bool {
     let order = plan.order.as_ref();
     order.is_some_and(|(order, _)| {
-        order.goes_by_rows(task.row_end - task.row_begin, plan.members.len())
+        order.goes_by_rows(task.row_end - task.row_begin, plan.tapes.len())
     })
 }
 
 /// Stored bytes are rows.
-fn is_plain(member: &Member) -> bool {
-    member.filters.is_empty() && member.chunk_dims[1..] == member.dims[1..]
+fn is_plain(dataset: &Dataset) -> bool {
+    dataset.filters.is_empty() && dataset.spans_rows()
 }
 
 /// What the picks and their records say is true.
 fn check_share(plan: &Plan, number: u32, share: &ShuffleTask) {
-    let member = &plan.members[number as usize];
-    let outer = member.chunk_dims[0];
-    let rows = rows_of(&share.seats);
+    let dataset = &plan.table.datasets[number as usize];
+    let outer = dataset.chunk_dims[0];
+    let rows = rows_of(&share.rows);
     assert!(rows.is_sorted());
     assert_eq!(share.reads.len(), share.chunks.len());
     for (read, chunk) in share.reads.iter().zip(&share.chunks) {
-        let rows = &rows[read.seats.clone()];
+        let rows = &rows[rows_read(read)];
         let (first, last) = (rows[0], rows[rows.len() - 1]);
         assert_eq!(first / outer, last / outer);
         let mut offset = Vec::new();
-        member.chunk_offset(chunk.grid_index, &mut offset);
+        dataset.chunk_offset(chunk.grid_index, &mut offset);
         assert_eq!(offset[0], first / outer * outer);
         if read.number == NO_CHUNK {
             assert_eq!((number, chunk.grid_index, read.row), (2, 1, offset[0]));
             assert_eq!(chunk.byte_offset, UNALLOCATED);
             continue;
         }
-        let record = &plan.chunks()[read.number as usize];
+        let record = &plan.table.chunks()[read.number as usize];
         assert_eq!(chunk.grid_index, record.grid_index);
         let same =
             (chunk.byte_offset, chunk.stored_size) == (record.byte_offset, record.stored_size);
         if same && read.row == offset[0] {
             continue; // the whole chunk
         }
-        assert!(is_plain(member));
+        assert!(is_plain(dataset));
         assert_eq!(read.row, first);
         assert_eq!(chunk.byte_offset, first * ROW_BYTES);
         assert_eq!(read.size as u64, chunk.stored_size);
@@ -213,7 +219,7 @@ fn check_share(plan: &Plan, number: u32, share: &ShuffleTask) {
         assert!(rows.windows(2).all(|two| two[1] - two[0] <= 1));
     }
     for span in share.spans() {
-        let rows = &rows[span.seats];
+        let rows = &rows[span.wanted];
         let last = rows[rows.len() - 1];
         assert_eq!((span.begin, span.end), (rows[0], last + 1));
         assert_eq!(span.begin / outer, last / outer);
@@ -230,11 +236,11 @@ fn rows_of(seats: &RowMap) -> Vec<u64> {
 fn few_rows_of_contiguous_data_are_fetched_alone() {
     all("shares-alone", |_, plan, _| {
         let mut windows = Windows::new(plan);
-        for task in plan.tasks().iter().filter(|task| task.member == 2) {
-            let share = windows.share(plan, task, 0);
+        for task in plan.tasks().iter().filter(|task| task.tape == 2) {
+            let share = windows.task(plan, task, task.share().unwrap(), 0);
             for (read, chunk) in share.reads.iter().zip(&share.chunks) {
                 let piece = read.row / 64;
-                let rows = rows_of(&share.seats);
+                let rows = rows_of(&share.rows);
                 let of_piece = rows.iter().filter(|row| **row / 64 == piece);
                 let piece_rows = 64.min(N_ROWS - piece * 64);
                 let sparse = (of_piece.count() as u64) * 4 < piece_rows && piece != 1;
@@ -242,7 +248,7 @@ fn few_rows_of_contiguous_data_are_fetched_alone() {
                 if !sparse && piece != 1 {
                     assert_eq!((read.row % 64, chunk.stored_size), (0, piece_bytes));
                 } else if sparse {
-                    let distinct = rows[read.seats.clone()].chunk_by(|a, b| a == b);
+                    let distinct = rows[rows_read(read)].chunk_by(|a, b| a == b);
                     assert_eq!(chunk.stored_size, distinct.count() as u64 * ROW_BYTES);
                 }
             }
@@ -255,21 +261,21 @@ fn shares_are_about_equal() {
     all("shares-equal", |order, plan, shares| {
         let mut windows = Windows::new(plan);
         for task in plan.tasks() {
-            let share = windows.share(plan, task, 0);
-            let outer = plan.members[task.member as usize].chunk_dims[0];
-            let seats: usize = share.spans().map(|span| span.seats.len()).sum();
-            let rows = rows_of(&share.seats);
+            let share = windows.task(plan, task, task.share().unwrap(), 0);
+            let outer = plan.dataset(task).chunk_dims[0];
+            let seats: usize = share.spans().map(|span| span.wanted.len()).sum();
+            let rows = rows_of(&share.rows);
             let chunk = rows.chunk_by(|a, b| a / outer == b / outer);
             let largest = chunk.map(<[u64]>::len).max().unwrap_or(0);
             let all = match goes_by_rows(plan, task) {
                 true => order.words[3], // some of these have other windows
-                false => share.seats.count() as u64,
+                false => share.rows.count() as u64,
             };
             let largest = match goes_by_rows(plan, task) {
                 true => outer as usize,
                 false => largest,
             };
-            let fair = (all / shares[task.member as usize]) as usize;
+            let fair = (all / shares[task.tape as usize]) as usize;
             assert!(seats <= fair + 1 + largest, "{seats} of {fair}");
         }
     });
@@ -278,11 +284,11 @@ fn shares_are_about_equal() {
 /// Readers have any tasks of any laps, in any order, and windows that are remembered or not.
 #[test]
 fn shares_are_the_same_whatever_was_asked_before() {
-    type Told = (Vec<(u64, u64, std::ops::Range<usize>)>, RowMap);
+    type Told = (Vec<(u64, u64, Range<usize>)>, RowMap);
     let told = |share: &ShuffleTask| -> Told {
         let reads = share.reads.iter();
-        let reads = reads.map(|read| (read.number, read.row, read.seats.clone()));
-        (reads.collect(), (*share.seats).clone())
+        let reads = reads.map(|read| (read.number, read.row, rows_read(read)));
+        (reads.collect(), (*share.rows).clone())
     };
     all("shares-again", |_, plan, _| {
         let mut windows = Windows::new(plan);
@@ -290,8 +296,11 @@ fn shares_are_the_same_whatever_was_asked_before() {
         for _ in 0..20 {
             let task = &plan.tasks()[dice.below(plan.tasks().len() as u64) as usize];
             let lap = dice.below(3);
-            let found = told(&windows.share(plan, task, lap));
-            assert_eq!(found, told(&Windows::new(plan).share(plan, task, lap)));
+            let found = told(&windows.task(plan, task, task.share().unwrap(), lap));
+            assert_eq!(
+                found,
+                told(&Windows::new(plan).task(plan, task, task.share().unwrap(), lap))
+            );
         }
     });
 }
@@ -324,7 +333,7 @@ fn a_task_is_a_window_and_its_share() {
         panic!("there are orders");
     };
     let tasks: Vec<TestTask> = order.tasks(&[2, 1, 1, 1, 1]);
-    assert_eq!(tasks[0], [0, 2, 0, 54, 2, 2 << 32]);
-    assert_eq!(tasks[1], [0, 2, 0, 54, 2, 1 | 2 << 32]);
-    assert_eq!(tasks[2], [1, 2, 0, 54, 2, 1 << 32]);
+    assert_eq!(tasks[0], [0, 2, 0, 54, 2, 0, 2]);
+    assert_eq!(tasks[1], [0, 2, 0, 54, 2, 1, 2]);
+    assert_eq!(tasks[2], [1, 2, 0, 54, 2, 0, 1]);
 }

@@ -5,7 +5,9 @@
 //! 2. Others are read through a window: what lies between wanted bytes is read along as long as
 //!    that is cheaper than another read, and the window stays small.
 
-use crate::engine::place_selected::{InHand, Task, count, grow};
+use crate::engine::counters::count;
+use crate::engine::selected_read::{InHand, SelectedRead};
+use crate::engine::transfer::room;
 use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::task_error::TaskError;
 use std::ops::Range;
@@ -71,18 +73,18 @@ pub fn split(unit: &Unit<'_>, row: Row, f: &mut impl FnMut(Row)) {
     }
 }
 
-impl Task<'_> {
+impl SelectedRead<'_> {
     /// Read the wanted bytes of a chunk that is stored as it is.
     pub fn read_wanted(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
         if self.read_dense(&here)? {
             return Ok(());
         }
-        let mut window = std::mem::take(&mut self.scratch.window);
+        let mut window = std::mem::take(&mut self.scratch.sieve);
         window.clear();
         let mut result = Ok(());
         let unit = self.unit;
-        let cover = self.cover;
-        unit.each_row(&here.cursor.segments, cover.pairs(), &mut |row| {
+        let pairs = self.chunk_iter().pairs();
+        unit.each_row(&here.cursor.segments, pairs, &mut |row| {
             split(&unit, row, &mut |row| {
                 if result.is_ok() && !window.take(&unit, row) {
                     result = self.read_window(&here, &window);
@@ -92,13 +94,13 @@ impl Task<'_> {
             });
         });
         let result = result.and_then(|()| self.read_window(&here, &window));
-        self.scratch.window = window;
+        self.scratch.sieve = window;
         result
     }
 
     /// Read at once what lies dense enough, in many rows. False: it does not.
     fn read_dense(&mut self, here: &InHand<'_>) -> Result<bool, TaskError> {
-        let (segments, pairs) = (&here.cursor.segments, self.cover.pairs());
+        let (segments, pairs) = (&here.cursor.segments, self.chunk_iter().pairs());
         if self.unit.only_row(segments, pairs).is_some() {
             return Ok(false);
         }
@@ -110,9 +112,7 @@ impl Task<'_> {
             return Ok(false);
         }
         let at = here.chunk.byte_offset + span.start as u64;
-        let stored = &mut self.scratch.stored;
-        grow(stored, span.len(), here.number)?;
-        let stored = &mut stored[..span.len()];
+        let stored = room(&mut self.scratch.stored, span.len(), here.number)?;
         self.stored.read(here.cursor, here.number, at, stored)?;
         blocks.copy(stored, span.start, self.out);
         count(&self.stored.record.decoded_bytes, bytes);
@@ -131,14 +131,10 @@ impl Task<'_> {
                 return Ok(());
             }
         }
-        let len = window.span.len();
-        let stored = &mut self.scratch.stored;
-        grow(stored, len, here.number)?;
-        self.stored
-            .read(here.cursor, here.number, at, &mut stored[..len])?;
+        let stored = room(&mut self.scratch.stored, window.span.len(), here.number)?;
+        self.stored.read(here.cursor, here.number, at, stored)?;
         for row in &window.rows {
-            self.unit
-                .copy(row, &stored[..len], window.span.start, self.out);
+            (self.unit).copy(row, stored, window.span.start, self.out);
             bytes += row.n * self.unit.bytes;
         }
         count(&self.stored.record.decoded_bytes, bytes);

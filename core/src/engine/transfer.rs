@@ -1,414 +1,335 @@
-//! One task's stored chunks on their way from the file to the tape.
+//! A read: stored chunks are fetched, decoded, and placed into memory that is given.
 //!
 //! Law:
-//! 1. Chunks that are whole rows are decoded straight into their place on the tape; everything
-//!    else goes through one reused buffer and is scattered.
-//! 2. No number in a file can write outside the tape.
-//! 3. Two neighbours may be decoded at once. Where anything is wrong with one of them, each is
-//!    decoded again, alone, and errors are as if that were all.
-//! 4. Every chunk of the task's grid is written: what has no record is the fill value.
-//! 5. Knows nothing of claims and slots; the caller owns the rows.
+//! 1. Each chunk is fetched and decoded once, and an error names it by the number of its record.
+//! 2. A chunk whose decoded bytes are what its place wants is decoded there; others go through one
+//!    reused buffer.
+//! 3. Neighbours may be decoded together. Where anything is wrong with one of them, each is decoded
+//!    again, alone, and errors are as if that were all.
+//! 4. Where bytes go is the placement's; whose memory it is, its maker's. Neither claims nor slots, and
+//!    nothing of Python is known here.
 
-use super::place_rows::Placement;
-use crate::engine::counters::Record;
-use crate::engine::open_dataset::{OpenDataset, Turn, add_ns, grow};
+use crate::engine::counters::{Record, add_ns, count};
 use crate::fetch::coalesce::Run;
-use crate::fetch::data_file::{Fetch, FetchError};
-use crate::filters::{FilterError, FilterErrorKind};
-use crate::os::memory::Mapping;
-use crate::ring::tape::tape_rows;
-use crate::scatter::fill::{self, Place};
-use crate::tables::plan::{Chunk, Member, Plan, Task, UNALLOCATED};
+use crate::fetch::data_file::FetchError;
+use crate::fetch::queue::{FetchQueue, Fetched, Turn, grow};
+use crate::filters::{FilterError, FilterErrorKind, GroupItem, Pipeline};
+use crate::scatter::fill;
+use crate::tables::dataset::{Chunk, Dataset};
 use crate::task_error::TaskError;
-use std::sync::atomic::Ordering::Relaxed;
+use std::ops::Range;
 use std::time::Instant;
 
-/// One task of one member, and where it goes.
-pub struct Transfer<'a> {
-    pub plan: &'a Plan,
-    pub member: &'a Member,
-    pub record: &'a Record,
-    pub tape: &'a Mapping,
-    pub lap_row: u64,
-    pub task: &'a Task,
-    /// The number of its first stored chunk.
-    pub first_record: u64,
+/// The number of a chunk that has no record.
+pub const NO_CHUNK: u64 = u64::MAX;
+
+/// Stored bytes are fetched up to this, and as many chunks as can be decoded together, before they are
+/// decoded.
+const TOGETHER_BYTES: u64 = 256 << 10;
+
+/// A chunk, or a part of one that is stored as it is, and what is wanted of it.
+#[derive(Clone, Debug)]
+pub struct ChunkRead {
+    /// The number of its record; `NO_CHUNK` where it was never stored.
+    pub number: u64,
+    pub grid_index: u64,
+    /// The dataset's row with which the decoded bytes begin.
+    pub row: u64,
+    /// Bytes that it decodes to.
+    pub size: usize,
+    /// The rows that are wanted of it, as its placement counts them.
+    pub wanted: Range<u64>,
 }
 
-impl<'a> Transfer<'a> {
-    /// The task's rows `[lo, hi)` of a chunk that begins at dataset row `row`.
-    pub(super) fn wanted(&self, row: u64, rows: u64) -> (u64, u64) {
-        let first = self.plan.first_row();
-        let end = (first + self.task.row_end).min(self.member.dims[0]);
-        let lo = row.max(first + self.task.row_begin);
-        (lo, (row + rows).min(end).max(lo))
-    }
+/// Where decoded chunks go. Chunks are numbered as the reader of the task lists them.
+///
+/// # Safety
+/// What `target` returns must be the placement's to write, and stay where it is, until `placed` or
+/// `released` is called for the same chunk.
+pub unsafe trait Place {
+    fn read(&self, index: usize, chunk: &Chunk) -> ChunkRead;
 
-    /// Where dataset rows `[lo, hi)` lie on the tape.
-    pub(super) fn rows(&self, lo: u64, hi: u64) -> &'a mut [u8] {
-        let row = self.lap_row + (lo - self.plan.first_row());
-        // SAFETY: these rows belong to the task that this reader owns. (Chunks beside each other
-        // in the same rows belong to the task's owner or to another one that writes other bytes.)
-        unsafe { tape_rows(self.tape, self.member, row, hi - lo) }
-    }
+    /// The number of a chunk's record.
+    fn number(&self, index: usize) -> u64;
 
-    /// Bytes of a decoded chunk; in contiguous layout the last piece is shorter.
-    pub(super) fn decoded_size(&self, row: u64) -> usize {
-        if !self.member.clipped {
-            return self.member.decoded_size;
-        }
-        let rows = self.member.chunk_dims[0].min(self.member.dims[0].saturating_sub(row));
-        self.member.decoded_size / self.member.chunk_dims[0] as usize * rows as usize
-    }
+    /// Where a chunk is decoded, if its decoded bytes are what belongs there.
+    fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]>;
 
-    pub fn buffered(
+    /// Bring decoded bytes to their place.
+    fn place(&mut self, read: &ChunkRead, decoded: &[u8]);
+
+    /// A chunk was decoded in its `target`.
+    fn placed(&mut self, read: &ChunkRead);
+
+    /// A chunk did not decode in its `target`.
+    fn released(&mut self, _read: &ChunkRead) {}
+
+    /// Write the fill value to all rows that are wanted of a chunk that has all elements of its rows.
+    fn fill_rows(&mut self, read: &ChunkRead);
+
+    /// Bring what waits for other chunks to its place.
+    fn flush(&mut self) {}
+
+    /// Have a run, whose stored bytes are what belongs in some place, fetched straight into it.
+    /// False: it is not that, or has to be fetched in the usual way.
+    fn fetch_in_place(
         &mut self,
-        source: &mut OpenDataset,
-        chunks: &[Chunk],
-        found: &[Run],
-        turn: Option<Turn<'_>>,
-    ) -> Result<(), TaskError> {
-        let result = self.fetch_runs(source, chunks, found, turn);
-        self.end_waiting(source);
+        _queue: &mut FetchQueue,
+        _left: &[Run],
+        _chunks: &[Chunk],
+        _turn: Option<Turn<'_>>,
+    ) -> Result<bool, FetchError> {
+        Ok(false)
+    }
+}
+
+/// The runs of a task, and the tickets of those that were submitted.
+#[derive(Clone, Copy)]
+pub struct Fetches<'a> {
+    pub runs: &'a [Run],
+    pub tickets: &'a [u64],
+    pub turn: Option<Turn<'a>>,
+}
+
+/// One task's chunks on their way.
+pub struct Transfer<'a, P> {
+    pub record: &'a Record,
+    pub queue: &'a mut FetchQueue,
+    pub pipeline: &'a mut Pipeline,
+    pub decoded: &'a mut Vec<u8>,
+    pub place: P,
+}
+
+impl<P: Place> Transfer<'_, P> {
+    /// Fetch, decode and place the chunks that are in runs.
+    pub fn run(&mut self, chunks: &[Chunk], fetches: Fetches<'_>) -> Result<(), TaskError> {
+        let before = self.queue.fetches();
+        let result = self.run_all(chunks, fetches);
+        if result.is_err() {
+            let tickets = fetches.tickets.iter();
+            tickets.for_each(|&ticket| self.queue.discard(ticket));
+        }
+        count(&self.record.fetches, self.queue.fetches() - before);
+        let start = Instant::now();
+        self.place.flush();
+        add_ns(&self.record.decode_ns, start);
         result
     }
 
-    fn fetch_runs(
-        &mut self,
-        source: &mut OpenDataset,
-        chunks: &[Chunk],
-        found: &[Run],
-        turn: Option<Turn<'_>>,
-    ) -> Result<(), TaskError> {
-        for (index, run) in found.iter().enumerate() {
+    fn run_all(&mut self, chunks: &[Chunk], fetches: Fetches<'_>) -> Result<(), TaskError> {
+        let Fetches {
+            mut runs,
+            mut tickets,
+            turn,
+        } = fetches;
+        while let Some(run) = runs.first() {
             let start = Instant::now();
-            let run_chunks = &chunks[run.chunks.clone()];
-            let mut stored = std::mem::take(&mut source.stored);
-            let in_place = self.in_place(source, run_chunks, run);
-            let len = run.len as usize;
-            let direct_to_tape = in_place.is_some();
-            let target: &mut [u8] = match in_place {
-                Some(rows) => rows,
-                None => {
-                    let at = self.first_record + run.chunks.start as u64;
-                    grow(&mut stored, len, at)?;
-                    &mut stored[..len]
-                }
-            };
-            let result = source.read(target, &found[index..], turn);
-            let result = result.map_err(|error| {
-                TaskError::Fetch(self.first_record + run.chunks.start as u64, error)
-            });
-            self.record
-                .fetches
-                .store(source.fetch.file().fetches, Relaxed);
-            add_ns(&self.record.fetch_ns, start);
-            let result = result.and_then(|()| {
-                self.record.fetched_bytes.fetch_add(run.len, Relaxed);
-                if direct_to_tape {
-                    self.finish_in_place(source, run_chunks);
-                    return Ok(());
-                }
-                let bytes = &stored[..len];
-                self.decode_run(source, run_chunks, run, bytes)
-            });
-            source.stored = stored;
+            let as_stored = |chunk: &Chunk| self.pipeline.is_identity(chunk.filter_mask);
+            let in_place = !self.queue.is_direct()
+                && chunks[run.chunks.clone()].iter().all(as_stored)
+                && (self.place)
+                    .fetch_in_place(self.queue, runs, chunks, turn)
+                    .map_err(|error| self.failed(run, error))?;
+            let asked = if in_place { 1 } else { self.together(runs) };
+            let (mut n, mut result) = (asked, Ok(()));
+            if !in_place {
+                let (fetched, all) = self.queue.next(runs, tickets, asked, turn);
+                add_ns(&self.record.fetch_ns, start);
+                n = fetched.n_runs();
+                // What comes before an error is good.
+                let decoded = self.decode(chunks, runs, &fetched);
+                self.queue.recycle(fetched);
+                result = decoded.and(all.map_err(|error| self.failed(&runs[n], error)));
+            } else {
+                add_ns(&self.record.fetch_ns, start);
+                count(&self.record.decoded_bytes, run.len);
+            }
+            let bytes: u64 = runs[..n].iter().map(|run| run.len).sum();
+            count(&self.record.fetched_bytes, bytes);
             result?;
+            runs = &runs[n..];
+            tickets = tickets.get(n..).unwrap_or_default();
         }
         Ok(())
     }
 
-    /// When a run's stored bytes are already the rows, the place where they belong.
-    fn in_place(
-        &self,
-        source: &mut OpenDataset,
-        chunks: &[Chunk],
-        run: &Run,
-    ) -> Option<&'a mut [u8]> {
-        if !self.member.whole_rows() {
-            return None;
-        }
-        let (first, last) = (chunks.first()?, chunks.last()?);
-        let mut total = 0;
-        for (index, chunk) in chunks.iter().enumerate() {
-            let next = chunk.grid_index == first.grid_index + index as u64;
-            if !next || !source.pipeline.is_identity(chunk.filter_mask) {
-                return None;
-            }
-            total += chunk.stored_size;
-        }
-        let begin = first.grid_index * self.member.chunk_dims[0];
-        let end = (last.grid_index + 1) * self.member.chunk_dims[0];
-        let (lo, hi) = self.wanted(begin, end - begin);
-        let rows = self.rows(lo, hi);
-        // Gaps, partial chunks and wrong sizes take the careful way.
-        (lo == begin && total == run.len && rows.len() as u64 == total).then_some(rows)
+    fn failed(&self, run: &Run, error: FetchError) -> TaskError {
+        TaskError::Fetch(self.place.number(run.chunks.start), error)
     }
 
-    fn finish_in_place(&self, source: &mut OpenDataset, chunks: &[Chunk]) {
-        let mut total = 0;
-        for chunk in chunks {
-            total += chunk.stored_size;
-            if !self.member.fixes.is_empty() {
-                self.member
-                    .chunk_offset(chunk.grid_index, &mut source.offset);
-                let (lo, hi) = self.wanted(source.offset[0], self.member.chunk_dims[0]);
-                let at = Place {
-                    offset: &source.offset,
-                    lo,
-                    hi,
-                };
-                fill::fix_strings(self.member, at, self.rows(lo, hi));
-            }
+    /// How many of these runs to fetch before their chunks are decoded.
+    fn together(&self, runs: &[Run]) -> usize {
+        let most = self.pipeline.max_group();
+        if most == 1 {
+            return 1;
         }
-        self.record.decoded_bytes.fetch_add(total, Relaxed);
+        let (mut chunks, mut bytes) = (0, 0);
+        let is_enough = |run: &Run| {
+            let enough = chunks >= most && bytes + run.len > TOGETHER_BYTES;
+            (chunks, bytes) = (chunks + run.chunks.len(), bytes + run.len);
+            enough
+        };
+        runs.iter().position(is_enough).unwrap_or(runs.len()).max(1)
     }
 
-    pub fn direct(
+    /// Decode the chunks of some runs, and bring them to their places.
+    fn decode(
         &mut self,
-        source: &mut OpenDataset,
         chunks: &[Chunk],
-        flights: Vec<(Run, u64)>,
-    ) -> Result<(), TaskError> {
-        let result = self.land_runs(source, chunks, flights);
-        self.end_waiting(source);
-        result
-    }
-
-    fn land_runs(
-        &mut self,
-        source: &mut OpenDataset,
-        chunks: &[Chunk],
-        flights: Vec<(Run, u64)>,
-    ) -> Result<(), TaskError> {
-        for (run, ticket) in flights {
-            let at = self.first_record + run.chunks.start as u64;
-            let start = Instant::now();
-            let finished = match &mut source.fetch {
-                Fetch::Direct(queue, _) => queue.finish(ticket),
-                Fetch::Buffered(_) => Err(std::io::ErrorKind::Unsupported.into()),
-            };
-            add_ns(&self.record.fetch_ns, start);
-            let finished = finished.map_err(|error| TaskError::read(at, error))?;
-            self.record.fetched_bytes.fetch_add(run.len, Relaxed);
-            self.record.fetches.fetch_add(1, Relaxed);
-            let bytes = finished.bytes();
-            if (bytes.len() as u64) < run.len {
-                let got = bytes.len() as u64;
-                return Err(TaskError::Fetch(
-                    at,
-                    FetchError::Short {
-                        expected: run.len,
-                        got,
-                    },
-                ));
-            }
-            self.decode_run(source, &chunks[run.chunks.clone()], &run, bytes)?;
-            if let Fetch::Direct(queue, _) = &mut source.fetch {
-                queue.recycle(finished);
-            }
-        }
-        Ok(())
-    }
-
-    /// Decode each chunk of a fetched run into its rows.
-    fn decode_run(
-        &mut self,
-        source: &mut OpenDataset,
-        chunks: &[Chunk],
-        run: &Run,
-        bytes: &[u8],
+        runs: &[Run],
+        fetched: &Fetched,
     ) -> Result<(), TaskError> {
         let start = Instant::now();
-        let stored = |chunk: &Chunk| {
-            let from = (chunk.byte_offset - run.byte_offset) as usize;
-            &bytes[from..from + chunk.stored_size as usize]
-        };
-        let mut index = 0;
-        while let Some(chunk) = chunks.get(index) {
-            let next = &chunks[index..];
-            let next = &next[..source.pipeline.group_size(next.len())];
-            let done = match next.len() {
-                4 => self.decode_abreast::<4>(source, next, stored),
-                3 => self.decode_abreast::<3>(source, next, stored),
-                2 => self.decode_abreast::<2>(source, next, stored),
-                _ => false,
-            };
-            if done {
-                index += next.len();
+        let stored = fetched.parts(runs).flat_map(|(run, bytes)| {
+            run.chunks.clone().map(move |index| {
+                let chunk = &chunks[index];
+                let from = (chunk.byte_offset - run.byte_offset) as usize;
+                (index, &bytes[from..from + chunk.stored_size as usize])
+            })
+        });
+        let stored: Vec<(usize, &[u8])> = stored.collect();
+        let mut left = stored.as_slice();
+        while let Some(&(index, bytes)) = left.first() {
+            let masks = left.iter().map(|(index, _)| chunks[*index].filter_mask);
+            let n = self.pipeline.group_size(left.len(), masks);
+            if n > 1 && self.decode_group(chunks, &left[..n]) {
+                left = &left[n..];
                 continue;
             }
-            let at = self.first_record + (run.chunks.start + index) as u64;
-            self.decode_chunk(source, chunk, stored(chunk), at)?;
-            index += 1;
+            self.decode_chunk(index, &chunks[index], bytes)?;
+            left = &left[1..];
         }
         add_ns(&self.record.decode_ns, start);
         Ok(())
-    }
-
-    /// Bring chunks that wait for others to their rows.
-    pub(super) fn end_waiting(&self, source: &mut OpenDataset) {
-        if source.interleaver.is_empty() {
-            return;
-        }
-        let start = Instant::now();
-        source.interleaver.copy(|rows, _, pieces| {
-            for piece in pieces {
-                let first = rows.start - piece.first;
-                let rows = self.rows(rows.start, rows.end);
-                piece.copy.copy(piece.decoded, first, rows);
-            }
-        });
-        add_ns(&self.record.decode_ns, start);
-    }
-
-    /// Decode some chunks side by side, where that is quicker. False: none is done.
-    fn decode_abreast<'s, const N: usize>(
-        &mut self,
-        source: &mut OpenDataset,
-        chunks: &[Chunk],
-        stored: impl Fn(&Chunk) -> &'s [u8],
-    ) -> bool {
-        let Some(chunks) = chunks.first_chunk::<N>().map(<[Chunk; N]>::each_ref) else {
-            return false;
-        };
-        let filter_mask = chunks[0].filter_mask;
-        let is_alike = chunks.iter().all(|chunk| chunk.filter_mask == filter_mask);
-        if !is_alike || !source.pipeline.wants_group(filter_mask) {
-            return false;
-        }
-        let placements = chunks.map(|chunk| self.placement(source, chunk.grid_index));
-        let in_place = || placements.iter().filter(|placement| placement.in_place);
-        for (i, a) in in_place().enumerate() {
-            if in_place().skip(i + 1).any(|b| a.lo < b.hi && b.lo < a.hi) {
-                return false;
-            }
-        }
-        let size = placements.iter().map(Placement::buffer_size).sum();
-        if grow(&mut source.decoded, size, 0).is_err() {
-            return false;
-        }
-        let mut decoded = std::mem::take(&mut source.decoded);
-        let mut rest = decoded.as_mut_slice();
-        let mut buffers = placements.each_ref().map(|placement| {
-            let (buffer, others) = std::mem::take(&mut rest).split_at_mut(placement.buffer_size());
-            rest = others;
-            buffer
-        });
-        let mut placement = placements.iter();
-        let outs = buffers.each_mut().map(|buffer| {
-            let placement = placement.next().expect("as many placements as buffers");
-            self.out(placement, buffer)
-        });
-        let done = source
-            .pipeline
-            .decode_group(filter_mask, chunks.map(stored), outs);
-        if done {
-            for (chunk, buffer) in chunks.into_iter().zip(buffers) {
-                let placement = self.placement(source, chunk.grid_index);
-                self.record
-                    .decoded_bytes
-                    .fetch_add(placement.size as u64, Relaxed);
-                self.deliver(
-                    source,
-                    &placement,
-                    (!placement.in_place).then_some(&*buffer),
-                );
-            }
-        }
-        source.decoded = decoded;
-        done
-    }
-
-    /// What a chunk is decoded into: its rows, or this buffer.
-    fn out<'b>(&self, placement: &Placement, buffer: &'b mut [u8]) -> &'b mut [u8]
-    where
-        'a: 'b,
-    {
-        match placement.in_place {
-            true => self.rows(placement.lo, placement.hi),
-            false => buffer,
-        }
     }
 
     fn decode_chunk(
         &mut self,
-        source: &mut OpenDataset,
+        index: usize,
         chunk: &Chunk,
         stored: &[u8],
-        number: u64,
     ) -> Result<(), TaskError> {
-        let wrong = |error| TaskError::Filter(number, error);
-        let placement = self.placement(source, chunk.grid_index);
-        let size = placement.size;
-        self.record.decoded_bytes.fetch_add(size as u64, Relaxed);
-        if source.pipeline.is_identity(chunk.filter_mask) {
-            if stored.len() != size {
-                return Err(wrong(FilterError {
-                    filter: 0,
-                    kind: FilterErrorKind::WrongSize,
-                    expected: size as u64,
-                    got: stored.len() as u64,
-                }));
+        let read = self.place.read(index, chunk);
+        let wrong = |error| TaskError::Filter(read.number, error);
+        count(&self.record.decoded_bytes, read.size);
+        if self.pipeline.is_identity(chunk.filter_mask) {
+            if stored.len() != read.size {
+                return Err(wrong(wrong_size(read.size, stored.len())));
             }
-            self.deliver(source, &placement, Some(stored));
+            self.place.place(&read, stored);
             return Ok(());
         }
-        grow(&mut source.decoded, placement.buffer_size(), number)?;
-        let mut buffer = std::mem::take(&mut source.decoded);
-        let out = self.out(&placement, &mut buffer[..placement.buffer_size()]);
-        let result = source.pipeline.decode(chunk.filter_mask, stored, out);
-        if result.is_ok() {
-            self.deliver(
-                source,
-                &placement,
-                (!placement.in_place).then(|| &buffer[..size]),
-            );
-        }
-        source.decoded = buffer;
-        result.map_err(wrong)
-    }
-
-    /// Chunks of the task's grid that the file never stored; `chunks` are those that it did.
-    pub fn fill(&mut self, source: &mut OpenDataset, chunks: &[Chunk]) -> Result<(), TaskError> {
-        let task = self.task;
-        let (begin, end) = (task.first_chunk, task.first_chunk + task.n_chunks);
-        let inner = self.member.inner_cells().max(1);
-        if chunks.is_empty() && begin % inner == 0 && end % inner == 0 {
-            let first = self.plan.first_row();
-            let rows = self.rows(first + task.row_begin, first + task.row_end);
-            fill::repeat(self.member.fill_shown(), rows);
-            self.record
-                .decoded_bytes
-                .fetch_add(rows.len() as u64, Relaxed);
-            return Ok(());
-        }
-        let is_stored = |chunk: &&Chunk| chunk.byte_offset != UNALLOCATED;
-        let mut stored = chunks.iter().filter(is_stored).peekable();
-        for cell in begin..end {
-            if stored.next_if(|chunk| chunk.grid_index == cell).is_none() {
-                self.fill_chunk(source, cell)?;
+        if let Some(target) = self.place.target(&read) {
+            // SAFETY: the placement's promise; nothing else refers to this memory now.
+            let out = unsafe { &mut *target };
+            let done = self.pipeline.decode(chunk.filter_mask, stored, out);
+            match done {
+                Ok(()) => self.place.placed(&read),
+                Err(_) => self.place.released(&read),
             }
+            return done.map_err(wrong);
         }
-        self.end_waiting(source);
+        let decoded = room(self.decoded, read.size, read.number)?;
+        let done = self.pipeline.decode(chunk.filter_mask, stored, decoded);
+        done.map_err(wrong)?;
+        self.place.place(&read, decoded);
         Ok(())
     }
 
-    fn fill_chunk(&mut self, source: &mut OpenDataset, cell: u64) -> Result<(), TaskError> {
-        let member = self.member;
-        let placement = self.placement(source, cell);
-        if member.spans_rows() {
-            fill::repeat(member.fill_shown(), self.rows(placement.lo, placement.hi));
+    /// Decode some chunks together. False: none is done.
+    fn decode_group(&mut self, chunks: &[Chunk], group: &[(usize, &[u8])]) -> bool {
+        let reads = group.iter().map(|(i, _)| self.place.read(*i, &chunks[*i]));
+        let reads: Vec<ChunkRead> = reads.collect();
+        let targets = reads.iter().map(|read| self.place.target(read));
+        let targets: Vec<Option<*mut [u8]>> = targets.collect();
+        let done = !overlap(&targets) && self.decode_items(chunks, group, &reads, &targets);
+        if !done {
+            reads.iter().for_each(|read| self.place.released(read));
+        }
+        done
+    }
+
+    /// Decode a group, of which these are the targets. False: it is not done.
+    fn decode_items(
+        &mut self,
+        chunks: &[Chunk],
+        group: &[(usize, &[u8])],
+        reads: &[ChunkRead],
+        targets: &[Option<*mut [u8]>],
+    ) -> bool {
+        let of_room = reads
+            .iter()
+            .zip(targets)
+            .filter(|(_, target)| target.is_none());
+        let len = of_room.map(|(read, _)| read.size).sum();
+        let Ok(mut rest) = room(self.decoded, len, NO_CHUNK) else {
+            return false;
+        };
+        let mut items: Vec<GroupItem<'_>> = Vec::with_capacity(group.len());
+        for ((read, target), (_, stored)) in reads.iter().zip(targets).zip(group) {
+            let out = match target {
+                // SAFETY: the placement's promise; targets do not overlap, as just checked.
+                Some(target) => unsafe { &mut **target },
+                None => {
+                    let (out, others) = std::mem::take(&mut rest).split_at_mut(read.size);
+                    rest = others;
+                    out
+                }
+            };
+            items.push(GroupItem { stored, out });
+        }
+        let mask = chunks[group[0].0].filter_mask;
+        if !self.pipeline.decode_group(mask, &mut items) {
+            return false;
+        }
+        for ((read, target), item) in reads.iter().zip(targets).zip(items) {
+            count(&self.record.decoded_bytes, read.size);
+            match target {
+                Some(_) => self.place.placed(read),
+                None => self.place.place(read, item.out),
+            }
+        }
+        true
+    }
+
+    /// Write the fill value where a chunk was never stored.
+    pub fn fill(&mut self, dataset: &Dataset, read: &ChunkRead) -> Result<(), TaskError> {
+        if dataset.spans_rows() {
+            self.place.fill_rows(read);
         } else {
-            grow(&mut source.decoded, placement.size, self.first_record)?;
-            let mut decoded = std::mem::take(&mut source.decoded);
-            fill::repeat(&member.fill, &mut decoded[..placement.size]);
-            self.deliver(source, &placement, Some(&decoded[..placement.size]));
-            source.decoded = decoded;
+            let decoded = room(self.decoded, read.size, read.number)?;
+            fill::repeat(&dataset.fill, decoded);
+            self.place.place(read, decoded);
         }
-        self.record
-            .decoded_bytes
-            .fetch_add(placement.size as u64, Relaxed);
+        count(&self.record.decoded_bytes, read.size);
         Ok(())
+    }
+}
+
+fn overlap(targets: &[Option<*mut [u8]>]) -> bool {
+    let ranges = targets.iter().flatten().map(|target| {
+        let begin = target.cast::<u8>() as usize;
+        begin..begin + target.len()
+    });
+    let ranges: Vec<Range<usize>> = ranges.collect();
+    ranges.iter().enumerate().any(|(i, a)| {
+        let mut behind = ranges[i + 1..].iter();
+        behind.any(|b| a.start < b.end && b.start < a.end)
+    })
+}
+
+/// The first `len` bytes of a buffer that grows to its largest use.
+pub fn room(buffer: &mut Vec<u8>, len: usize, number: u64) -> Result<&mut [u8], TaskError> {
+    grow(buffer, len).map_err(|error| TaskError::read(number, error))?;
+    Ok(&mut buffer[..len])
+}
+
+/// What is stored as it is has another length than the chunk.
+pub fn wrong_size(expected: usize, got: usize) -> FilterError {
+    FilterError {
+        filter: 0,
+        kind: FilterErrorKind::WrongSize,
+        expected: expected as u64,
+        got: got as u64,
     }
 }

@@ -64,7 +64,7 @@ mod tests {
             byte_offset,
             stored_size,
             filter_mask: 0,
-            reserved: 0,
+            source: 0,
         }
     }
 

@@ -1,16 +1,13 @@
-//! Stored bytes from a file: through the page cache, or around it.
+//! An opened data file: read through the page cache, asked for ahead of time, and compared.
 //!
 //! Law:
-//! 1. `Buffered` asks the page cache first without waiting, and hints only what it lacks, so that a
-//!    warm file costs no extra system call.
-//! 2. `Direct` reads with O_DIRECT into aligned buffers of its own, several at a time.
-//! 3. A file is what the parent indexed, or it is an error: device, inode, size and time are
+//! 1. A file is what the parent indexed, or it is an error: device, inode, size and time are
 //!    compared at opening and after each fetch.
-//! 4. Bytes that came with the plan are copied from there; the file is still compared.
-//! 5. This file knows nothing of filters, tapes or tasks.
+//! 2. The page cache can be asked without waiting for the device.
+//! 3. Bytes that came with the plan are copied from there; the file is still compared.
+//! 4. This file knows nothing of filters, tapes or tasks.
 
-use crate::fetch::direct::Direct;
-use crate::tables::plan::{Fingerprint, Member};
+use crate::tables::dataset::{Fingerprint, Source};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -50,14 +47,11 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    pub fn open(
-        filename: &[u8],
-        expected: Fingerprint,
-        direct: bool,
-    ) -> Result<DataFile, FetchError> {
-        let name = CString::new(filename)
+    pub fn open(source: &Source, direct: bool) -> Result<DataFile, FetchError> {
+        let name = CString::new(source.filename.as_slice())
             .map_err(|_| FetchError::Open(io::Error::from_raw_os_error(libc::EINVAL)))?;
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC | if direct { libc::O_DIRECT } else { 0 };
+        let around = if direct { libc::O_DIRECT } else { 0 };
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | around;
         // SAFETY: a valid C string; the result is owned below.
         let raw = unsafe { libc::open(name.as_ptr(), flags) };
         if raw < 0 {
@@ -67,11 +61,11 @@ impl DataFile {
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         let file = DataFile {
             fd,
-            fingerprint: expected,
+            fingerprint: source.fingerprint,
             probe: !direct,
             fetches: 0,
             hint_bytes: 0,
-            inline: Vec::new(),
+            inline: source.inline.clone(),
         };
         file.check_unchanged()?;
         Ok(file)
@@ -263,30 +257,4 @@ fn hint_bytes(device: u64) -> u64 {
     };
     let kilobytes = read("max_sectors_kb").max(read("read_ahead_kb"));
     kilobytes.map_or(HINT_BYTES, |found| (found << 10).max(HINT_BYTES))
-}
-
-/// How a reader gets the stored bytes of one member.
-#[derive(Debug)]
-pub enum Fetch {
-    Buffered(DataFile),
-    /// The queue comes first, so that its reads have ended when the file is closed.
-    Direct(Direct, DataFile),
-}
-
-impl Fetch {
-    pub fn open(member: &Member) -> Result<Fetch, FetchError> {
-        let mut file = DataFile::open(&member.filename, member.fingerprint, member.direct)?;
-        file.inline.clone_from(&member.inline);
-        if !member.direct {
-            return Ok(Fetch::Buffered(file));
-        }
-        let queue = Direct::new(file.raw_fd()).map_err(FetchError::Open)?;
-        Ok(Fetch::Direct(queue, file))
-    }
-
-    pub fn file(&self) -> &DataFile {
-        match self {
-            Fetch::Buffered(file) | Fetch::Direct(_, file) => file,
-        }
-    }
 }

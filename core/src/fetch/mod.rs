@@ -7,3 +7,4 @@
 pub mod coalesce;
 pub mod data_file;
 pub mod direct;
+pub mod queue;

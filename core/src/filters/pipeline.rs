@@ -31,6 +31,12 @@ struct Stage {
     decoder: Box<dyn Decoder>,
 }
 
+/// One chunk of a group.
+pub struct GroupItem<'a> {
+    pub stored: &'a [u8],
+    pub out: &'a mut [u8],
+}
+
 /// The decoder of one dataset's chunks, for one thread.
 pub struct Pipeline {
     /// In the order of decoding.
@@ -120,27 +126,51 @@ impl Pipeline {
 
     /// How many of this many chunks to decode as the next group: as many as possible, but so that no
     /// chunk is left over.
-    pub fn group_size(&self, chunks: usize) -> usize {
+    fn even_group(&self, chunks: usize) -> usize {
         let groups = chunks.div_ceil(self.max_group());
         chunks.div_ceil(groups.max(1))
     }
 
     /// Whether `decode_group` is the way to go with the next chunks; asked before each call.
-    pub fn wants_group(&mut self, filter_mask: u32) -> bool {
+    fn wants_group(&mut self, filter_mask: u32) -> bool {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
         self.max_group() > 1
             && active.any(|s| s.decoder.decodes_groups())
             && self.tuner.way() == Way::Optimized
     }
 
-    /// Decodes two to `MAX_STREAMS` chunks with the same filter mask, each as `decode` would. False: it was
-    /// not done, the outs may hold anything, and each chunk has to be decoded alone.
-    pub fn decode_group<const N: usize>(
+    /// How many of the chunks with these masks to decode next as a group; 1: the first one, alone.
+    pub fn group_size(&mut self, chunks: usize, mut masks: impl Iterator<Item = u32>) -> usize {
+        let n = self.even_group(chunks);
+        let Some(first) = masks.next().filter(|_| n > 1) else {
+            return 1;
+        };
+        let alike = masks.take(n - 1).all(|mask| mask == first);
+        if alike && self.wants_group(first) {
+            n
+        } else {
+            1
+        }
+    }
+
+    /// Decodes `group_size` chunks with the same filter mask, each as `decode` would. False: it was not
+    /// done, the outs may hold anything, and each chunk has to be decoded alone.
+    pub fn decode_group(&mut self, filter_mask: u32, items: &mut [GroupItem<'_>]) -> bool {
+        match items {
+            [a, b] => self.decode_items(filter_mask, [a, b]),
+            [a, b, c] => self.decode_items(filter_mask, [a, b, c]),
+            [a, b, c, d] => self.decode_items(filter_mask, [a, b, c, d]),
+            _ => false,
+        }
+    }
+
+    fn decode_items<const N: usize>(
         &mut self,
         filter_mask: u32,
-        stored: [&[u8]; N],
-        outs: [&mut [u8]; N],
+        items: [&mut GroupItem<'_>; N],
     ) -> bool {
+        let stored = items.each_ref().map(|item| item.stored);
+        let outs = items.map(|item| &mut *item.out);
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
         let timer = self.tuner.start(Way::Optimized);
         let done = self.stages_of_group(filter_mask, stored, outs);
@@ -385,8 +415,11 @@ mod tests {
 
     fn group<const N: usize>(pipeline: &mut Pipeline, stored: [&[u8]; N]) -> Option<[Vec<u8>; N]> {
         let mut outs = stored.map(|_| vec![0; SIZE]);
-        let slices = outs.each_mut().map(Vec::as_mut_slice);
-        pipeline.decode_group(0, stored, slices).then_some(outs)
+        let pairs = stored.into_iter().zip(&mut outs);
+        let mut items: Vec<_> = pairs
+            .map(|(stored, out)| GroupItem { stored, out })
+            .collect();
+        pipeline.decode_group(0, &mut items).then_some(outs)
     }
 
     #[test]
@@ -395,7 +428,7 @@ mod tests {
         let groups = |size, chunks: usize| {
             let (pipeline, mut left, mut groups) = (deflate(size), chunks, vec![]);
             while left > 0 {
-                groups.push(pipeline.group_size(left));
+                groups.push(pipeline.even_group(left));
                 left -= groups.last().unwrap();
             }
             groups
@@ -410,7 +443,7 @@ mod tests {
         assert_eq!(groups(SIZE, 7), [4, 3]);
         assert_eq!(groups(MAX_GROUP_BYTES / 2, 5), [2, 2, 1]);
         assert_eq!(groups(MAX_GROUP_BYTES / 2 + 1, 3), [1, 1, 1]);
-        assert_eq!(deflate(SIZE).group_size(0), 0);
+        assert_eq!(deflate(SIZE).even_group(0), 0);
     }
 
     #[test]

@@ -1,22 +1,23 @@
 //! The codec limit: fetch and decode alone, as fast as bare processes can.
 //!
 //! Law:
-//! 1. The plan, the fetches and the filters are those of a stream. There is no ring, no claim, no
-//!    scatter, and nothing is published: a process runs tasks `me`, `me + n`, ...
+//! 1. The engine is that of a stream, with a placement that does nothing (`PlaceNowhere`). There is no
+//!    ring, no claim, and nothing is published: a process runs tasks `me`, `me + n`, ...
 //! 2. Everything is decoded into one small private buffer, reused, so that it stays in cache.
 //! 3. Clocks start when every process stands ready, and end when the last one is done.
-//! 4. A chunk that does not decode is an error here too: a limit of wrong bytes is none.
+//! 4. A decode error is an error here too; a rate for wrong bytes means nothing.
 
-use crate::engine::counters::Record;
-use crate::engine::open_dataset::OpenDataset;
+use crate::engine::counters::{Record, count};
+use crate::engine::open_dataset::{OpenDataset, check};
+use crate::engine::transfer::{ChunkRead, Fetches, Place};
 use crate::fetch::coalesce::{Run, runs};
-use crate::fetch::data_file::{Fetch, FetchError};
-use crate::filters::Pipeline;
+use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::memory::{Mapping, file_len};
-use crate::ring::control::Control;
-use crate::ring::reader_loop::window;
-use crate::tables::plan::{Chunk, KIND_LIBRARY, Member, Plan, Task};
+use crate::ring::control::{Control, control_fits};
+use crate::ring::window::window;
+use crate::scatter::fill;
+use crate::tables::plan::{Chunk, Dataset, Plan, Task, Work};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +30,7 @@ pub const TRIAL: u32 = 1 << 31;
 
 /// Map a trial's control header, which has no tapes behind it.
 pub fn map_control(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<(Mapping, Control)> {
-    if file_len(fd)? != plan.control_bytes() || !plan.control_fits() {
+    if file_len(fd)? != plan.control_bytes() || !control_fits(plan) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "the control header does not fit its plan",
@@ -41,24 +42,23 @@ pub fn map_control(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<(Mapping, Cont
     Ok((head, control))
 }
 
-/// Run this process's share of `plan`, once all others are ready too.
-pub fn run_share(plan: &Plan, control: Control, me: usize) {
+/// Run this process's part of `plan`, once all others are ready too.
+pub fn run_part(plan: &Plan, control: Control, me: usize) {
     let record = control.record(me);
     record.pid.store(std::process::id(), Relaxed);
-    let mut share = Share {
+    let mut part = Part {
         plan,
         record,
         me: me as u64,
-        sources: plan.members.iter().map(|_| None).collect(),
-        stored: Vec::new(),
-        decoded: Vec::new(),
+        open: Vec::new(),
+        filled: Vec::new(),
     };
-    let ready = std::panic::AssertUnwindSafe(|| share.open());
+    let ready = std::panic::AssertUnwindSafe(|| part.open());
     let opened = std::panic::catch_unwind(ready).unwrap_or_else(|_| Err(panicked()));
     control.count(Duration::ZERO);
     control.wait_turn(1);
     record.begin_ns.store(now_ns(), SeqCst);
-    let run = std::panic::AssertUnwindSafe(|| opened.and_then(|()| share.run()));
+    let run = std::panic::AssertUnwindSafe(|| opened.and_then(|()| part.run()));
     let done = std::panic::catch_unwind(run).unwrap_or_else(|_| Err(panicked()));
     record.end_ns.store(now_ns(), SeqCst);
     if let Err(error) = done {
@@ -71,22 +71,29 @@ fn panicked() -> TaskError {
     TaskError::Internal("the codec limit's loop panicked".into())
 }
 
-struct Share<'a> {
+struct Part<'a> {
     plan: &'a Plan,
     record: &'a Record,
     me: u64,
-    sources: Vec<Option<OpenDataset>>,
-    stored: Vec<u8>,
-    decoded: Vec<u8>,
+    /// By dataset.
+    open: Vec<OpenDataset>,
+    filled: Vec<u8>,
 }
 
-/// A task with its requests in flight, for direct reads.
-type Flight = (u64, Task, Vec<(Run, u64)>);
+/// A task whose fetches were asked for.
+struct Submitted {
+    number: u64,
+    task: Task,
+    runs: Vec<Run>,
+    tickets: Vec<u64>,
+}
 
-impl Share<'_> {
+impl Part<'_> {
     fn open(&mut self) -> Result<(), TaskError> {
-        for (place, member) in self.sources.iter_mut().zip(&self.plan.members) {
-            *place = Some(OpenDataset::open(member, self.record, 0)?);
+        let table = &self.plan.table;
+        for dataset in &table.datasets {
+            let open = OpenDataset::open(table, dataset, self.record, 0)?;
+            self.open.push(open);
         }
         Ok(())
     }
@@ -96,190 +103,125 @@ impl Share<'_> {
         let end = self.plan.lap_tasks();
         let window = window(self.plan);
         let mut next = self.me;
-        let mut pending: VecDeque<Flight> = VecDeque::new();
+        let mut pending: VecDeque<Submitted> = VecDeque::new();
         loop {
             while pending.len() < window && next < end {
                 self.record.current.store(next + 1, Relaxed);
-                pending.push_back(self.begin(next)?);
+                pending.push_back(self.submit(next)?);
                 next += step;
             }
-            let Some((number, task, flights)) = pending.pop_front() else {
+            let Some(submitted) = pending.pop_front() else {
                 break;
             };
-            self.record.current.store(number + 1, Relaxed);
-            self.complete(&task, flights)?;
-            self.record.tasks.fetch_add(1, Relaxed);
+            self.record.current.store(submitted.number + 1, Relaxed);
+            self.complete(&submitted)?;
+            count(&self.record.tasks, 1);
         }
         // Once is enough for a number to be worth anything.
-        for source in self.sources.iter().flatten() {
-            let file = source.fetch.file();
-            file.check_unchanged()
-                .map_err(|error| TaskError::Fetch(0, error))?;
-        }
-        Ok(())
+        let unchanged = self
+            .open
+            .iter()
+            .try_for_each(|open| open.queue.check_unchanged());
+        unchanged.map_err(|error| TaskError::Fetch(0, error))
     }
 
-    fn begin(&mut self, number: u64) -> Result<Flight, TaskError> {
-        let (task, _) = self.plan.task(number);
-        if task.kind == KIND_LIBRARY {
+    fn submit(&mut self, number: u64) -> Result<Submitted, TaskError> {
+        let (plan, (task, _)) = (self.plan, self.plan.task(number));
+        if task.work() == Work::Library {
             return Err(TaskError::Internal("a library's task has no limit".into()));
         }
-        let member = &self.plan.members[task.member as usize];
-        let source = self.sources[task.member as usize].as_mut();
-        let source = source.ok_or_else(|| TaskError::Internal("a file is not open".into()))?;
-        let records = self.plan.records(&task);
+        let records = plan.records(&task);
         let first_record = records.start as u64;
-        let chunks = &self.plan.chunks()[records];
-        source.check(member, chunks, first_record)?;
+        let chunks = &plan.table.chunks()[records];
+        check(&plan.table, plan.dataset(&task), chunks, first_record)?;
         let mut found = Vec::new();
         runs(chunks, &mut found);
-        let mut flights = Vec::new();
-        for run in found {
-            let ticket = match &mut source.fetch {
-                Fetch::Direct(queue, _) => queue
-                    .submit(run.byte_offset, run.len as usize)
-                    .map_err(|error| TaskError::read(first_record, error))?,
-                Fetch::Buffered(_) => 0,
-            };
-            flights.push((run, ticket));
-        }
-        Ok((number, task, flights))
+        let queue = &mut self.open[task.dataset as usize].queue;
+        let tickets = match queue.is_direct() {
+            true => queue.submit(&found, None),
+            false => Vec::new(),
+        };
+        Ok(Submitted {
+            number,
+            task,
+            runs: found,
+            tickets,
+        })
     }
 
-    fn complete(&mut self, task: &Task, flights: Vec<(Run, u64)>) -> Result<(), TaskError> {
-        let member = &self.plan.members[task.member as usize];
-        let records = self.plan.records(task);
-        let first_record = records.start;
-        let chunks = &self.plan.chunks()[records];
-        let Some(source) = self.sources[task.member as usize].as_mut() else {
-            return Ok(());
+    fn complete(&mut self, submitted: &Submitted) -> Result<(), TaskError> {
+        let (plan, task) = (self.plan, &submitted.task);
+        let records = plan.records(task);
+        let first_record = records.start as u64;
+        let chunks = &plan.table.chunks()[records];
+        let dataset = plan.dataset(task);
+        let open = &mut self.open[task.dataset as usize];
+        let mut transfer = open.transfer(self.record, |_| PlaceNowhere {
+            dataset,
+            first_record,
+            filled: &mut self.filled,
+        });
+        let fetches = Fetches {
+            runs: &submitted.runs,
+            tickets: &submitted.tickets,
+            turn: None,
         };
+        transfer.run(chunks, fetches)?;
+        let grid = task.grid();
         if chunks.is_empty() {
             let rows = (task.row_end - task.row_begin) as usize;
-            room(&mut self.decoded, rows * member.row_bytes).fill(0);
-        } else {
-            for _ in chunks.len() as u64..task.n_chunks {
-                room(&mut self.decoded, member.decoded_size).fill(0);
-            }
+            transfer.place.fill(rows * dataset.row_bytes);
+            return Ok(());
         }
-        for (run, ticket) in flights {
-            let first = (first_record + run.chunks.start) as u64;
-            let chunks = &chunks[run.chunks.clone()];
-            let len = run.len as usize;
-            if let Fetch::Direct(queue, _) = &mut source.fetch {
-                let finished = queue.finish(ticket);
-                let finished = finished.map_err(|error| TaskError::read(first, error))?;
-                let got = finished.bytes().len() as u64;
-                if got < run.len {
-                    let expected = run.len;
-                    return Err(TaskError::Fetch(first, FetchError::Short { expected, got }));
-                }
-                decode(
-                    source,
-                    &mut self.decoded,
-                    member,
-                    first,
-                    chunks,
-                    &run,
-                    finished.bytes(),
-                )?;
-                if let Fetch::Direct(queue, _) = &mut source.fetch {
-                    queue.recycle(finished);
-                }
-                continue;
-            }
-            let buffer = room(&mut self.stored, len);
-            if let Fetch::Buffered(file) = &mut source.fetch {
-                let have = file.read_cached(buffer, run.byte_offset);
-                if have < len {
-                    file.read(buffer, run.byte_offset, have)
-                        .map_err(|error| TaskError::Fetch(first, error))?;
-                }
-            }
-            let raw = |chunk: &Chunk| source.pipeline.is_identity(chunk.filter_mask);
-            // Bytes that no filter changes are read straight into place: that was all.
-            if !chunks.iter().all(raw) {
-                decode(
-                    source,
-                    &mut self.decoded,
-                    member,
-                    first,
-                    chunks,
-                    &run,
-                    buffer,
-                )?;
-            }
-        }
+        let missing = grid.end - grid.start - chunks.len() as u64;
+        (0..missing).for_each(|_| transfer.place.fill(dataset.decoded_size));
         Ok(())
     }
 }
 
-/// Decode a fetched run's chunks, one after the other or some side by side, into the same place.
-fn decode(
-    source: &mut OpenDataset,
-    decoded: &mut Vec<u8>,
-    member: &Member,
-    first: u64,
-    chunks: &[Chunk],
-    run: &Run,
-    bytes: &[u8],
-) -> Result<(), TaskError> {
-    let stored = |chunk: &Chunk| {
-        let from = (chunk.byte_offset - run.byte_offset) as usize;
-        &bytes[from..from + chunk.stored_size as usize]
-    };
-    let pipeline = &mut source.pipeline;
-    let size = member.decoded_size;
-    let mut index = 0;
-    while let Some(chunk) = chunks.get(index) {
-        let filter_mask = chunk.filter_mask;
-        let next = &chunks[index..];
-        let next = &next[..pipeline.group_size(next.len())];
-        let done = match next.len() {
-            4 => decode_abreast::<4>(pipeline, room(decoded, 4 * size), next, stored),
-            3 => decode_abreast::<3>(pipeline, room(decoded, 3 * size), next, stored),
-            2 => decode_abreast::<2>(pipeline, room(decoded, 2 * size), next, stored),
-            _ => false,
-        };
-        if done {
-            index += next.len();
-            continue;
-        }
-        // Bytes that no filter changes are there already.
-        if !pipeline.is_identity(filter_mask) {
-            let at = first + index as u64;
-            pipeline
-                .decode(filter_mask, stored(chunk), room(decoded, size))
-                .map_err(|error| TaskError::Filter(at, error))?;
-        }
-        index += 1;
-    }
-    Ok(())
+/// Decoded chunks go nowhere: what is measured is what comes before.
+struct PlaceNowhere<'a> {
+    dataset: &'a Dataset,
+    first_record: u64,
+    filled: &'a mut Vec<u8>,
 }
 
-/// False: none is done.
-fn decode_abreast<'s, const N: usize>(
-    pipeline: &mut Pipeline,
-    decoded: &mut [u8],
-    chunks: &[Chunk],
-    stored: impl Fn(&Chunk) -> &'s [u8],
-) -> bool {
-    let Some(chunks) = chunks.first_chunk::<N>().map(<[Chunk; N]>::each_ref) else {
-        return false;
-    };
-    let mask = chunks[0].filter_mask;
-    if chunks.iter().any(|chunk| chunk.filter_mask != mask) || !pipeline.wants_group(mask) {
-        return false;
+impl PlaceNowhere<'_> {
+    fn fill(&mut self, len: usize) {
+        if self.filled.len() < len {
+            self.filled.resize(len, 0);
+        }
+        fill::repeat(self.dataset.fill_shown(), &mut self.filled[..len]);
     }
-    let mut outs = decoded.chunks_exact_mut(decoded.len() / N);
-    let outs = chunks.map(|_| outs.next().expect("as many outs as chunks"));
-    pipeline.decode_group(mask, chunks.map(stored), outs)
 }
 
-/// The first `len` bytes of a buffer that grows to its largest use and is kept.
-fn room(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if buffer.len() < len {
-        buffer.resize(len, 0);
+// SAFETY: there are no targets.
+unsafe impl Place for PlaceNowhere<'_> {
+    fn read(&self, index: usize, chunk: &Chunk) -> ChunkRead {
+        let dataset = self.dataset;
+        let row = chunk.grid_index / dataset.inner_chunks().max(1) * dataset.chunk_dims[0];
+        ChunkRead {
+            number: self.number(index),
+            grid_index: chunk.grid_index,
+            row,
+            size: dataset.decoded_size_at(row),
+            wanted: 0..0,
+        }
     }
-    &mut buffer[..len]
+
+    fn number(&self, index: usize) -> u64 {
+        self.first_record + index as u64
+    }
+
+    fn target(&mut self, _: &ChunkRead) -> Option<*mut [u8]> {
+        None
+    }
+
+    fn place(&mut self, _: &ChunkRead, _: &[u8]) {}
+
+    fn placed(&mut self, _: &ChunkRead) {}
+
+    fn fill_rows(&mut self, read: &ChunkRead) {
+        self.fill(read.size);
+    }
 }

@@ -8,7 +8,7 @@
 //! 3. No panic leaves this file: it becomes a failed task.
 
 use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
-use crate::process::codec_limit::{TRIAL, map_control, run_share};
+use crate::process::codec_limit::{TRIAL, map_control, run_part};
 use crate::requests::server::{LibraryRequest, serve_requests};
 use crate::requests::work_queue::WORK_QUEUE;
 use crate::ring::maps::{RingMaps, map_ring};
@@ -48,7 +48,7 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
         if is_trial {
             let (_head, control) = map_control(&plan, ring_fd.as_fd())?;
             drop((plan_fd, ring_fd));
-            run_share(&plan, control, me);
+            run_part(&plan, control, me);
             continue;
         }
         let ring = map_ring(&plan, ring_fd.as_fd())?;

@@ -3,6 +3,7 @@
 //! Law:
 //! 1. Readers start together, when all are ready, and the time is from the first start to the last end.
 
+use crate::fetch::queue::Turnstile;
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::process::codec_limit::{TRIAL, map_control};
 use crate::ring::control::Control;

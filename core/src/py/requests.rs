@@ -6,7 +6,7 @@
 
 use super::request_handle::{Flight, deadline_in};
 use crate::requests::arena::Arena as Memory;
-use crate::requests::dispatcher::{Catalogue, CatalogueError, Dispatcher, Request};
+use crate::requests::dispatcher::{Dispatcher, Request, ShareError, SharedDataset};
 use crate::requests::handle::RequestHandle as Inner;
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::WORK_QUEUE;
@@ -125,7 +125,7 @@ impl Stages {
 /// A dataset, or one field of it, as the readers know it.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Dataset {
-    catalogue: Arc<Catalogue>,
+    shared: Arc<SharedDataset>,
     dtype: Py<PyArrayDescr>,
     row_shape: Vec<npy_intp>,
     row_bytes: usize,
@@ -140,7 +140,7 @@ impl Board {
         &self,
         py: Python<'_>,
         ask: &Request<'_>,
-        catalogue: Option<&Arc<Catalogue>>,
+        shared: Option<&Arc<SharedDataset>>,
         stages: &Stages,
         out_bytes: usize,
         timeout: f64,
@@ -166,14 +166,14 @@ impl Board {
             Request::Parts(..) => out_bytes,
             Request::Library(_) => lease.len(),
         };
-        self.send_into(py, ask, catalogue, lease, out_bytes, timeout)
+        self.send_into(py, ask, shared, lease, out_bytes, timeout)
     }
 
     fn send_into(
         &self,
         py: Python<'_>,
         ask: &Request<'_>,
-        catalogue: Option<&Arc<Catalogue>>,
+        shared: Option<&Arc<SharedDataset>>,
         lease: StageLease,
         out_bytes: usize,
         timeout: f64,
@@ -185,7 +185,7 @@ impl Board {
             slots => slots,
         };
         match slots {
-            Some(slots) => Ok(dispatch.send(ask, slots, catalogue, lease, out_bytes)?),
+            Some(slots) => Ok(dispatch.send(ask, slots, shared, lease, out_bytes)?),
             None if dispatch.is_closed() => Err(Closed::new_err(())),
             None => Err(Exhausted::new_err("slot")),
         }
@@ -200,16 +200,16 @@ impl Board {
         timeout: f64,
     ) -> PyResult<(Arc<Inner>, usize)> {
         // Its place would mean other bytes there.
-        if !dataset.catalogue.region.is_of(&self.0.arena) {
+        if !dataset.shared.region.is_of(&self.0.arena) {
             return Err(PyValueError::new_err("a dataset of another arena"));
         }
-        let member = &dataset.catalogue.plan.members[0];
-        let slab = Hyperslab::parse(words, member).map_err(PyValueError::new_err)?;
+        let of = dataset.shared.dataset();
+        let slab = Hyperslab::parse(words, of).map_err(PyValueError::new_err)?;
         let out_bytes = slab.out_bytes();
-        let owners = slab.owners(member, self.0.board.n_readers());
+        let owners = slab.owners(of, self.0.board.n_readers());
         let ask = Request::Parts(words, &owners);
-        let catalogue = Some(&dataset.catalogue);
-        let inner = self.send(py, &ask, catalogue, stages, out_bytes, timeout)?;
+        let shared = Some(&dataset.shared);
+        let inner = self.send(py, &ask, shared, stages, out_bytes, timeout)?;
         Ok((inner, out_bytes))
     }
 }
@@ -234,27 +234,27 @@ impl Board {
             .ok_or_else(|| PyOSError::new_err("the board's descriptors are closed"))
     }
 
-    /// Tell the readers of a dataset, by its catalogue (`wire.encode_plan` of a plan without tasks).
+    /// Tell the readers of a dataset, by its table (`wire.encode_datasets`).
     fn dataset(
         &self,
-        catalogue: &[u8],
+        table: &[u8],
         dtype: Bound<'_, PyArrayDescr>,
         row_shape: Vec<npy_intp>,
     ) -> PyResult<Dataset> {
-        let made = Catalogue::new(&self.0.arena, catalogue);
-        let catalogue = made.map_err(|error| match error {
-            CatalogueError::Memory(error) => PyOSError::new_err(error),
-            CatalogueError::Refused(reason) => PyValueError::new_err(reason),
+        let made = SharedDataset::new(&self.0.arena, table);
+        let shared = made.map_err(|error| match error {
+            ShareError::Memory(error) => PyOSError::new_err(error),
+            ShareError::Refused(reason) => PyValueError::new_err(reason),
         })?;
-        let row_bytes = catalogue.plan.members[0].row_bytes;
+        let row_bytes = shared.dataset().row_bytes;
         let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
         if items.checked_mul(dtype.itemsize()) != Some(row_bytes) {
             return Err(PyValueError::new_err(
-                "a row has another size than the catalogue's",
+                "a row has another size than the table's",
             ));
         }
         Ok(Dataset {
-            catalogue: Arc::new(catalogue),
+            shared: Arc::new(shared),
             dtype: dtype.unbind(),
             row_shape,
             row_bytes,
@@ -277,19 +277,19 @@ impl Board {
         stages: &Stages,
         timeout: f64,
     ) -> PyResult<Flight> {
-        let member = &dataset.catalogue.plan.members[0];
+        let of = dataset.shared.dataset();
         let mut words = [0u64; 9 + 4 * MAX_AXES];
-        let n = member.dims.len();
+        let n = of.dims.len();
         if n > MAX_AXES {
             return Err(PyValueError::new_err("too many dimensions"));
         }
         self.address(dataset, &mut words);
         words[6] = n as u64;
-        words[8] = member.field_bytes as u64;
+        words[8] = of.field_bytes as u64;
         words[9..13].copy_from_slice(&[start, step as u64, count, 0]);
         for axis in 1..n {
             let at = 9 + 4 * axis;
-            words[at..at + 4].copy_from_slice(&[0, 1, member.dims[axis], 0]);
+            words[at..at + 4].copy_from_slice(&[0, 1, of.dims[axis], 0]);
         }
         let (inner, out_bytes) = self.native(py, dataset, &words[..9 + 4 * n], stages, timeout)?;
         let mut shape = Vec::with_capacity(1 + dataset.row_shape.len());
@@ -454,18 +454,18 @@ const RETRY_SECONDS: f64 = 60.0;
 
 impl Board {
     fn address(&self, dataset: &Dataset, words: &mut [u64]) {
-        let catalogue = &dataset.catalogue;
-        words[1] = catalogue.id;
-        words[2] = catalogue.region.at() as u64;
-        words[3] = catalogue.len as u64;
+        let shared = &dataset.shared;
+        words[1] = shared.id;
+        words[2] = shared.region.at() as u64;
+        words[3] = shared.len as u64;
     }
 }
 
 #[pymethods]
 impl Dataset {
-    /// A chunk of the catalogue, by its number there: (grid index, byte offset, stored size).
+    /// A chunk of the shared, by its number there: (grid index, byte offset, stored size).
     fn chunk(&self, number: usize) -> Option<(u64, u64, u64)> {
-        let chunk = self.catalogue.plan.chunks().get(number)?;
+        let chunk = self.shared.chunks().get(number)?;
         Some((chunk.grid_index, chunk.byte_offset, chunk.stored_size))
     }
 }

@@ -65,32 +65,32 @@ impl Lease {
     fn arrays<'py>(lease: &Bound<'py, Lease>) -> PyResult<Bound<'py, PyAny>> {
         let py = lease.py();
         let inner = &lease.get().inner;
-        let members = 0..inner.views.len();
+        let tapes = 0..inner.views.len();
         match &inner.container {
             Container::Single => Lease::array(lease, 0),
             Container::Tuple => {
-                let arrays = members.map(|member| Lease::array(lease, member));
+                let arrays = tapes.map(|tape| Lease::array(lease, tape));
                 Ok(PyTuple::new(py, arrays.collect::<PyResult<Vec<_>>>()?)?.into_any())
             }
             Container::Dict(keys) => {
                 let dict = PyDict::new(py);
-                for (key, member) in keys.iter().zip(members) {
-                    dict.set_item(key.bind(py), Lease::array(lease, member)?)?;
+                for (key, tape) in keys.iter().zip(tapes) {
+                    dict.set_item(key.bind(py), Lease::array(lease, tape)?)?;
                 }
                 Ok(dict.into_any())
             }
         }
     }
 
-    fn array<'py>(lease: &Bound<'py, Lease>, member: usize) -> PyResult<Bound<'py, PyAny>> {
+    fn array<'py>(lease: &Bound<'py, Lease>, tape: usize) -> PyResult<Bound<'py, PyAny>> {
         let py = lease.py();
         let this = lease.get();
         let inner = &this.inner;
-        let view = &inner.views[member];
+        let view = &inner.views[tape];
         let (begin, end) = inner.book.block_rows(this.block);
-        let tape = &inner.book.maps.tapes[member];
+        let (map, tape) = (&inner.book.maps.tapes[tape], &inner.book.plan.tapes[tape]);
         // SAFETY: the lease holds these rows: they are published and not given back.
-        let rows = unsafe { tape_rows(tape, &inner.book.plan.members[member], begin, end - begin) };
+        let rows = unsafe { tape_rows(map, tape, begin, end - begin) };
         let mut dims = view.dims;
         dims[0] = (end - begin) as npy_intp;
         // SAFETY: NumPy's C API with the GIL held. `rows` has the size that dtype and dims give
@@ -214,7 +214,7 @@ pub struct Ring {
 
 #[pymethods]
 impl Ring {
-    /// Make a ring for `plan`. `views` gives each member's dtype and row shape, `keys` is None for
+    /// Make a ring for `plan`. `views` gives each tape's dtype and row shape, `keys` is None for
     /// one array, an empty list for a tuple, or the keys of a dict.
     #[new]
     fn new(
@@ -225,13 +225,13 @@ impl Ring {
     ) -> PyResult<Ring> {
         let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
         let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
-        if views.len() != plan.members.len() {
-            return Err(PyValueError::new_err("views and members differ in number"));
+        if views.len() != plan.tapes.len() {
+            return Err(PyValueError::new_err("views and tapes differ in number"));
         }
         let mut kept = Vec::with_capacity(views.len());
-        for ((dtype, row_shape), member) in views.into_iter().zip(&plan.members) {
+        for ((dtype, row_shape), tape) in views.into_iter().zip(&plan.tapes) {
             let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
-            if items.checked_mul(dtype.itemsize()) != Some(member.row_bytes) {
+            if items.checked_mul(dtype.itemsize()) != Some(tape.row_bytes) {
                 return Err(PyValueError::new_err(
                     "a view's row has another size than the plan's",
                 ));
@@ -347,7 +347,7 @@ impl Ring {
             .find(|failure| failure.3 == task)
     }
 
-    /// Where a task lies: (member, first row of the dataset, end row, chunk as (grid index, byte
+    /// Where a task lies: (dataset, first row of the dataset, end row, chunk as (grid index, byte
     /// offset, stored size) or None). `chunk` is the plan's number, by default the task's first.
     #[pyo3(signature = (task, chunk = None))]
     fn address(&self, task: u64, chunk: Option<u64>) -> (u32, u64, u64, Option<(u64, u64, u64)>) {

@@ -9,13 +9,15 @@
 
 use crate::engine::chunk_cache::ChunkCache;
 use crate::engine::counters::Record;
-use crate::engine::dataset::{Dataset, NO_CHUNK};
-use crate::engine::place_selected::{Scratch, Task};
+use crate::engine::open_dataset::{Lookup, OpenDataset};
 use crate::engine::read_ahead::ReadAhead;
+use crate::engine::selected_read::{Scratch, SelectedRead};
+use crate::engine::transfer::NO_CHUNK;
 use crate::os::memory::Mapping;
 use crate::scatter::elements::Unit;
-use crate::select::chunk_iter::{ChunkIter, Cursor};
+use crate::select::chunk_iter::{ChunkIter, Cursor, Geometry};
 use crate::select::selection::{Catalogue, Hyperslab};
+use crate::tables::dataset::{Dataset, DatasetTable};
 use crate::task_error::TaskError;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,17 +25,68 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Datasets that are open at a time.
 const OPEN: usize = 64;
 
+/// A dataset that was asked for, as the reader keeps it open.
+struct Known {
+    place: Catalogue,
+    table: DatasetTable,
+    geometry: Geometry,
+    open: OpenDataset,
+    /// The file and the way its chunks are decoded: two datasets that decode the same chunks alike,
+    /// such as the fields of one table, share what is kept of them.
+    source: u64,
+    /// When it was last asked for.
+    used: u64,
+}
+
+impl Known {
+    fn open(
+        arena: &Arc<Mapping>,
+        place: Catalogue,
+        source: u64,
+        record: &Record,
+    ) -> Result<Known, TaskError> {
+        let internal = |reason: &str| TaskError::Internal(reason.into());
+        let table = DatasetTable::over(arena.clone(), place.at, place.len).map_err(internal)?;
+        let [dataset] = &table.datasets[..] else {
+            return Err(internal("a request's table has one dataset"));
+        };
+        let geometry = Geometry::new(dataset).ok_or_else(|| internal("the grid is too large"))?;
+        let open = OpenDataset::open(&table, dataset, record, NO_CHUNK)?;
+        Ok(Known {
+            place,
+            geometry,
+            open,
+            source,
+            table,
+            used: 0,
+        })
+    }
+
+    fn dataset(&self) -> &Dataset {
+        &self.table.datasets[0]
+    }
+
+    /// The chunks of both are the same bytes, stored and decoded.
+    fn is_alike(&self, other: &Known) -> bool {
+        let (a, b) = (self.dataset(), other.dataset());
+        let (from, other) = (self.table.source(a), other.table.source(b));
+        from.fingerprint == other.fingerprint
+            && a.filters == b.filters
+            && a.decoded_size == b.decoded_size
+    }
+}
+
 /// Answers the asks of one board, in one reader.
 pub struct Answerer {
     arena: Arc<Mapping>,
-    datasets: Vec<Dataset>,
+    datasets: Vec<Known>,
     /// Where the last ask's dataset is, and how many asks there were.
     last: usize,
     clock: u64,
     /// The number of the next source.
     next_source: u64,
     cache: ChunkCache,
-    cover: ChunkIter,
+    chunk_iter: ChunkIter,
     cursor: Cursor,
     ahead: Cursor,
     scratch: Scratch,
@@ -48,7 +101,7 @@ impl Answerer {
             clock: 0,
             next_source: 0,
             cache: ChunkCache::new(cache_limit_bytes),
-            cover: ChunkIter::default(),
+            chunk_iter: ChunkIter::default(),
             cursor: Cursor::default(),
             ahead: Cursor::default(),
             scratch: Scratch::default(),
@@ -67,9 +120,9 @@ impl Answerer {
         let internal = |reason: &str| TaskError::Internal(reason.into());
         let catalogue = Catalogue::parse(words).map_err(internal)?;
         let at = self.open(catalogue, record)?;
-        let open = self.datasets[at].parts();
-        let member = open.lookup.member;
-        let slab = Hyperslab::parse(words, member).map_err(internal)?;
+        let known = &mut self.datasets[at];
+        let dataset = &known.table.datasets[0];
+        let slab = Hyperslab::parse(words, dataset).map_err(internal)?;
         let room = out.len();
         let Some(out) = out.get_mut(..slab.out_bytes()) else {
             let reason = format!("a result of {} bytes, room for {room}", slab.out_bytes());
@@ -78,30 +131,25 @@ impl Answerer {
         if out.is_empty() {
             return Ok(());
         }
-        self.cover.set(&slab, member, open.geometry, part, n_parts);
-        let unit = Unit::new(&slab, member, self.cover.together);
-        let mut task = Task {
-            stored: ReadAhead::new(
-                open.lookup,
-                record,
-                &self.cover,
-                open.fetch,
-                &mut self.ahead,
-            ),
-            pipeline: open.pipeline,
-            source: open.source,
+        let lookup = Lookup::new(&known.table, dataset);
+        let chunk_iter = &mut self.chunk_iter;
+        chunk_iter.set(&slab, dataset, &known.geometry, part, n_parts);
+        let queue = &mut known.open.queue;
+        let mut read = SelectedRead {
+            stored: ReadAhead::new(lookup, record, chunk_iter, queue, &mut self.ahead),
+            pipeline: &mut known.open.pipeline,
+            source: known.source,
             cache: &mut self.cache,
-            cover: &self.cover,
-            unit,
+            unit: Unit::new(&slab, dataset, chunk_iter.together),
             scratch: &mut self.scratch,
             out,
         };
-        let done = task.run(&mut self.cursor);
-        let touched = task.stored.touched;
+        let done = read.run(&mut self.cursor);
+        let touched = read.stored.touched;
         // A file that changed explains any other error.
-        if let Err(error) = task.stored.end() {
-            let chunk = open.lookup.chunk(self.cursor.grid_index);
-            self.cache.forget(open.source);
+        if let Err(error) = read.stored.end() {
+            let chunk = lookup.chunk(self.cursor.grid_index);
+            self.cache.forget(known.source);
             return Err(TaskError::Fetch(
                 chunk.map_or(NO_CHUNK, |found| found.0),
                 error,
@@ -117,7 +165,7 @@ impl Answerer {
     /// Where the dataset of an ask is, opened if it was not.
     fn open(&mut self, catalogue: Catalogue, record: &Record) -> Result<usize, TaskError> {
         self.clock += 1;
-        let is_it = |dataset: &Dataset| dataset.catalogue == catalogue;
+        let is_it = |known: &Known| known.place == catalogue;
         let found = match self.datasets.get(self.last).is_some_and(is_it) {
             true => Some(self.last),
             false => self.datasets.iter().position(is_it),
@@ -126,7 +174,7 @@ impl Answerer {
             Some(at) => at,
             None => {
                 let source = self.next_source;
-                let mut dataset = Dataset::open(&self.arena, catalogue, source, record)?;
+                let mut dataset = Known::open(&self.arena, catalogue, source, record)?;
                 match self.datasets.iter().find(|other| other.is_alike(&dataset)) {
                     Some(other) => dataset.source = other.source,
                     None => self.next_source += 1,

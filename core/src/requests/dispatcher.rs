@@ -10,7 +10,7 @@ use crate::requests::arena::{Arena, Region};
 use crate::requests::handle::{self, Outcome, RequestHandle};
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::{INLINE_WORDS, WorkQueue};
-use crate::tables::plan::Plan;
+use crate::tables::dataset::{Chunk, Dataset, DatasetTable};
 use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,34 +27,42 @@ const SPARE_ASK_BYTES: usize = 64 << 10;
 /// A task may cost so many readers.
 pub const DEATHS_ALLOWED: u64 = 2;
 
-/// A dataset as the readers know it: its catalogue, in the arena.
-pub struct Catalogue {
+/// A dataset as the readers know it: a table of one, in the arena.
+pub struct SharedDataset {
     pub id: u64,
     pub region: Region,
     pub len: usize,
-    pub plan: Plan,
+    table: DatasetTable,
 }
 
-impl Catalogue {
-    pub fn new(arena: &Arc<Arena>, bytes: &[u8]) -> Result<Catalogue, CatalogueError> {
+impl SharedDataset {
+    pub fn new(arena: &Arc<Arena>, bytes: &[u8]) -> Result<SharedDataset, ShareError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let mut region = arena.take(bytes.len()).map_err(CatalogueError::Memory)?;
+        let mut region = arena.take(bytes.len()).map_err(ShareError::Memory)?;
         region.write(bytes);
-        let plan = Plan::over(arena.map().clone(), region.at(), bytes.len())
-            .map_err(CatalogueError::Refused)?;
-        if plan.members.len() != 1 {
-            return Err(CatalogueError::Refused("a catalogue has one member"));
+        let table = DatasetTable::over(arena.map().clone(), region.at(), bytes.len())
+            .map_err(ShareError::Refused)?;
+        if table.datasets.len() != 1 {
+            return Err(ShareError::Refused("a request's table has one dataset"));
         }
-        Ok(Catalogue {
+        Ok(SharedDataset {
             id: NEXT.fetch_add(1, SeqCst),
             len: bytes.len(),
             region,
-            plan,
+            table,
         })
+    }
+
+    pub fn dataset(&self) -> &Dataset {
+        &self.table.datasets[0]
+    }
+
+    pub fn chunks(&self) -> &[Chunk] {
+        self.table.chunks()
     }
 }
 
-pub enum CatalogueError {
+pub enum ShareError {
     Memory(io::Error),
     Refused(&'static str),
 }
@@ -160,7 +168,7 @@ impl Dispatcher {
         self: &Arc<Dispatcher>,
         ask: &Request<'_>,
         slots: Vec<u32>,
-        catalogue: Option<&Arc<Catalogue>>,
+        shared: Option<&Arc<SharedDataset>>,
         lease: StageLease,
         out_bytes: usize,
     ) -> io::Result<Arc<RequestHandle>> {
@@ -191,7 +199,7 @@ impl Dispatcher {
                 shape: Vec::new(),
                 lease: None,
                 ask: None,
-                catalogue: catalogue.cloned(),
+                shared: shared.cloned(),
             }),
         });
         let mut state = lock(&flight.state);

@@ -7,7 +7,7 @@
 //! 3. Every wait has a deadline. A forked child waits for nothing.
 
 use crate::requests::arena::Region;
-use crate::requests::dispatcher::{Catalogue, Dispatcher, lock};
+use crate::requests::dispatcher::{Dispatcher, SharedDataset, lock};
 use crate::requests::stage_pool::StageLease;
 use crate::requests::work_queue;
 use crate::task_error::Failure;
@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) lease: Option<Arc<StageLease>>,
     pub(super) ask: Option<Region>,
     /// Held, not looked at: the readers do.
-    pub(super) catalogue: Option<Arc<Catalogue>>,
+    pub(super) shared: Option<Arc<SharedDataset>>,
 }
 
 impl RequestHandle {
@@ -96,7 +96,7 @@ impl RequestHandle {
                 (None, None) if state.cancelled => Outcome::Cancelled,
                 (None, None) => Outcome::Done,
             });
-            state.catalogue = None;
+            state.shared = None;
         }
         let over = matches!(state.outcome, Some(Outcome::Cancelled | Outcome::Closed));
         let ask = state.ask.take_if(|_| landed);

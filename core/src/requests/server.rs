@@ -6,8 +6,7 @@
 //!    is no other's.
 //! 3. A task of a library goes to Python; everything else never does.
 
-use crate::engine::counters::{Mark, Record, STATE_FINISHED};
-use crate::engine::open_dataset::add_ns;
+use crate::engine::counters::{Mark, Record, STATE_FINISHED, add_ns};
 use crate::os::memory::{Mapping, file_len};
 use crate::requests::answer::Answerer;
 use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};

@@ -40,10 +40,10 @@ fn answer(
 fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, ask: &Request, n_parts: u64) {
     let words = ask.words(dataset);
     let expected = ask.expected(dataset);
-    let member = dataset.member();
-    let slab = Hyperslab::parse(&words, &member).unwrap();
+    let of = dataset.dataset();
+    let slab = Hyperslab::parse(&words, &of).unwrap();
     assert_eq!(slab.out_bytes(), expected.len());
-    let owners = slab.owners(&member, n_parts as usize);
+    let owners = slab.owners(&of, n_parts as usize);
     let mut writers = vec![0; expected.len()];
     for part in 0..n_parts {
         let outs = [0xA5, 0x5A].map(|with| {
@@ -111,9 +111,9 @@ fn malformed_asks_are_refused_and_never_panic() {
             if dice.below(4) == 0 {
                 words.truncate(dice.below(words.len() as u64 + 1) as usize);
             }
-            let len = match Hyperslab::parse(&words, &dataset.member()) {
+            let len = match Hyperslab::parse(&words, &dataset.dataset()) {
                 Ok(slab) if slab.out_bytes() < 1 << 20 => {
-                    slab.owners(&dataset.member(), 3);
+                    slab.owners(&dataset.dataset(), 3);
                     slab.out_bytes()
                 }
                 Ok(_) => continue,
@@ -227,7 +227,7 @@ fn chunks_are_kept_within_the_limit_and_counted() {
     let mut dice = XorShift64(4);
     for layout in [Layout::Deflate, Layout::ShuffleDeflate, Layout::Blosc] {
         let dataset = TestDataset::with(&mut dice, &[1000], &[100], layout);
-        let chunk_bytes = dataset.member().decoded_size;
+        let chunk_bytes = dataset.dataset().decoded_size;
         let limit = 3 * (chunk_bytes + 128);
         let mut answerer = Answerer::new(dataset.arena.clone(), limit);
         let record = record();
@@ -258,7 +258,7 @@ fn neighbours_equal_the_model_and_the_bad_one_is_named() {
         for seed in 1..30 {
             let mut dice = XorShift64(seed * 31);
             let dataset = TestDataset::with(&mut dice, &[1000], &[50], layout);
-            let chunk_bytes = dataset.member().decoded_size;
+            let chunk_bytes = dataset.dataset().decoded_size;
             let limit = dice.below(10) as usize * (chunk_bytes + 128);
             let mut answerer = Answerer::new(dataset.arena.clone(), limit);
             for _ in 0..20 {

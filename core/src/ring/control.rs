@@ -13,6 +13,7 @@
 //! Slots are reused: the plan has at least as many as tasks can begin within the ring's capacity.
 
 use crate::engine::counters::{RECORD_BYTES, Record, STATE_FAILED, STATE_FINISHED};
+use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::tables::plan::{ENDLESS, Plan};
@@ -60,6 +61,11 @@ const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 /// Bytes that a control header takes.
 pub fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
     HEAD_BYTES + n_readers * RECORD_BYTES + n_slots * 8
+}
+
+/// A plan's control header has room for its readers and slots.
+pub fn control_fits(plan: &Plan) -> bool {
+    plan.control_bytes() >= control_bytes(plan.n_readers(), plan.n_slots())
 }
 
 /// Why a claim returned.
@@ -258,30 +264,6 @@ impl Control {
         }
     }
 
-    /// Wait for this task's turn to fetch (rotating disks: in the order of the tape, one at a time).
-    pub fn wait_turn(&self, task: u64) {
-        let head = self.head();
-        while head.turn.load(SeqCst) < task && !self.stopped() {
-            head.turn_waiting.fetch_add(1, SeqCst);
-            let word = head.turn_word.load(SeqCst);
-            if head.turn.load(SeqCst) < task && !self.stopped() {
-                futex::wait(&head.turn_word, word, Duration::from_millis(200));
-            }
-            head.turn_waiting.fetch_sub(1, SeqCst);
-        }
-    }
-
-    /// This task's fetch is over, or on its way in the kernel's queue; the next may begin. May be
-    /// said more than once.
-    pub fn pass_turn(&self, task: u64) {
-        let head = self.head();
-        head.turn.fetch_max(task + 1, SeqCst);
-        if head.turn_waiting.load(SeqCst) > 0 {
-            head.turn_word.fetch_add(1, SeqCst);
-            futex::wake_all(&head.turn_word);
-        }
-    }
-
     pub fn stopped(&self) -> bool {
         self.head().stop.load(SeqCst) != 0
     }
@@ -394,6 +376,32 @@ fn this_cpu() -> u32 {
 
 /// The number of rows is never near the end of the tape's numbers.
 const _: () = assert!(ENDLESS == u64::MAX);
+
+impl Turnstile for Control {
+    /// Wait for this task's turn to fetch (rotating disks: in the order of the tape, one at a time).
+    fn wait_turn(&self, task: u64) {
+        let head = self.head();
+        while head.turn.load(SeqCst) < task && !self.stopped() {
+            head.turn_waiting.fetch_add(1, SeqCst);
+            let word = head.turn_word.load(SeqCst);
+            if head.turn.load(SeqCst) < task && !self.stopped() {
+                futex::wait(&head.turn_word, word, Duration::from_millis(200));
+            }
+            head.turn_waiting.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// This task's fetch is over, or on its way in the kernel's queue; the next may begin. May be
+    /// said more than once.
+    fn pass_turn(&self, task: u64) {
+        let head = self.head();
+        head.turn.fetch_max(task + 1, SeqCst);
+        if head.turn_waiting.load(SeqCst) > 0 {
+            head.turn_word.fetch_add(1, SeqCst);
+            futex::wake_all(&head.turn_word);
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -7,15 +7,14 @@
 //!    value, and what stood there before is no row of this stream.
 //! 3. A file that changed meanwhile is told as that, whatever the library made of it.
 
-use crate::engine::open_dataset::{add_ns, grow};
-use crate::engine::share_work::ShareWork;
+use crate::engine::counters::{add_ns, count};
+use crate::engine::place_shuffled::PlaceShuffled;
 use crate::engine::shuffle_task::ShuffleTask;
+use crate::engine::transfer::room;
 use crate::fetch::data_file::DataFile;
 use crate::ring::reader_loop::{Claimed, LibraryRead, Reader};
-use crate::ring::tape::tape_rows;
-use crate::tables::plan::Member;
+use crate::scatter::interleave::Interleaver;
 use crate::task_error::TaskError;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 impl Reader<'_> {
@@ -26,46 +25,44 @@ impl Reader<'_> {
         share: &ShuffleTask,
         library: &mut LibraryRead<'_>,
     ) -> Result<(), TaskError> {
-        let task = &claimed.task;
-        let member: &Member = &self.plan.members[task.member as usize];
+        let plan = self.plan;
+        let dataset = plan.dataset(&claimed.task);
         let start = Instant::now();
-        let number = member.chunks_at;
-        let file = DataFile::open(&member.filename, member.fingerprint, false)
+        let number = dataset.chunks_at;
+        let file = DataFile::open(plan.table.source(dataset), false)
             .map_err(|error| TaskError::Fetch(number, error))?;
         let record = self.control.record(self.me);
-        // SAFETY: this reader owns the task.
-        let mut work = unsafe {
-            ShareWork::new(
-                member,
-                record,
-                share,
-                &mut self.kept,
-                &self.tapes[task.member as usize],
-                claimed.rows(),
-            )
+        let mut place = PlaceShuffled {
+            dataset,
+            share,
+            // SAFETY: this reader owns the task; only places of the share's rows are written.
+            window: unsafe { self.rows(&claimed) },
+            caches: false,
+            kept: &mut self.kept,
+            interleaver: &mut Interleaver::default(),
+            offset: Vec::new(),
         };
         let careful = self.careful.contains(&claimed.global);
         let mut result = Ok(());
         let mut rows = Vec::new();
         for span in share.spans() {
-            let len = ((span.end - span.begin) as usize).saturating_mul(member.row_bytes);
-            grow(&mut rows, len, number)?;
-            let out = &mut rows[..len];
+            let len = ((span.end - span.begin) as usize).saturating_mul(dataset.row_bytes);
+            let out = room(&mut rows, len, number)?;
             out.fill(0);
             result = record.call(careful, |chunk| {
-                library(&member.library, span.begin, span.end, out, chunk)
+                library(&dataset.library, span.begin, span.end, out, chunk)
             });
             if result.is_err() {
                 break;
             }
-            work.copy(span.begin, span.seats, &rows[..len]);
-            record.decoded_bytes.fetch_add(len as u64, Relaxed);
+            place.copy(span.begin, span.wanted, out);
+            count(&record.decoded_bytes, len);
         }
         // A file that changed explains any error.
         file.check_unchanged()
             .map_err(|error| TaskError::Fetch(number, error))?;
         result.map_err(TaskError::Library)?;
-        record.library_tasks.fetch_add(1, Relaxed);
+        count(&record.library_tasks, 1);
         add_ns(&record.decode_ns, start);
         Ok(())
     }
@@ -76,29 +73,27 @@ impl Reader<'_> {
         claimed: &Claimed,
         library: &mut LibraryRead<'_>,
     ) -> Result<(), TaskError> {
-        let (task, lap_row) = (&claimed.task, claimed.lap_row);
-        let member: &Member = &self.plan.members[task.member as usize];
+        let (plan, task) = (self.plan, &claimed.task);
+        let dataset = plan.dataset(task);
         let start = Instant::now();
-        let number = self.plan.records(task).start as u64;
-        let file = DataFile::open(&member.filename, member.fingerprint, false)
+        let number = plan.records(task).start as u64;
+        let file = DataFile::open(plan.table.source(dataset), false)
             .map_err(|error| TaskError::Fetch(number, error))?;
-        let rows = task.row_end - task.row_begin;
-        let tape = &self.tapes[task.member as usize];
         // SAFETY: this reader owns the task, so these rows of the tape are its alone.
-        let out = unsafe { tape_rows(tape, member, lap_row + task.row_begin, rows) };
-        let first = self.plan.first_row();
+        let out = unsafe { self.rows(claimed) };
+        let first = plan.first_row();
         let (begin, end) = (first + task.row_begin, first + task.row_end);
         out.fill(0);
         let (record, careful) = (self.record(), self.careful.contains(&claimed.global));
         let result = record.call(careful, |chunk| {
-            library(&member.library, begin, end, out, chunk)
+            library(&dataset.library, begin, end, out, chunk)
         });
         // A file that changed explains any error.
         file.check_unchanged()
             .map_err(|error| TaskError::Fetch(number, error))?;
         result.map_err(TaskError::Library)?;
-        record.library_tasks.fetch_add(1, Relaxed);
-        record.decoded_bytes.fetch_add(out.len() as u64, Relaxed);
+        count(&record.library_tasks, 1);
+        count(&record.decoded_bytes, out.len());
         add_ns(&record.decode_ns, start);
         Ok(())
     }

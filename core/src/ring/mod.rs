@@ -11,6 +11,7 @@ pub mod leases;
 pub mod maps;
 pub mod reader_loop;
 pub mod tape;
+pub mod window;
 
 #[cfg(test)]
 mod ring_stress;

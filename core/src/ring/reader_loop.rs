@@ -3,7 +3,7 @@
 //! Law:
 //! 1. A task is idempotent: it writes only its own rows, so it may be run again after a death.
 //! 2. Tasks end in the order in which they were claimed, failures too: the parent waits for the
-//!    oldest one. Of a task that fails, the rows before the damage are good, and other members'
+//!    oldest one. Of a task that fails, the rows before the damage are good, and other tapes'
 //!    rows beside these are still read.
 //! 3. Rows are published only after the file was seen unchanged after their last fetch.
 //! 4. On a rotating disk the reader that has the turn hands its requests to the kernel, and passes
@@ -13,31 +13,27 @@
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
-use crate::engine::counters::{Mark, Record};
+use crate::engine::counters::{Mark, Record, add_ns, count};
 use crate::engine::kept::Kept;
-use crate::engine::open_dataset::{OpenDataset, Turn, add_ns};
-use crate::engine::share_work::{ShareWork, fetches};
-use crate::engine::shuffle_task::{ChunkRead, ShuffleTask, Windows};
-use crate::engine::transfer::Transfer;
+use crate::engine::open_dataset::{OpenDataset, check};
+use crate::engine::place_rows::PlaceRows;
+use crate::engine::place_shuffled::{PlaceShuffled, fetches};
+use crate::engine::shuffle_task::{ShuffleTask, Windows};
+use crate::engine::transfer::{ChunkRead, Fetches, NO_CHUNK};
 use crate::fetch::coalesce::{Run, runs};
-use crate::fetch::data_file::Fetch;
+use crate::fetch::queue::{Turn, Turnstile};
 use crate::filters::FilterErrorKind;
 use crate::os::memory::{Entered, Mapping};
 use crate::ring::control::{Claim, Control};
-use crate::ring::tape::tape_bytes;
-use crate::tables::plan::{Chunk, KIND_LIBRARY, KIND_SHARE, Plan, Task, UNALLOCATED};
+use crate::ring::tape::{tape_bytes, tape_rows};
+use crate::ring::window::window;
+use crate::tables::plan::{Chunk, Plan, Task, UNALLOCATED, Work};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-/// Bytes and tasks that a reader keeps in flight while fetches take long.
-const FLIGHT_BYTES: u64 = 8 << 20;
-const FLIGHT_TASKS: usize = 16;
-/// Bytes that all readers together keep in flight on a rotating disk: some 0.1 s of its time.
-/// What waits for longer, the kernel serves in order of arrival, however far the head has to go.
-const ROTATING_FLIGHT_BYTES: u64 = 16 << 20;
 /// How long a reader sleeps at most before it looks again.
 const NAP: Duration = Duration::from_millis(500);
 
@@ -52,12 +48,13 @@ pub enum End {
     Failed,
 }
 
-/// What a task has under way before it is completed: what it picks, if it is a share, and for
-/// direct reads its requests in flight.
+/// What a task has under way before it is completed: its chunks, if it is a share, and for direct
+/// reads its runs and their tickets.
 #[derive(Default)]
 struct Begun {
     share: Option<ShuffleTask>,
-    flights: Vec<(Run, u64)>,
+    runs: Vec<Run>,
+    tickets: Vec<u64>,
     /// Only so many of its chunks can be fetched.
     sound: Option<(usize, TaskError)>,
 }
@@ -88,7 +85,7 @@ pub struct Reader<'a> {
     pub(super) control: Control,
     pub(super) tapes: &'a [Mapping],
     pub(super) me: usize,
-    sources: Vec<Option<OpenDataset>>,
+    open: Vec<Option<OpenDataset>>,
     spare_runs: Vec<Run>,
     windows: Windows<'a>,
     pub(super) kept: Kept,
@@ -103,18 +100,18 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub fn new(plan: &'a Plan, control: Control, tapes: &'a [Mapping], me: usize) -> Reader<'a> {
-        let sources = plan.members.iter().map(|_| None).collect();
+        let open = plan.table.datasets.iter().map(|_| None).collect();
         Reader {
             plan,
             control,
             tapes,
             me,
-            sources,
+            open,
             spare_runs: Vec::new(),
             windows: Windows::new(plan),
             kept: Kept::new(plan),
-            entered: plan.members.iter().map(|_| Entered::default()).collect(),
-            turns: plan.members.iter().any(|member| member.turnstile),
+            entered: plan.tapes.iter().map(|_| Entered::default()).collect(),
+            turns: plan.table.sources.iter().any(|source| source.turnstile),
             careful: Vec::new(),
             useless_row: None,
         }
@@ -126,11 +123,11 @@ impl<'a> Reader<'a> {
         self.careful = self.control.inherited(self.me);
         let mut inherited: VecDeque<u64> = self.careful.clone().into();
         let most = window(self.plan);
-        let direct = self.plan.members.iter().any(|member| member.direct);
+        let direct = self.plan.table.sources.iter().any(|source| source.direct);
         let mut claimed_all = false;
         loop {
             // Where nothing is waited for, a task that is claimed early comes late.
-            let early = direct || self.sources.iter().flatten().any(|source| source.cold);
+            let early = direct || self.open.iter().flatten().any(|open| open.queue.cold);
             let window = if early { most } else { 1 };
             while pending.len() < window && !claimed_all {
                 let global = match inherited.pop_front() {
@@ -180,7 +177,7 @@ impl<'a> Reader<'a> {
             }
             let next = start.elapsed() / self.plan.n_readers() as u32;
             // Counted first: whoever has the rows finds them in the statistics.
-            self.record().tasks.fetch_add(1, Relaxed);
+            count(&self.record().tasks, 1);
             self.control.publish(self.me, global, next);
             self.record().current.store(0, SeqCst);
         }
@@ -210,39 +207,52 @@ impl<'a> Reader<'a> {
     fn begin(&mut self, global: u64, early: bool) -> Result<Begun, TaskError> {
         let plan = self.plan;
         let (task, _) = plan.task(global);
-        let mut begun = Begun::default();
-        let member = &plan.members[task.member as usize];
-        if task.kind == KIND_LIBRARY || member.by_library {
+        let mut begun = Begun {
+            runs: std::mem::take(&mut self.spare_runs),
+            ..Begun::default()
+        };
+        let (work, dataset) = (task.work(), plan.dataset(&task));
+        if work == Work::Library || dataset.by_library {
             self.skip_turn(global);
         }
-        if task.kind == KIND_LIBRARY {
+        if work == Work::Library {
             return Ok(begun);
         }
         let records = plan.records(&task);
         let mut first_record = records.start as u64;
-        if task.kind == KIND_SHARE {
-            let share = self.windows.share(plan, &task, plan.lap(global));
+        if let Work::Share(share) = work {
+            let share = self.windows.task(plan, &task, share, plan.lap(global));
             first_record = share.reads.first().map_or(first_record, |p| p.number);
             begun.share = Some(share);
-            if member.by_library {
+            if dataset.by_library {
                 return Ok(begun);
             }
         }
         let control = self.control;
-        let place = &mut self.sources[task.member as usize];
-        let source = match place {
-            Some(source) => source,
-            None => place.insert(OpenDataset::open(
-                member,
-                control.record(self.me),
-                first_record,
-            )?),
-        };
-        let mut chunks = &plan.chunks()[records];
-        match &begun.share {
-            Some(share) => ShareWork::check(source, member, share)?,
+        let place = &mut self.open[task.dataset as usize];
+        let open = match place {
+            Some(open) => open,
             None => {
-                if let Err(error) = source.check(member, chunks, first_record) {
+                let record = control.record(self.me);
+                let open = OpenDataset::open(&plan.table, dataset, record, first_record)?;
+                place.insert(open)
+            }
+        };
+        let mut chunks = &plan.table.chunks()[records];
+        match &begun.share {
+            Some(share) => {
+                let reads = share.reads.iter().zip(&share.chunks);
+                for (read, chunk) in reads.filter(|(read, _)| read.number != NO_CHUNK) {
+                    check(
+                        &plan.table,
+                        dataset,
+                        std::slice::from_ref(chunk),
+                        read.number,
+                    )?;
+                }
+            }
+            None => {
+                if let Err(error) = check(&plan.table, dataset, chunks, first_record) {
                     let number = error.chunk().unwrap_or(first_record);
                     chunks = &chunks[..(number - first_record) as usize];
                     begun.sound = Some((chunks.len(), error));
@@ -252,15 +262,12 @@ impl<'a> Reader<'a> {
         if !early {
             return Ok(begun);
         }
-        let mut found = Vec::new();
         match &mut begun.share {
-            Some(share) => fetches(share, &self.kept, &mut found),
-            None => runs(chunks, &mut found),
+            Some(share) => fetches(share, &self.kept, &mut begun.runs),
+            None => runs(chunks, &mut begun.runs),
         }
-        let turn = Turn::of(member, &self.control, global);
-        begun.flights = source
-            .begin(found, turn)
-            .map_err(|error| TaskError::read(first_record, error))?;
+        let turn = turn(&control, plan, &task, global);
+        begun.tickets = open.queue.submit(&begun.runs, turn);
         Ok(begun)
     }
 
@@ -284,7 +291,7 @@ impl<'a> Reader<'a> {
             task,
             lap_row,
         };
-        let by_library = task.kind == KIND_LIBRARY || plan.members[task.member as usize].by_library;
+        let by_library = task.work() == Work::Library || plan.dataset(&task).by_library;
         let result = pending.begun.and_then(|begun| match by_library {
             true => Ok(()),
             false => self.decode(claimed, begun),
@@ -296,8 +303,10 @@ impl<'a> Reader<'a> {
             Ok(()) if by_library => {}
             result => return result,
         }
-        if task.kind == KIND_SHARE {
-            let share = self.windows.share(plan, &task, plan.lap(claimed.global));
+        if let Some(share) = task.share() {
+            let share = self
+                .windows
+                .task(plan, &task, share, plan.lap(claimed.global));
             return self.share_by_library(claimed, &share, library);
         }
         self.read_by_library(&claimed, library)
@@ -306,19 +315,19 @@ impl<'a> Reader<'a> {
     /// Fetch and decode a task's chunks.
     fn decode(&mut self, claimed: Claimed, mut begun: Begun) -> Result<(), TaskError> {
         let task = &claimed.task;
-        let Some(mut source) = self.sources[task.member as usize].take() else {
+        let Some(mut open) = self.open[task.dataset as usize].take() else {
             return Err(TaskError::Internal("a task's file is not open".into()));
         };
         let result = match begun.share.take() {
-            Some(share) => self.decode_share(claimed, share, begun.flights, &mut source),
-            None => self.decode_chunks(claimed, begun, &mut source),
+            Some(share) => self.decode_share(claimed, share, begun, &mut open),
+            None => self.decode_chunks(claimed, begun, &mut open),
         };
         // A file that changed explains any error, and taints rows that decoded well.
-        let unchanged = source.fetch.file().check_unchanged();
-        self.sources[task.member as usize] = Some(source);
+        let unchanged = open.queue.check_unchanged();
+        self.open[task.dataset as usize] = Some(open);
         let first_record = self.plan.records(task).start as u64;
         unchanged.map_err(|error| TaskError::Fetch(first_record, error))?;
-        self.record().chunks.fetch_add(result?, Relaxed);
+        count(&self.record().chunks, result?);
         Ok(())
     }
 
@@ -326,38 +335,40 @@ impl<'a> Reader<'a> {
     fn decode_chunks(
         &mut self,
         claimed: Claimed,
-        begun: Begun,
-        source: &mut OpenDataset,
+        mut begun: Begun,
+        open: &mut OpenDataset,
     ) -> Result<u64, TaskError> {
-        let (plan, task) = (self.plan, &claimed.task);
+        let (plan, control, task) = (self.plan, self.control, &claimed.task);
         let records = plan.records(task);
         let first_record = records.start as u64;
-        let all = &plan.chunks()[records];
-        let mut chunks = all;
-        if let Some((sound, _)) = begun.sound {
-            chunks = &chunks[..sound];
-        }
-        let mut work = Transfer {
-            plan,
-            member: &plan.members[task.member as usize],
-            record: self.control.record(self.me),
-            tape: &self.tapes[task.member as usize],
-            lap_row: claimed.lap_row,
-            task,
-            first_record,
-        };
-        let result = if let Fetch::Direct(..) = &source.fetch {
-            work.direct(source, chunks, begun.flights)
-        } else {
-            let mut found = std::mem::take(&mut self.spare_runs);
+        let all = &plan.table.chunks()[records];
+        let n_sound = begun.sound.as_ref().map_or(all.len(), |(sound, _)| *sound);
+        let chunks = &all[..n_sound];
+        let mut found = std::mem::take(&mut begun.runs);
+        if !open.queue.is_direct() {
             runs(chunks, &mut found);
-            let turn = Turn::of(work.member, &self.control, claimed.global);
-            let result = work.buffered(source, chunks, &found, turn);
-            self.spare_runs = found;
-            result
+        }
+        let first = plan.first_row();
+        let mut transfer = open.transfer(control.record(self.me), |interleaver| PlaceRows {
+            dataset: plan.dataset(task),
+            rows: first + task.row_begin..first + task.row_end,
+            // SAFETY: this reader owns the task. (Chunks beside each other in the same rows belong to
+            // it or to another one, which writes other bytes.)
+            out: unsafe { self.rows(&claimed) },
+            first_record,
+            interleaver,
+            offset: Vec::new(),
+        });
+        let fetches = Fetches {
+            runs: &found,
+            tickets: &begun.tickets,
+            turn: turn(&control, plan, task, claimed.global),
         };
+        let result = transfer.run(chunks, fetches);
         // Before an error there may be some, too.
-        work.fill(source, all)?;
+        let filled = transfer.fill_rest(task.grid(), all);
+        self.spare_runs = found;
+        filled?;
         result?;
         match begun.sound {
             Some((_, error)) => Err(error),
@@ -370,33 +381,39 @@ impl<'a> Reader<'a> {
         &mut self,
         claimed: Claimed,
         mut share: ShuffleTask,
-        flights: Vec<(Run, u64)>,
-        source: &mut OpenDataset,
+        mut begun: Begun,
+        open: &mut OpenDataset,
     ) -> Result<u64, TaskError> {
         let (plan, control, task) = (self.plan, self.control, &claimed.task);
-        let buffered = matches!(source.fetch, Fetch::Buffered(_));
-        let mut found = std::mem::take(&mut self.spare_runs);
-        if buffered {
+        let mut found = std::mem::take(&mut begun.runs);
+        if !open.queue.is_direct() {
+            // Some chunks may be kept by now.
             fetches(&mut share, &self.kept, &mut found);
         }
-        let (member, tape) = (
-            &plan.members[task.member as usize],
-            &self.tapes[task.member as usize],
-        );
-        let bytes = tape_bytes(member, claimed.rows());
-        self.entered[task.member as usize].enter(tape, bytes);
-        let record = control.record(self.me);
-        // SAFETY: this reader owns the task.
-        let mut work =
-            unsafe { ShareWork::new(member, record, &share, &mut self.kept, tape, claimed.rows()) };
-        let result = match buffered {
-            true => work.buffered(source, &found, Turn::of(member, &control, claimed.global)),
-            false => work.direct(source, flights),
+        let tape = plan.tape(task);
+        let bytes = tape_bytes(tape, claimed.rows());
+        self.entered[task.tape as usize].enter(&self.tapes[task.tape as usize], bytes);
+        let mut transfer = open.transfer(control.record(self.me), |interleaver| PlaceShuffled {
+            dataset: plan.dataset(task),
+            share: &share,
+            // SAFETY: this reader owns the task; of the window only places of the share's rows are
+            // written, and the others are never read.
+            window: unsafe { self.rows(&claimed) },
+            caches: tape.caches,
+            kept: &mut self.kept,
+            interleaver,
+            offset: Vec::new(),
+        });
+        let fetches = Fetches {
+            runs: &found,
+            tickets: &begun.tickets,
+            turn: turn(&control, plan, task, claimed.global),
         };
+        let result = transfer.run(&share.chunks, fetches);
+        let result = result.and_then(|()| transfer.place_rest());
         self.spare_runs = found;
         result?;
-        work.unfetched(source)?;
-        // A chunk may have been picked in parts.
+        // A chunk may have been read in parts.
         let fetched = |(read, chunk): (&ChunkRead, &Chunk)| {
             (chunk.byte_offset != UNALLOCATED).then_some(read.number)
         };
@@ -405,6 +422,26 @@ impl<'a> Reader<'a> {
             .collect();
         numbers.dedup();
         Ok(numbers.len() as u64)
+    }
+
+    /// A task's rows on its tape.
+    ///
+    /// # Safety
+    /// This reader must own the task.
+    pub(super) unsafe fn rows<'b>(&self, claimed: &Claimed) -> &'b mut [u8]
+    where
+        'a: 'b,
+    {
+        let (at, rows) = (claimed.task.tape as usize, claimed.rows());
+        // SAFETY: the caller's promise.
+        unsafe {
+            tape_rows(
+                &self.tapes[at],
+                &self.plan.tapes[at],
+                rows.start,
+                rows.end - rows.start,
+            )
+        }
     }
 
     /// All rows of a task lie behind those that can still be delivered.
@@ -422,13 +459,13 @@ impl<'a> Reader<'a> {
         };
         let records = self.plan.records(&task);
         let before = (number as usize).saturating_sub(records.start);
-        let Some(left) = self.plan.chunks()[records].get(before..) else {
+        let Some(left) = self.plan.table.chunks()[records].get(before..) else {
             return begin;
         };
-        let member = &self.plan.members[task.member as usize];
+        let dataset = self.plan.dataset(&task);
         let mut offset = Vec::new();
         let rows = left.iter().map(|chunk| {
-            member.chunk_offset(chunk.grid_index, &mut offset);
+            dataset.chunk_offset(chunk.grid_index, &mut offset);
             offset[0].saturating_sub(self.plan.first_row())
         });
         let row = rows.min().unwrap_or(0);
@@ -453,20 +490,11 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Tasks that a reader may hold at a time while fetches take long: its share of the ring.
-pub fn window(plan: &Plan) -> usize {
-    let tasks = plan.lap_tasks();
-    if tasks == 0 {
-        return 1;
-    }
-    let rows = (plan.lap_rows() / tasks).max(1);
-    let share = plan.capacity_rows() / rows / plan.n_readers() as u64;
-    let task_bytes = rows * plan.members[0].row_bytes.max(1) as u64;
-    let bytes = match plan.members.iter().any(|member| member.turnstile) {
-        true => FLIGHT_BYTES.min(ROTATING_FLIGHT_BYTES / plan.n_readers() as u64),
-        false => FLIGHT_BYTES,
-    };
-    // Two even of the largest, so that one is on its way while the other is decoded.
-    let wanted = (bytes / task_bytes.max(1)).clamp(2, FLIGHT_TASKS as u64);
-    share.clamp(1, wanted) as usize
+/// The turn of a task that fetches, where tasks take turns.
+fn turn<'c>(control: &'c Control, plan: &Plan, task: &Task, global: u64) -> Option<Turn<'c>> {
+    let takes_turns = plan.table.source(plan.dataset(task)).turnstile;
+    takes_turns.then_some(Turn {
+        turnstile: control,
+        task: global,
+    })
 }

@@ -13,8 +13,9 @@ use crate::fixtures::{
 };
 use crate::os::memory::sealed_memfd;
 use crate::ring::leases::{CLOSED, ENDED, FAILED, Leases};
-use crate::ring::reader_loop::{End, Reader, window};
+use crate::ring::reader_loop::{End, Reader};
 use crate::ring::tape::tape_rows;
+use crate::ring::window::window;
 use crate::tables::plan::{KIND_LIBRARY, Plan};
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -61,8 +62,8 @@ impl Race {
             let end = (row + self.chunk_rows).min(self.n_rows);
             let index = index as u64;
             chunks.push([index, row * ROW_BYTES, (end - row) * ROW_BYTES, 0]);
-            tasks.push([0, 0, row, end, index, 1]);
-            tasks.push([1, u64::from(KIND_LIBRARY), row, end, 0, 0]);
+            tasks.push([0, 0, row, end, index, 1, 1]);
+            tasks.push([1, u64::from(KIND_LIBRARY), row, end, 0, 0, 0]);
         }
         let flags = 2 | u64::from(self.direct) | (4 * u64::from(self.turnstile));
         let member = TestMember::new(self.chunk_rows, flags);
@@ -76,7 +77,7 @@ impl Race {
             capacity_rows: 2 * (self.block_rows + self.chunk_rows) + self.extra_rows,
             cyclic: self.cyclic_blocks.is_some(),
             order: None,
-            keep_bytes: 0,
+            cache_bytes: 0,
         };
         (plan, file)
     }
@@ -211,9 +212,9 @@ impl Race {
     /// `wanted` are the dataset's rows, for each lap or for all.
     fn check(&self, book: &Leases, wanted: &[Vec<u64>], block: u64) {
         let (begin, end) = book.block_rows(block);
-        for (number, member) in book.plan.members.iter().enumerate() {
+        for (number, tape) in book.plan.tapes.iter().enumerate() {
             // SAFETY: the block is lent, so nobody else may write here: that is the test.
-            let rows = unsafe { tape_rows(&book.maps.tapes[number], member, begin, end - begin) };
+            let rows = unsafe { tape_rows(&book.maps.tapes[number], tape, begin, end - begin) };
             for (at, word) in rows.chunks_exact(8).enumerate() {
                 let row = begin + (at / ROW_WORDS) as u64;
                 let lap = (row / book.plan.lap_rows()) as usize % wanted.len();

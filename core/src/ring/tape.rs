@@ -6,17 +6,17 @@
 //! 2. Knows nothing of tasks: whose rows are whose is the ring's protocol (control.rs).
 
 use crate::os::memory::Mapping;
-use crate::tables::plan::Member;
+use crate::tables::plan::Tape;
 use std::ops::Range;
 
 /// Where some rows of the tape lie in its mapping.
-pub fn tape_bytes(member: &Member, rows: Range<u64>) -> Range<usize> {
-    let len = ((rows.end - rows.start) as usize).saturating_mul(member.row_bytes);
-    let (row, row_bytes) = (rows.start, member.row_bytes as u64);
-    let tape_bytes = member.tape_bytes.max(1) as u64;
+pub fn tape_bytes(of: &Tape, rows: Range<u64>) -> Range<usize> {
+    let len = ((rows.end - rows.start) as usize).saturating_mul(of.row_bytes);
+    let (row, row_bytes) = (rows.start, of.row_bytes as u64);
+    let len_bytes = of.bytes.max(1) as u64;
     let at = match row.checked_mul(row_bytes) {
-        Some(at) => at % tape_bytes,
-        None => (u128::from(row) * u128::from(row_bytes) % u128::from(tape_bytes)) as u64,
+        Some(at) => at % len_bytes,
+        None => (u128::from(row) * u128::from(row_bytes) % u128::from(len_bytes)) as u64,
     } as usize;
     at..at.saturating_add(len)
 }
@@ -29,15 +29,10 @@ pub fn tape_bytes(member: &Member, rows: Range<u64>) -> Range<usize> {
     clippy::mut_from_ref,
     reason = "the tape is shared memory: who may write where is the ring's protocol, not Rust's"
 )]
-pub unsafe fn tape_rows<'a>(
-    tape: &'a Mapping,
-    member: &Member,
-    row: u64,
-    rows: u64,
-) -> &'a mut [u8] {
-    let bytes = tape_bytes(member, row..row + rows);
+pub unsafe fn tape_rows<'a>(tape: &'a Mapping, of: &Tape, row: u64, rows: u64) -> &'a mut [u8] {
+    let bytes = tape_bytes(of, row..row + rows);
     let (at, len) = (bytes.start, bytes.len());
-    assert!(len <= member.tape_bytes && bytes.end <= tape.len());
+    assert!(len <= of.bytes && bytes.end <= tape.len());
     // SAFETY: inside the double mapping (checked above); exclusive by the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(tape.base().add(at), len) }
 }

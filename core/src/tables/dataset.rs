@@ -1,26 +1,61 @@
-//! One dataset of the plan: how it lies in the file, and what its tape looks like.
+//! The dataset table: which files there are, how each dataset lies in them, and where its chunks are.
 //!
 //! Law:
-//! 1. The layout of a record is written by `_multitables/wire/plan_bytes.py` and read here.
-//! 2. What a record says is checked when the plan is opened; later code indexes freely.
+//! 1. The layout is written by `_multitables/wire/plan_bytes.py` and read here; both number the same
+//!    words. A stream's plan has such a table in it, and a request's dataset is one on its own.
+//! 2. What a record says is checked when the table is opened; later code indexes freely.
+//! 3. Chunk records are the stored ones, sorted by their number in the grid; each names its source.
+//! 4. A table never changes, so the slices below are plain shared borrows: its memfd is sealed, or it
+//!    lies in a region of an arena that is not written again while the dataset lives.
 
-use super::plan::{KIND_LIBRARY, Task};
 pub use super::string_fix::StringFix;
-use super::words::{Header, Refused, part, product};
+use super::words::{Refused, after, header, part, product, table};
 use crate::filters::FilterSpec;
+use crate::os::memory::Mapping;
+use std::ops::Range;
+use std::sync::Arc;
 
-const FLAG_DIRECT: u64 = 1;
-const FLAG_CLIPPED: u64 = 2;
-const FLAG_TURNSTILE: u64 = 4;
-const FLAG_KEPT: u64 = 8;
-const FLAG_LIBRARY: u64 = 16;
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA01");
+/// The address of a chunk that was never allocated in the file, as if it had no record: its elements
+/// are the fill value.
+pub const UNALLOCATED: u64 = u64::MAX;
+const SOURCE_DIRECT: u64 = 1;
+const SOURCE_TURNSTILE: u64 = 2;
+const FLAG_CLIPPED: u64 = 1;
+const FLAG_LIBRARY: u64 = 2;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct MemberRecord {
+struct Header {
+    magic: u64,
+    total_bytes: u64,
+    n_sources: u64,
+    n_datasets: u64,
+    n_chunks: u64,
+    n_words: u64,
+    n_blob: u64,
+    reserved: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct SourceRecord {
+    name_at: u64,
+    name_len: u64,
+    device: u64,
+    inode: u64,
+    size_bytes: u64,
+    mtime_ns: u64,
+    inline_at: u64,
+    inline_len: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct DatasetRecord {
+    source: u64,
     row_bytes: u64,
-    tape_at: u64,
-    tape_bytes: u64,
     element_bytes: u64,
     field_offset: u64,
     field_bytes: u64,
@@ -32,20 +67,36 @@ pub struct MemberRecord {
     fill_at: u64,
     fixes_at: u64,
     n_fixes: u64,
-    file_at: u64,
-    file_len: u64,
-    device: u64,
-    inode: u64,
-    size_bytes: u64,
-    mtime_ns: u64,
     flags: u64,
     library_at: u64,
     library_len: u64,
     chunks_at: u64,
     n_chunks: u64,
-    inline_at: u64,
-    inline_len: u64,
-    reserved: u64,
+}
+
+/// One stored chunk; those of a dataset are sorted by their number in its grid.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk {
+    pub grid_index: u64,
+    pub byte_offset: u64,
+    pub stored_size: u64,
+    pub filter_mask: u32,
+    /// Which source has its bytes.
+    pub source: u32,
+}
+
+impl Chunk {
+    /// A chunk of the grid that has no record.
+    pub fn never_stored(grid_index: u64) -> Chunk {
+        Chunk {
+            grid_index,
+            byte_offset: UNALLOCATED,
+            stored_size: 0,
+            filter_mask: 0,
+            source: 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +107,35 @@ pub struct Fingerprint {
     pub mtime_ns: u64,
 }
 
-/// One dataset (or one field of it) of the stream.
+/// Where stored bytes come from.
 #[derive(Debug)]
-pub struct Member {
+pub struct Source {
+    pub filename: Vec<u8>,
+    pub fingerprint: Fingerprint,
+    /// The page cache is bypassed.
+    pub direct: bool,
+    /// Readers make requests one at a time, in the order of the tape.
+    pub turnstile: bool,
+    /// The stored bytes, where they travel with the table: then addresses count in these.
+    pub inline: Vec<u8>,
+}
+
+impl Source {
+    /// Bytes that there are to fetch from.
+    pub fn bytes(&self) -> u64 {
+        match self.inline.is_empty() {
+            true => self.fingerprint.size_bytes,
+            false => self.inline.len() as u64,
+        }
+    }
+}
+
+/// One dataset (or one field of it): how its elements lie in its chunks.
+#[derive(Debug)]
+pub struct Dataset {
+    /// Where a library finds it, and its own chunks lie.
+    pub source: usize,
     pub row_bytes: usize,
-    pub tape_at: usize,
-    pub tape_bytes: usize,
     pub element_bytes: usize,
     pub field_offset: usize,
     pub field_bytes: usize,
@@ -71,30 +145,22 @@ pub struct Member {
     /// An element that was never stored, its strings ended.
     pub fill: Vec<u8>,
     pub fixes: Vec<StringFix>,
-    pub filename: Vec<u8>,
-    pub fingerprint: Fingerprint,
-    pub direct: bool,
     /// Stored pieces end with the dataset's last row (contiguous layout), not with a full chunk.
     pub clipped: bool,
-    pub turnstile: bool,
-    /// Decoded chunks are worth keeping: others want the rest of their rows.
-    pub kept: bool,
     /// The library reads it (said by tasks; of shares, here).
     pub by_library: bool,
-    /// Which of the plan's chunks are this member's stored ones.
+    /// Which of the table's chunks are this dataset's stored ones.
     pub chunks_at: u64,
     pub n_chunks: u64,
-    /// Chunks of the grid; 0 where the library reads.
-    pub n_cells: u64,
-    /// The stored bytes, where they travel with the plan: then addresses count in these.
-    pub inline: Vec<u8>,
+    /// Chunks of the grid, stored or not; 0 where the library reads.
+    pub grid_chunks: u64,
     /// What the library fallback needs to know, as written by the parent.
     pub library: String,
     /// Elements of a full chunk times their size.
     pub decoded_size: usize,
 }
 
-impl Member {
+impl Dataset {
     /// The chunk's first element in every dimension.
     pub fn chunk_offset(&self, grid_index: u64, into: &mut Vec<u64>) {
         into.clear();
@@ -108,46 +174,9 @@ impl Member {
     }
 
     /// Chunks of the grid that hold the same rows.
-    pub fn inner_cells(&self) -> u64 {
+    pub fn inner_chunks(&self) -> u64 {
         let grid = self.dims.iter().zip(&self.chunk_dims).skip(1);
         grid.map(|(dim, chunk)| dim.div_ceil(*chunk)).product()
-    }
-
-    /// A task's chunks of the grid have its rows, which are whole or of one row of chunks.
-    pub(super) fn has_rows(&self, task: &Task, first_row: u64) -> bool {
-        let end = task.first_chunk.checked_add(task.n_chunks);
-        let Some(end) = end.filter(|&end| task.first_chunk < end && end <= self.n_cells) else {
-            return false;
-        };
-        let (inner, outer) = (self.inner_cells(), u128::from(self.chunk_dims[0]));
-        let chunk_rows = task.first_chunk / inner..end.div_ceil(inner);
-        let rows = u128::from(task.row_end - task.row_begin) * u128::from(task.repeat);
-        let begin = u128::from(first_row) + u128::from(task.row_begin);
-        let (_, _, parts) = self.columns(task);
-        u128::from(chunk_rows.start) * outer <= begin
-            && begin + rows <= u128::from(chunk_rows.end) * outer
-            && (parts == 1 || chunk_rows.end - chunk_rows.start == 1 && task.repeat == 1)
-    }
-
-    /// Which columns of the grid a task has, of how many; whole rows are one.
-    pub(super) fn columns(&self, task: &Task) -> (u64, u64, u64) {
-        let inner = self.inner_cells();
-        let end = task.first_chunk.saturating_add(task.n_chunks);
-        let whole = task.kind == KIND_LIBRARY
-            || inner == 0
-            || task.first_chunk % inner == 0 && end % inner == 0;
-        match whole {
-            true => (0, 1, 1),
-            false => (task.first_chunk % inner, (end - 1) % inner + 1, inner),
-        }
-    }
-
-    /// Bytes that there are to fetch from.
-    pub fn source_bytes(&self) -> u64 {
-        match self.inline.is_empty() {
-            true => self.fingerprint.size_bytes,
-            false => self.inline.len() as u64,
-        }
     }
 
     /// A chunk is a run of whole rows, exactly as the tape wants them.
@@ -164,15 +193,147 @@ impl Member {
     pub fn fill_shown(&self) -> &[u8] {
         &self.fill[self.field_offset..self.field_offset + self.field_bytes]
     }
+
+    /// Bytes of the decoded chunk that begins at row `row`; in contiguous layout the last piece is
+    /// shorter.
+    pub fn decoded_size_at(&self, row: u64) -> usize {
+        if !self.clipped {
+            return self.decoded_size;
+        }
+        let rows = self.chunk_dims[0].min(self.dims[0].saturating_sub(row));
+        self.decoded_size / self.chunk_dims[0] as usize * rows as usize
+    }
 }
 
-/// A member as its record tells it.
-pub(super) fn member(
-    record: &MemberRecord,
-    words: &[u64],
-    blob: &[u8],
-    header: &Header,
-) -> Result<Member, Refused> {
+/// The opened table.
+#[derive(Debug)]
+pub struct DatasetTable {
+    map: Arc<Mapping>,
+    chunks_at: usize,
+    n_chunks: u64,
+    pub sources: Vec<Source>,
+    pub datasets: Vec<Dataset>,
+}
+
+impl DatasetTable {
+    /// The table in `len` bytes from `at` of a mapping, in which it does not change (law 4).
+    pub fn over(map: Arc<Mapping>, at: usize, len: usize) -> Result<DatasetTable, Refused> {
+        // SAFETY: plain words, which do not change (law 4).
+        let header = unsafe { header::<Header>(&map, at, len)? };
+        if header.magic != MAGIC || header.total_bytes != len as u64 {
+            return Err("a dataset table's header does not fit its bytes");
+        }
+        let sources_at = at + size_of::<Header>();
+        let datasets_at = after::<SourceRecord>(sources_at, header.n_sources)?;
+        let chunks_at = after::<DatasetRecord>(datasets_at, header.n_datasets)?;
+        let words_at = after::<Chunk>(chunks_at, header.n_chunks)?;
+        let blob_at = after::<u64>(words_at, header.n_words)?;
+        if after::<u8>(blob_at, header.n_blob)? != at + len {
+            return Err("a dataset table's parts do not fill it");
+        }
+        // SAFETY: the ranges were checked against the mapping's length just above; all offsets are
+        // multiples of 8 and the records are plain words, valid for any bytes.
+        let (sources, datasets, words, blob) = unsafe {
+            (
+                table::<SourceRecord>(&map, sources_at, header.n_sources),
+                table::<DatasetRecord>(&map, datasets_at, header.n_datasets),
+                table::<u64>(&map, words_at, header.n_words),
+                table::<u8>(&map, blob_at, header.n_blob),
+            )
+        };
+        let sources = sources.iter().map(|record| source(record, blob));
+        let datasets = datasets.iter().map(|record| dataset(record, words, blob));
+        let table = DatasetTable {
+            sources: sources.collect::<Result<_, _>>()?,
+            datasets: datasets.collect::<Result<_, _>>()?,
+            map,
+            chunks_at,
+            n_chunks: header.n_chunks,
+        };
+        table.check()?;
+        Ok(table)
+    }
+
+    /// A dataset's chunks are there, in order, of its grid, and in sources that there are.
+    fn check(&self) -> Result<(), Refused> {
+        for dataset in &self.datasets {
+            if dataset.source >= self.sources.len() {
+                return Err("a dataset of the plan has no source");
+            }
+            let end = dataset.chunks_at.checked_add(dataset.n_chunks);
+            if end.is_none_or(|end| end > self.n_chunks) {
+                return Err("the chunks of a dataset are out of range");
+            }
+            let chunks = self.chunks_of(dataset);
+            let sorted = chunks.is_sorted_by(|a, b| a.grid_index < b.grid_index);
+            let last = chunks.last();
+            if !sorted || last.is_some_and(|last| last.grid_index >= dataset.grid_chunks) {
+                return Err("a chunk of the plan lies outside its grid");
+            }
+            if chunks.iter().any(|c| c.source as usize != dataset.source) {
+                return Err("a chunk of the plan lies in another source than its dataset");
+            }
+        }
+        Ok(())
+    }
+
+    pub fn source(&self, dataset: &Dataset) -> &Source {
+        &self.sources[dataset.source]
+    }
+
+    pub fn chunks(&self) -> &[Chunk] {
+        // SAFETY: the range was checked in `over`; the bytes do not change and are plain words.
+        unsafe { table::<Chunk>(&self.map, self.chunks_at, self.n_chunks) }
+    }
+
+    /// A dataset's stored chunks.
+    pub fn chunks_of(&self, dataset: &Dataset) -> &[Chunk] {
+        let at = dataset.chunks_at as usize;
+        &self.chunks()[at..at + dataset.n_chunks as usize]
+    }
+
+    /// The numbers of the stored ones of these chunks of a dataset's grid.
+    pub fn stored(&self, dataset: &Dataset, grid: Range<u64>) -> Range<usize> {
+        let (chunks, at) = (self.chunks_of(dataset), dataset.chunks_at as usize);
+        at + before(chunks, grid.start)..at + before(chunks, grid.end)
+    }
+}
+
+/// How many of these chunks, which are sorted, come before a chunk of the grid.
+fn before(chunks: &[Chunk], grid_index: u64) -> usize {
+    let Some(first) = chunks.first() else {
+        return 0;
+    };
+    // Where nothing is missing it is where it is expected.
+    let guess = grid_index.saturating_sub(first.grid_index);
+    let guess = usize::try_from(guess).map_or(chunks.len(), |guess| guess.min(chunks.len()));
+    let follows = guess == 0 || chunks[guess - 1].grid_index < grid_index;
+    let behind = chunks
+        .get(guess)
+        .is_none_or(|next| next.grid_index >= grid_index);
+    match follows && behind {
+        true => guess,
+        false => chunks.partition_point(|chunk| chunk.grid_index < grid_index),
+    }
+}
+
+fn source(record: &SourceRecord, blob: &[u8]) -> Result<Source, Refused> {
+    Ok(Source {
+        filename: part(blob, record.name_at, record.name_len)?.to_vec(),
+        fingerprint: Fingerprint {
+            device: record.device,
+            inode: record.inode,
+            size_bytes: record.size_bytes,
+            mtime_ns: record.mtime_ns,
+        },
+        direct: record.flags & SOURCE_DIRECT != 0,
+        turnstile: record.flags & SOURCE_TURNSTILE != 0,
+        inline: part(blob, record.inline_at, record.inline_len)?.to_vec(),
+    })
+}
+
+/// A dataset as its record tells it.
+fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset, Refused> {
     let dims = part(words, record.dims_at, record.n_dims)?.to_vec();
     let chunk_dims = part(words, record.chunk_dims_at, record.n_dims)?.to_vec();
     if dims.is_empty() || chunk_dims.contains(&0) {
@@ -184,16 +345,6 @@ pub(super) fn member(
     }
     if product(&dims[1..], record.field_bytes)? != record.row_bytes {
         return Err("a row of the plan has another size than its dataset");
-    }
-    let tape_end = record.tape_at.checked_add(record.tape_bytes);
-    if tape_end.is_none_or(|end| end > header.ring_bytes)
-        || record.tape_at < header.control_bytes
-        || header
-            .capacity_rows
-            .checked_mul(record.row_bytes)
-            .is_none_or(|n| n > record.tape_bytes)
-    {
-        return Err("a tape of the plan lies outside the ring");
     }
     let decoded_size = product(&chunk_dims, record.element_bytes)?;
     if decoded_size > isize::MAX as u64 {
@@ -220,22 +371,16 @@ pub(super) fn member(
         fix.end(&mut fill[field]);
     }
     let by_library = record.flags & FLAG_LIBRARY != 0;
-    let grid = dims
-        .iter()
-        .zip(&chunk_dims)
-        .try_fold(1u64, |all, (dim, chunk)| {
-            all.checked_mul(dim.div_ceil(*chunk))
-        });
-    let n_cells = match grid {
-        _ if by_library => 0,
-        Some(n_cells) => n_cells,
-        None => return Err("a grid of the plan is too large"),
+    let extents = dims.iter().zip(&chunk_dims);
+    let grid: Vec<u64> = extents.map(|(dim, chunk)| dim.div_ceil(*chunk)).collect();
+    let grid_chunks = match by_library {
+        true => 0,
+        false => product(&grid, 1).map_err(|_| "a grid of the plan is too large")?,
     };
     let text = part(blob, record.library_at, record.library_len)?;
-    Ok(Member {
+    Ok(Dataset {
+        source: usize::try_from(record.source).unwrap_or(usize::MAX),
         row_bytes: record.row_bytes as usize,
-        tape_at: record.tape_at as usize,
-        tape_bytes: record.tape_bytes as usize,
         element_bytes: record.element_bytes as usize,
         field_offset: record.field_offset as usize,
         field_bytes: record.field_bytes as usize,
@@ -244,22 +389,11 @@ pub(super) fn member(
         filters: filters(words, record.filters_at, record.n_filters)?,
         fill,
         fixes,
-        filename: part(blob, record.file_at, record.file_len)?.to_vec(),
-        fingerprint: Fingerprint {
-            device: record.device,
-            inode: record.inode,
-            size_bytes: record.size_bytes,
-            mtime_ns: record.mtime_ns,
-        },
-        direct: record.flags & FLAG_DIRECT != 0,
         clipped: record.flags & FLAG_CLIPPED != 0,
-        turnstile: record.flags & FLAG_TURNSTILE != 0,
-        kept: record.flags & FLAG_KEPT != 0,
         by_library,
         chunks_at: record.chunks_at,
         n_chunks: record.n_chunks,
-        n_cells,
-        inline: part(blob, record.inline_at, record.inline_len)?.to_vec(),
+        grid_chunks,
         library: String::from_utf8(text.to_vec()).map_err(|_| "a text of the plan is not UTF-8")?,
         decoded_size: decoded_size as usize,
     })

@@ -7,4 +7,5 @@
 pub mod dataset;
 pub mod plan;
 mod string_fix;
+mod task;
 mod words;

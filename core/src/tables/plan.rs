@@ -3,68 +3,77 @@
 //! Law:
 //! 1. The layout is written by `_multitables/wire/plan_bytes.py` and read here; both number the same words.
 //! 2. Every count, offset and product is checked when the plan is opened; later code indexes freely.
-//! 3. Tasks cover each row of a lap once for each member, and say which chunks of the grid have it: a
+//! 3. Tasks cover each row of a lap once on each tape, and say which chunks of the grid have it: a
 //!    reader writes all of them, stored or not, before it publishes. A plan that leaves a row to
 //!    nobody is refused.
-//! 4. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed, or
-//!    it is the catalogue of a dataset, whose region of the arena is not written again while the
-//!    dataset lives. After that nothing of it is read.
+//! 4. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed.
 //! 5. This file does no I/O on data files and knows nothing of clocks or processes.
 
-pub use super::dataset::{Fingerprint, Member, StringFix};
-use super::dataset::{MemberRecord, member};
-use super::words::{Header, Refused, Table, part, table};
+pub use super::dataset::Dataset as Member;
+pub use super::dataset::{Chunk, Dataset, DatasetTable, Fingerprint, StringFix, UNALLOCATED};
+pub use super::task::{KIND_LIBRARY, KIND_SHARE, Share, Task, Work};
+use super::words::{Refused, Table, after, header, table};
 use crate::os::memory::{Mapping, file_len};
-use crate::ring::control::control_bytes;
 use crate::shuffle::order::{Listed, Order};
-use cover::Cover;
+use coverage::{Coverage, has_rows};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-mod cover;
+mod coverage;
 
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN03");
-/// The address of a chunk that was never allocated in the file, as if it had no record: its elements
-/// are the fill value.
-pub const UNALLOCATED: u64 = u64::MAX;
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN04");
 /// An endless stream has this many rows.
 pub const ENDLESS: u64 = u64::MAX;
-/// `Task::kind`: read through an HDF5 library instead of fetch and decode.
-pub const KIND_LIBRARY: u32 = 1;
-/// `Task::kind`: a share of a window of the epoch's order; its rows go where the order says.
-pub const KIND_SHARE: u32 = 2;
-
 /// A slot's code has room for so many readers (control.rs), and memory for so many slots.
 const MAX_READERS: u64 = 200;
 const MAX_SLOTS: u64 = 1 << 40;
 
-/// One piece of work: some chunks of one member's grid, stored or not, and the rows of the lap that
-/// they touch. Of chunks that were never stored, `repeat` such pieces follow each other; those of
-/// several members, for the same rows, take turns.
-/// Of `KIND_SHARE`: the rows are a whole window, `first_chunk` is the position at which it begins,
-/// and `n_chunks` says which share of it this is (low half) of how many (high half).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Task {
-    pub member: u32,
-    pub kind: u32,
-    pub row_begin: u64,
-    pub row_end: u64,
-    pub first_chunk: u64,
-    pub n_chunks: u64,
-    pub repeat: u64,
+struct Header {
+    magic: u64,
+    total_bytes: u64,
+    n_tapes: u64,
+    n_tasks: u64,
+    /// Words of an order, 0: none; and row numbers that it lists.
+    n_order: u64,
+    n_listed: u64,
+    n_readers: u64,
+    n_slots: u64,
+    first_row: u64,
+    lap_rows: u64,
+    end_row: u64,
+    capacity_rows: u64,
+    block_rows: u64,
+    control_bytes: u64,
+    ring_bytes: u64,
+    /// Not zero: blocks end with the lap, the last one of each may be shorter.
+    lap_blocks: u64,
+    cache_bytes: u64,
+    reserved: u64,
 }
 
-/// One stored chunk; those of a member are sorted by their number in its grid.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Chunk {
-    pub grid_index: u64,
-    pub byte_offset: u64,
-    pub stored_size: u64,
-    pub filter_mask: u32,
-    pub reserved: u32,
+struct TapeRecord {
+    dataset: u64,
+    at: u64,
+    bytes: u64,
+    /// Not zero: `Tape::caches`.
+    caches: u64,
+}
+
+/// Where a dataset's rows go: its bytes of the ring.
+#[derive(Debug)]
+pub struct Tape {
+    /// Whose rows it holds.
+    pub dataset: usize,
+    pub row_bytes: usize,
+    pub at: usize,
+    pub bytes: usize,
+    /// Decoded chunks are worth keeping: others want the rest of their rows.
+    pub caches: bool,
 }
 
 /// The opened plan.
@@ -73,14 +82,14 @@ pub struct Plan {
     map: Arc<Mapping>,
     header: Header,
     tasks_at: usize,
-    chunks_at: usize,
     /// Tasks of a lap, each as often as it is repeated.
     lap_tasks: u64,
     /// Where tasks are repeated: first number in a lap, first task and tasks of each group that takes
     /// turns.
     groups: Vec<(u64, usize, u64)>,
-    pub members: Vec<Member>,
-    /// Of a stream of shares.
+    pub table: DatasetTable,
+    pub tapes: Vec<Tape>,
+    /// Of a stream of shares: the order, and its first epoch.
     pub order: Option<(Order, u64)>,
 }
 
@@ -88,100 +97,70 @@ impl Plan {
     pub fn open(fd: BorrowedFd<'_>) -> Result<Plan, Refused> {
         let len = file_len(fd).map_err(|_| "the plan cannot be read")?;
         let map = Mapping::new(fd, 0, len, false).map_err(|_| "the plan cannot be mapped")?;
-        Plan::over(Arc::new(map), 0, len)
-    }
-
-    /// The plan in `len` bytes from `at` of a mapping, in which it does not change (law 3).
-    pub fn over(map: Arc<Mapping>, at: usize, len: usize) -> Result<Plan, Refused> {
-        if len < size_of::<Header>() {
-            return Err("the plan is shorter than its header");
-        }
-        if at % 8 != 0 || at.checked_add(len).is_none_or(|end| end > map.len()) {
-            return Err("the plan lies outside its memory");
-        }
-        // SAFETY: the mapping is page aligned, so `at` is aligned for words; at least a header of
-        // it lies there, as just checked, and never changes; Header is plain words.
-        let header = unsafe { *map.base().add(at).cast::<Header>() };
+        let map = Arc::new(map);
+        // SAFETY: plain words, which do not change (law 4).
+        let header = unsafe { header::<Header>(&map, 0, len)? };
         if header.magic != MAGIC || header.total_bytes != len as u64 {
             return Err("the plan's header does not fit its bytes");
         }
-        let members_at = at + size_of::<Header>();
-        let tasks_at = after(members_at, header.n_members, size_of::<MemberRecord>())?;
-        let chunks_at = after(tasks_at, header.n_tasks, size_of::<Task>())?;
-        let listed_at = after(chunks_at, header.n_chunks, size_of::<Chunk>())?;
-        let words_at = after(listed_at, header.n_listed, 8)?;
-        let blob_at = after(words_at, header.n_words, 8)?;
-        if after(blob_at, header.n_blob, 1)? != at + len {
+        let tapes_at = size_of::<Header>();
+        let tasks_at = after::<TapeRecord>(tapes_at, header.n_tapes)?;
+        let order_at = after::<Task>(tasks_at, header.n_tasks)?;
+        let listed_at = after::<u64>(order_at, header.n_order)?;
+        let table_at = after::<u64>(listed_at, header.n_listed)?;
+        let Some(table_len) = len.checked_sub(table_at) else {
             return Err("the plan's tables do not fill it");
-        }
-        // SAFETY: the ranges were checked against the mapping's length just above; all offsets are
+        };
+        let datasets = DatasetTable::over(map.clone(), table_at, table_len)?;
+        // SAFETY: the ranges end before `table_at`, which lies inside the mapping; all offsets are
         // multiples of 8 and the records are plain words, valid for any bytes.
-        let (records, words, blob) = unsafe {
+        let (records, words) = unsafe {
             (
-                table::<MemberRecord>(&map, members_at, header.n_members),
-                table::<u64>(&map, words_at, header.n_words),
-                table::<u8>(&map, blob_at, header.n_blob),
+                table::<TapeRecord>(&map, tapes_at, header.n_tapes),
+                table::<u64>(&map, order_at, header.n_order),
             )
         };
-        let members = records
+        let tapes = records
             .iter()
-            .map(|record| member(record, words, blob, &header))
-            .collect::<Result<Vec<_>, _>>()?;
-        let order = match header.n_order {
-            0 => None,
+            .map(|record| tape(record, &datasets, &header));
+        let tapes = tapes.collect::<Result<Vec<_>, _>>()?;
+        let order = match words {
+            [] => None,
             _ => {
                 let listed = Table {
                     map: map.clone(),
                     at: listed_at,
                     count: header.n_listed,
                 };
-                Some(order(words, Arc::new(listed), &header, &members)?)
+                Some(order(words, Arc::new(listed), &datasets)?)
             }
         };
         let mut plan = Plan {
             map,
             header,
             tasks_at,
-            chunks_at,
             lap_tasks: header.n_tasks,
             groups: Vec::new(),
-            members,
+            table: datasets,
+            tapes,
             order,
         };
-        plan.check_chunks()?;
         plan.check()?;
         plan.number_tasks();
         Ok(plan)
-    }
-
-    /// A member's chunks are there, in order, and chunks of its grid.
-    fn check_chunks(&self) -> Result<(), Refused> {
-        for member in &self.members {
-            let end = member.chunks_at.checked_add(member.n_chunks);
-            if end.is_none_or(|end| end > self.header.n_chunks) {
-                return Err("the chunks of a dataset are out of range");
-            }
-            let chunks = self.chunks_of(member);
-            let sorted = chunks.is_sorted_by(|a, b| a.grid_index < b.grid_index);
-            let last = chunks.last();
-            if !sorted || last.is_some_and(|last| last.grid_index >= member.n_cells) {
-                return Err("a chunk of the plan lies outside its grid");
-            }
-        }
-        Ok(())
     }
 
     /// Where tasks are repeated, find those that take turns: each group's first number, its first
     /// task, and how many there are.
     fn number_tasks(&mut self) {
         let tasks = self.tasks();
-        if tasks.iter().all(|task| task.repeat == 1) {
+        if tasks.iter().all(|task| task.repeat() == 1) {
             return;
         }
         let (mut groups, mut next, mut at) = (Vec::new(), 0u64, 0);
         for group in tasks.chunk_by(|a, b| b.takes_turns_with(a)) {
             groups.push((next, at, group.len() as u64));
-            let count = group[0].repeat.saturating_mul(group.len() as u64);
+            let count = group[0].repeat().saturating_mul(group.len() as u64);
             (next, at) = (next.saturating_add(count), at + group.len());
         }
         (self.groups, self.lap_tasks) = (groups, next);
@@ -205,20 +184,27 @@ impl Plan {
         if header.block_rows == 0 || header.capacity_rows < header.block_rows {
             return Err("the plan's ring is smaller than a block");
         }
+        self.check_tasks()
+    }
+
+    fn check_tasks(&self) -> Result<(), Refused> {
+        let header = &self.header;
+        let range = "a task of the plan is out of range";
         let mut last = 0;
         let mut alike: Option<&Task> = None;
-        let mut covers = vec![Cover::default(); self.members.len()];
+        let mut covered = vec![Coverage::default(); self.tapes.len()];
         for task in self.tasks() {
-            let Some(cover) = covers.get_mut(task.member as usize) else {
-                return Err("a task of the plan is out of range");
-            };
+            let tape = self.tapes.get(task.tape as usize).ok_or(range)?;
+            if task.dataset as usize != tape.dataset {
+                return Err("a task of the plan has another dataset than its tape");
+            }
             let rows = task.row_end.saturating_sub(task.row_begin);
-            let more = rows.checked_mul(task.repeat.wrapping_sub(1));
+            let more = rows.checked_mul(task.repeat().wrapping_sub(1));
             let begin = more.and_then(|more| task.row_begin.checked_add(more));
-            let Some(begin) = begin.filter(|&begin| begin <= header.lap_rows) else {
-                return Err("a task of the plan is out of range");
-            };
-            // Tasks of several members that are repeated together take turns.
+            let begin = begin
+                .filter(|&begin| begin <= header.lap_rows)
+                .ok_or(range)?;
+            // Tasks of several tapes that are repeated together take turns.
             let turns = alike.is_some_and(|before| task.takes_turns_with(before));
             if task.row_begin < last && !turns
                 || rows == 0
@@ -226,16 +212,16 @@ impl Plan {
                 || rows > header.capacity_rows
                 || !self.fits(task)
             {
-                return Err("a task of the plan is out of range");
+                return Err(range);
             }
             (last, alike) = (begin, Some(task));
-            cover.add(task, &self.members[task.member as usize], begin + rows)?;
+            covered[task.tape as usize].add(task, self.dataset(task), begin + rows)?;
         }
-        let all = |(cover, member): (&Cover, &Member)| {
+        let all = |(covered, tape): (&Coverage, &Tape)| {
             // Rows without bytes are nobody's.
-            cover.is_whole(header.lap_rows) || member.row_bytes == 0
+            covered.is_whole(header.lap_rows) || tape.row_bytes == 0
         };
-        match covers.iter().zip(&self.members).all(all) {
+        match covered.iter().zip(&self.tapes).all(all) {
             true => Ok(()),
             false => Err("rows of the plan have no task"),
         }
@@ -243,58 +229,46 @@ impl Plan {
 
     /// What a task names besides its rows is there.
     fn fits(&self, task: &Task) -> bool {
-        if task.kind != KIND_SHARE {
-            let member = &self.members[task.member as usize];
-            let chunks = task.kind == KIND_LIBRARY || member.has_rows(task, self.first_row());
-            return chunks && (task.repeat == 1 || self.records(task).is_empty());
+        match task.work() {
+            Work::Library => true,
+            Work::Chunks(grid) => {
+                let has_rows = has_rows(self.dataset(task), task, grid, self.first_row());
+                has_rows && (task.repeat() == 1 || self.records(task).is_empty())
+            }
+            Work::Share(share) => {
+                let Some((order, _)) = &self.order else {
+                    return false;
+                };
+                let rows = task.row_end - task.row_begin;
+                let window = |position: u64| position / order.window_rows;
+                let end = share.position.checked_add(rows);
+                share.number < share.count
+                    && rows <= u64::from(u32::MAX)
+                    && end.is_some_and(|end| {
+                        end <= order.n_rows && window(share.position) == window(end - 1)
+                    })
+            }
         }
-        if task.repeat != 1 {
-            return false;
-        }
-        let Some((order, _)) = &self.order else {
-            return false;
-        };
-        let rows = task.row_end - task.row_begin;
-        let window = |position: u64| position / order.window_rows;
-        let end = task.first_chunk.checked_add(rows);
-        let (share, shares) = task.share();
-        share < shares
-            && rows <= u64::from(u32::MAX)
-            && end.is_some_and(|end| {
-                end <= order.n_rows && window(task.first_chunk) == window(end - 1)
-            })
     }
 
     pub fn tasks(&self) -> &[Task] {
-        // SAFETY: the range was checked in `over`; the bytes do not change and are plain words.
+        // SAFETY: the range was checked in `open`; the bytes do not change and are plain words.
         unsafe { table::<Task>(&self.map, self.tasks_at, self.header.n_tasks) }
     }
 
-    pub fn chunks(&self) -> &[Chunk] {
-        // SAFETY: as in `tasks`.
-        unsafe { table::<Chunk>(&self.map, self.chunks_at, self.header.n_chunks) }
+    /// A task's dataset.
+    pub fn dataset(&self, task: &Task) -> &Dataset {
+        &self.table.datasets[task.dataset as usize]
     }
 
-    /// A member's stored chunks.
-    pub fn chunks_of(&self, member: &Member) -> &[Chunk] {
-        let at = member.chunks_at as usize;
-        &self.chunks()[at..at + member.n_chunks as usize]
+    /// A task's destination.
+    pub fn tape(&self, task: &Task) -> &Tape {
+        &self.tapes[task.tape as usize]
     }
 
     /// The numbers of a task's stored chunks; of a share they are not known before its window is.
     pub fn records(&self, task: &Task) -> Range<usize> {
-        let member = &self.members[task.member as usize];
-        let cells = match task.kind {
-            KIND_SHARE | KIND_LIBRARY => 0..0,
-            _ => task.first_chunk..task.first_chunk + task.n_chunks,
-        };
-        self.stored(member, cells)
-    }
-
-    /// The numbers of the stored ones of a member's chunks.
-    pub fn stored(&self, member: &Member, cells: Range<u64>) -> Range<usize> {
-        let (chunks, at) = (self.chunks_of(member), member.chunks_at as usize);
-        at + place(chunks, cells.start)..at + place(chunks, cells.end)
+        self.table.stored(self.dataset(task), task.grid())
     }
 
     pub fn n_readers(&self) -> usize {
@@ -321,8 +295,8 @@ impl Plan {
     }
 
     /// Bytes of decoded chunks that a reader may keep.
-    pub fn keep_bytes(&self) -> u64 {
-        self.header.keep_bytes
+    pub fn cache_bytes(&self) -> u64 {
+        self.header.cache_bytes
     }
 
     /// Rows on the whole tape, `ENDLESS` for a cyclic stream.
@@ -390,40 +364,33 @@ impl Plan {
         global / self.lap_tasks.max(1)
     }
 
-    /// Where a task lies: member, rows of the dataset, and a chunk of it as (grid index, byte
-    /// offset, stored size): the plan's chunk of that number, or else the task's only one.
+    /// Where a task lies: dataset, its rows, and a chunk of it as (grid index, byte offset, stored
+    /// size): the plan's chunk of that number, or else the task's only one.
     pub fn address(
         &self,
         task: u64,
         chunk: Option<u64>,
     ) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
+        let first = self.first_row();
         if self.tasks().is_empty() {
-            return (0, self.first_row(), self.first_row(), None);
+            return (0, first, first, None);
         }
-        let (record, _) = self.task(task);
-        let shares = record.kind == KIND_SHARE;
-        let records = self.records(&record);
+        let (task, _) = self.task(task);
+        let records = self.records(&task);
         let only = (records.len() == 1).then_some(records.start as u64);
         let found = chunk.or(only);
-        let found = found.and_then(|number| self.chunks().get(number as usize));
-        if shares {
+        let found = found.and_then(|number| self.table.chunks().get(number as usize));
+        let found = found.map(|chunk| (chunk.grid_index, chunk.byte_offset, chunk.stored_size));
+        match task.share() {
             // Its rows may be any; a chunk says which.
-            let rows = self.members[record.member as usize].dims[0];
-            let found = found.map(|chunk| (chunk.grid_index, chunk.byte_offset, chunk.stored_size));
-            return (record.member, 0, rows, found);
+            Some(_) => (task.dataset, 0, self.dataset(&task).dims[0], found),
+            None => (
+                task.dataset,
+                first + task.row_begin,
+                first + task.row_end,
+                found,
+            ),
         }
-        let first = self.first_row();
-        (
-            record.member,
-            first + record.row_begin,
-            first + record.row_end,
-            found.map(|chunk| (chunk.grid_index, chunk.byte_offset, chunk.stored_size)),
-        )
-    }
-
-    /// The control header has room for its readers and slots.
-    pub fn control_fits(&self) -> bool {
-        self.control_bytes() >= control_bytes(self.n_readers(), self.n_slots())
     }
 
     /// Rows of the tape that are complete when every task before `frontier` is published.
@@ -436,55 +403,37 @@ impl Plan {
     }
 }
 
-impl Task {
-    /// Both are repeated, for the same rows.
-    fn takes_turns_with(&self, other: &Task) -> bool {
-        let rows = |task: &Task| (task.row_begin, task.row_end, task.repeat);
-        self.repeat > 1 && rows(self) == rows(other)
+fn tape(record: &TapeRecord, datasets: &DatasetTable, header: &Header) -> Result<Tape, Refused> {
+    let dataset = usize::try_from(record.dataset).unwrap_or(usize::MAX);
+    let Some(row_bytes) = datasets
+        .datasets
+        .get(dataset)
+        .map(|dataset| dataset.row_bytes)
+    else {
+        return Err("a tape of the plan has no dataset");
+    };
+    let end = record.at.checked_add(record.bytes);
+    let rows = header.capacity_rows.checked_mul(row_bytes as u64);
+    if end.is_none_or(|end| end > header.ring_bytes)
+        || record.at < header.control_bytes
+        || rows.is_none_or(|bytes| bytes > record.bytes)
+    {
+        return Err("a tape of the plan lies outside the ring");
     }
-
-    /// Which share of its window, of how many.
-    pub fn share(&self) -> (u32, u32) {
-        (self.n_chunks as u32, (self.n_chunks >> 32) as u32)
-    }
+    Ok(Tape {
+        dataset,
+        row_bytes,
+        at: record.at as usize,
+        bytes: record.bytes as usize,
+        caches: record.caches != 0,
+    })
 }
 
 /// The order of a stream of shares, and its first epoch.
-fn order(
-    words: &[u64],
-    listed: Listed,
-    header: &Header,
-    members: &[Member],
-) -> Result<(Order, u64), Refused> {
-    let words = part(words, header.order_at, header.n_order)?;
+fn order(words: &[u64], listed: Listed, table: &DatasetTable) -> Result<(Order, u64), Refused> {
     let words = words
         .try_into()
         .map_err(|_| "the order is of another kind")?;
-    let end_row = members.iter().map(|member| member.dims[0]).min();
-    let (order, first_epoch) = Order::from_words(words, listed, end_row.unwrap_or(0))?;
-    Ok((order, first_epoch))
-}
-
-/// How many of these chunks, which are sorted, come before a chunk of the grid.
-fn place(chunks: &[Chunk], cell: u64) -> usize {
-    let Some(first) = chunks.first() else {
-        return 0;
-    };
-    // Where nothing is missing it is where it is expected.
-    let guess = cell.saturating_sub(first.grid_index);
-    let guess = usize::try_from(guess).map_or(chunks.len(), |guess| guess.min(chunks.len()));
-    let before = guess == 0 || chunks[guess - 1].grid_index < cell;
-    let behind = chunks.get(guess).is_none_or(|next| next.grid_index >= cell);
-    match before && behind {
-        true => guess,
-        false => chunks.partition_point(|chunk| chunk.grid_index < cell),
-    }
-}
-
-fn after(at: usize, count: u64, each: usize) -> Result<usize, Refused> {
-    usize::try_from(count)
-        .ok()
-        .and_then(|n| n.checked_mul(each))
-        .and_then(|bytes| at.checked_add(bytes))
-        .ok_or("a table of the plan is too large")
+    let end_row = table.datasets.iter().map(|dataset| dataset.dims[0]).min();
+    Order::from_words(words, listed, end_row.unwrap_or(0))
 }

@@ -1,42 +1,13 @@
-//! A plan's words: its header, and looking at a table without trusting where it lies.
+//! Tables of words in shared memory, looked at without trusting where they say they lie.
 //!
 //! Law:
-//! 1. The layout of the header is written by `_multitables/wire.py` and read in plan.rs.
-//! 2. An offset or a product that a plan's numbers make is checked here, before it is used.
+//! 1. An offset or a product that a table's numbers make is checked here, before it is used.
 
 use crate::os::memory::Mapping;
 use std::sync::Arc;
 
-/// Why a plan is refused.
+/// Why a table is refused.
 pub type Refused = &'static str;
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Header {
-    pub(super) magic: u64,
-    pub(super) total_bytes: u64,
-    pub(super) n_members: u64,
-    pub(super) n_tasks: u64,
-    pub(super) n_chunks: u64,
-    pub(super) n_words: u64,
-    pub(super) n_blob: u64,
-    pub(super) n_readers: u64,
-    pub(super) n_slots: u64,
-    pub(super) first_row: u64,
-    pub(super) lap_rows: u64,
-    pub(super) end_row: u64,
-    pub(super) capacity_rows: u64,
-    pub(super) block_rows: u64,
-    pub(super) control_bytes: u64,
-    pub(super) ring_bytes: u64,
-    pub(super) n_listed: u64,
-    pub(super) order_at: u64,
-    pub(super) n_order: u64,
-    /// Not zero: blocks end with the lap, the last one of each may be shorter.
-    pub(super) lap_blocks: u64,
-    pub(super) keep_bytes: u64,
-    pub(super) reserved: [u64; 3],
-}
 
 /// `count` items of a table from number `at`.
 pub(super) fn part<T>(all: &[T], at: u64, count: u64) -> Result<&[T], Refused> {
@@ -53,6 +24,31 @@ pub(super) fn product(factors: &[u64], start: u64) -> Result<u64, Refused> {
         .iter()
         .try_fold(start, |all, &n| all.checked_mul(n))
         .ok_or("an extent of the plan overflows")
+}
+
+/// The first byte behind `count` records of a type from byte `at`.
+pub(super) fn after<T>(at: usize, count: u64) -> Result<usize, Refused> {
+    usize::try_from(count)
+        .ok()
+        .and_then(|n| n.checked_mul(size_of::<T>()))
+        .and_then(|bytes| at.checked_add(bytes))
+        .ok_or("a table of the plan is too large")
+}
+
+/// A table's header, if `len` bytes from `at` are there and aligned for words.
+///
+/// # Safety
+/// `T` must be plain words, and the mapping's bytes must not change.
+pub(super) unsafe fn header<T: Copy>(map: &Mapping, at: usize, len: usize) -> Result<T, Refused> {
+    if len < size_of::<T>() {
+        return Err("the plan is shorter than its header");
+    }
+    if at % 8 != 0 || at.checked_add(len).is_none_or(|end| end > map.len()) {
+        return Err("the plan lies outside its memory");
+    }
+    // SAFETY: the mapping is page aligned, so `at` is aligned for words; a header lies there, as just
+    // checked; the rest is the caller's promise.
+    Ok(unsafe { *map.base().add(at).cast::<T>() })
 }
 
 /// A table in the memory of a plan.

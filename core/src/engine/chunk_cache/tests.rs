@@ -39,11 +39,14 @@ fn it_is_least_recently_used_within_its_bound() {
             while taken(&model) + len + ENTRY_BYTES > limit {
                 model.remove(0);
             }
-            assert_eq!((bytes.len(), cache.bytes()), (len, taken(&model)));
+            let with_room = taken(&model) + len + ENTRY_BYTES;
+            assert_eq!((bytes.len(), cache.bytes()), (len, with_room));
             if dice.below(10) > 0 {
                 bytes.fill(number as u8);
-                assert_eq!(cache.keep(key(number), bytes).len(), len);
+                assert_eq!(cache.keep(key(number), bytes, false).len(), len);
                 model.push((number, len));
+            } else {
+                cache.give_back(&bytes);
             }
             assert!(cache.bytes() <= limit);
         }
@@ -57,7 +60,7 @@ fn memory_is_used_again() {
     for number in 0..100 {
         let bytes = cache.room(1000).unwrap();
         seen.insert(bytes.as_ptr() as usize);
-        cache.keep(key(number), bytes);
+        cache.keep(key(number), bytes, false);
     }
     assert_eq!(seen.len(), 2);
 }
@@ -74,6 +77,7 @@ fn a_source_is_forgotten() {
                 byte_offset: number,
             },
             bytes,
+            false,
         );
     }
     cache.forget(1);
@@ -111,9 +115,9 @@ fn a_full_cache_takes_newcomers_on_trial() {
         if cache.find(key(number)).is_some() {
             return true;
         }
-        cache.is_worth_it(key(number), 1000);
+        let worth = cache.is_worth_it(key(number), 1000);
         let bytes = cache.room(1000).unwrap();
-        cache.keep(key(number), bytes);
+        cache.keep(key(number), bytes, worth);
         false
     };
     (0..100).for_each(|number| assert!(!touch(&mut cache, number)));
@@ -153,7 +157,7 @@ fn a_full_cache_hardly_changes_under_uniform_access() {
         } else if cache.is_worth_it(key(number), 1000) {
             whole += usize::from(turn >= 20_000);
             let bytes = cache.room(1000).unwrap();
-            cache.keep(key(number), bytes);
+            cache.keep(key(number), bytes, true);
         } else {
             cache.note(key(number), 500);
         }

@@ -1,9 +1,9 @@
-//! Datasets whose bytes follow from their place, in files of every layout, with catalogues.
+//! Datasets whose bytes follow from their place, in files of every layout, with tables.
 
 use crate::filters::tests::encoders as enc;
 use crate::fixtures::{TestFile, XorShift64};
 use crate::os::memory::{Mapping, reserved_memfd};
-use crate::tables::plan::{MAGIC, Member, Plan, UNALLOCATED};
+use crate::tables::dataset::{Dataset, DatasetTable, MAGIC, UNALLOCATED};
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ impl TestDataset {
             arena: arena(1 << 18),
         };
         dataset.store(dice);
-        dataset.write_catalogue();
+        dataset.write_table();
         dataset
     }
 
@@ -279,7 +279,7 @@ impl TestDataset {
         field
     }
 
-    /// A chunk's number in the catalogue.
+    /// A chunk's number in the table.
     pub fn number_of(&self, grid_index: u64) -> Option<u64> {
         if self.layout.is_contiguous() {
             return (!self.chunks.is_empty()).then_some(0);
@@ -296,7 +296,7 @@ impl TestDataset {
         self.fingerprint[2]
     }
 
-    pub fn catalogue(&self) -> Vec<u8> {
+    pub fn table(&self) -> Vec<u8> {
         let (n, row) = (
             self.dims.len() as u64,
             self.dims[1..].iter().product::<u64>(),
@@ -311,39 +311,31 @@ impl TestDataset {
         }
         let fixes_at = words.len() as u64;
         words.extend(self.fixes.iter().flatten());
-        let flags = u64::from(self.layout.is_direct()) + 2 * u64::from(self.layout.is_contiguous());
         let [device, inode, size, time] = self.fingerprint;
-        let (element, tape) = (
-            self.element as u64,
-            row_bytes.next_multiple_of(4096).max(4096),
-        );
+        let (element, n_chunks) = (self.element as u64, self.chunks.len() as u64);
+        let direct = u64::from(self.layout.is_direct());
+        let clipped = u64::from(self.layout.is_contiguous());
         #[rustfmt::skip]
-        let member = [
-            row_bytes, 4096, tape, element, self.field.0 as u64, self.field.1 as u64,
-            n, 0, n, filters_at, filters.len() as u64, 0, fixes_at, self.fixes.len() as u64,
-            element, name.len() as u64, device, inode, size, time, flags, 0, 0, 0,
-            self.chunks.len() as u64, 0, 0, 0,
+        let source = [element, name.len() as u64, device, inode, size, time, 0, 0, direct];
+        #[rustfmt::skip]
+        let dataset = [
+            0, row_bytes, element, self.field.0 as u64, self.field.1 as u64, n, 0, n,
+            filters_at, filters.len() as u64, 0, fixes_at, self.fixes.len() as u64, clipped,
+            0, 0, 0, n_chunks,
         ];
         let blob = [&self.fill[..], name].concat();
-        let body: Vec<u64> = (member.iter())
-            .chain(self.chunks.iter().flatten())
-            .chain(&words)
-            .copied()
-            .collect();
-        let total = (24 + body.len() as u64) * 8 + blob.len() as u64;
-        #[rustfmt::skip]
-        let header = [
-            MAGIC, total, 1, 0, self.chunks.len() as u64, words.len() as u64, blob.len() as u64,
-            1, 1, 0, 0, 0, 1, 1, 4096, 4096 + tape, 0, 0, 0, 0, 0, 0, 0, 0,
-        ];
+        let body = [&source[..], &dataset, &self.chunks.concat(), &words].concat();
+        let total = 8 * (8 + body.len() as u64) + blob.len() as u64;
+        let (n_words, n_blob) = (words.len() as u64, blob.len() as u64);
+        let header = [MAGIC, total, 1, 1, n_chunks, n_words, n_blob, 0];
         let all = header.iter().chain(&body);
         all.flat_map(|word| word.to_le_bytes())
             .chain(blob)
             .collect()
     }
 
-    fn write_catalogue(&self) {
-        let bytes = self.catalogue();
+    fn write_table(&self) {
+        let bytes = self.table();
         assert!(self.at + bytes.len() <= self.arena.len());
         // SAFETY: inside the mapping, as just checked; nobody reads it yet.
         unsafe {
@@ -352,15 +344,15 @@ impl TestDataset {
         }
     }
 
-    pub fn member(&self) -> Member {
-        let plan = Plan::over(self.arena.clone(), self.at, self.catalogue().len());
-        plan.unwrap().members.remove(0)
+    pub fn dataset(&self) -> Dataset {
+        let table = DatasetTable::over(self.arena.clone(), self.at, self.table().len());
+        table.unwrap().datasets.remove(0)
     }
 
     pub fn move_to(&mut self, arena: &Arc<Mapping>, number: u64) {
         self.arena = arena.clone();
         (self.number, self.at) = (number, number as usize * 40_000);
-        self.write_catalogue();
+        self.write_table();
     }
 
     fn copied(&self) -> TestDataset {
@@ -382,7 +374,7 @@ impl TestDataset {
         let number = self.number_of(grid_index).unwrap() as usize;
         assert_ne!(lying.chunks[number][1], UNALLOCATED);
         lying.chunks[number][word] = value;
-        lying.write_catalogue();
+        lying.write_table();
         lying
     }
 
@@ -396,7 +388,7 @@ impl TestDataset {
         let mut damaged = self.copied();
         let name = format!("damaged-{}", dice.below(1 << 40));
         damaged.set_file(&name, &bytes);
-        damaged.write_catalogue();
+        damaged.write_table();
         damaged
     }
 

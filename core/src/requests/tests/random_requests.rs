@@ -87,8 +87,8 @@ impl Request {
             Some(runs) => runs.iter().map(|run| run.1).sum(),
             None => dataset.field.1,
         };
-        let catalogue = dataset.catalogue().len() as u64;
-        let mut words = vec![0, dataset.number, dataset.at as u64, catalogue];
+        let table = dataset.table().len() as u64;
+        let mut words = vec![0, dataset.number, dataset.at as u64, table];
         words.extend([self.k, self.points.len(), n_axes, runs.len(), bytes].map(|n| n as u64));
         let mut lists: Vec<u64> = Vec::new();
         let lists_at = 9 + 4 * n_axes + self.points.len();

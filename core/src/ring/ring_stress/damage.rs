@@ -33,12 +33,12 @@ impl Race {
         for row in (0..self.n_rows).step_by(fetched as usize) {
             let (end, first) = ((row + fetched).min(self.n_rows), row / self.chunk_rows);
             let n_chunks = (end - row).div_ceil(self.chunk_rows);
-            tasks.push([0, 0, row, end, first, n_chunks]);
+            tasks.push([0, 0, row, end, first, n_chunks, 1]);
         }
         let read = self.chunk_rows + 2;
         for row in (0..self.n_rows).step_by(read as usize) {
             let end = (row + read).min(self.n_rows);
-            tasks.push([1, u64::from(KIND_LIBRARY), row, end, 0, 0]);
+            tasks.push([1, u64::from(KIND_LIBRARY), row, end, 0, 0, 0]);
         }
         tasks.sort_by_key(|task| (task[2], task[0]));
         let member = TestMember::new(self.chunk_rows, 2 | u64::from(self.direct));
@@ -52,7 +52,7 @@ impl Race {
             capacity_rows: 2 * (self.block_rows + fetched) + self.extra_rows,
             cyclic: false,
             order: None,
-            keep_bytes: 0,
+            cache_bytes: 0,
         };
         (plan, file)
     }

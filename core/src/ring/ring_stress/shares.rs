@@ -75,7 +75,7 @@ impl Race {
             capacity_rows: mixed.window_rows + 2 * self.block_rows + self.extra_rows,
             cyclic: false,
             order: Some(order),
-            keep_bytes: 1 << 14,
+            cache_bytes: 1 << 14,
         };
         (plan, TestFile::new(self.name, &stored))
     }

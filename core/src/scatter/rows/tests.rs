@@ -3,13 +3,11 @@
 use super::*;
 use crate::fixtures::XorShift64;
 use crate::shuffle::row_map::RowMap;
-use crate::tables::plan::Fingerprint;
 
 pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Member {
     Member {
+        source: 0,
         row_bytes: dims[1..].iter().product::<u64>() as usize * field.1,
-        tape_at: 0,
-        tape_bytes: 0,
         element_bytes: element,
         field_offset: field.0,
         field_bytes: field.1,
@@ -18,22 +16,11 @@ pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, u
         filters: Vec::new(),
         fill: Vec::new(),
         fixes: Vec::new(),
-        filename: Vec::new(),
-        fingerprint: Fingerprint {
-            device: 0,
-            inode: 0,
-            size_bytes: 0,
-            mtime_ns: 0,
-        },
-        direct: false,
         clipped: false,
-        turnstile: false,
-        kept: false,
         by_library: false,
         chunks_at: 0,
         n_chunks: 0,
-        n_cells: 0,
-        inline: Vec::new(),
+        grid_chunks: 0,
         library: String::new(),
         decoded_size: chunk_dims.iter().product::<u64>() as usize * element,
     }

@@ -1,4 +1,4 @@
-"""Catalogues: a plan without tasks that holds the stored chunks.
+"""Dataset tables in which requests look chunks up.
 
 Law: pure; real files are indexed only to have real indexes.
 """
@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 import tables
 
-from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
-from _multitables.plan.catalogue import plan_catalogue
-from _multitables.plan.dataset_table import CHUNK
+from _multitables.plan.dataset_table import CHUNK, lookup_table
 from _multitables.wire import plan_bytes
 
 NATIVE = (1, 2, 3)
@@ -33,14 +31,11 @@ def test_stored_chunks_only_and_in_order(h5: Path) -> None:
         data = file.create_dataset("x", (100, 6), "<i4", chunks=(10, 3), fillvalue=7)
         for row, column in ((90, 3), (10, 0), (40, 3)):  # others are never stored
             data[row : row + 10, column : column + 3] = row
-    plan = plan_catalogue(indexed(h5), direct=False, native_filters=NATIVE)
-    assert plan.chunks["grid_index"].tolist() == [2, 9, 19]
-    assert (plan.chunks["stored_size"] == 10 * 3 * 4).all()
-    assert plan.members[0].chunk_dims == (10, 3)
-    assert len(plan.tasks) == 0
-    assert (plan.n_readers, plan.n_slots, plan.block_rows, plan.capacity_rows) == (1, 1, 1, 1)
-    assert plan.members[0].tape_bytes == 4096
-    assert plan.chunks.dtype == CHUNK
+    table = lookup_table(indexed(h5), direct=False, native_filters=NATIVE)
+    assert table.chunks["grid_index"].tolist() == [2, 9, 19]
+    assert (table.chunks["stored_size"] == 10 * 3 * 4).all()
+    assert table.datasets[0].chunk_dims == (10, 3)
+    assert table.chunks.dtype == CHUNK
 
 
 def test_contiguous_data_is_one_address(h5: Path) -> None:
@@ -48,24 +43,22 @@ def test_contiguous_data_is_one_address(h5: Path) -> None:
         file["x"] = np.zeros((100_000, 5), "<f8")
         file.create_dataset("never", (10,), "<f8")
     index = indexed(h5)
-    plan = plan_catalogue(index, direct=False, native_filters=NATIVE)
-    assert plan.chunks["grid_index"].tolist() == [0]
-    assert plan.chunks["byte_offset"].tolist() == index.byte_offset.tolist()
-    assert plan.members[0].clipped
-    assert len(plan_catalogue(indexed(h5, "/never"), direct=False, native_filters=()).chunks) == 0
+    table = lookup_table(index, direct=False, native_filters=NATIVE)
+    assert table.chunks["grid_index"].tolist() == [0]
+    assert table.chunks["byte_offset"].tolist() == index.byte_offset.tolist()
+    assert table.datasets[0].clipped
+    assert len(lookup_table(indexed(h5, "/never"), direct=False, native_filters=()).chunks) == 0
 
 
 def test_what_a_library_must_read_has_a_reason_and_no_chunks(h5: Path) -> None:
     with tables.open_file(str(h5), "w") as file:
         filters = tables.Filters(1, "bzip2")
         file.create_carray("/", "x", obj=np.zeros((100, 10)), filters=filters)
-    plan = plan_catalogue(indexed(h5), direct=False, native_filters=NATIVE)
-    assert "307" in plan.members[0].reason
-    assert len(plan.chunks) == 0
+    table = lookup_table(indexed(h5), direct=False, native_filters=NATIVE)
+    assert "307" in table.datasets[0].reason
+    assert len(table.chunks) == 0
     assert (
-        not plan_catalogue(indexed(h5), direct=True, native_filters=(*NATIVE, 307))
-        .members[0]
-        .reason
+        not lookup_table(indexed(h5), direct=True, native_filters=(*NATIVE, 307)).datasets[0].reason
     )
 
 
@@ -74,11 +67,8 @@ def test_equal_arguments_give_equal_bytes(h5: Path, chunks: tuple[int, ...] | No
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", data=np.arange(600).reshape(100, 6), chunks=chunks)
     made = [
-        plan_bytes.encode_plan(
-            plan_catalogue(indexed(h5), direct=direct, native_filters=NATIVE),
-            _core.PAGE_BYTES,
-            {},
-            [""],
+        plan_bytes.encode_datasets(
+            lookup_table(indexed(h5), direct=direct, native_filters=NATIVE), {}, [""]
         )
         for direct in (False, False, True)
     ]

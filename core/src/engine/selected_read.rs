@@ -1,0 +1,345 @@
+//! What one part of a request wants of a dataset, chunk by chunk.
+//!
+//! Law:
+//! 1. Each touched chunk is fetched and decoded at most once. Those that are kept come first: the
+//!    others, in their order, might be kept instead of them just before their turn.
+//! 2. Of a chunk that is stored as it is the wanted bytes are read, and of one whose blocks can be
+//!    decoded alone the wanted blocks. All others wait until some are together, and are transferred.
+//! 3. Around the page cache, the next ones are asked for before these are decoded; none is left behind
+//!    when a read ends, however it ends.
+//! 4. An error names the chunk by the number of its record.
+
+use crate::engine::chunk_cache::{ChunkCache, Key};
+use crate::engine::counters::{add_ns, count};
+use crate::engine::partial_decode::WantedBlocks;
+use crate::engine::place_selected::{PlaceSelected, Wanted, deliver, whole};
+use crate::engine::read_ahead::ReadAhead;
+use crate::engine::sieve::Sieve;
+use crate::engine::transfer::{Fetches, Transfer, wrong_size};
+use crate::fetch::coalesce::{Run, runs_within};
+use crate::filters::{FilterError, Pipeline};
+use crate::scatter::elements::Unit;
+use crate::select::chunk_iter::{ChunkIter, Cursor};
+use crate::tables::dataset::Chunk;
+use crate::task_error::TaskError;
+use std::ops::Range;
+use std::time::Instant;
+
+/// Chunks that are transferred together: as many, of which one fetch brings so much, ...
+const BATCH_CHUNKS: usize = 64;
+const RUN_BYTES: u64 = 256 << 10;
+/// ... and fewer around the page cache, where twice as many are in flight.
+const DIRECT_BATCH_CHUNKS: usize = 4;
+
+/// Memory that is used again and again.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub stored: Vec<u8>,
+    pub decoded: Vec<u8>,
+    pub sieve: Sieve,
+    pub blocks: WantedBlocks,
+    cached: Cursor,
+    value: Vec<u8>,
+    served: Served,
+    /// What waits to be transferred, and what was asked for already.
+    next: Batch,
+    submitted: Batch,
+}
+
+/// Chunks that are transferred together.
+#[derive(Debug, Default)]
+struct Batch {
+    chunks: Vec<Chunk>,
+    /// As many are meant, the others are spare.
+    wanted: Vec<Wanted>,
+    runs: Vec<Run>,
+    tickets: Vec<u64>,
+}
+
+/// The chunks that were served before their turn, a bit each.
+#[derive(Debug, Default)]
+struct Served(Vec<u64>);
+
+impl Served {
+    fn add(&mut self, turn: usize) {
+        if self.0.len() <= turn / 64 {
+            self.0.resize(turn / 64 + 1, 0);
+        }
+        self.0[turn / 64] |= 1 << (turn % 64);
+    }
+
+    fn has(&self, turn: usize) -> bool {
+        let word = self.0.get(turn / 64);
+        word.is_some_and(|word| word >> (turn % 64) & 1 == 1)
+    }
+}
+
+/// A chunk in hand.
+#[derive(Clone, Copy)]
+pub struct InHand<'w> {
+    pub number: u64,
+    pub chunk: Chunk,
+    pub cursor: &'w Cursor,
+    pub key: Key,
+}
+
+impl InHand<'_> {
+    pub fn wrong(&self, error: FilterError) -> TaskError {
+        TaskError::Filter(self.number, error)
+    }
+}
+
+pub struct SelectedRead<'a> {
+    pub stored: ReadAhead<'a>,
+    pub pipeline: &'a mut Pipeline,
+    /// The file and the way its chunks are decoded, as the cache numbers them.
+    pub source: u64,
+    pub cache: &'a mut ChunkCache,
+    pub unit: Unit<'a>,
+    pub scratch: &'a mut Scratch,
+    pub out: &'a mut [u8],
+}
+
+impl<'a> SelectedRead<'a> {
+    pub fn chunk_iter(&self) -> &'a ChunkIter {
+        self.stored.chunk_iter
+    }
+
+    /// Write all that is wanted; `cursor` is anything.
+    pub fn run(&mut self, cursor: &mut Cursor) -> Result<(), TaskError> {
+        if !self.chunk_iter().begin(cursor) {
+            return Ok(());
+        }
+        let result = self.run_from(cursor);
+        self.discard();
+        result
+    }
+
+    fn run_from(&mut self, cursor: &mut Cursor) -> Result<(), TaskError> {
+        self.scratch.served.0.clear();
+        let may_be_kept = self.cache.bytes() > 0 && !self.pipeline.is_identity(0);
+        if may_be_kept && !self.chunk_iter().is_last(cursor) {
+            self.serve_cached(cursor);
+        }
+        loop {
+            self.stored.turn += 1;
+            if !self.scratch.served.has(self.stored.turn) {
+                if let Err(error) = self.serve(cursor) {
+                    // The first one that fails is told, and those that wait come before.
+                    self.transfer()?;
+                    self.transfer()?;
+                    return Err(error);
+                }
+            }
+            if !self.chunk_iter().next(cursor) {
+                break;
+            }
+        }
+        // What waits, and what was asked for before it.
+        self.transfer()?;
+        self.transfer()
+    }
+
+    fn serve_cached(&mut self, cursor: &Cursor) {
+        let mut ahead = std::mem::take(&mut self.scratch.cached);
+        ahead.clone_from(cursor);
+        for turn in 1.. {
+            if let Some((_, chunk)) = self.stored.lookup.chunk(ahead.grid_index) {
+                if self.find(&ahead, self.key(&chunk)) {
+                    self.scratch.served.add(turn);
+                }
+            }
+            if !self.chunk_iter().next(&mut ahead) {
+                break;
+            }
+        }
+        self.scratch.cached = ahead;
+    }
+
+    fn key(&self, chunk: &Chunk) -> Key {
+        Key {
+            source: self.source,
+            byte_offset: chunk.byte_offset,
+        }
+    }
+
+    /// Gather from a chunk that is kept. False: it is not.
+    fn find(&mut self, cursor: &Cursor, key: Key) -> bool {
+        let Some(bytes) = self.cache.find(key) else {
+            return false;
+        };
+        let (segments, pairs) = (&cursor.segments, self.stored.chunk_iter.pairs());
+        deliver(&self.unit, segments, pairs, bytes, 0, self.out);
+        count(&self.stored.record.cache_hits, 1);
+        true
+    }
+
+    fn serve(&mut self, cursor: &Cursor) -> Result<(), TaskError> {
+        let lookup = self.stored.lookup;
+        let Some((number, chunk)) = lookup.chunk(cursor.grid_index) else {
+            self.fill(cursor);
+            return Ok(());
+        };
+        let record = self.stored.record;
+        let as_stored = self.pipeline.is_identity(chunk.filter_mask);
+        let here = InHand {
+            number,
+            chunk,
+            cursor,
+            key: self.key(&chunk),
+        };
+        if !as_stored {
+            if self.find(cursor, here.key) {
+                return Ok(());
+            }
+            count(&record.cache_misses, 1);
+        }
+        self.stored.mark(number);
+        count(&record.chunks, 1);
+        lookup.check(number, &chunk)?;
+        let (size, stored) = (lookup.dataset.decoded_size, chunk.stored_size as usize);
+        match (as_stored, self.stored.queue.is_direct()) {
+            (true, _) if !lookup.dataset.clipped && stored != size => {
+                Err(here.wrong(wrong_size(size, stored)))
+            }
+            (true, false) => self.read_wanted(here),
+            (true, true) => {
+                let hull = self.hull(cursor);
+                self.add(&here, hull.clone(), hull.len(), false)
+            }
+            (false, true) => self.add(&here, 0..stored, size, false),
+            (false, false) => self.miss(&here),
+        }
+    }
+
+    /// What an unallocated chunk shows.
+    fn fill(&mut self, cursor: &Cursor) {
+        let dataset = self.stored.lookup.dataset;
+        let (unit, out, value) = (&self.unit, &mut *self.out, &mut self.scratch.value);
+        unit.fill_value(dataset, value);
+        let mut bytes = 0;
+        unit.each_row(
+            &cursor.segments,
+            self.stored.chunk_iter.pairs(),
+            &mut |row| {
+                unit.fill(&row, value, out);
+                bytes += row.n * unit.bytes;
+            },
+        );
+        count(&self.stored.record.decoded_bytes, bytes);
+    }
+
+    /// A chunk that is not kept: decode it, or what is wanted of it.
+    fn miss(&mut self, here: &InHand<'_>) -> Result<(), TaskError> {
+        let size = self.stored.lookup.dataset.decoded_size;
+        let row = (self.unit).only_row(&here.cursor.segments, self.chunk_iter().pairs());
+        let is_part = whole(&self.unit, row, size).is_none();
+        let worth = is_part && self.cache.is_worth_it(here.key, size);
+        let has_parts = is_part && self.pipeline.parts(here.chunk.filter_mask).is_some();
+        if has_parts && !worth && self.decode_parts(here, row)? {
+            return Ok(());
+        }
+        self.add(here, 0..here.chunk.stored_size as usize, size, worth)
+    }
+
+    /// From the first wanted byte of a chunk to the last.
+    fn hull(&self, cursor: &Cursor) -> Range<usize> {
+        let (mut start, mut end) = (usize::MAX, 0);
+        let (unit, pairs) = (&self.unit, self.stored.chunk_iter.pairs());
+        unit.each_row(&cursor.segments, pairs, &mut |row| {
+            let reach = unit.reach(&row);
+            (start, end) = (start.min(reach.start), end.max(reach.end));
+        });
+        start.min(end)..end
+    }
+
+    /// Transfer these bytes of a chunk, which decode to so many, together with others.
+    fn add(
+        &mut self,
+        here: &InHand<'_>,
+        bytes: Range<usize>,
+        len: usize,
+        worth: bool,
+    ) -> Result<(), TaskError> {
+        let batch = &mut self.scratch.next;
+        let at = batch.chunks.len();
+        if batch.wanted.len() == at {
+            batch.wanted.push(Wanted::default());
+        }
+        let wanted = &mut batch.wanted[at];
+        wanted.cursor.clone_from(here.cursor);
+        wanted.number = here.number;
+        wanted.key = here.key;
+        wanted.worth = worth;
+        (wanted.base, wanted.len) = (bytes.start, len);
+        batch.chunks.push(Chunk {
+            byte_offset: here.chunk.byte_offset + bytes.start as u64,
+            stored_size: bytes.len() as u64,
+            ..here.chunk
+        });
+        let most = match self.stored.queue.is_direct() {
+            true => DIRECT_BATCH_CHUNKS,
+            false => BATCH_CHUNKS,
+        };
+        match at + 1 < most {
+            true => Ok(()),
+            false => self.transfer(),
+        }
+    }
+
+    /// Ask for the chunks that wait, and bring those that were asked for before to their places; or,
+    /// through the page cache, those that wait.
+    fn transfer(&mut self) -> Result<(), TaskError> {
+        let (start, scratch) = (Instant::now(), &mut *self.scratch);
+        let batch = &mut scratch.next;
+        runs_within(&batch.chunks, RUN_BYTES, &mut batch.runs);
+        if self.stored.queue.is_direct() {
+            std::mem::swap(&mut scratch.next, &mut scratch.submitted);
+            let batch = &mut scratch.submitted;
+            batch.tickets = self.stored.queue.submit(&batch.runs, None);
+            add_ns(&self.stored.record.fetch_ns, start);
+        }
+        if scratch.next.chunks.is_empty() {
+            return Ok(());
+        }
+        self.stored.touched = true;
+        // Where something is missing the whole batch is asked for.
+        self.stored.queue.cold = false;
+        let batch = &mut scratch.next;
+        let place = PlaceSelected {
+            dataset: self.stored.lookup.dataset,
+            record: self.stored.record,
+            chunk_iter: self.stored.chunk_iter,
+            unit: self.unit,
+            cache: self.cache,
+            wanted: &mut batch.wanted,
+            out: self.out,
+        };
+        let mut transfer = Transfer {
+            record: self.stored.record,
+            queue: self.stored.queue,
+            pipeline: self.pipeline,
+            decoded: &mut scratch.decoded,
+            place,
+        };
+        let fetches = Fetches {
+            runs: &batch.runs,
+            tickets: &batch.tickets,
+            turn: None,
+        };
+        let result = transfer.run(&batch.chunks, fetches);
+        batch.chunks.clear();
+        batch.tickets.clear();
+        result
+    }
+
+    /// Wait for what was asked for and is not wanted any more.
+    fn discard(&mut self) {
+        for batch in [&mut self.scratch.next, &mut self.scratch.submitted] {
+            batch.chunks.clear();
+            for ticket in batch.tickets.drain(..) {
+                self.stored.queue.discard(ticket);
+            }
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The queue of fetches from one source: asked for, then taken in order.
+//!
+//! Operations: `submit` asks for runs; `next` gives the bytes of the first ones that are left; `recycle`
+//! takes their memory back. `read` fills memory of the caller, and `read_places` several pieces of it,
+//! through the page cache.
+//!
+//! Law:
+//! 1. Through the page cache, the kernel is asked for what it lacks, and only then: a warm file costs no
+//!    extra system call. Around it, several reads are in flight.
+//! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn; who keeps
+//!    that order (`Turnstile`) is handed in.
+//! 3. Knows nothing of chunks, rows and filters.
+
+use super::coalesce::Run;
+use super::data_file::{DataFile, FetchError};
+use super::direct::{Direct, Finished};
+use crate::tables::dataset::Source;
+use std::io;
+
+/// Lets tasks make their requests one at a time, in order.
+pub trait Turnstile {
+    fn wait_turn(&self, task: u64);
+    fn pass_turn(&self, task: u64);
+}
+
+/// A task that takes its turn.
+#[derive(Clone, Copy)]
+pub struct Turn<'a> {
+    pub turnstile: &'a dyn Turnstile,
+    pub task: u64,
+}
+
+/// Make requests when it is their turn, and pass it on before they are done: others may follow.
+fn in_turn<T>(turn: Option<Turn<'_>>, request: impl FnOnce() -> T) -> T {
+    let Some(turn) = turn else {
+        return request();
+    };
+    turn.turnstile.wait_turn(turn.task);
+    let result = request();
+    turn.turnstile.pass_turn(turn.task);
+    result
+}
+
+/// How a reader gets the stored bytes of one source.
+#[derive(Debug)]
+enum Way {
+    Buffered(Vec<u8>),
+    Direct(Direct),
+}
+
+#[derive(Debug)]
+pub struct FetchQueue {
+    /// It comes first, so that its reads have ended when the file is closed.
+    way: Way,
+    file: DataFile,
+    /// The page cache missed lately: what is claimed is asked for at once.
+    pub cold: bool,
+    /// Direct reads that have ended.
+    finished: u64,
+}
+
+/// The bytes of some runs.
+#[derive(Debug)]
+pub enum Fetched {
+    /// One run's behind the other's, and how many runs they are.
+    Buffered(Vec<u8>, usize),
+    Direct(Vec<Finished>),
+}
+
+impl Fetched {
+    pub fn n_runs(&self) -> usize {
+        match self {
+            Fetched::Buffered(_, n_runs) => *n_runs,
+            Fetched::Direct(finished) => finished.len(),
+        }
+    }
+
+    /// The runs that were fetched, and their bytes; `runs` are those that were asked for.
+    pub fn parts<'a>(&'a self, runs: &'a [Run]) -> impl Iterator<Item = (&'a Run, &'a [u8])> {
+        let mut from = 0;
+        let runs = runs[..self.n_runs()].iter().enumerate();
+        runs.map(move |(index, run)| match self {
+            Fetched::Buffered(bytes, _) => {
+                let begin = from;
+                from += run.len as usize;
+                (run, &bytes[begin..from])
+            }
+            Fetched::Direct(finished) => (run, finished[index].bytes()),
+        })
+    }
+}
+
+impl FetchQueue {
+    pub fn open(source: &Source) -> Result<FetchQueue, FetchError> {
+        let file = DataFile::open(source, source.direct)?;
+        let way = match source.direct {
+            true => Way::Direct(Direct::new(file.raw_fd()).map_err(FetchError::Open)?),
+            false => Way::Buffered(Vec::new()),
+        };
+        Ok(FetchQueue {
+            way,
+            file,
+            cold: false,
+            finished: 0,
+        })
+    }
+
+    pub fn is_direct(&self) -> bool {
+        matches!(self.way, Way::Direct(_))
+    }
+
+    /// System calls that fetched something.
+    pub fn fetches(&self) -> u64 {
+        self.file.fetches + self.finished
+    }
+
+    /// The file is still the one that was indexed. Ask after a fetch, before its bytes are used.
+    pub fn check_unchanged(&self) -> Result<(), FetchError> {
+        self.file.check_unchanged()
+    }
+
+    /// Set a task's fetches going, in its turn. Returns the tickets of direct reads, one a run; what
+    /// cannot be started is started again, and fails, when it is taken.
+    pub fn submit(&mut self, runs: &[Run], turn: Option<Turn<'_>>) -> Vec<u64> {
+        let FetchQueue {
+            way, file, cold, ..
+        } = self;
+        match way {
+            // Others may have read it, or the kernel, which reads ahead of itself.
+            Way::Buffered(_) => *cold = !runs.iter().all(|run| file.has_cached(run.byte_offset)),
+            Way::Direct(_) => {}
+        }
+        in_turn(turn, || match way {
+            Way::Buffered(_) => {
+                if *cold {
+                    hint(file, runs);
+                }
+                Vec::new()
+            }
+            Way::Direct(queue) => {
+                let submit = |run: &Run| queue.submit(run.byte_offset, run.len as usize).ok();
+                runs.iter().map_while(submit).collect()
+            }
+        })
+    }
+
+    /// The bytes of the first `count` of the runs that are left, whose tickets these are. Where one
+    /// fails, those before it are there, and the error.
+    pub fn next(
+        &mut self,
+        left: &[Run],
+        tickets: &[u64],
+        count: usize,
+        turn: Option<Turn<'_>>,
+    ) -> (Fetched, Result<(), FetchError>) {
+        match &mut self.way {
+            Way::Direct(_) => self.land_all(&left[..count], tickets),
+            Way::Buffered(spare) => {
+                let stored = std::mem::take(spare);
+                self.read_all(left, count, stored, turn)
+            }
+        }
+    }
+
+    fn read_all(
+        &mut self,
+        left: &[Run],
+        count: usize,
+        mut stored: Vec<u8>,
+        turn: Option<Turn<'_>>,
+    ) -> (Fetched, Result<(), FetchError>) {
+        let len = left[..count].iter().map(|run| run.len as usize).sum();
+        let (mut n_runs, mut from) = (0, 0);
+        let mut result = grow(&mut stored, len).map_err(FetchError::Read);
+        while result.is_ok() && n_runs < count {
+            let left = &left[n_runs..];
+            let to = from + left[0].len as usize;
+            result = self.read_run(&mut stored[from..to], left, turn);
+            n_runs += usize::from(result.is_ok());
+            from = to;
+        }
+        (Fetched::Buffered(stored, n_runs), result)
+    }
+
+    fn land_all(&mut self, runs: &[Run], tickets: &[u64]) -> (Fetched, Result<(), FetchError>) {
+        let mut landed = Vec::with_capacity(runs.len());
+        for (index, run) in runs.iter().enumerate() {
+            match self.land(run, tickets.get(index)) {
+                Ok(finished) => landed.push(finished),
+                Err(error) => return (Fetched::Direct(landed), Err(error)),
+            }
+        }
+        (Fetched::Direct(landed), Ok(()))
+    }
+
+    /// Take the memory of fetched bytes back for the next ones.
+    pub fn recycle(&mut self, fetched: Fetched) {
+        match (&mut self.way, fetched) {
+            (Way::Buffered(spare), Fetched::Buffered(stored, _)) => *spare = stored,
+            (Way::Direct(queue), Fetched::Direct(finished)) => {
+                finished.into_iter().for_each(|one| queue.recycle(one));
+            }
+            _ => {}
+        }
+    }
+
+    /// Fill `out` with the first of the runs that are left of a task, through the page cache.
+    pub fn read_run(
+        &mut self,
+        out: &mut [u8],
+        left: &[Run],
+        turn: Option<Turn<'_>>,
+    ) -> Result<(), FetchError> {
+        let cold = self.cold;
+        self.cold |= self.read(out, left[0].byte_offset, |file| {
+            if !cold {
+                in_turn(turn, || hint(file, left));
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Fill `out` through the page cache. Where it lacks something, `ahead` may ask for more than that
+    /// first; true then.
+    pub fn read(
+        &mut self,
+        out: &mut [u8],
+        byte_offset: u64,
+        ahead: impl FnOnce(&mut DataFile),
+    ) -> Result<bool, FetchError> {
+        if self.is_direct() {
+            return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
+        }
+        let have = self.file.read_cached(out, byte_offset);
+        if have == out.len() {
+            return Ok(false);
+        }
+        ahead(&mut self.file);
+        self.file.read(out, byte_offset, have)?;
+        Ok(true)
+    }
+
+    /// Fill places one after the other with what the page cache has. False: they were not all filled,
+    /// and may hold anything.
+    ///
+    /// # Safety
+    /// The places must be the caller's to write, for as long as this takes.
+    pub unsafe fn read_places(&mut self, places: &[libc::iovec], byte_offset: u64) -> bool {
+        // SAFETY: the caller's promise.
+        !self.is_direct() && unsafe { self.file.read_places(places, byte_offset) }
+    }
+
+    /// Wait for a direct read that nobody wants any more.
+    pub fn discard(&mut self, ticket: u64) {
+        if let Way::Direct(queue) = &mut self.way {
+            if let Ok(finished) = queue.finish(ticket) {
+                queue.recycle(finished);
+            }
+        }
+    }
+
+    fn land(&mut self, run: &Run, ticket: Option<&u64>) -> Result<Finished, FetchError> {
+        let Way::Direct(queue) = &mut self.way else {
+            return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
+        };
+        let ticket = match ticket {
+            Some(&ticket) => Ok(ticket),
+            None => queue.submit(run.byte_offset, run.len as usize),
+        };
+        let ticket = ticket.map_err(FetchError::Read)?;
+        let finished = queue.finish(ticket).map_err(FetchError::Read)?;
+        self.finished += 1;
+        let (expected, got) = (run.len, finished.bytes().len() as u64);
+        if got < expected {
+            queue.recycle(finished);
+            return Err(FetchError::Short { expected, got });
+        }
+        Ok(finished)
+    }
+}
+
+fn hint(file: &mut DataFile, runs: &[Run]) {
+    for run in runs {
+        file.hint(run.byte_offset, run.len);
+    }
+}
+
+/// Make `buffer`, whose bytes may be anything, at least `len` long; too little memory is an error, not an abort.
+pub fn grow(buffer: &mut Vec<u8>, len: usize) -> io::Result<()> {
+    if buffer.len() < len {
+        let no_memory = |_| io::Error::from_raw_os_error(libc::ENOMEM);
+        buffer.clear();
+        buffer.try_reserve_exact(len).map_err(no_memory)?;
+        buffer.resize(len, 0);
+    }
+    Ok(())
+}
