@@ -64,7 +64,10 @@ OLD_WORDS = {
     r"(so many|is none|had better|whoever|is not so)": "subject, verb, reason",
 }
 #: Folders that are clean of them, of core/src or beside it; a folder joins when its last one goes.
-CLEAN = ("os", "filters", "shuffle", "select", "scatter", "autotune.rs", "../multi_inflate")
+CLEAN = (
+    *("os", "filters", "shuffle", "select", "scatter", "../multi_inflate"),
+    *("autotune.rs", "malformed_plan.rs", "malformed_order.rs"),
+)
 #: (file, word) of what is another thing: a name of options.py.
 OTHER_MEANINGS = {("filters/pipeline.rs", "ABREAST_BYTES")}
 
