@@ -2,8 +2,10 @@
 # tests/laws/ holds; parent/ and reader/ are named by which process runs them.
 #
 #   errors.py                every exception, one message grammar
-#   options.py               the knobs: defaults, limits, checks
-#   tree.py                  one array, or a tuple or dict of them; the paths of such a one
+#   filter_names.py          filters that libraries bring along: number -> name
+#   options.py               the options of each entry point: defaults, limits, checks
+#   sizes.py                 sizes that the library chooses
+#   tree.py                  one array, or a tuple or dict of them, and their paths
 #   machine.py               the cores and the memory that this process may use
 #   index/                   HDF5 files -> values; the only folder that touches HDF5 in the parent
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
@@ -48,6 +50,7 @@
 #       counters.py          a reader's numbers, named
 #       death.py             how a reader died, and at what
 #       error_report.py      a reader's record of what went wrong -> exception
+#       place.py             where in the data it went wrong
 #       missing.py           what is missing, a file or a filter -> exception
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
@@ -56,6 +59,8 @@
 #     batches/               epochs of batches over streams
 #       batches.py           epochs, ranks and resume
 #       batch_iterator.py    the batches of one loop
+#       epoch_streams.py     the streams of a training run, and this rank's shard of them
+#       damage_book.py       the damaged chunks that were left out, and their rows
 #     random/                requests for what was indexed
 #       dataset.py           datasets that are indexed without being read
 #       dataset_handle.py    what selections know of their dataset, with its catalogues
@@ -75,9 +80,8 @@
 #     tf_tensors.py          the public tf_dataset
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
-#     library_read.py        what the core does not decode, through h5py or PyTables
-#     library_request.py     the same for requests; where, read_sorted, ragged rows
-#     chunk_by_chunk.py      names chunks one by one before a task is tried again
+#     fallback.py            what the core does not decode, through h5py or PyTables
+#     box.py                 a NumPy key in two: what a library reads, and the rest
 #     library_failure.py     what a library raised, explained
 #     output.py              what libraries print, held back
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

@@ -49,7 +49,7 @@ def available_bytes() -> int:
 def memory_limit_bytes() -> int:
     """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
 
-    Shared memory is nobody's to the kernel: when it takes everything, others are killed for it.
+    The kernel charges shared memory to no process: when it takes everything, others are killed.
     """
     limit = available_bytes()
     return limit - max(limit // 8, min(limit, SPARED_BYTES))

@@ -1,85 +1,49 @@
-"""The knobs of streams and of random access: their defaults, their limits and their check.
+"""The options of streams and of random access: their defaults, their limits and their checks.
 
 Law
 ---
-1. The only home of defaults and of limits; everybody else asks here.
-2. An option that cannot work is an `OptionsError` before any file is opened or process started.
-3. Knows nothing of datasets, files or processes; the kernel is asked by machine.py.
+1. The only home of defaults and of limits of options; sizes.py has what the library chooses.
+2. One frozen class for each entry point. Each field says how it is checked. `checked` makes the
+   value at the face, and it is handed on whole.
+3. An option that cannot work is an `OptionsError` before any file is opened or process started.
+4. Knows nothing of datasets, files or processes; the kernel is asked by machine.py.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
+from _multitables import _core
 from _multitables.errors import OptionsError
-from _multitables.machine import (
-    available_bytes,
-    available_cores,
-)
+from _multitables.machine import available_bytes, available_cores
 
 #: Readers when `n_procs` is None, if as many cores are available.
 DEFAULT_N_PROCS = 4
 #: More readers than this serve no machine, and the ring keeps room for each.
-MAX_N_PROCS = 200
-#: Seconds without a block or a free stage, while the user holds all that there are, before
+MAX_N_PROCS = _core.MAX_READERS
+#: Seconds without a block or a free stage, while the user holds all of them, before
 #: `StalledError`.
 STALL_SECONDS = 30.0
 #: Seconds between two looks at the readers while somebody waits for them.
 WATCH_SECONDS = 0.05
 #: Seconds that a reader may be inside a library without reading, by default.
 LIBRARY_TIMEOUT_SECONDS = 60.0
-#: Rows of unchunked data that make a block by default, in bytes.
-UNCHUNKED_BLOCK_BYTES = 128 << 10
-#: The library's own choice of ring is at least this large, so that jitter is hidden, ...
-RING_BYTES = 6 << 20
-#: ... up to this size holds two tasks more than there are readers, so that none waits for room, ...
-MAX_RING_BYTES = 16 << 20
-#: ... and has with direct I/O this much for each reader, so that requests can be in flight.
-DIRECT_READER_BYTES = 16 << 20
-#: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
-TASK_BYTES = 256 << 10
-#: The same for direct reads, where one task is one request to the device.
-DIRECT_TASK_BYTES = 1 << 20
-#: The same for chunks that have little of each row, less than `LITTLE_BYTES` of
-#: core/src/scatter/interleave.rs: chunks beside each other are copied to their rows together.
-BESIDE_TASK_BYTES = 1 << 20
-LITTLE_BYTES = 256
-#: So many deflated chunks are decoded side by side, if they make no more bytes than the latter. It
-#: is `ABREAST_BYTES` of core/src/filters/pipeline.rs; a task has as many.
-ABREAST = 4
-ABREAST_BYTES = 2 << 20
-#: Rows of contiguous data are cut into pieces of about this size.
-PIECE_BYTES = 256 << 10
-#: What may be shuffled, by its number in core/src/shuffle/order.rs.
-SHUFFLES = (None, "chunks", "window", "full")
-#: Seeds and epochs are numbers of so many bits.
+#: What may be shuffled, by its number.
+SHUFFLES = _core.SHUFFLES
+#: Bits of a seed or an epoch.
 SEED_BITS = 63
-#: Chunks that are shuffled by chunks alone are, where it costs nothing, of windows of this size.
-CHUNKS_BYTES = 2 << 20
-#: Rows are mixed over a window of about this size by default, and of at least so many chunks.
-WINDOW_BYTES = 8 << 20
-WINDOW_CHUNKS = 16
-#: ... where these are no more than this; of larger ones at least so few.
-MAX_WINDOW_BYTES = 256 << 20
-MIN_WINDOW_CHUNKS = 4
-#: To find the places of rows up to this size takes longer than to read them, so that each window is
-#: one reader's.
-SMALL_ROW_BYTES = 64
-#: What each reader holds for a row of a full shuffle, beside the ring, where its windows are small
-#: beside the whole: shorter rows count as this.
-PLACE_BYTES = 32
 #: Memory of a stream in which all rows are shuffled, by default.
 SHUFFLE_BYTES = 512 << 20
-#: Decoded chunks of smaller datasets beside a shuffled one, that each reader keeps, in bytes.
-KEEP_BYTES = 64 << 20
-#: Decoded chunks that the readers of a `Reader` keep between requests: together they take one in so
-#: many bytes of the memory that is to be had when they start, ...
+#: All readers of a `Reader` together keep decoded chunks in one part in this many of the memory
+#: that is available when they start;
 CACHE_SHARE = 32
-#: ... but each at least so many bytes, ...
+#: each of them in at least this many bytes,
 MIN_CACHE_BYTES = 64 << 20
-#: ... and at most so many.
+#: and at most this many.
 MAX_CACHE_BYTES = 512 << 20
 #: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
 REQUEST_BYTES = 256 << 20
@@ -89,231 +53,199 @@ GUESSED_BYTES = 1 << 20
 REQUEST_SLOTS = 1024
 
 
-@dataclass(frozen=True)
-class StreamOptions:
-    """Checked options of one stream."""
+# ---- how one option is checked ------------------------------------------------------------
 
-    n_procs: int
-    read_ahead: int | None
-    cyclic: bool
-    block_size: int | None
-    ordered: bool
-    remainder: bool
+#: Takes an option's name and value, and returns the value to use.
+Check = Callable[[str, Any], Any]
 
 
-@dataclass(frozen=True)
-class BatchOptions:
-    """Checked options of `get_batches`."""
-
-    batch_size: int
-    n_procs: int
-    #: One of `SHUFFLES`.
-    shuffle: str | None
-    seed: int
-    epochs: int | None
-    start_epoch: int
-    drop_last: bool
-    rank: int
-    world_size: int
-    read_ahead: int | None
-    window_rows: int | None
-    even: bool
-    memory_limit_bytes: int
-    skip_damaged: bool
+def _wrong(
+    name: str, happened: str, value: object, advice: str, tell_type: bool = False
+) -> OptionsError:
+    kind = f" ({type(value).__name__})" if tell_type else ""
+    return OptionsError(
+        f"{name} {happened}, got {value!r}{kind}", advice=advice, option=name, got=value
+    )
 
 
-@dataclass(frozen=True)
-class ReaderOptions:
-    """Checked options of a `Reader`."""
-
-    n_procs: int
-    memory_limit_bytes: int
-    cache_limit_bytes: int
-    library_timeout_seconds: float | None
-
-
-def _whole(name: str, value: object, least: int, advice: str) -> int:
+def _whole(name: str, value: Any, least: int, advice: str) -> int:
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)
     except TypeError:
-        raise OptionsError(
-            f"{name} must be a whole number, got {value!r} ({type(value).__name__})",
-            advice=advice,
-            option=name,
-            got=value,
-        ) from None
+        raise _wrong(name, "must be a whole number", value, advice, tell_type=True) from None
     if number < least or isinstance(value, bool):
-        raise OptionsError(
-            f"{name} is out of range: expected at least {least}, got {value!r}",
-            advice=advice,
-            option=name,
-            got=value,
-        )
+        raise _wrong(name, f"is out of range: expected at least {least}", value, advice)
     return number
 
 
-def check_options(
-    n_procs: int | None,
-    read_ahead: int | None,
-    cyclic: bool,
-    block_size: int | None,
-    ordered: bool,
-    remainder: bool,
-) -> StreamOptions:
-    """Check the options of `get_queue` and `get_generator`, and fill in what is left open."""
-    procs = _procs(n_procs)
-    ahead = None
-    if read_ahead is not None:
-        ahead = _whole("read_ahead", read_ahead, 1, "Leave it out for the library's choice")
-    size = None
-    if block_size is not None:
-        size = _whole("block_size", block_size, 1, "Leave it out for the chunk's outer length")
-    return StreamOptions(procs, ahead, bool(cyclic), size, bool(ordered), bool(remainder))
+def _at_least(least: int, advice: str) -> Check:
+    return lambda name, value: _whole(name, value, least, advice)
 
 
-def check_batch_options(
-    *,
-    batch_size: int,
-    n_procs: int | None,
-    shuffle: str | bool | None,
-    seed: int,
-    epochs: int | None,
-    start_epoch: int,
-    drop_last: bool,
-    rank: int,
-    world_size: int,
-    read_ahead: int | None,
-    window_rows: int | None,
-    even: bool,
-    memory_limit_bytes: int | None,
-    skip_damaged: bool,
-) -> BatchOptions:
-    """Check the options of `get_batches`, and fill in what is left open."""
-    kind = {True: "window", False: None}[shuffle] if isinstance(shuffle, bool) else shuffle
-    if kind not in SHUFFLES:
-        raise OptionsError(
-            f"unknown shuffle: expected None, 'chunks', 'window', 'full', True or False, "
-            f"got {shuffle!r}",
-            advice="True mixes rows over a window, at the speed of a stream",
-            option="shuffle",
-            got=shuffle,
-        )
-    ranks = _whole("world_size", world_size, 1, "It is the number of ranks")
-    me = _whole("rank", rank, 0, "Ranks count from 0")
-    if me >= ranks:
-        raise OptionsError(
-            f"rank is out of range: expected less than the world_size of {ranks}, got {me}",
-            advice="Ranks count from 0",
-            option="rank",
-            expected=ranks,
-            got=me,
-        )
-
-    def optional(name: str, value: int | None, advice: str) -> int | None:
-        return None if value is None else _whole(name, value, 1, advice)
-
-    memory = optional("memory_limit_bytes", memory_limit_bytes, "Leave it out for 512 MiB")
-    return BatchOptions(
-        batch_size=_whole("batch_size", batch_size, 1, "It is the number of rows of a batch"),
-        n_procs=_procs(n_procs),
-        shuffle=kind,
-        seed=_number("seed", seed),
-        epochs=optional("epochs", epochs, "None has no end"),
-        start_epoch=check_epoch("start_epoch", start_epoch),
-        drop_last=bool(drop_last),
-        rank=me,
-        world_size=ranks,
-        read_ahead=optional("read_ahead", read_ahead, "Leave it out for the library's choice"),
-        window_rows=optional("window_rows", window_rows, "Leave it out for about 8 MiB of rows"),
-        even=bool(even),
-        memory_limit_bytes=SHUFFLE_BYTES if memory is None else memory,
-        skip_damaged=bool(skip_damaged),
-    )
+def _optional(advice: str, default: int | None = None, least: int = 1) -> Check:
+    """A whole number, or None for a default."""
+    return lambda name, value: default if value is None else _whole(name, value, least, advice)
 
 
-def check_rotational(value: bool | None) -> bool | None:
-    """Check what a `Streamer` is told of its disk."""
-    if value is None or isinstance(value, bool):
-        return value
-    raise OptionsError(
-        f"rotational must be True, False or None, got {value!r} ({type(value).__name__})",
-        advice="Leave it out to go by what the kernel says of the disk",
-        option="rotational",
-        got=value,
-    )
+def _flag(_: str, value: Any) -> bool:
+    return bool(value)
 
 
-def check_library_timeout(seconds: float | None) -> float | None:
-    """Check how long a reader may be inside a library."""
-    if seconds is None:
-        return None
-    try:
-        number = math.nan if isinstance(seconds, bool) else float(seconds)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise OptionsError(
-            f"library_timeout_seconds must be seconds above 0, or None, got {seconds!r}",
-            advice="None waits for ever",
-            option="library_timeout_seconds",
-            got=seconds,
-        )
+def _number(name: str, value: Any) -> int:
+    number = _whole(name, value, 0, f"It is a number of up to {SEED_BITS} bits")
+    if number >> SEED_BITS:
+        happened = f"is out of range: expected less than 2**{SEED_BITS}"
+        raise _wrong(name, happened, value, "Take a smaller number")
     return number
 
 
-def check_epoch(name: str, epoch: int) -> int:
+def check_epoch(name: str, epoch: Any) -> int:
     """Check the number of an epoch."""
     return _number(name, epoch)
 
 
-def _number(name: str, value: int) -> int:
-    number = _whole(name, value, 0, f"It is a number of up to {SEED_BITS} bits")
-    if number >> SEED_BITS:
-        raise OptionsError(
-            f"{name} is out of range: expected less than 2**{SEED_BITS}, got {value!r}",
-            advice="Take a smaller number",
-            option=name,
-            got=value,
-        )
-    return number
-
-
-def _procs(n_procs: int | None) -> int:
-    if n_procs is None:
+def check_procs(name: str, value: Any) -> int:
+    """Check how many readers there shall be."""
+    if value is None:
         return min(DEFAULT_N_PROCS, available_cores())
-    procs = _whole("n_procs", n_procs, 1, "Leave it out for one reader a core, up to 4")
+    procs = _whole(name, value, 1, "Leave it out for one reader a core, up to 4")
     if procs > MAX_N_PROCS:
-        raise OptionsError(
-            f"n_procs is out of range: expected at most {MAX_N_PROCS}, got {procs}",
-            advice="One reader a core is enough",
-            option="n_procs",
-            got=procs,
-        )
+        happened = f"is out of range: expected at most {MAX_N_PROCS}"
+        raise _wrong(name, happened, procs, "One reader a core is enough")
     return procs
 
 
-def check_reader_options(
-    n_procs: int | None,
-    memory_limit_bytes: int | None,
-    cache_limit_bytes: int | None,
-    library_timeout_seconds: float | None = LIBRARY_TIMEOUT_SECONDS,
-) -> ReaderOptions:
-    """Check the options of `Reader`, and fill in what is left open."""
-    procs, memory = _procs(n_procs), REQUEST_BYTES
-    if memory_limit_bytes is not None:
-        memory = _whole("memory_limit_bytes", memory_limit_bytes, 1, "Leave it out for 256 MiB")
-    if cache_limit_bytes is None:
-        cache = cache_bytes(available_bytes(), procs)
-    else:
-        cache = _whole("cache_limit_bytes", cache_limit_bytes, 0, "0 keeps no chunks")
-    return ReaderOptions(procs, memory, cache, check_library_timeout(library_timeout_seconds))
+def _shuffle(name: str, value: Any) -> str | None:
+    kind = {True: "window", False: None}[value] if isinstance(value, bool) else value
+    if kind not in SHUFFLES:
+        raise OptionsError(
+            f"unknown {name}: expected None, 'chunks', 'window', 'full', True or False, "
+            f"got {value!r}",
+            advice="True mixes rows over a window, at the speed of a stream",
+            option=name,
+            got=value,
+        )
+    known: str | None = kind
+    return known
 
 
-def cache_bytes(memory_bytes: int, n_procs: int) -> int:
-    """Bytes of decoded chunks that each of these readers may keep, if nobody says otherwise.
+def _rotational(name: str, value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    advice = "Leave it out to go by what the kernel says of the disk"
+    raise _wrong(name, "must be True, False or None", value, advice, tell_type=True)
 
-    A cache that holds a good part of what is asked for saves its decoding; a share of what is to be
-    had stays small beside the page cache, which takes the rest.
+
+def _timeout(name: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise _wrong(name, "must be seconds above 0, or None", value, "None waits for ever")
+    return number
+
+
+def _option(check: Check) -> Any:
+    return field(metadata={"check": check})
+
+
+_T = TypeVar("_T")
+
+
+def checked(kind: type[_T], **given: Any) -> _T:
+    """Make one of the classes below of what a user gave, and fill in what is left open.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot work.
     """
-    share = memory_bytes // CACHE_SHARE // n_procs
-    return min(max(share, MIN_CACHE_BYTES), MAX_CACHE_BYTES)
+    for one in fields(kind):  # type: ignore[arg-type]
+        if "check" in one.metadata:
+            given[one.name] = one.metadata["check"](one.name, given[one.name])
+    return kind(**given)
+
+
+# ---- the options of each entry point ------------------------------------------------------
+
+_READ_AHEAD = "Leave it out for the library's choice"
+
+
+@dataclass(frozen=True)
+class StreamerOptions:
+    """Of a `Streamer`."""
+
+    rotational: bool | None = _option(_rotational)
+    library_timeout_seconds: float | None = _option(_timeout)
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Of `get_queue` and `get_generator`."""
+
+    n_procs: int = _option(check_procs)
+    read_ahead: int | None = _option(_optional(_READ_AHEAD))
+    cyclic: bool = _option(_flag)
+    block_size: int | None = _option(_optional("Leave it out for the chunk's outer length"))
+    ordered: bool = _option(_flag)
+    remainder: bool = _option(_flag)
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """Of `get_batches`."""
+
+    #: As `row_subset.subset_of` takes them; checked when the length is known.
+    rows: Any
+    transform: Callable[[Any], Any] | None
+    batch_size: int = _option(_at_least(1, "It is the number of rows of a batch"))
+    n_procs: int = _option(check_procs)
+    #: One of `SHUFFLES`.
+    shuffle: str | None = _option(_shuffle)
+    seed: int = _option(_number)
+    epochs: int | None = _option(_optional("None has no end"))
+    start_epoch: int = _option(_number)
+    drop_last: bool = _option(_flag)
+    rank: int = _option(_at_least(0, "Ranks count from 0"))
+    world_size: int = _option(_at_least(1, "It is the number of ranks"))
+    read_ahead: int | None = _option(_optional(_READ_AHEAD))
+    window_rows: int | None = _option(_optional("Leave it out for about 8 MiB of rows"))
+    even: bool = _option(_flag)
+    memory_limit_bytes: int = _option(_optional("Leave it out for 512 MiB", SHUFFLE_BYTES))
+    skip_damaged: bool = _option(_flag)
+
+    def __post_init__(self) -> None:
+        if self.rank >= self.world_size:
+            raise OptionsError(
+                f"rank is out of range: expected less than the world_size of {self.world_size}, "
+                f"got {self.rank}",
+                advice="Ranks count from 0",
+                option="rank",
+                expected=self.world_size,
+                got=self.rank,
+            )
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """Of a `Reader`."""
+
+    n_procs: int = _option(check_procs)
+    memory_limit_bytes: int = _option(_optional("Leave it out for 256 MiB", REQUEST_BYTES))
+    cache_limit_bytes: int | None = _option(_optional("0 keeps no chunks", least=0))
+    library_timeout_seconds: float | None = _option(_timeout)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of decoded chunks that each reader may keep.
+
+        A cache that holds a good part of what is asked for saves its decoding; a share of the
+        available memory stays small beside the page cache, which takes the rest.
+        """
+        if self.cache_limit_bytes is not None:
+            return self.cache_limit_bytes
+        share = available_bytes() // CACHE_SHARE // self.n_procs
+        return min(max(share, MIN_CACHE_BYTES), MAX_CACHE_BYTES)

@@ -1,22 +1,56 @@
-"""One array, or a tuple or dict of them: what a batch is, whatever library its arrays belong to.
+"""One array, or a tuple or dict of them: what a block or batch is, whatever made its arrays.
 
 Law
 ---
-1. A batch has the form of the `path` that was asked for; who changes its arrays keeps its form.
-2. Knows no library but NumPy, and no file.
+1. A batch has the structure of the `path` that was asked for, also after a change of its arrays.
+2. Only this file knows the three kinds of structure. As in JAX's pytrees, others pack arrays, take
+   them out, or map over them.
+3. Knows no library but NumPy, and no file.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from _multitables.errors import OptionsError
 
+#: What `path` may be: one path, or several of equal outer length.
+Paths = str | Sequence[str] | Mapping[Any, str]
 
-def each(batch: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the batch with every array changed."""
+
+@dataclass(frozen=True)
+class Structure:
+    """How arrays are put together."""
+
+    #: None for one array, () for a tuple of arrays, or the keys of a dict.
+    keys: tuple[Any, ...] | None
+
+    def pack(self, arrays: Iterable[Any]) -> Any:
+        """Return the one array, or the arrays in their tuple or dict."""
+        if self.keys is None:
+            (array,) = arrays
+            return array
+        return dict(zip(self.keys, arrays, strict=True)) if self.keys else tuple(arrays)
+
+    def arrays(self, packed: Any) -> list[Any]:
+        """Return the arrays of what `pack` made."""
+        if self.keys is None:
+            return [packed]
+        return list(packed.values() if self.keys else packed)
+
+    def rows(self, arrays: Sequence[Any]) -> Iterator[Any]:
+        """Yield the rows of arrays of equal length, each packed."""
+        if self.keys is None:
+            return iter(arrays[0])
+        rows = zip(*arrays, strict=True)
+        return map(self.pack, rows) if self.keys else rows
+
+
+def map_arrays(change: Callable[[Any], Any], batch: Any) -> Any:
+    """Return the batch with `change` applied to every array."""
     if isinstance(batch, dict):
         return {name: change(array) for name, array in batch.items()}
     if isinstance(batch, tuple):
@@ -31,33 +65,33 @@ def native(array: Any) -> Any:
     return array.astype(array.dtype.newbyteorder("="))
 
 
-#: What `path` may be: one path, or several of equal outer length.
-Paths = str | Sequence[str] | Mapping[Any, str]
-
-
-def members_of(path: object) -> tuple[list[Any] | None, list[str]]:
-    """Split `path` into the kind of container (None, [] or keys) and the paths."""
-    if isinstance(path, str):
-        return None, [path]
-    if isinstance(path, bytes):
-        return None, [os.fsdecode(path)]
+def structure_of(path: object) -> tuple[Structure, list[str]]:
+    """Split `path` into the structure of blocks and the paths of their arrays."""
     if isinstance(path, Mapping):
-        names, paths = list(path), list(path.values())
-    elif isinstance(path, Sequence):
-        names, paths = [], list(path)
-    elif isinstance(path, os.PathLike):
-        return None, [os.fspath(path)]
+        structure, paths = Structure(tuple(path)), list(path.values())
+    elif isinstance(path, Sequence) and not isinstance(path, (str, bytes)):
+        structure, paths = Structure(()), list(path)
     else:
-        # A PyTables node or h5py dataset knows its own path.
-        inside = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
-        if isinstance(inside, str):
-            return None, [inside]
-        names, paths = None, [path]
+        return Structure(None), [one_path(path, "a str, or a list, tuple or dict of str")]
     if not paths or not all(isinstance(one, str) for one in paths):
-        raise OptionsError(
-            f"path must be a str, or a list, tuple or dict of str, got {path!r}",
-            advice="Give the dataset's path in the file, like '/images'",
-            option="path",
-            got=path,
-        )
-    return names, paths
+        raise _no_path(path, "a str, or a list, tuple or dict of str")
+    return structure, paths
+
+
+def one_path(path: object, wanted: str = "a str") -> str:
+    """Return the path of one dataset; a PyTables node or h5py dataset knows its own."""
+    if isinstance(path, (str, bytes, os.PathLike)):
+        return os.fsdecode(path)
+    inside = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
+    if not isinstance(inside, str):
+        raise _no_path(path, wanted)
+    return inside
+
+
+def _no_path(path: object, wanted: str) -> OptionsError:
+    return OptionsError(
+        f"path must be {wanted}, got {path!r}",
+        advice="Give the dataset's path in the file, like '/images'",
+        option="path",
+        got=path,
+    )

@@ -18,7 +18,8 @@ from _multitables.index.open_options import normal_path, parse_open_options
 
 
 def checked(**given: Any) -> options.StreamOptions:
-    return options.check_options(
+    return options.checked(
+        options.StreamOptions,
         **{
             "n_procs": None,
             "read_ahead": None,
@@ -27,7 +28,7 @@ def checked(**given: Any) -> options.StreamOptions:
             "ordered": False,
             "remainder": False,
             **given,
-        }
+        },
     )
 
 
@@ -91,9 +92,10 @@ def test_caches_are_a_small_share_of_the_memory(monkeypatch: pytest.MonkeyPatch)
         (1 << 62, 2, 512 * mib),
     ):
         monkeypatch.setattr(options, "available_bytes", lambda available=available: available)
-        found = options.check_reader_options(procs, None, None)
-        assert found.cache_limit_bytes == want
-        assert options.check_reader_options(procs, None, 5).cache_limit_bytes == 5
+        given = {"n_procs": procs, "memory_limit_bytes": None, "library_timeout_seconds": None}
+        found = options.checked(options.ReaderOptions, **given, cache_limit_bytes=None)
+        assert found.cache_bytes == want
+        assert options.checked(options.ReaderOptions, **given, cache_limit_bytes=5).cache_bytes == 5
 
 
 @pytest.mark.parametrize(

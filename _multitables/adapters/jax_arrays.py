@@ -17,7 +17,7 @@ import jax
 
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.parent.streamer import Streamer
-from _multitables.tree import Paths, each, native
+from _multitables.tree import Paths, map_arrays, native
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
@@ -168,5 +168,5 @@ class _Pass(Iterator[Any]):
         self._transform = transform
 
     def __next__(self) -> Any:
-        batch = each(next(self._iterator), self._array)
+        batch = map_arrays(self._array, next(self._iterator))
         return batch if self._transform is None else self._transform(batch)

@@ -15,9 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.parent.stream.open_stream import open_members
+from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
-from _multitables.tree import Paths, each, native
+from _multitables.tree import Paths, map_arrays, native
 
 
 def tf_dataset(
@@ -65,7 +65,7 @@ def tf_dataset(
     """
     opened_with = dict(open_options or {})
     batches = Streamer(filename, **opened_with).get_batches(path, batch_size, **options)
-    opened = open_members(filename, opened_with, path, options.get("field"))
+    opened = open_data(DataSpec(filename, opened_with, path, options.get("field")))
     rows = batch_size if options.get("drop_last") else None
     specs = []
     for index in opened.indexes:
@@ -79,12 +79,9 @@ def tf_dataset(
                 dtype=index.dtype,
             ) from None
         specs.append(tf.TensorSpec((rows, *index.row_shape), dtype))
-    signature: Any = specs[0]
-    if opened.names is not None:
-        signature = dict(zip(opened.names, specs, strict=True)) if opened.names else tuple(specs)
 
     def generate() -> Iterator[Any]:
         for batch in batches:
-            yield each(batch, native)
+            yield map_arrays(native, batch)
 
-    return tf.data.Dataset.from_generator(generate, output_signature=signature)
+    return tf.data.Dataset.from_generator(generate, output_signature=opened.structure.pack(specs))

@@ -25,7 +25,7 @@ from _multitables.adapters.torch_tensors import crossing, distributed, loader_nu
 from _multitables.errors import OptionsError, SubprocessException
 from _multitables.options import check_epoch
 from _multitables.parent.streamer import Streamer
-from _multitables.tree import Paths, each
+from _multitables.tree import Paths, map_arrays
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
@@ -286,7 +286,7 @@ class _Pass(Iterator[Any]):
             raise crossing(error) from None
         if pinned is not None:
             pinned.renew(self._iterator.memory())
-        batch = each(batch, self._tensor)
+        batch = map_arrays(self._tensor, batch)
         return batch if self._transform is None else self._transform(batch)
 
     def _tensor(self, array: Any) -> torch.Tensor:

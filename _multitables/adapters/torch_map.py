@@ -23,8 +23,8 @@ from _multitables.errors import OptionsError, SubprocessException, UnsupportedDa
 from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
-from _multitables.parent.stream.open_stream import open_members
-from _multitables.tree import Paths, members_of
+from _multitables.parent.stream.open_stream import DataSpec, open_data
+from _multitables.tree import Paths, structure_of
 
 
 class Samples(list[Any]):
@@ -106,7 +106,7 @@ class TorchMapDataset(Dataset[Any]):
     ) -> None:
         self.filename = filename
         self.path = path
-        self._names, self._paths = members_of(path)
+        self._structure, self._paths = structure_of(path)
         self._n_procs = n_procs
         self._field = field
         self._transform = transform
@@ -120,8 +120,8 @@ class TorchMapDataset(Dataset[Any]):
     def __len__(self) -> int:
         """Rows of the dataset."""
         if self._length is None:  # without readers: a DataLoader asks where nothing is read
-            opened = open_members(self.filename, self._open_options, self.path, self._field)
-            self._length = opened.indexes[0].n_rows
+            spec = DataSpec(self.filename, self._open_options, self.path, self._field)
+            self._length = open_data(spec).indexes[0].n_rows
         return self._length
 
     def __getitem__(self, row: Any) -> Any:
@@ -138,7 +138,7 @@ class TorchMapDataset(Dataset[Any]):
             Of shape ``row_shape``.
         """
         number = operator.index(row)
-        sample = self._read(self._request(number))
+        sample = self._structure.pack(self._read(self._request(number)))
         return sample if self._transform is None else self._transform(sample)
 
     def __getitems__(self, rows: Sequence[Any]) -> Samples:
@@ -154,16 +154,10 @@ class TorchMapDataset(Dataset[Any]):
         list
             The samples; its attribute ``batch`` has them in one piece.
         """
-        batch = self._read(self._request([operator.index(row) for row in rows]))
-        if self._names is None:
-            samples: list[Any] = list(batch)
-        elif self._names:
-            columns = zip(*batch.values(), strict=True)
-            samples = [dict(zip(self._names, row, strict=True)) for row in columns]
-        else:
-            samples = list(zip(*batch, strict=True))
+        tensors = self._read(self._request([operator.index(row) for row in rows]))
+        samples = self._structure.rows(tensors)
         if self._transform is None:
-            return Samples(samples, batch)
+            return Samples(list(samples), self._structure.pack(tensors))
         return Samples([self._transform(sample) for sample in samples], None)
 
     @staticmethod
@@ -198,14 +192,11 @@ class TorchMapDataset(Dataset[Any]):
         reader, datasets = self._reader()
         return [reader.request(dataset[rows]) for dataset in datasets]
 
-    def _read(self, requests: list[Request]) -> Any:
+    def _read(self, requests: list[Request]) -> list[torch.Tensor]:
         try:
-            tensors = [self._tensor(request) for request in requests]
+            return [self._tensor(request) for request in requests]
         except SubprocessException as error:
             raise crossing(error) from None
-        if self._names is None:
-            return tensors[0]
-        return dict(zip(self._names, tensors, strict=True)) if self._names else tuple(tensors)
 
     def _tensor(self, request: Request) -> torch.Tensor:
         with request.get_unsafe() as array:

@@ -47,7 +47,7 @@ def tensor(array: Any, where: str) -> torch.Tensor:
 def split() -> tuple[int, int] | None:
     """Return the number of this one of a `DataLoader`'s processes, and how many there are.
 
-    None: this process is none of them.
+    None: this process is not one of them.
     """
     info = torch.utils.data.get_worker_info()
     return None if info is None else (info.id, info.num_workers)

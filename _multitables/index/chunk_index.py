@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import options
+from _multitables import sizes
 from _multitables.index.element_type import StringFix
 from _multitables.index.hdf5_metadata import FilterSpec
 
@@ -99,4 +99,4 @@ class ChunkIndex:
         """Rows of a block when the user names none."""
         if self.chunk_dims is not None:
             return max(1, self.chunk_dims[0])
-        return max(1, options.UNCHUNKED_BLOCK_BYTES // max(1, self.row_bytes))
+        return max(1, sizes.UNCHUNKED_BLOCK_BYTES // max(1, self.row_bytes))

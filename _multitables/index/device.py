@@ -15,6 +15,8 @@ import functools
 import os
 from pathlib import Path
 
+from _multitables.errors import OptionsError
+
 #: RAID levels of md at which the bytes of one disk follow each other as in the file.
 ONE_AFTER_THE_OTHER = ("raid1", "linear")
 
@@ -50,6 +52,16 @@ def _device_rotates(device: Path, devices: Path) -> bool:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="ascii").strip()
+
+
+def check_direct(filename: str, option: str = "DRIVER='H5FD_DIRECT'") -> None:
+    """Raise if the file system refuses direct I/O, which an option of the user's asks for."""
+    if refuses_direct(filename):
+        raise OptionsError(
+            f"the file system of {filename!r} refuses direct I/O (O_DIRECT)",
+            advice=f"Leave {option} out, or put the file on another file system",
+            filename=filename,
+        )
 
 
 def refuses_direct(filename: str) -> bool:

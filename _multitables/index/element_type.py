@@ -61,11 +61,8 @@ def flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
     NumPy does so when it makes an array of such elements, but keeps the levels in the dtype.
     """
-    shape: tuple[int, ...] = ()
-    while dtype.subdtype is not None:
-        dtype, inner = dtype.subdtype
-        shape += inner
-    return np.dtype((dtype, shape))
+    one = np.empty(0, dtype)
+    return np.dtype((one.dtype, one.shape[1:]))
 
 
 def element_type(tid: Any, pytables: bool) -> ElementType:

@@ -282,7 +282,7 @@ def no_dataset(found: Any, filename: str, path: str) -> UnsupportedDatasetError:
 def no_such_field(
     filename: str, path: str, field: str, names: list[str]
 ) -> MissingFieldError | MissingDatasetError:
-    """Compose the error for a column that there is not."""
+    """Compose the error for a column that does not exist."""
     there = f"its fields: {_listed(names)}" if names else "its elements have no fields"
     close = difflib.get_close_matches(field, names, 3, 0.5)
     advice = "Leave field out" if not names else "Choose one of its fields"

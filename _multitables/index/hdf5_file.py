@@ -15,12 +15,12 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
+from _multitables.filter_names import PYTABLES
 from _multitables.index import hdf5_errors, hdf5_metadata
 from _multitables.index.chunk_grid import grid_numbers, grid_of
 from _multitables.index.chunk_index import ChunkIndex, Fingerprint
@@ -33,9 +33,6 @@ from _multitables.index.element_type import (
 )
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
-
-#: Filters that PyTables brings and h5py does not: LZO, bzip2, blosc, blosc2.
-PYTABLES_FILTERS = (305, 307, 32001, 32026)
 
 #: A filter mask that leaves out every filter; a pipeline has 32 at most.
 ALL_FILTERS = 2**32 - 1
@@ -110,12 +107,7 @@ class Source:
     def __enter__(self) -> Source:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
@@ -380,7 +372,7 @@ def _fingerprint(filename: str) -> Fingerprint:
 
 
 def _library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:
-    own = any(spec.id in PYTABLES_FILTERS for spec in pipeline)
+    own = any(spec.id in PYTABLES for spec in pipeline)
     return "tables" if pytables and own else "h5py"
 
 

@@ -48,7 +48,7 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
     Raises
     ------
     OptionsError
-        For a driver that there is not, a file image in memory, or a mode other than ``"r"``.
+        For an unknown driver, a file image in memory, or a mode other than ``"r"``.
     """
     mode = options.get("mode", "r")
     if mode != "r":

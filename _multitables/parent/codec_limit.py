@@ -13,13 +13,16 @@ from __future__ import annotations
 import os
 
 from _multitables import _core, options
-from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.readers import error_report
+from _multitables.parent.readers.place import place_of
 from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.stream.open_stream import control_bytes
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.tree import one_path
 from _multitables.wire import plan_bytes
 
 
@@ -56,41 +59,25 @@ def measure_limit(
     CorruptChunkError, FileChangedError, ReaderDiedError, ...
         As a stream raises them.
     """
-    wanted = options.check_options(n_procs, None, False, None, False, True)
-    if not isinstance(path, str):
-        raise OptionsError(
-            f"path must be a str, got {path!r}",
-            advice="Give the dataset's path in the file, like '/images'",
-            option="path",
-            got=path,
-        )
-    direct = bool(direct)
+    n_procs, direct = options.check_procs("n_procs", n_procs), bool(direct)
     with open_source(filename, {}) as source:
-        index = source.index(path, None)
-    if direct and device.refuses_direct(index.filename):
-        raise OptionsError(
-            f"the file system of {index.filename!r} refuses direct I/O (O_DIRECT)",
-            advice="Leave direct out, or put the file on another file system",
-            filename=index.filename,
-        )
-    plan = _plan(index, wanted.n_procs, direct)
+        index = source.index(one_path(path), None)
+    if direct:
+        device.check_direct(index.filename, "direct")
+    plan = _plan(index, n_procs, direct)
     if len(plan.tasks) == 0:
         return 0.0
-    control_bytes = _core.control_bytes(plan.n_readers, plan.n_slots)
-    page = _core.PAGE_BYTES
-    trial = _core.Trial(plan_bytes.encode_plan(plan, -(-control_bytes // page) * page, {}, [""]))
-    readers = Readers(wanted.n_procs)
+    trial = _core.Trial(plan_bytes.encode_plan(plan, control_bytes(plan), {}, [""]))
+    readers = Readers(n_procs)
     try:
         death = readers.measure(trial)
     finally:
         readers.stop()
     if death is not None:
         raise error_report.death_error(death, None, 0, None)
-    found = trial.failure()
-    if found is not None:
-        record = error_report.Record(*found)
-        chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = error_report.place_of(plan, trial, record.task, chunk)
+    if trial.failure() is not None:
+        record = error_report.Record.of(trial.failure())
+        place = place_of(plan, trial, record.task, record.chunk)
         raise error_report.task_error(place, record)
     return trial.seconds()
 

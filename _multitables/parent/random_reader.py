@@ -13,20 +13,19 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.errors import OptionsError
 from _multitables.index.hdf5_file import open_source
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
-from _multitables.parent.random.dataset_handle import DatasetHandle
+from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.titles import count, file_title
 from _multitables.select.normalize import whole_rows
 from _multitables.select.selection import Selection
+from _multitables.tree import one_path
 
 _KINDS: dict[str, type[TableDataset | ArrayDataset | VLArrayDataset]] = {
     "table": TableDataset,
@@ -91,22 +90,26 @@ class Reader:
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         **kw_args: Any,
     ) -> None:
-        wanted = options.check_reader_options(
-            n_procs, memory_limit_bytes, cache_limit_bytes, library_timeout_seconds
+        wanted = options.checked(
+            options.ReaderOptions,
+            n_procs=n_procs,
+            memory_limit_bytes=memory_limit_bytes,
+            cache_limit_bytes=cache_limit_bytes,
+            library_timeout_seconds=library_timeout_seconds,
         )
         open_source(filename, kw_args).close()
         self.filename = filename
         self._open_options = kw_args
         self._notified = notify
         self._service = service = Service(os.fsdecode(filename), wanted, notify)
-        self._board, self._pool = service.board, service.pool
+        self._queue, self._pool = service.queue, service.pool
         self._finalizer = weakref.finalize(self, service.end)
 
     def __repr__(self) -> str:
         service = self._service
         state = "closed" if service.closed else "open"
         if not service.mine:
-            state = f"of process {service._owner}"
+            state = f"of process {service.owner}"
         readers, requests = count(service.n_readers, "reader"), count(service.requests, "request")
         return f"<Reader of {file_title(self.filename)}: {readers}, {requests} made, {state}>"
 
@@ -134,17 +137,8 @@ class Reader:
         """
         if self._service.closed:
             raise self._service.closed_error()
-        name: Any = path
-        if not isinstance(name, str):  # a PyTables node or h5py dataset knows its own path
-            name = getattr(path, "_v_pathname", None) or getattr(path, "name", None)
-        if not isinstance(name, str):
-            raise OptionsError(
-                f"path must be a str, got {path!r}",
-                advice="Give the dataset's path in the file, like '/images'",
-                option="path",
-                got=path,
-            )
-        info = DatasetHandle.made(self._board, self.filename, name, self._open_options)
+        options = self._open_options
+        info = open_dataset(self._queue, self.filename, one_path(path), options)
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:
@@ -176,26 +170,29 @@ class Reader:
         service = self._service
         service.requests += 1
         stages: _core.Stages = self._pool if stage is None else stage
-        request = None
-        try:
-            rows = whole_rows(key)
-            if rows is not None:
-                flight = self._board.rows(
-                    key.dataset.native[rows[0]],  # type: ignore[attr-defined]
-                    *rows[1:],
-                    stages,
-                    0.0,
-                )
-                request = Request(service, key, stages, flight)
-        except (LookupError, AttributeError, TypeError, ValueError, OverflowError, OSError):
-            pass  # in the slow way it goes well, or is told well
-        except _core.Refused:
-            pass  # in the slow way it goes well, or is told well
-        if request is None:
+        handle = self._whole_rows(key, stages)
+        if handle is not None:
+            request = Request(service, key, stages, handle)
+        else:
             request = service.ask(key, stages)
         if self._notified is not None:
             request.add_done_callback(self._notified)
         return request
+
+    def _whole_rows(self, key: Selection, stages: _core.Stages) -> _core.RequestHandle | None:
+        """Ask for whole rows, without waiting. None: the service asks, or tells what is wrong."""
+        if type(key) is not Selection or type(key.dataset) is not DatasetHandle:
+            return None
+        rows = whole_rows(key)
+        if rows is None or not isinstance(stages, _core.Stages):
+            return None
+        core = key.dataset.catalogues.native.get(rows[0])
+        if core is None:
+            return None
+        try:
+            return self._queue.rows(core, *rows[1:], stages, 0.0)
+        except (_core.Refused, ValueError, OSError):
+            return None
 
     def statistics(self) -> dict[str, Any]:
         """Tell what the Reader has done so far.
@@ -230,12 +227,7 @@ class Reader:
     def __enter__(self) -> Reader:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
         if kind is None:
             self.close(wait=True)
         else:

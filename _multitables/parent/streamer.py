@@ -12,29 +12,22 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from _multitables import _core, machine, options
-from _multitables.errors import ClosedError
-from _multitables.options import (
-    StreamOptions,
-    check_batch_options,
-    check_library_timeout,
-    check_options,
-    check_rotational,
-)
+from _multitables import options
+from _multitables.errors import ClosedError, QueueClosed
+from _multitables.options import BatchOptions, StreamerOptions, StreamOptions, checked
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.open_stream import launch, open_members
+from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, start_stream
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
 from _multitables.plan.dataset_table import lead_of
-from _multitables.plan.stream_plan import plan_reads
-from _multitables.tree import Paths, members_of
+from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.tree import Paths, structure_of
 
 
 class Streamer:
@@ -79,15 +72,16 @@ class Streamer:
         **kw_args: Any,
     ) -> None:
         self.filename = filename
-        self._rotational = check_rotational(rotational)
+        self._wanted = checked(
+            StreamerOptions, rotational=rotational, library_timeout_seconds=library_timeout_seconds
+        )
         self._open_options = kw_args
         self._closed = False
-        self._timeout = check_library_timeout(library_timeout_seconds)
-        self._reader_pool = ReaderPool(False, self._timeout)
+        self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
         self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()
 
     def __repr__(self) -> str:
-        n_open = sum(stream.mine and stream._finalizer.alive for stream in list(self._queues))
+        n_open = sum(stream.mine and stream.is_open for stream in list(self._queues))
         state = "closed" if self._closed else "open"
         return f"<Streamer of {file_title(self.filename)}: {count(n_open, 'open queue')}, {state}>"
 
@@ -145,7 +139,15 @@ class Streamer:
         UnsupportedDatasetError
             Variable-length or object elements, scalars, null dataspaces, groups (a `ValueError`).
         """
-        wanted = check_options(n_procs, read_ahead, cyclic, block_size, ordered, remainder)
+        wanted = checked(
+            StreamOptions,
+            n_procs=n_procs,
+            read_ahead=read_ahead,
+            cyclic=cyclic,
+            block_size=block_size,
+            ordered=ordered,
+            remainder=remainder,
+        )
         return self._start(path, wanted, field)
 
     def get_generator(
@@ -170,9 +172,11 @@ class Streamer:
         row : numpy.ndarray or scalar
             One row; a tuple or dict of rows for several paths.
         """
-        wanted = check_options(n_procs, read_ahead, cyclic, block_size, ordered, remainder)
-        names, _ = members_of(path)
-        return iterate_rows(self._start(path, wanted, field), names)
+        structure, _ = structure_of(path)
+        stream = self.get_queue(
+            path, n_procs, read_ahead, cyclic, block_size, ordered, field, remainder
+        )
+        return iterate_rows(stream, structure)
 
     def get_remainder(self, path: Paths, block_size: int, field: str | None = None) -> Any:
         """Read the tail rows that do not fill a block.
@@ -191,21 +195,25 @@ class Streamer:
         numpy.ndarray, or tuple or dict of them
             A copy; of length 0 when `block_size` divides the dataset.
         """
-        wanted = check_options(1, None, False, block_size, True, True)
-        names, _ = members_of(path)
-        assert wanted.block_size is not None
-        with self._start(path, wanted, field, tail_of=wanted.block_size) as stream:
-            empty = stream._plan.datasets
+        wanted = checked(
+            StreamOptions,
+            n_procs=1,
+            read_ahead=None,
+            cyclic=False,
+            block_size=block_size,
+            ordered=True,
+            remainder=True,
+        )
+        structure, _ = structure_of(path)
+        with self._start(path, wanted, field, tail_only=True) as stream:
             guard = stream.get()
-            if stream._plan.lap_rows == 0:
-                arrays = [np.empty((0, *m.index.row_shape), m.index.dtype) for m in empty]
-            else:
-                with guard as block:
-                    members = [block] if names is None else block.values() if names else block
-                    arrays = [member.copy() for member in members]
-        if names is None:
-            return arrays[0]
-        return dict(zip(names, arrays, strict=True)) if names else tuple(arrays)
+            if guard is QueueClosed:
+                return structure.pack(
+                    np.empty((0, *dataset.index.row_shape), dataset.index.dtype)
+                    for dataset in stream.plan.datasets
+                )
+            with guard as block:
+                return structure.pack(array.copy() for array in structure.arrays(block))
 
     def get_batches(
         self,
@@ -291,7 +299,8 @@ class Streamer:
             An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
             they come from the first iteration, as the file is opened then.
         """
-        wanted = check_batch_options(
+        wanted = checked(
+            BatchOptions,
             batch_size=batch_size,
             n_procs=n_procs,
             shuffle=shuffle,
@@ -301,15 +310,18 @@ class Streamer:
             drop_last=drop_last,
             rank=rank,
             world_size=world_size,
+            rows=rows,
             read_ahead=read_ahead,
+            transform=transform,
             window_rows=window_rows,
             even=even,
             memory_limit_bytes=memory_limit_bytes,
             skip_damaged=skip_damaged,
         )
-        source = (self.filename, self._open_options, path, field, self._rotational)
-        reader_pool = self._reader_pool if self._reader_pool.keep else None
-        return Batches(*source, rows, transform, wanted, self._timeout, reader_pool)
+        pool, keeps = self._reader_pool, self._reader_pool.keep
+        if not keeps:
+            pool = ReaderPool(True, self._wanted.library_timeout_seconds)
+        return Batches(self._spec(path, field), wanted, pool, owns_pool=not keeps)
 
     # ---- life
 
@@ -325,49 +337,39 @@ class Streamer:
         self._reader_pool.keep = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- inside
 
+    def _spec(self, path: Paths, field: str | None) -> DataSpec:
+        return DataSpec(self.filename, self._open_options, path, field, self._wanted.rotational)
+
     def _start(
-        self,
-        path: Paths,
-        wanted: StreamOptions,
-        field: str | None,
-        tail_of: int | None = None,
+        self, path: Paths, wanted: StreamOptions, field: str | None, tail_only: bool = False
     ) -> StreamQueue:
         if self._closed:
             raise ClosedError(
                 f"the streamer of {os.fspath(self.filename)!r} is closed",
                 advice="Make a new Streamer",
             )
-        readers = self._reader_pool.take(wanted.n_procs)
-        try:
-            opened = open_members(self.filename, self._open_options, path, field, self._rotational)
+
+        def plan_for(n_readers: int) -> tuple[Opened, ReadPlan, int]:
+            opened = open_data(self._spec(path, field))
             lead = opened.indexes[lead_of(opened.indexes)]
             size = wanted.block_size or lead.block_size_default
             plan = plan_reads(
                 opened.indexes,
                 block_rows=size,
-                n_readers=len(readers),
+                n_readers=n_readers,
                 read_ahead=wanted.read_ahead,
                 cyclic=wanted.cyclic,
                 remainder=wanted.remainder,
-                first_row=0 if tail_of is None else lead.n_rows // tail_of * tail_of,
-                direct=opened.direct,
-                native_filters=_core.native_filters(),
-                page_bytes=_core.PAGE_BYTES,
-                memory_limit_bytes=machine.memory_limit_bytes(),
+                first_row=lead.n_rows // size * size if tail_only else 0,
+                **opened.facts(),
             )
-            stream = launch(opened, plan, size, readers, self._reader_pool.give_back())
-        except BaseException:
-            readers.stop()
-            raise
+            return opened, plan, size
+
+        stream = start_stream(self._reader_pool, wanted.n_procs, plan_for)
         self._queues.add(stream)
         return stream

@@ -15,7 +15,7 @@ from collections.abc import Container, Sequence
 
 import numpy as np
 
-from _multitables import options
+from _multitables import _core, sizes
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import (
@@ -38,13 +38,12 @@ from _multitables.plan.row_order import (
 )
 from _multitables.plan.sharding import Ranges, length
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
-from _multitables.plan.tasks import KIND_SHARE, TASK, abreast, bytes_per_task, check_plan
+from _multitables.plan.tasks import KIND_SHARE, TASK, bytes_per_task, check_plan, chunks_per_group
 
 Numbers = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-#: Limits of core/src/shuffle/order.rs: rows and chunks of an order, and the bytes that each reader
-#: holds of a chunk.
-MAX_ORDER_ROWS, MAX_ORDER_CHUNKS, ORDER_CHUNK_BYTES = 1 << 48, 1 << 32, 16
+#: What each reader holds of a chunk in an order.
+ORDER_CHUNK_BYTES = 16
 
 
 def plan_batches(
@@ -114,13 +113,13 @@ def plan_batches(
     by_rows = order.shuffle == FULL and goes_by_rows(n_rows, order.window_rows, n_datasets)
     if by_rows and not goes_by_rows(n_rows, window, n_datasets):
         # A rank's part, or the rest of an epoch: readers hold places, as `order_of` did not expect.
-        most = max(batch_size, order.window_rows * row_bytes // options.PLACE_BYTES)
+        most = max(batch_size, order.window_rows * row_bytes // sizes.PLACE_BYTES)
         windows = _windows(ranges, min(most, order.window_rows), order.window_rows)
         window = int(windows[:, 1].max(initial=1))
     alone = (
         order.shuffle == WINDOW
-        and row_bytes <= options.SMALL_ROW_BYTES
-        and window * row_bytes <= 2 * options.WINDOW_BYTES  # as each reader has one in the ring
+        and row_bytes <= sizes.SMALL_ROW_BYTES
+        and window * row_bytes <= 2 * sizes.WINDOW_BYTES  # as each reader has one in the ring
         and len(windows) >= n_readers
         and read_ahead is None
     )
@@ -129,13 +128,13 @@ def plan_batches(
     least = window + 2 * batch_size
     # Behind the window that is delivered there is one in the making, or there is work for all; of
     # short ones there are more, or the parent would be woken for each (but no epoch more).
-    many = 1 if order.shuffle == FULL else options.RING_BYTES // max(1, window * row_bytes) - 1
+    many = 1 if order.shuffle == FULL else sizes.RING_BYTES // max(1, window * row_bytes) - 1
     many = min(many, rows // window)
     capacity = least + window * max(n_readers if alone else 1, many)
     if order.shuffle == CHUNKS:
         capacity = max(capacity, least + min(n_readers * order.chunk_rows, rows))
     if direct and order.shuffle != FULL:  # whose memory is what the user allowed
-        in_flight = options.DIRECT_READER_BYTES * n_readers // max(1, row_bytes)
+        in_flight = sizes.DIRECT_READER_BYTES * n_readers // max(1, row_bytes)
         capacity = max(capacity, least + min(in_flight, rows))  # no more than an epoch ahead
     if read_ahead is not None:
         capacity = max(least, read_ahead * batch_size)
@@ -154,7 +153,7 @@ def plan_batches(
         tasks=tasks,
         lap_blocks=True,
         order=order,
-        cache_bytes=options.KEEP_BYTES,
+        cache_bytes=sizes.KEEP_BYTES,
     )
 
 
@@ -166,7 +165,7 @@ def _check_order(
     if order.shuffle != FILE_ORDER:
         n_chunks = -(-order.n_rows * max(1, order.step) // order.chunk_rows)
     needed = n_chunks * ORDER_CHUNK_BYTES * n_readers * (order.shuffle != FULL)
-    fits = order.n_rows < MAX_ORDER_ROWS and n_chunks < MAX_ORDER_CHUNKS
+    fits = order.n_rows < _core.MAX_ORDER_ROWS and n_chunks < _core.MAX_ORDER_CHUNKS
     if fits and needed <= memory_limit_bytes:
         return
     raise UnsupportedDatasetError(
@@ -266,7 +265,7 @@ def _shares(
     chunk_bytes = max(1, outer * dataset.index.row_bytes)
     chunks: Numbers = np.ceil(_chunks_touched(rows, order, outer) * _stored_part(dataset))
     # A chunk of which little is wanted is decoded whole all the same.
-    per_task = max(bytes_per_task(dataset) // chunk_bytes, abreast(dataset, chunk_bytes))
+    per_task = max(bytes_per_task(dataset) // chunk_bytes, chunks_per_group(dataset, chunk_bytes))
     fair = np.maximum(1, chunks // n_readers)
     shares = np.ceil(chunks / np.minimum(per_task, fair))
     return np.clip(shares, 1, 1 << 16).astype(np.int64)

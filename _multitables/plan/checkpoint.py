@@ -28,7 +28,7 @@ MAX_RANKS = 1 << 20
 
 @dataclass(frozen=True)
 class Position:
-    """Where one rank stands: so many batches of an epoch, of which `ranges` were left to all."""
+    """Where one rank stands: batches of an epoch, of which `ranges` were left to all ranks."""
 
     epoch: int
     #: The epoch before which the iteration ends; None: without end.

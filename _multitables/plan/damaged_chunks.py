@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.sharding import Ranges
-from _multitables.tree import each
+from _multitables.tree import map_arrays
 
 I64 = npt.NDArray[np.int64]
 
@@ -57,4 +57,4 @@ def places(positions: I64, ranges: Ranges) -> I64:
 
 def without_rows(batch: Any, rows: I64) -> Any:
     """Return a copy of a batch, of one array or several, that lacks these rows."""
-    return each(batch, lambda array: np.delete(array, rows, axis=0))
+    return map_arrays(lambda array: np.delete(array, rows, axis=0), batch)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import options
+from _multitables import sizes
 from _multitables.index.chunk_grid import grid_of
 from _multitables.index.chunk_index import ChunkIndex
 
@@ -83,12 +83,12 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
     stored_row_bytes = max(1, math.prod(index.dims[1:]) * index.element_bytes)
     if reason:
         outer = index.chunk_dims[0] if index.chunk_dims else 1
-        rows = max(1, options.DIRECT_TASK_BYTES // stored_row_bytes)
+        rows = max(1, sizes.DIRECT_TASK_BYTES // stored_row_bytes)
         return Dataset(index, (-(-rows // outer) * outer, *index.dims[1:]), False, False, reason)
     if index.layout == "chunked" and index.chunk_dims is not None:
         return Dataset(index, index.chunk_dims, False, direct, "")
     direct = direct and not index.inline
-    piece_bytes = options.DIRECT_TASK_BYTES if direct else options.PIECE_BYTES
+    piece_bytes = sizes.DIRECT_TASK_BYTES if direct else sizes.PIECE_BYTES
     piece = max(1, piece_bytes // stored_row_bytes)
     return Dataset(index, (piece, *index.dims[1:]), True, direct, "")
 

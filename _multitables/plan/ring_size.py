@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from _multitables import options
+from _multitables import sizes
 from _multitables.errors import OptionsError
 from _multitables.plan.dataset_table import Dataset, Records
 
@@ -61,8 +61,8 @@ def capacity_of(
         wanted = read_ahead * block_rows
     else:
         row_bytes = max(1, sum(dataset.index.row_bytes for dataset in datasets))
-        ring_bytes = options.DIRECT_READER_BYTES * n_readers if direct else options.RING_BYTES
-        for_tasks = min((n_readers + 2) * span, options.MAX_RING_BYTES // row_bytes)
+        ring_bytes = sizes.DIRECT_READER_BYTES * n_readers if direct else sizes.RING_BYTES
+        for_tasks = min((n_readers + 2) * span, sizes.MAX_RING_BYTES // row_bytes)
         wanted = max((2 * n_readers + 1) * block_rows, ring_bytes // row_bytes, for_tasks)
     capacity = max(wanted, 2 * block_rows + 2 * span)
     if stream_rows is not None:

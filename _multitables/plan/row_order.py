@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import options
+from _multitables import _core, options, sizes
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.row_subset import Subset
@@ -53,14 +53,14 @@ class OrderWords:
             self.step,
         )
 
+    @property
+    def listed_bytes(self) -> bytes:
+        """The listed rows as little-endian words."""
+        return b"" if self.listed is None else self.listed.astype("<u8", copy=False).tobytes()
+
 
 #: Numbers of `options.SHUFFLES`.
 FILE_ORDER, CHUNKS, WINDOW, FULL = range(4)
-
-
-#: Windows of a full shuffle with at least this part of all rows, for each dataset, are made by the
-#: rows, for which readers hold nothing; it is `BY_ROWS` of core/src/shuffle/order.rs.
-BY_ROWS = 8
 
 
 #: Rows of a window at most, about: places in it are numbers of 32 bits.
@@ -74,7 +74,7 @@ def chunk_rows(index: ChunkIndex) -> int:
     stored = max(1, math.prod(index.dims[1:]) * index.element_bytes)
     # To ask a library takes long, so it is asked for as much as in the order of the file.
     contiguous = index.layout == "contiguous"
-    piece_bytes = options.PIECE_BYTES if contiguous else options.DIRECT_TASK_BYTES
+    piece_bytes = sizes.PIECE_BYTES if contiguous else sizes.DIRECT_TASK_BYTES
     return max(1, piece_bytes // stored)
 
 
@@ -91,18 +91,18 @@ def order_of(
         most = min(max(1, subset.n_rows), MAX_WINDOW_ROWS)
         window = min(wanted.memory_limit_bytes // 2 // row_bytes, most)
         if not goes_by_rows(subset.n_rows, window, len(indexes)):
-            counted = max(row_bytes, options.PLACE_BYTES)
+            counted = max(row_bytes, sizes.PLACE_BYTES)
             window = min(wanted.memory_limit_bytes // 2 // counted, most)
         window = min(max(1, window, wanted.batch_size), most)
     else:
-        size, chunks = options.WINDOW_BYTES, options.MAX_WINDOW_BYTES // (outer * row_bytes)
-        chunks = min(max(chunks, options.MIN_WINDOW_CHUNKS), options.WINDOW_CHUNKS)
+        size, chunks = sizes.WINDOW_BYTES, sizes.MAX_WINDOW_BYTES // (outer * row_bytes)
+        chunks = min(max(chunks, sizes.MIN_WINDOW_CHUNKS), sizes.WINDOW_CHUNKS)
         if kind == CHUNKS:
             # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
             # short; but where it is not, two are as short as a ring that stays in the caches.
             plain = not any(index.pipeline for index in indexes)
             alike = all(chunk_rows(index) == outer for index in indexes)
-            size = options.CHUNKS_BYTES if plain or alike else size
+            size = sizes.CHUNKS_BYTES if plain or alike else size
             chunks = 1 if plain else chunks
         rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
         window = -(-min(rows, MAX_WINDOW_ROWS) // outer) * outer
@@ -120,5 +120,5 @@ def order_of(
 
 
 def goes_by_rows(n_rows: int, positions: int, n_datasets: int) -> bool:
-    """Whether readers make a full shuffle's window by the rows; as in core/src/shuffle/order.rs."""
-    return n_rows // BY_ROWS * n_datasets <= positions
+    """Whether readers make a full shuffle's window by the rows, for which they hold nothing."""
+    return n_rows // _core.ORDER_BY_ROWS * n_datasets <= positions

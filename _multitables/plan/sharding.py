@@ -30,7 +30,7 @@ class Shard:
     drop_last: bool = False
     #: All ranks have equally many rows: some are repeated, or dropped.
     even: bool = False
-    #: So many of the ranks counted here are processes that share out one rank's work.
+    #: How many of the ranks counted here are processes that share out one rank's work.
     parts: int = 1
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import Dataset, DatasetTable, Records, dataset_of
 from _multitables.plan.ring_size import Tape, capacity_of, check_memory, n_slots, tapes_of
@@ -19,7 +20,7 @@ from _multitables.plan.row_order import OrderWords
 from _multitables.plan.tasks import plan_tasks
 
 #: Rows on the tape of a stream without end.
-ENDLESS = 2**64 - 1
+ENDLESS = _core.ENDLESS
 
 
 @dataclass(frozen=True)

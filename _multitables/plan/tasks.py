@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import options
+from _multitables import _core, sizes
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.plan.dataset_table import (
     CHUNK,
@@ -37,7 +37,7 @@ DEFLATE = 1
 #: A part of all bytes that may be decoded again, so that the ring need not be long.
 AGAIN_SHARE = 8
 #: `kind` of a task.
-KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, 1, 2
+KIND_CHUNKS, KIND_LIBRARY, KIND_SHARE = 0, _core.TASK_LIBRARY, _core.TASK_SHARE
 
 #: One task; the layout is that of `Task` in core/src/tables/plan.rs. Chunks are counted in the
 #: dataset's grid, stored or not. A share has a position, which it is and of how many, instead.
@@ -109,7 +109,7 @@ def _most_rows(datasets: Sequence[Dataset], n_readers: int, lap_rows: int) -> in
     lead = datasets[lead_of([dataset.index for dataset in datasets])]
     n_chunks = -(-lap_rows // lead.chunk_dims[0]) * lead.inner_chunks
     joined = max(1, _chunks_per_task(lead, n_chunks, n_readers) // lead.inner_chunks)
-    wanted = options.RING_BYTES // max(1, sum(row_bytes)) // 4
+    wanted = sizes.RING_BYTES // max(1, sum(row_bytes)) // 4
     most = max(1, wanted, joined * lead.chunk_dims[0])
     allowed = sum(map(_decoded_row_bytes, datasets)) // AGAIN_SHARE
     while sum(_decoded_again(dataset, most) for dataset in datasets) > allowed:
@@ -227,7 +227,7 @@ def _fill_tasks(
     ]
     rows = [dataset.index.row_bytes for dataset in datasets]
     common = np.all([one for one, n_bytes in zip(within, rows, strict=True) if n_bytes], axis=0)
-    each = np.uint64(min(max(1, options.TASK_BYTES // max(1, sum(rows))), most))
+    each = np.uint64(min(max(1, sizes.TASK_BYTES // max(1, sum(rows))), most))
     found = []
     for number, (dataset, here) in enumerate(zip(datasets, within, strict=True)):
         tasks = _fills(dataset, begin[here], end[here], lap, each)
@@ -297,14 +297,14 @@ def _cut(tasks: Records, most: int) -> Records:
 def bytes_per_task(dataset: Dataset) -> int:
     """Decoded bytes that make a task worth its claim."""
     if dataset.direct:
-        return options.DIRECT_TASK_BYTES
+        return sizes.DIRECT_TASK_BYTES
     together = dataset.index.field_bytes
     for dim, chunk in zip(dataset.index.dims[:0:-1], dataset.chunk_dims[:0:-1], strict=True):
         together *= chunk
         if chunk != dim:
-            little = together < options.LITTLE_BYTES
-            return options.BESIDE_TASK_BYTES if little else options.TASK_BYTES
-    return options.TASK_BYTES
+            little = together < _core.LITTLE_BYTES
+            return sizes.INTERLEAVED_TASK_BYTES if little else sizes.TASK_BYTES
+    return sizes.TASK_BYTES
 
 
 def _chunks_per_task(dataset: Dataset, n_chunks: int, n_readers: int) -> int:
@@ -312,11 +312,11 @@ def _chunks_per_task(dataset: Dataset, n_chunks: int, n_readers: int) -> int:
     chunk_bytes = max(1, math.prod(dataset.chunk_dims) * dataset.index.element_bytes)
     task_bytes = bytes_per_task(dataset)
     fair = max(1, n_chunks // (4 * n_readers))
-    return min(max(task_bytes // chunk_bytes, abreast(dataset, chunk_bytes)), fair)
+    return min(max(task_bytes // chunk_bytes, chunks_per_group(dataset, chunk_bytes)), fair)
 
 
-def abreast(dataset: Dataset, chunk_bytes: int) -> int:
+def chunks_per_group(dataset: Dataset, chunk_bytes: int) -> int:
     """How many chunks are decoded side by side."""
     if all(spec.id != DEFLATE for spec in dataset.index.pipeline):
         return 1
-    return min(max(options.ABREAST_BYTES // chunk_bytes, 1), options.ABREAST)
+    return min(max(_core.GROUP_BYTES // chunk_bytes, 1), _core.GROUP_CHUNKS)

@@ -16,41 +16,16 @@ import sys
 from _multitables import _core
 
 
-def _library_read(
-    what: str, start: int, stop: int, out: memoryview, mark: memoryview | None
-) -> None:
-    """Read rows through an HDF5 library; imported here because most readers never need one."""
-    from _multitables.reader.output import held
-
-    with held():
-        import json
-
-        from _multitables.reader.library_read import library_read
-
-        source = json.loads(what)
-        library_read(
-            source["library"],
-            source["filename"],
-            source["path"],
-            source["field"],
-            json.dumps(source["open_options"]),
-            start,
-            stop,
-            out,
-            mark,
-        )
-
-
-def _library_request(
-    ask: memoryview, out: memoryview, mark: memoryview | None
+def _read(
+    call: bytes | str, rows: tuple[int, int] | None, out: memoryview, mark: memoryview | None
 ) -> tuple[int, list[int]]:
-    """Answer a request through an HDF5 library; imported here for the same reason."""
+    """Read through an HDF5 library; imported here because most readers never need one."""
     from _multitables.reader.output import held
 
     with held():
-        from _multitables.reader.library_request import library_request
+        from _multitables.reader.fallback import read
 
-        return library_request(ask, out, mark)
+        return read(call, rows, out, mark)
 
 
 def main() -> None:
@@ -61,7 +36,7 @@ def main() -> None:
     # and readers wait for it. Same share of time; where it is not allowed, it is not needed.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _library_read, _library_request)
+    _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _read)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: Filters that PyTables has where its build has them: id -> its name there.
-OF_PYTABLES = {305: "lzo", 307: "bzip2", 32001: "blosc", 32026: "blosc2"}
+from _multitables.filter_names import PYTABLES
+
 OF_HDF5 = range(256)
 
 
@@ -100,7 +100,7 @@ def _has_filter(library: str, number: int) -> bool:
     if library == "tables" and number not in OF_HDF5:
         import tables
 
-        name = OF_PYTABLES.get(number)
+        name = PYTABLES.get(number)
         return name is not None and tables.which_lib_version(name) is not None
     return bool(h5py.h5z.filter_avail(number))
 

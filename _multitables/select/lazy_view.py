@@ -23,8 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index.element_type import flat
-
 I64 = npt.NDArray[np.int64]
 
 
@@ -199,7 +197,8 @@ def first_field(dtype: np.dtype[Any], path: str) -> tuple[str, int, np.dtype[Any
     if name not in names or dtype.fields is None:
         raise KeyError(path, list(names))
     found, offset = dtype.fields[name][:2]
-    return name, offset, flat(found), rest
+    one = np.empty(0, found)  # an array of arrays is one array to NumPy
+    return name, offset, np.dtype((one.dtype, one.shape[1:])), rest
 
 
 def is_number(item: Any) -> bool:

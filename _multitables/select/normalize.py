@@ -49,7 +49,7 @@ from _multitables.select.selection import (
     Where,
 )
 
-__all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalise", "whole_rows"]
+__all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalize", "whole_rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +72,7 @@ def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
     """(field or "", start, step, count, scalar) of a selection of whole rows, or None.
 
     For the most frequent requests, in about a microsecond: one number or slice, before or after
-    at most one field. None says nothing: then `normalise` tells.
+    at most one field. None says nothing: then `normalize` tells.
     """
     dataset = selection.dataset
     found = _rows(dataset, selection.steps)
@@ -91,10 +91,12 @@ def whole_rows(selection: Selection) -> tuple[str, int, int, int, bool] | None:
         start, stop, step = key.indices(n_rows)
     except (TypeError, ValueError):
         return None
-    return field, start, step, len(range(start, stop, step)), False
+    count = len(range(start, stop, step))
+    # All of these fit the core's numbers: of nothing a slice begins anywhere, and steps are any.
+    return field, start if count else 0, step if count > 1 else 1, count, False
 
 
-def normalise(selection: Selection) -> Native | LibraryCall | Refused:
+def normalize(selection: Selection) -> Native | LibraryCall | Refused:
     """Return the normal form of a selection.
 
     Returns
@@ -104,7 +106,7 @@ def normalise(selection: Selection) -> Native | LibraryCall | Refused:
     LibraryCall
         No hyperslab says it.
     Refused
-        It is wrong in itself: out of range, no such field, not to be had in one step.
+        It is wrong in itself: out of range, no such field, or refused in one step.
     """
     dataset = selection.dataset
     try:

@@ -5,7 +5,7 @@ Law
 1. A `Selection` is an immutable value. Arrays of the user's are copied when it is made, so that
    what is changed later does not change the request.
 2. Making one checks nothing but this: `dataset[...]` is the whole dataset, and takes no further
-   index. Everything else that is wrong is told by `normalize.normalise`, for `get`.
+   index. Everything else that is wrong is told by `normalize.normalize`, for `get`.
 3. Making one from an int, a slice or a column's name costs no NumPy call.
 
 Pure: this file must never know readers, files or memory.
@@ -128,7 +128,7 @@ class Selection:
                 "further index (expected a slice or a number in its place). "
                 "Write dataset[:][...] to index the whole dataset."
             )
-        return Selection(self.dataset, (*steps, key if type(key) in PLAIN else kept(key)))
+        return Selection(self.dataset, (*steps, key if type(key) in PLAIN else frozen_key(key)))
 
     def __iter__(self) -> Any:
         raise TypeError(f"{self!r} is a description, not data: request it, then get() it")
@@ -145,7 +145,7 @@ class Selection:
 
     def read_coordinates(self, coords: Any, field: str | None = None) -> Selection:
         """Describe rows by their numbers, in any order and as often as named."""
-        return self._with(Coordinates(kept(coords), field))
+        return self._with(Coordinates(frozen_key(coords), field))
 
     def read_sorted(
         self,
@@ -192,7 +192,7 @@ def is_method(step: Step) -> bool:
     return isinstance(step, (Read, Coordinates, Sorted, Where))
 
 
-def kept(key: Any) -> Any:
+def frozen_key(key: Any) -> Any:
     """Return a key that its owner cannot change: arrays are copied, lists become arrays."""
     if type(key) in PLAIN:
         return key

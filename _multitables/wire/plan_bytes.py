@@ -11,7 +11,6 @@ Law
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import struct
@@ -19,8 +18,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import Dataset, DatasetTable, Records
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.select.fallback_call import ALL, LibraryCall
+from _multitables.select.selection import DatasetInfo
+from _multitables.wire.request_bytes import encode_rows
 
 PLAN_MAGIC = int.from_bytes(b"MTPLAN04", "little")
 TABLE_MAGIC = int.from_bytes(b"MTDATA01", "little")
@@ -192,14 +195,8 @@ def _encode_dataset(
     for fix in fixes:
         tables.add_words([fix.offset, fix.size, fix.count, fix.padding])
     fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
-    what = {
-        "library": index.library or "h5py",
-        "filename": os.fsdecode(index.filename),
-        "path": index.path,
-        "field": field,
-        "open_options": dict(open_options),
-    }
-    library_at, library_len = tables.add_bytes(json.dumps(what).encode())
+    call = encode_rows(rows_call(index, field, open_options))
+    library_at, library_len = tables.add_bytes(call)
     return _DATASET.pack(
         source,
         index.row_bytes,
@@ -218,3 +215,20 @@ def _encode_dataset(
         dataset.chunks_at,
         dataset.n_chunks,
     )
+
+
+def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object]) -> LibraryCall:
+    """Return how a library serves rows of a stream; the key, a slice of them, comes later."""
+    info = DatasetInfo(
+        filename=index.filename,
+        path=index.path,
+        kind="array",
+        shape=index.shape,
+        dtype=index.dtype,
+        n_dims=len(index.dims),
+        library=index.library,
+        open_options=open_options,
+    )
+    fields = (field,) if field else ()
+    arguments = {"fields": fields, "key": ALL, "shape": index.shape, "n_dims": info.n_dims}
+    return LibraryCall(info, "getitem", arguments, (), index.dtype)

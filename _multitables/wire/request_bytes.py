@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables import _core
+
 if TYPE_CHECKING:
     from _multitables.select.fallback_call import LibraryCall
     from _multitables.select.hyperslab import Hyperslab
 
-KIND_NATIVE, KIND_LIBRARY = 0, 1
+KIND_NATIVE, KIND_LIBRARY = _core.REQUEST_NATIVE, _core.REQUEST_LIBRARY
 WORD = 8
 #: Words before the axes of a hyperslab, and of each axis.
-HEAD_WORDS, AXIS_WORDS = 9, 4
+HEAD_WORDS, AXIS_WORDS = _core.REQUEST_HEAD_WORDS, _core.REQUEST_AXIS_WORDS
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -79,7 +81,19 @@ def encode_library(call: LibraryCall) -> bytes:
     bytes
         Kind, bytes of the JSON text, the text padded to whole words, the arrays that it names.
     """
-    dataset, blobs = call.dataset, bytearray()
+    blobs = bytearray()
+    text = _text(call, blobs)
+    padded = text + bytes(-len(text) % WORD)
+    return struct.pack("<2Q", KIND_LIBRARY, len(text)) + padded + bytes(blobs)
+
+
+def encode_rows(call: LibraryCall) -> bytes:
+    """Lay out what a library is asked for rows that are named later: the JSON text alone."""
+    return _text(call, bytearray())
+
+
+def _text(call: LibraryCall, blobs: bytearray) -> bytes:
+    dataset = call.dataset
     told = {
         "library": dataset.library,
         "filename": dataset.filename,
@@ -91,26 +105,27 @@ def encode_library(call: LibraryCall) -> bytes:
         "dtype": encode_dtype(call.dtype),
         "ragged": call.ragged,
     }
-    text = json.dumps(told).encode()
-    padded = text + bytes(-len(text) % WORD)
-    return struct.pack("<2Q", KIND_LIBRARY, len(text)) + padded + bytes(blobs)
+    return json.dumps(told).encode()
 
 
-def decode_library(ask: memoryview | bytes) -> dict[str, Any]:
-    """Return what `encode_library` laid out: keys, arrays and dtypes are themselves again.
+def decode_library(call: bytes | str) -> dict[str, Any]:
+    """Return what `encode_library` or `encode_rows` laid out.
+
+    Keys, arrays and dtypes are themselves again.
 
     Raises
     ------
     ValueError
         The bytes are something else.
     """
-    data = bytes(ask)
-    kind, n_text = struct.unpack_from("<2Q", data)
-    blobs_at = 2 * WORD + n_text + -n_text % WORD
-    if kind != KIND_LIBRARY or blobs_at > len(data):
-        raise ValueError("this is nothing that a library is asked")
-    told: dict[str, Any] = json.loads(data[2 * WORD : 2 * WORD + n_text])
-    blobs = data[blobs_at:]
+    text, blobs = call, b""
+    if isinstance(call, bytes):
+        kind, n_text = struct.unpack_from("<2Q", call)
+        blobs_at = 2 * WORD + n_text + -n_text % WORD
+        if kind != KIND_LIBRARY or blobs_at > len(call):
+            raise ValueError("this is nothing that a library is asked")
+        text, blobs = call[2 * WORD : 2 * WORD + n_text], call[blobs_at:]
+    told: dict[str, Any] = json.loads(text)
     told["arguments"] = _decoded(told["arguments"], blobs)
     told["steps"] = tuple(_decoded(step, blobs) for step in told["steps"]["tuple"])
     told["dtype"] = decode_dtype(told["dtype"])

@@ -1,7 +1,7 @@
 //! What can stop a task, and how it is told to the parent.
 //!
 //! Law:
-//! 1. One error, one number; `_multitables/parent/readers/error_report.py` reads the same numbers.
+//! 1. One error, one number and one name: the table here is all there is, and Python is given it.
 //! 2. A record is complete before its `error_kind` says so.
 //! 3. Composes no message: the parent knows names, this side only numbers.
 
@@ -13,21 +13,34 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 /// Bytes of text that an error can carry.
 pub const TEXT_BYTES: usize = 1536;
 
-/// Numbers of `Record::error_kind`, as `_multitables/parent/readers/error_report.py` reads them.
-pub mod error_kind {
-    pub const FILTER_CHECKSUM: u32 = 1;
-    pub const FILTER_SIZE: u32 = 2;
-    pub const FILTER_MALFORMED: u32 = 3;
-    pub const FILTER_UNKNOWN: u32 = 4;
-    pub const FILTER_TRUNCATED: u32 = 11;
-    pub const SHORT: u32 = 5;
-    pub const READ: u32 = 6;
-    pub const OPEN: u32 = 7;
-    pub const CHANGED: u32 = 8;
-    pub const LIBRARY: u32 = 9;
-    pub const INTERNAL: u32 = 10;
-    pub const DIED: u32 = 12;
+macro_rules! error_kinds {
+    ($($name:ident = $number:literal,)*) => {
+        /// Numbers of `ErrorRecord::kind`.
+        pub mod error_kind {
+            $(pub const $name: u32 = $number;)*
+        }
+        /// All kinds of errors: number and name.
+        pub const ERROR_KINDS: &[(u32, &str)] = &[$(($number, stringify!($name)),)*];
+    };
 }
+
+error_kinds! {
+    FILTER_CHECKSUM = 1,
+    FILTER_SIZE = 2,
+    FILTER_MALFORMED = 3,
+    FILTER_UNKNOWN = 4,
+    SHORT = 5,
+    READ = 6,
+    OPEN = 7,
+    CHANGED = 8,
+    LIBRARY = 9,
+    INTERNAL = 10,
+    FILTER_TRUNCATED = 11,
+    DIED = 12,
+}
+
+/// The chunk of an error that is about none.
+pub const NO_CHUNK: u64 = u64::MAX;
 
 /// What stopped a task.
 #[derive(Debug)]
@@ -119,7 +132,7 @@ impl ErrorRecord {
 
     /// Leave the reason why `task` failed.
     pub fn set(&self, task: u64, error: &TaskError) {
-        let (mut chunk, mut text) = (u64::MAX, "");
+        let (mut chunk, mut text) = (NO_CHUNK, "");
         let (kind, filter, detail, expected, got) = match error {
             TaskError::Filter(at, error) => {
                 chunk = *at;

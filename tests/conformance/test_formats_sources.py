@@ -18,7 +18,7 @@ from elements import FAST, smooth, values
 from oracle import either, fast, h5py_read, streamed
 
 import multitables
-from _multitables import options
+from _multitables import sizes
 
 
 @pytest.mark.parametrize("block", [512, 4096, 1 << 16])
@@ -289,7 +289,7 @@ def test_long_chunks_beside_short_ones(
                     np.testing.assert_array_equal(block, whole[rows])
             del blocks, block
     if not open_options:
-        assert told["ring_rows"] <= options.RING_BYTES // np.dtype("<i4").itemsize // (1 << 14)
+        assert told["ring_rows"] <= sizes.RING_BYTES // np.dtype("<i4").itemsize // (1 << 14)
         assert told["tasks"] >= 35 + 10 * len(labels)
     with streamer.get_batches(paths, 7, n_procs=2) as batches:
         for at, batch in zip(range(0, 150, 7), batches, strict=True):

@@ -435,14 +435,14 @@ def test_a_file_that_grows_can_be_streamed_again(tmp_path: Path) -> None:
 
 def test_no_memory_for_the_ring(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel refuses: a clear error in the parent, and no reader is left."""
-    from _multitables.parent import streamer as module
+    from _multitables import _core
 
     class Refusing:
         def __init__(self, *_: object) -> None:
             raise OSError(28, "No space left on device")
 
     streamer = multitables.Streamer(numbered)
-    monkeypatch.setattr(module._core, "Ring", Refusing)
+    monkeypatch.setattr(_core, "Ring", Refusing)
     for call in (
         lambda: streamer.get_queue("/rows", n_procs=2),
         lambda: streamer.get_generator("/rows", n_procs=2),

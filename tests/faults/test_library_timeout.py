@@ -60,7 +60,7 @@ def test_a_stream_ends_at_the_chunk(
 
 def test_blocks_of_tasks_before_it_come(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(h5, monkeypatch, stuck.HANGS)
-    monkeypatch.setattr("_multitables.options.DIRECT_TASK_BYTES", 1)  # a task is a chunk
+    monkeypatch.setattr("_multitables.sizes.DIRECT_TASK_BYTES", 1)  # a task is a chunk
     streamer = multitables.Streamer(h5, library_timeout_seconds=SECONDS)
     rows = streamer.get_generator("/x", n_procs=2, block_size=5)
     for at in range(AT):

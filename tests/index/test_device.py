@@ -16,7 +16,7 @@ import pytest
 
 import multitables
 from _multitables.index import device
-from _multitables.parent.stream.open_stream import open_members
+from _multitables.parent.stream.open_stream import DataSpec, open_data
 
 
 @pytest.mark.parametrize("value", [0, 1, "yes", 7200.0, np.array(True)])
@@ -32,7 +32,7 @@ def test_the_user_has_the_last_word(
     numbered: Path, monkeypatch: pytest.MonkeyPatch, kernel: bool, said: bool | None
 ) -> None:
     monkeypatch.setattr(device, "rotates", lambda filename: kernel)
-    opened = open_members(numbered, {}, "rows", None, said)
+    opened = open_data(DataSpec(numbered, {}, "rows", None, said))
     assert opened.turnstile is (kernel if said is None else said)
 
 

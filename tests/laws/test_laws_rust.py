@@ -68,8 +68,6 @@ CLEAN = (
     *("os", "filters", "shuffle", "select", "scatter", "../multi_inflate"),
     *("autotune.rs", "malformed_plan.rs", "malformed_order.rs"),
 )
-#: (file, word) of what is another thing: a name of options.py.
-OTHER_MEANINGS = {("filters/pipeline.rs", "ABREAST_BYTES")}
 
 if not CORE.is_dir():
     pytest.skip("an installation has no sources of the core", allow_module_level=True)
@@ -186,7 +184,7 @@ def test_clean_folders_stay_clean_of_old_words(name: str) -> None:
     found = {
         (path.relative_to(root.parent).as_posix(), w) for path in files for w in old_words(path)
     }
-    assert sorted(found - OTHER_MEANINGS) == [], f"the field's words are {OLD_WORDS}"
+    assert sorted(found) == [], f"the field's words are {OLD_WORDS}"
 
 
 def test_files_are_not_too_long() -> None:

@@ -21,7 +21,7 @@ from batch_cases import Case, a_case, asked, many, streams
 from hypothesis import given, settings
 from plans import NATIVE, decoded, encoded, plain_index, ring
 
-from _multitables import options
+from _multitables import sizes
 from _multitables.errors import OptionsError
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.dataset_table import lead_of
@@ -139,7 +139,7 @@ def test_the_chunks_are_all_that_are_stored(case: Case) -> None:
             np.testing.assert_array_equal(chunks["byte_offset"], index.byte_offset)
         at += len(stored)
     assert at == len(plan.table.chunks)
-    assert plan.cache_bytes == options.KEEP_BYTES
+    assert plan.cache_bytes == sizes.KEEP_BYTES
 
 
 @many

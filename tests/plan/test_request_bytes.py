@@ -14,7 +14,7 @@ import pytest
 from elements import BACKWARDS, FAST, PADDED
 
 from _multitables.select.hyperslab import Hyperslab
-from _multitables.select.normalize import LibraryCall, Native, normalise
+from _multitables.select.normalize import LibraryCall, Native, normalize
 from _multitables.select.selection import DatasetInfo, FieldNames, Selection
 from _multitables.wire.request_bytes import (
     decode_dtype,
@@ -32,7 +32,7 @@ CUBE = DatasetInfo("/tmp/a.h5", "/x", "array", (20, 12, 7), np.dtype("<i4"), 3)
 
 
 def slab_of(selection: Selection) -> Hyperslab:
-    found = normalise(selection)
+    found = normalize(selection)
     assert isinstance(found, Native)
     return found.hyperslab
 
@@ -82,7 +82,7 @@ def test_words_of_nothing(key: Any) -> None:
 
 
 def call_of(selection: Selection) -> LibraryCall:
-    found = normalise(selection)
+    found = normalize(selection)
     assert isinstance(found, LibraryCall)
     return found
 
@@ -100,7 +100,7 @@ def test_what_a_library_is_asked() -> None:
     assert told["library"] == "tables"
     assert told["filename"] == "/tmp/a.h5"
     assert told["open_options"] == {"driver": "x"}
-    got = decode_library(memoryview(ask))
+    got = decode_library(ask)
     assert (got["method"], got["path"], got["ragged"]) == ("where", "/x", False)
     assert got["dtype"] == np.dtype("<f8")
     assert got["arguments"]["condition"] == "a > limit"

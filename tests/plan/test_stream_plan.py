@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from dataclasses import dataclass, replace
@@ -31,12 +30,13 @@ from plans import (
     words,
 )
 
-from _multitables import _core, options
+from _multitables import _core, sizes
 from _multitables.index.chunk_index import ChunkIndex, Fingerprint
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan, plan_reads
 from _multitables.plan.tasks import AGAIN_SHARE, KIND_CHUNKS, KIND_LIBRARY
 from _multitables.wire import plan_bytes
+from _multitables.wire.request_bytes import decode_library
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Case:
         return self.indexes[0].n_rows - int(self.options["first_row"])
 
     def plan(self) -> ReadPlan:
-        with mock.patch.object(options, "TASK_BYTES", self.task_bytes):
+        with mock.patch.object(sizes, "TASK_BYTES", self.task_bytes):
             return plan_reads(self.indexes, native_filters=NATIVE, **self.options)
 
 
@@ -71,8 +71,8 @@ def a_case(draw: st.DrawFn) -> Case:
         "direct": draw(st.booleans()),
     }
     indexes = draw(st.lists(an_index(rows), min_size=1, max_size=3))
-    sizes = [options.TASK_BYTES, options.TASK_BYTES, 1 << 14, 1 << 10, 100]
-    return Case(tuple(indexes), wanted, draw(st.sampled_from(sizes)))
+    task_bytes = [sizes.TASK_BYTES, sizes.TASK_BYTES, 1 << 14, 1 << 10, 100]
+    return Case(tuple(indexes), wanted, draw(st.sampled_from(task_bytes)))
 
 
 many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -247,7 +247,7 @@ def test_labels_do_not_make_the_ring_long(images: str, labels: str) -> None:
         small = replace(small, layout="library", chunk_dims=None, reason="virtual")
     for indexes in ([large, small], [small, large]):
         plan = plan_reads(indexes, block_rows=64, n_readers=2, native_filters=NATIVE)
-        assert plan.ring_payload_bytes < options.RING_BYTES + (1 << 20)
+        assert plan.ring_payload_bytes < sizes.RING_BYTES + (1 << 20)
         # Labels beside labels are not cut.
         alike = plan_reads([small, small], block_rows=64, n_readers=2, native_filters=NATIVE)
         alone = plan_reads([small], block_rows=64, n_readers=2, native_filters=NATIVE)
@@ -377,14 +377,17 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert (record["chunks_at"], record["n_chunks"]) == (dataset.chunks_at, dataset.n_chunks)
         assert bool(record["flags"] & 1) == dataset.clipped
         assert bool(record["flags"] & 2) == bool(dataset.reason)
-        library = json.loads(table["blob"][record["library_at"] :][: record["library_len"]])
-        assert library == {
-            "library": "h5py",
-            "filename": "/tmp/a.h5",
-            "path": "/x",
-            "field": field,
-            "open_options": {"driver": "x"},
+        call = table["blob"][record["library_at"] :][: record["library_len"]]
+        told = decode_library(call.decode())
+        assert told["arguments"] == {
+            "fields": (field,) if field else (),
+            "key": slice(None),
+            "shape": index.shape,
+            "n_dims": len(index.dims),
         }
+        assert (told["method"], told["steps"], told["ragged"]) == ("getitem", (), False)
+        assert (told["library"], told["filename"], told["path"]) == ("h5py", "/tmp/a.h5", "/x")
+        assert (told["open_options"], told["dtype"]) == ({"driver": "x"}, index.dtype)
         assert set(table["chunks"]["source"][dataset_chunks(dataset)]) <= {record["source"]}
         source = table["sources"][record["source"]]
         name = table["blob"][source["name_at"] :][: source["name_len"]]

@@ -59,6 +59,22 @@ def test_a_dropped_stage_of_a_request_in_flight(reader: Any) -> None:
         same(request.get(), DATA[first : first + 900])
 
 
+def test_a_request_that_is_dropped_on_its_way_gives_its_stage_back(reader: Any) -> None:
+    """Also when nobody asks for anything after it."""
+    dataset = reader.get_dataset("/rows")
+    stage = dataset.create_stage(1000)
+    for pid in readers():
+        kill(pid, signal.SIGSTOP)
+    request = reader.request(dataset[7:1007], stage)
+    del request
+    gc.collect()
+    assert stage.busy
+    for pid in readers():
+        kill(pid, signal.SIGCONT)
+    wait_until(lambda: not stage.busy, "its stage")
+    same(reader.request(dataset[3:90], stage).get(), DATA[3:90])
+
+
 def test_stages_that_are_all_held(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("_multitables.options.STALL_SECONDS", 0.2)
     dataset = reader.get_dataset("/rows")

@@ -26,7 +26,7 @@ from _multitables.select.normalize import (
     Refused,
     check_first,
     library_call,
-    normalise,
+    normalize,
     whole_rows,
 )
 from _multitables.select.selection import DatasetInfo, FieldNames, Selection
@@ -70,7 +70,7 @@ def test_whatever_numpy_gives(given_: tuple[np.ndarray, DatasetInfo], data: st.D
             try:
                 check_first(first, dataset.shape)
             except IndexError:
-                found = normalise(selection)
+                found = normalize(selection)
                 assert isinstance(found, Refused)
                 assert found.kind is IndexError
                 return
@@ -80,7 +80,7 @@ def test_whatever_numpy_gives(given_: tuple[np.ndarray, DatasetInfo], data: st.D
         except (IndexError, ValueError) as error:
             wrong = error
         if wrong is not None:  # refused for the same reason, or a library will
-            found = normalise(selection)
+            found = normalize(selection)
             assert isinstance(found, (Refused, LibraryCall))
             assert isinstance(found, LibraryCall) or isinstance(wrong, found.kind)
             return
@@ -251,7 +251,7 @@ WRONG: dict[str, tuple[np.ndarray, Any, type[Exception]]] = {
 def test_refused(written: str) -> None:
     array, write, kind = WRONG[written]
     selection = write(Selection(info(array)))
-    found = normalise(selection)
+    found = normalize(selection)
     assert isinstance(found, Refused)
     assert issubclass(found.kind, kind)
     assert "'/x'" in found.text
@@ -277,7 +277,7 @@ def test_what_is_changed_later_changes_no_selection() -> None:
         strict=True,
     ):
         agrees(TABLE, selection.dataset, selection, want)
-    call = normalise(where)
+    call = normalize(where)
     assert isinstance(call, LibraryCall)
     assert call.arguments["condvars"]["limit"] == 5
     assert call.arguments["condvars"]["name"] == b"ab"
@@ -321,29 +321,29 @@ def test_the_shortest_way_for_whole_rows(write: Any, want: Any) -> None:
 
 def test_methods_of_tables() -> None:
     dataset = Selection(info(TABLE))
-    call = normalise(dataset.read_sorted("a", True, "b", 1, 5, 2)[:, 0])
+    call = normalize(dataset.read_sorted("a", True, "b", 1, 5, 2)[:, 0])
     assert isinstance(call, LibraryCall)
     assert call.method == "read_sorted"
     assert call.arguments == {"sortby": "a", "check_csi": True, "start": 1, "stop": 5, "step": 2}
     assert call.steps == ("b", (slice(None), 0))
     assert call.dtype == np.dtype(">i2")
-    call = normalise(dataset.where("a > 3", start=1)[0])
+    call = normalize(dataset.where("a > 3", start=1)[0])
     assert isinstance(call, LibraryCall)
     assert call.dtype == ROW
-    call = normalise(dataset.where("a > 3")[0][0])
+    call = normalize(dataset.where("a > 3")[0][0])
     assert isinstance(call, LibraryCall)
     assert call.dtype == np.dtype("<i4")
 
 
 def test_many_elements_in_another_order_go_through_a_library() -> None:
     dataset = DatasetInfo("a.h5", "/x", "array", (2000, 3, 2000), np.dtype("i4"), 3)
-    form = normalise(Selection(dataset)[:][:, [1, 2], [1, 2]])
+    form = normalize(Selection(dataset)[:][:, [1, 2], [1, 2]])
     assert isinstance(form, Native)
     assert form.hyperslab.k == 3
     transposed = Selection(dataset)[:][[0, 1], :, np.arange(2)]
-    assert isinstance(normalise(transposed), Native)
+    assert isinstance(normalize(transposed), Native)
     lists = Selection(dataset)[:][:, np.zeros(2000, int), np.arange(2000)]
-    assert isinstance(normalise(lists), LibraryCall)
+    assert isinstance(normalize(lists), LibraryCall)
 
 
 def test_a_path_that_could_be_a_name() -> None:
@@ -371,13 +371,29 @@ def test_ragged_rows() -> None:
         (whole[-1][:, 0], False),
         (whole[np.array([True, False, True, False, True])], True),
     ):
-        call = normalise(selection)
+        call = normalize(selection)
         assert isinstance(call, LibraryCall)
         assert call.ragged == ragged
         assert call.dtype == (np.uint8 if ragged else np.dtype("<i4"))
         assert library_call(selection).steps == call.steps
         assert whole_rows(selection) is None
     for wrong in (whole["a"], whole[5], whole[[5]], whole[1, 2], whole[1:3][[0]], whole[1:3][2]):
-        found = normalise(wrong)
+        found = normalize(wrong)
         assert isinstance(found, Refused)
         assert found.kind is IndexError
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+@pytest.mark.parametrize("start", [None, -(2**70), -2, 0, 3, 2**70])
+@pytest.mark.parametrize("step", [None, -(2**70), -2, 1, 2**70])
+def test_numbers_of_whole_rows_fit_the_core(
+    n_rows: int, start: int | None, step: int | None
+) -> None:
+    dataset = DatasetInfo("a.h5", "/x", "array", (n_rows,), np.dtype("<i4"), 1)
+    found = whole_rows(Selection(dataset)[start::step])
+    assert found is not None
+    _, first, apart, count, _ = found
+    assert 0 <= first <= max(0, n_rows - 1)
+    assert abs(apart) < 2**63
+    want = np.arange(n_rows)[start::step]
+    np.testing.assert_array_equal(first + apart * np.arange(count), want)

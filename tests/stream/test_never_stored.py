@@ -22,7 +22,7 @@ from oracle import fast, h5py_read, slow
 from plans import NATIVE
 
 import multitables
-from _multitables import options
+from _multitables import sizes
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
 from _multitables.plan.stream_plan import plan_reads
@@ -154,9 +154,9 @@ def test_any_sparse_dataset(
     scale: int,
 ) -> None:
     """With tasks so small that stretches of them are repeated, and rings that go round often."""
-    monkeypatch.setattr(options, "TASK_BYTES", 16 << scale)
-    monkeypatch.setattr(options, "BESIDE_TASK_BYTES", 16 << scale)
-    monkeypatch.setattr(options, "RING_BYTES", 1)
+    monkeypatch.setattr(sizes, "TASK_BYTES", 16 << scale)
+    monkeypatch.setattr(sizes, "INTERLEAVED_TASK_BYTES", 16 << scale)
+    monkeypatch.setattr(sizes, "RING_BYTES", 1)
     path = tmp_path_factory.mktemp("sparse") / "sparse.h5"
     written = made.pop("written")
     with h5py.File(path, "w") as file:

@@ -18,7 +18,7 @@ from plans import NATIVE, an_index
 
 from _multitables import options
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.options import BatchOptions
+from _multitables.options import BatchOptions, checked
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.row_order import FILE_ORDER, OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
@@ -37,10 +37,11 @@ def asked(**changes: Any) -> BatchOptions:
     """Options as `get_batches` checks them."""
     plain = {
         "batch_size": 10, "n_procs": 2, "shuffle": "window", "seed": 1, "epochs": 1,
-        "start_epoch": 0, "drop_last": False, "rank": 0, "world_size": 1, "read_ahead": None,
-        "window_rows": None, "even": False, "memory_limit_bytes": None, "skip_damaged": False,
+        "start_epoch": 0, "drop_last": False, "rank": 0, "world_size": 1, "rows": None,
+        "read_ahead": None, "transform": None, "window_rows": None, "even": False,
+        "memory_limit_bytes": None, "skip_damaged": False,
     }  # fmt: skip
-    return options.check_batch_options(**{**plain, **changes})
+    return checked(BatchOptions, **{**plain, **changes})
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from _multitables.select.normalize import (
     Native,
     Refused,
     library_call,
-    normalise,
+    normalize,
 )
 from _multitables.select.selection import DatasetInfo, FieldNames, Selection
 
@@ -96,7 +96,7 @@ def through_library(array: np.ndarray, call: LibraryCall) -> Any:
 def agrees(array: np.ndarray, dataset: DatasetInfo, selection: Selection, want: Any) -> str:
     """The normal form gives what NumPy gave; returns which form it is."""
     want = np.asarray(want)
-    found = normalise(selection)
+    found = normalize(selection)
     assert not isinstance(found, Refused), found.text
     if isinstance(found, Native):
         slab = found.hyperslab

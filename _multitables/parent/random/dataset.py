@@ -100,7 +100,7 @@ class _Shaped(Dataset):
         Raises
         ------
         SharedMemoryError
-            There is not so much memory.
+            The memory is not available.
         """
         return Stage(self._stage_bytes(shape))
 

@@ -2,12 +2,13 @@
 
 Law
 ---
-1. Made when the first request is watched, or when a close does not wait; ends with the service.
-2. It alone settles the future's parts of a request, so their state changes once, under their own
-   lock, and nobody who waits on them is missed.
+1. The thread starts when the first request is watched, or when a close does not wait; it ends with
+   the service.
+2. This thread alone settles the future's parts of a request, so their state changes once, under
+   their own lock, and nobody who waits on them is missed.
 3. No lock is held while a callback runs.
-4. Only the thread, and a request that is told here, hold the service: its memory goes with the last
-   one who uses it, and does not wait for the garbage collector.
+4. Only the thread, and a request that is told here, hold the service: its memory goes with its last
+   user and does not wait for the garbage collector.
 """
 
 from __future__ import annotations
@@ -15,30 +16,47 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from _multitables import options
+from _multitables import _core, options
+from _multitables.parent.random.request import Ask
 
-if TYPE_CHECKING:
-    from _multitables.parent.random.request import Request
-    from _multitables.parent.random.service import Service
+
+class Host(Protocol):
+    """What the thread asks of the service whose requests it watches."""
+
+    queue: _core.WorkQueue
+    ended: bool
+
+    @property
+    def mine(self) -> bool:
+        """False in a process that was forked from the one that made it."""
+
+    def look(self) -> None:
+        """Look at the readers."""
+
+    def end_if_drained(self) -> None:
+        """End after a close, once everything is answered and told."""
+
+    def closed_error(self) -> BaseException:
+        """Compose the error for what cannot be answered any more."""
 
 
 class Notifier:
     """Watches the requests of one service."""
 
-    def __init__(self, service: Service, at_end: Callable[[], None]) -> None:
+    def __init__(self, service: Host, at_end: Callable[[], None]) -> None:
         self._service_seen = weakref.ref(service)
         self._at_end = at_end
         self._lock = threading.RLock()
-        self._requests: list[Request] = []
+        self._requests: list[Ask] = []
         self._thread: threading.Thread | None = None
         self._over = False
 
     @property
-    def _service(self) -> Service:
+    def _service(self) -> Host:
         service = self._service_seen()
-        assert service is not None  # who calls holds it
+        assert service is not None  # its caller holds it
         return service
 
     @property
@@ -46,21 +64,21 @@ class Notifier:
         """Whether every request that is watched has been told."""
         return not self._requests
 
-    def add(self, request: Request) -> None:
+    def add(self, request: Ask) -> None:
         """Make a request a future for others, and tell them when it has ended."""
         if not self._service.mine:  # a lock may be held by a thread that this process has not
-            if "_condition" not in request.__dict__:
-                request._become_future()
+            if not request.is_future:
+                request.become_future()
                 self._tell(request)
             return
         with self._lock:
-            if "_condition" in request.__dict__:
+            if request.is_future:
                 return
-            request._become_future()
+            request.become_future()
             if not self._over:
                 self._requests.append(request)
                 self.start()
-                self._service.board.poke()
+                self._service.queue.wake()
                 return
         self._tell(request)
 
@@ -88,15 +106,15 @@ class Notifier:
         with self._lock:
             if self._thread is None:
                 self._over = True
-        self._service.board.poke()
+        self._service.queue.wake()
 
-    def _run(self, service: Service) -> None:
+    def _run(self, service: Host) -> None:
         while not service.ended:
             with self._lock:
                 watched = list(self._requests)
-            flights = [one._flight for one in watched if one._flight is not None]
-            service.board.ended(flights, options.WATCH_SECONDS)
-            del flights
+            handles = [handle for one in watched if (handle := one.handle) is not None]
+            service.queue.ended(handles, options.WATCH_SECONDS)
+            del handles
             self._look_at(watched)
             del watched
             service.look()
@@ -108,7 +126,7 @@ class Notifier:
             self._tell(request)
         self._at_end()
 
-    def _look_at(self, watched: list[Request]) -> None:
+    def _look_at(self, watched: list[Ask]) -> None:
         ended = [request for request in watched if request.done()]
         if not ended:
             return
@@ -116,10 +134,10 @@ class Notifier:
         with self._lock:
             self._requests = [one for one in self._requests if id(one) not in gone]
         for request in ended:
-            request._tell()
+            request.tell()
 
-    def _tell(self, request: Request) -> None:
+    def _tell(self, request: Ask) -> None:
         """Tell the end of a request whose service has ended."""
         if not request.done():
-            request._error = self._service.closed_error()
-        request._tell()
+            request.error = self._service.closed_error()
+        request.tell()

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError
@@ -26,12 +26,28 @@ from _multitables.parent.random.proxy import Proxy
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import unpack_ragged
 
-if TYPE_CHECKING:
-    from _multitables.parent.random.service import Service
-
-_PENDING, _DONE, _CANCELLED = _core.FLIGHT_PENDING, _core.FLIGHT_DONE, _core.FLIGHT_CANCELLED
+_PENDING, _DONE, _CANCELLED = _core.HANDLE_PENDING, _core.HANDLE_DONE, _core.HANDLE_CANCELLED
 #: What `Future.__init__` makes.
 _FUTURE_PARTS = frozenset({"_condition", "_state", "_waiters", "_done_callbacks", "_exception"})
+
+
+class Server(Protocol):
+    """What a request asks of who serves it."""
+
+    def look(self) -> None:
+        """Look at the readers."""
+
+    def glance(self) -> None:
+        """Look at the readers, if nobody did for a while."""
+
+    def settle(self, ask: Ask, handle: _core.RequestHandle, status: int, patience: float) -> None:
+        """Give an ask whose handle ended without result its error, or ask again."""
+
+    def wake(self) -> None:
+        """Wake the thread that tells requests their end."""
+
+    def watch(self, ask: Ask) -> None:
+        """Make a request a future for others, and tell them when it has ended."""
 
 
 class Request(Future[Any]):
@@ -52,18 +68,19 @@ class Request(Future[Any]):
     # Not Future.__init__: see law 3.
     def __init__(
         self,
-        service: Service,
+        server: Server,
         key: Selection,
         stages: _core.Stages,
-        flight: _core.Flight | None,
-        error: BaseException | None = None,
+        handle: _core.RequestHandle | None,
     ) -> None:
-        self._service = service
+        self._server = server
         self._key = key
         self._stages = stages
-        self._flight = flight
-        self._error = error
+        self._handle = handle
 
+    #: Why there is no result.
+    _error: BaseException | None = None
+    #: The copy that `result` gives at each call.
     _kept: Any = None
     #: Since when it waits to be asked again, in another way or with a larger stage.
     _waits_since: float | None = None
@@ -93,10 +110,10 @@ class Request(Future[Any]):
         ClosedError
             The reader was stopped, or the result was taken before.
         """
-        flight = self._flight
-        if flight is None or flight.wait(options.WATCH_SECONDS) != _DONE:
-            flight = self._wait(None)
-        copy = flight.copy()
+        handle = self._handle
+        if handle is None or handle.wait(options.WATCH_SECONDS) != _DONE:
+            handle = self._wait(None)
+        copy = handle.copy()
         if copy is None or self._ragged is not None:
             return self._cut(copy)
         return copy
@@ -158,10 +175,10 @@ class Request(Future[Any]):
             It was cancelled.
         """
         if self._kept is None:
-            flight = self._wait(timeout)
+            handle = self._wait(timeout)
             with self._taking:
                 if self._kept is None:
-                    self._kept = self._cut(flight.copy())
+                    self._kept = self._cut(handle.copy())
         return self._kept
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -178,16 +195,16 @@ class Request(Future[Any]):
 
     def done(self) -> bool:
         """Tell whether the result, or a failure, is there, or the request was cancelled."""
-        if self._error is not None or self._flight is None:
+        if self._error is not None or self._handle is None:
             return True
-        flight = self._flight
-        status = flight.poll()
+        handle = self._handle
+        status = handle.poll()
         if status in (_DONE, _CANCELLED):
             return True
         if status == _PENDING:
-            self._service.glance()
+            self._server.glance()
             return False
-        self._service.settle(self, flight, status, 0.0)
+        self._server.settle(Ask(self), handle, status, 0.0)
         return self._error is not None
 
     def running(self) -> bool:
@@ -196,16 +213,16 @@ class Request(Future[Any]):
 
     def cancel(self) -> bool:
         """Take the request back, if no reader has begun it. Returns whether it is cancelled."""
-        flight = self._flight
-        if self._error is not None or flight is None or not flight.cancel():
+        handle = self._handle
+        if self._error is not None or handle is None or not handle.cancel():
             return False
-        self._service.board.poke()
+        self._server.wake()
         return True
 
     def cancelled(self) -> bool:
         """Tell whether it was cancelled."""
-        flight = self._flight
-        return self._error is None and flight is not None and flight.poll() == _CANCELLED
+        handle = self._handle
+        return self._error is None and handle is not None and handle.poll() == _CANCELLED
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
@@ -216,8 +233,8 @@ class Request(Future[Any]):
         state = "pending"
         if self._error is not None:
             state = f"failed: {type(self._error).__name__}"
-        elif self._flight is not None:
-            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._flight.poll(), state)
+        elif self._handle is not None:
+            state = {_DONE: "done", _CANCELLED: "cancelled"}.get(self._handle.poll(), state)
         return f"<Request of {self._key!r}: {state}>"
 
     # ---- inside
@@ -239,42 +256,39 @@ class Request(Future[Any]):
         return self._kept.copy()
 
     def _give_back(self) -> None:
-        flight = self._flight
-        if flight is not None:
-            flight.release()
+        handle = self._handle
+        if handle is not None:
+            handle.release()
 
-    def _wait(self, timeout: float | None) -> _core.Flight:
-        """Wait until the result is there, and return its flight; raise what went wrong."""
+    def _wait(self, timeout: float | None) -> _core.RequestHandle:
+        """Wait until the result is there, and return its handle; raise what went wrong."""
         start = time.monotonic()
         while True:
             if self._error is not None:
                 raise self._error.with_traceback(None)
-            flight = self._flight
-            if flight is None:
-                raise RuntimeError("a request without flight or error")
+            handle = self._handle
+            if handle is None:
+                raise RuntimeError("a request without handle or error")
             patience = options.WATCH_SECONDS
             if timeout is not None:
                 patience = min(patience, start + timeout - time.monotonic())
-            status = flight.wait(patience)
+            status = handle.wait(patience)
             if status == _DONE:
-                return flight
+                return handle
             if status == _CANCELLED:
                 raise CancelledError
             if status == _PENDING:
-                self._service.look()
+                self._server.look()
                 if timeout is not None and time.monotonic() - start >= timeout:
                     raise FutureTimeoutError
             else:
-                self._service.settle(self, flight, status, options.WATCH_SECONDS)
+                self._server.settle(Ask(self), handle, status, options.WATCH_SECONDS)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _FUTURE_PARTS:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self._service.notifier.add(self)
+        self._server.watch(Ask(self))
         return self.__dict__[name]
-
-    def _become_future(self) -> None:
-        Future.__init__(self)
 
     # asyncio looks here for what a finished future has.
     @property
@@ -285,16 +299,53 @@ class Request(Future[Any]):
     def _result(self, value: Any) -> None:
         pass
 
-    def _tell(self) -> None:
-        """Tell waiters and callbacks that it has ended; the watching thread does it, once."""
+
+def _of(name: str) -> Any:
+    """Return a property that is an attribute of the request."""
+    return property(
+        lambda self: getattr(self._request, name),
+        lambda self, value: setattr(self._request, name, value),
+    )
+
+
+class Ask:
+    """A request as the service sees it that serves it, and the thread that tells its end."""
+
+    key: Selection = _of("_key")
+    stages: _core.Stages = _of("_stages")
+    handle: _core.RequestHandle | None = _of("_handle")
+    error: BaseException | None = _of("_error")
+    waits_since: float | None = _of("_waits_since")
+    by_library: bool = _of("_by_library")
+    ragged: tuple[Any, tuple[int, ...]] | None = _of("_ragged")
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    @property
+    def is_future(self) -> bool:
+        """Whether it has what makes it a future for others."""
+        return "_condition" in self._request.__dict__
+
+    def become_future(self) -> None:
+        """Give it what makes it a future for others."""
+        Future.__init__(self._request)
+
+    def done(self) -> bool:
+        """Tell whether it has ended."""
+        return self._request.done()
+
+    def tell(self) -> None:
+        """Tell waiters and callbacks that it has ended, once."""
+        request = self._request
         with contextlib.suppress(InvalidStateError):
-            if self.cancelled():
-                super().cancel()
-                self.set_running_or_notify_cancel()
-            elif self._error is not None:
-                self.set_exception(self._error)
+            if request.cancelled():
+                Future.cancel(request)
+                request.set_running_or_notify_cancel()
+            elif self.error is not None:
+                request.set_exception(self.error)
             else:
-                self.set_result(None)
+                request.set_result(None)
 
 
 class Lent:

@@ -1,4 +1,24 @@
-"""What a `Reader` and its requests share: the board, the readers, the thread that watches.
+"""What a `Reader` and its requests share: the work queue, the readers, the thread that watches.
+
+Actors
+------
+::
+
+    the user's threads                                   the reader processes
+
+    Reader.request --> Service.ask --> [ work queue ] --> claim a task, write to the stage
+         |                                                     |
+         v                                                     v
+    Request (a future) <-- handle <----- [ completion ] <-- answer
+         ^      |
+         |      +--> Service.settle: no result? the error, or another ask
+         |
+    Notifier's thread: callbacks, asyncio, and the end of a close that did not wait
+
+The work queue and the handles are the core's, in shared memory. A user's thread that waits looks at
+the readers itself (`look`), so `get` needs no other thread. The supervisor (`Readers`) replaces
+readers that died, and the core queues their tasks again. The notifier's thread exists only where
+something must be told without being asked.
 
 Law
 ---
@@ -32,56 +52,53 @@ from _multitables.errors import (
 from _multitables.options import ReaderOptions
 from _multitables.parent.random.dataset_handle import DatasetHandle, Part
 from _multitables.parent.random.notifier import Notifier
-from _multitables.parent.random.request import Request
-from _multitables.parent.random.stage import Stage, arena, made, shortage
+from _multitables.parent.random.request import Ask, Request
+from _multitables.parent.random.stage import Stage, arena, made, shortage, users
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.place import place_in_library, place_of_request
 from _multitables.parent.readers.supervisor import Readers
-from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalise
+from _multitables.select.normalize import LibraryCall, Native, Refused, library_call, normalize
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_hyperslab, encode_library
 
-#: `kind` of a task that the core cannot decode, and of one that readers died of.
-_UNKNOWN_FILTER, _DIED = 4, 12
-_NO_CHUNK = 2**64 - 1
 _OTHERS = "Other requests are not affected"
 
 
 class Service:
-    """Serves requests of one process by a team of readers."""
+    """Serves requests of one process by a group of readers."""
 
     def __init__(self, filename: str, wanted: ReaderOptions, notify: Any) -> None:
         self.filename = filename
         self.n_readers = wanted.n_procs
         self.requests = 0
-        self._wanted = wanted
+        self._cache_bytes = cache_bytes = wanted.cache_bytes
         #: Why it ended by itself. An exception kept here would keep the frames it was raised in.
         self._death: Death | None = None
         self.lock = threading.RLock()
-        self._owner = os.getpid()
+        self.owner = os.getpid()
         self._closing = self.ended = False
         self._looked = 0.0
         at_end = (lambda: None) if notify is None else partial(notify, QueueClosed)
         self.notifier = Notifier(self, at_end)
-        self.board: _core.Board = made(
-            lambda: _core.Board(
-                arena(), wanted.n_procs, options.REQUEST_SLOTS, wanted.cache_limit_bytes
-            ),
+        self.queue: _core.WorkQueue = made(
+            lambda: _core.WorkQueue(arena(), wanted.n_procs, options.REQUEST_SLOTS, cache_bytes),
             0,
         )
         self.pool: _core.Stages = made(
             lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
         )
         self.readers = Readers(wanted.n_procs, wanted.library_timeout_seconds)
-        self.readers.assign(self.board)
+        self.readers.assign(self.queue)
+        users.add(self)
         if notify is not None:
             self.notifier.start()
 
     @property
     def mine(self) -> bool:
         """False in a process that was forked from the one that made this."""
-        return os.getpid() == self._owner
+        return os.getpid() == self.owner
 
     @property
     def closed(self) -> bool:
@@ -106,47 +123,48 @@ class Service:
                 option="stage",
                 got=stages,
             )
-        form = normalise(key)
+        form, request = normalize(key), Request(self, key, stages, None)
+        ask = Ask(request)
         if isinstance(form, Refused):
             self._check(stages)
-            error = refused_error(form.kind, form.text, good=_OTHERS)
-            return Request(self, key, stages, None, error)
+            ask.error = refused_error(form.kind, form.text, good=_OTHERS)
+            return request
         try:
             if isinstance(form, Native):
-                flight = self._ask_natively(key, form, stages)
-                if flight is not None:
-                    return Request(self, key, stages, flight)
+                ask.handle = self._ask_natively(key, form, stages)
+                if ask.handle is not None:
+                    return request
                 form = library_call(key)
-            flight = self._ask_library(form, stages, self._guess(form, stages))
+            ask.handle = self._ask_library(form, stages, self._guess(form, stages))
         except SharedMemoryError as error:  # told when the result is asked for
-            return Request(self, key, stages, None, error)
-        request = Request(self, key, stages, flight)
-        request._by_library = True
+            ask.error = error
+            return request
+        ask.by_library = True
         if form.ragged:
-            request._ragged = key.dataset.dtype, key.dataset.atom_shape
+            ask.ragged = key.dataset.dtype, key.dataset.atom_shape
         return request
 
     def _ask_natively(
         self, key: Selection, form: Native, stages: _core.Stages
-    ) -> _core.Flight | None:
+    ) -> _core.RequestHandle | None:
         """Ask the core; None if it does not read the dataset."""
         slab, info = form.hyperslab, key.dataset
         assert isinstance(info, DatasetHandle)
-        core = info.part(slab.field, self.board).core
+        core = info.catalogues.part(slab.field, self.queue).core
         if core is None:
             return None
         words, shape = encode_hyperslab(slab), list(slab.shape)
         return self._send(
-            lambda patience: self.board.hyperslab(core, words, slab.dtype, shape, stages, patience),
+            lambda patience: self.queue.hyperslab(core, words, slab.dtype, shape, stages, patience),
             stages,
         )
 
     def _ask_library(
         self, call: LibraryCall, stages: _core.Stages, n_bytes: int, tries: int | None = None
-    ) -> _core.Flight:
+    ) -> _core.RequestHandle:
         ask, dtype = encode_library(call), call.dtype
         return self._send(
-            lambda patience: self.board.library(ask, dtype, n_bytes, stages, patience),
+            lambda patience: self.queue.library(ask, dtype, n_bytes, stages, patience),
             stages,
             tries,
         )
@@ -162,10 +180,10 @@ class Service:
 
     def _send(
         self,
-        send: Callable[[float], _core.Flight],
+        send: Callable[[float], _core.RequestHandle],
         stages: _core.Stages,
         tries: int | None = None,
-    ) -> _core.Flight:
+    ) -> _core.RequestHandle:
         start, patience = time.monotonic(), 0.0
         while True:
             try:
@@ -195,34 +213,33 @@ class Service:
             patience = options.WATCH_SECONDS
 
     def _may_wait(self, stages: _core.Stages, start: float) -> None:
-        """Raise if waiting for a stage would be in vain."""
+        """Raise if waiting for a stage cannot help."""
         lent, age = stages.lent()
-        if isinstance(stages, Stage) and lent:
+        if isinstance(stages, Stage) and stages.busy:
             raise StageBusyError(
                 f"the stage holds, or waits for, the result of another request (for {age:.1f} s)",
                 good="That request is not affected",
                 advice="Take its result first, or use a pool: dataset.create_stage_pool(...)",
             )
         waited = time.monotonic() - start
-        if lent and min(waited, age) >= options.STALL_SECONDS and not self.board.pending():
+        if lent and min(waited, age) >= options.STALL_SECONDS and not self.queue.pending():
             raise error_report.no_stage_error(waited, lent, age)
 
     def _check(self, stages: _core.Stages) -> None:
         """Raise if this stage, or this service, is closed, or the stage is busy."""
         if stages.closed or self.closed:
             raise self.closed_error(stages)
-        if isinstance(stages, Stage) and stages.busy:
-            self._may_wait(stages, time.monotonic())
+        self._may_wait(stages, time.monotonic())
 
     def closed_error(self, stages: _core.Stages | None = None) -> BaseException:
         """Compose the error for what cannot be asked, or answered, any more."""
         if not self.mine:
             return ClosedError(
-                f"this Reader belongs to process {self._owner}, of which this one "
+                f"this Reader belongs to process {self.owner}, of which this one "
                 f"({os.getpid()}) is a fork",
                 good="It goes on there",
                 advice="Make a Reader, its datasets and its stages in this process",
-                owner=self._owner,
+                owner=self.owner,
             )
         if self._death is not None:
             return error_report.request_death_error(self._death, None)
@@ -236,75 +253,71 @@ class Service:
 
     # ---- answers that are no results
 
-    def settle(self, request: Request, flight: _core.Flight, status: int, patience: float) -> None:
-        """Give a request whose flight ended without result its error, or ask again."""
+    def settle(self, ask: Ask, handle: _core.RequestHandle, status: int, patience: float) -> None:
+        """Give a request whose handle ended without result its error, or ask again."""
         if not self.mine:  # locks may be held by threads that are not here
-            request._error = self.closed_error()
+            ask.error = self.closed_error()
             return
         with self.lock:
-            if request._flight is not flight or request._error is not None:
+            if ask.handle is not handle or ask.error is not None:
                 return
             try:
-                self._settle(request, flight, status, patience)
+                self._settle(ask, handle, status, patience)
             except _core.Exhausted:
                 now = time.monotonic()
-                since = request._waits_since = request._waits_since or now
-                lent, age = request._stages.lent()
-                if now - since >= options.STALL_SECONDS and not self.board.pending():
-                    request._error = error_report.no_stage_error(now - since, lent, age)
+                since = ask.waits_since = ask.waits_since or now
+                lent, age = ask.stages.lent()
+                if now - since >= options.STALL_SECONDS and not self.queue.pending():
+                    ask.error = error_report.no_stage_error(now - since, lent, age)
             except _core.Closed:
-                request._error = self.closed_error()
+                ask.error = self.closed_error()
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the user is told
-                request._error = error
-            if request._error is not None:
-                flight.release()
+                ask.error = error
+            if ask.error is not None:
+                handle.release()
 
-    def _settle(self, request: Request, flight: _core.Flight, status: int, patience: float) -> None:
-        key, stages = request._key, request._stages
-        if status == _core.FLIGHT_MORE:
-            needed = flight.needed_bytes or 0
+    def _settle(self, ask: Ask, handle: _core.RequestHandle, status: int, patience: float) -> None:
+        key, stages = ask.key, ask.stages
+        if status == _core.HANDLE_MORE:
+            needed = handle.needed_bytes or 0
             if stages.count is not None:
                 raise too_small(needed, stages.n_bytes, stages)
-            flight.release()
-            form = normalise(key)
+            handle.release()
+            form = normalize(key)
             call = form if isinstance(form, LibraryCall) else library_call(key)
-            request._flight = self._ask_library(call, stages, needed, 1 if patience else 0)
-            request._waits_since = None
-        elif status == _core.FLIGHT_FAILED:
-            found = flight.failure()
-            if found is None:
-                raise RuntimeError("a task failed without a record")
-            record = error_report.Record(*found)
-            if record.kind != _UNKNOWN_FILTER or request._by_library:
+            ask.handle = self._ask_library(call, stages, needed, 1 if patience else 0)
+            ask.waits_since = None
+        elif status == _core.HANDLE_FAILED:
+            record = error_report.Record.of(handle.failure())
+            if record.kind != "filter_unknown" or ask.by_library:
                 raise self._task_error(key, record)
             self._by_library(key)
-            request._by_library = True
-            ask = encode_library(library_call(key))
-            request._flight = self.board.library_again(ask, flight)
+            ask.by_library = True
+            ask.handle = self.queue.library_again(encode_library(library_call(key)), handle)
         else:
             raise self.closed_error()
 
     def _part(self, key: Selection) -> Part:
         assert isinstance(key.dataset, DatasetHandle)
-        form = normalise(key)
+        form = normalize(key)
         field = form.hyperslab.field if isinstance(form, Native) else ""
-        return key.dataset.part(field, self.board)
+        return key.dataset.catalogues.part(field, self.queue)
 
     def _by_library(self, key: Selection) -> None:
-        form = normalise(key)
+        form = normalize(key)
         if isinstance(form, Native) and isinstance(key.dataset, DatasetHandle):
-            key.dataset.by_library(form.hyperslab.field)
+            key.dataset.catalogues.by_library(form.hyperslab.field)
 
     def _task_error(self, key: Selection, record: error_report.Record) -> BaseException:
         part = self._part(key)
-        death = self.readers.killers.get(record.task) if record.kind == _DIED else None
+        death = self.readers.killers.get(record.task) if record.kind == "died" else None
         if death is not None and death.in_library:
-            place = error_report.place_in_library(part.index, death.chunk, of_request=True)
+            place = place_in_library(part.index, death.chunk, of_request=True)
             return error_report.request_death_error(death, place)
         chunk = None
-        if part.core is not None and record.chunk != _NO_CHUNK:
+        if part.core is not None and record.chunk is not None:
             chunk = part.core.chunk(record.chunk)
-        place = error_report.place_of_request(part.index, part.chunk_dims, chunk)
+        place = place_of_request(part.index, part.chunk_dims, chunk)
         if death is not None:
             return error_report.request_death_error(death, place)
         return error_report.task_error(place, record)
@@ -318,6 +331,14 @@ class Service:
         if death is not None:
             self.end(death)
 
+    def wake(self) -> None:
+        """Wake the thread that tells requests their end."""
+        self.queue.wake()
+
+    def watch(self, ask: Ask) -> None:
+        """Make a request a future for others, and tell them when it has ended."""
+        self.notifier.add(ask)
+
     def glance(self) -> None:
         """Look at the readers, if nobody did for a while."""
         if time.monotonic() - self._looked > options.WATCH_SECONDS:
@@ -330,17 +351,17 @@ class Service:
         if not self.mine:
             return
         self._closing = True
-        self.board.close()
-        if self.notifier.idle and not self.board.pending():
+        self.queue.close()
+        if self.notifier.idle and not self.queue.pending():
             self.end()
         elif self.notifier.start():
-            self.board.poke()
+            self.queue.wake()
         if wait:
             self.notifier.join()
 
     def end_if_drained(self) -> None:
         """End after `close`, once everything is answered and told."""
-        if self._closing and self.notifier.idle and not self.board.pending():
+        if self._closing and self.notifier.idle and not self.queue.pending():
             self.end()
 
     def end(self, death: Death | None = None) -> None:
@@ -354,7 +375,7 @@ class Service:
             self._death = death
             self.ended = True
         self.readers.stop()
-        self.board.stop()
+        self.queue.stop()
         self.pool.close()
         self.notifier.end()
 
@@ -362,17 +383,17 @@ class Service:
 
     def statistics(self) -> dict[str, Any]:
         """Tell what was done so far; see `Reader.statistics`."""
-        readers = [counters(self.board.account(n)) for n in range(self.n_readers)]
+        readers = [counters(self.queue.counters(n)) for n in range(self.n_readers)]
         lent, age = self.pool.lent()
         return {
             "requests": self.requests,
             "tasks": sum(reader["tasks"] for reader in readers),
-            "tasks_pending": self.board.pending(),
+            "tasks_pending": self.queue.pending(),
             "library_requests": sum(reader["library_tasks"] for reader in readers),
             "cache_hits": sum(reader["cache_hits"] for reader in readers),
             "cache_misses": sum(reader["cache_misses"] for reader in readers),
             "cache_bytes": sum(reader["cache_bytes"] for reader in readers),
-            "cache_limit_bytes": self._wanted.cache_limit_bytes * self.n_readers,
+            "cache_limit_bytes": self._cache_bytes * self.n_readers,
             "memory_bytes": self.pool.used_bytes,
             "memory_limit_bytes": self.pool.n_bytes,
             "stages_lent": lent,

@@ -2,9 +2,8 @@
 
 Law
 ---
-1. Thin over the core, which knows when a stage is free again: when its request's result was taken
-   or the request is gone. Views that are kept have their memory to themselves. Nothing is counted
-   here.
+1. A thin layer over the core, which knows when a stage is free again: when its request's result
+   was taken or the request is gone. Views keep their memory to themselves. Nothing is counted here.
 2. A stage is good for every `Reader` of this process; it belongs to none.
 3. Closing one that is in use takes effect when it comes back; never under a reader's hands.
 """
@@ -14,11 +13,26 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from _multitables import _core, machine
 from _multitables.errors import OptionsError, SharedMemoryError
+
+
+class User(Protocol):
+    """Something that lends stages to requests."""
+
+    queue: _core.WorkQueue
+
+    @property
+    def mine(self) -> bool:
+        """False in a process that was forked from the one that made it."""
+
+
+#: Those of this process, one of which has the request of a stage that is in use.
+users: weakref.WeakSet[User] = weakref.WeakSet()
 
 
 class Stage(_core.Stages):
@@ -48,6 +62,10 @@ class Stage(_core.Stages):
     @property
     def busy(self) -> bool:
         """Whether a request has the stage, whose result was not taken yet."""
+        if self.lent()[0] > 0:  # perhaps by a request that was dropped on its way, and has ended
+            for one in list(users):
+                if one.mine:
+                    one.queue.pending()
         return self.lent()[0] > 0
 
     def close(self) -> None:
@@ -96,7 +114,7 @@ def made(make: Any, n_bytes: int) -> Any:
 
 
 def shortage(error: BaseException, n_bytes: int) -> SharedMemoryError:
-    """Compose the error for memory that there is not."""
+    """Compose the error for memory that is not available."""
     reason = getattr(error, "strerror", None) or error
     return SharedMemoryError(
         f"shared memory for results cannot be reserved ({n_bytes} bytes): {reason}",

@@ -1,36 +1,26 @@
-"""A reader's own account of its work, named for `statistics`.
+"""A reader's own numbers, named for `statistics`.
 
 Law
 ---
-1. The order is that of `Record::account` in core/src/engine/counters.rs; a ring tells the first
-   twelve.
+1. Names and order are the core's; a ring tells the first twelve numbers.
 2. Times come in nanoseconds and are told in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-_NAMES = (
-    "state",
-    "pid",
-    "tasks",
-    "chunks",
-    "library_tasks",
-    "fetches",
-    "fetched_bytes",
-    "decoded_bytes",
-    "open_seconds",
-    "fetch_seconds",
-    "decode_seconds",
-    "wait_seconds",
-    "cache_hits",
-    "cache_misses",
-    "cache_bytes",
-)
+from _multitables import _core
 
 
 def counters(values: Sequence[int]) -> dict[str, float]:
     """Name a reader's numbers, without its state."""
-    named = zip(_NAMES[1:], values[1:], strict=False)
-    return {name: value / 1e9 if name.endswith("_seconds") else value for name, value in named}
+    return dict(_named(values))
+
+
+def _named(values: Sequence[int]) -> Iterator[tuple[str, float]]:
+    for name, value in zip(_core.COUNTERS[1:], values[1:], strict=False):
+        if name.endswith("_ns"):
+            yield f"{name.removesuffix('_ns')}_seconds", value / 1e9
+        else:
+            yield name, value

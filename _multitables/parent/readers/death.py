@@ -2,18 +2,14 @@
 
 Law
 ---
-1. A value: it says what is known of a death, and what became of it is told by error_report.py.
+1. A value: what is known of a death. error_report.py composes the exception.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from _multitables.parent.readers.process import how_it_ended
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,7 @@ class Death:
     chunk: int | None = None
     #: It was killed since it did not come back for longer than this.
     timeout_seconds: float | None = None
-    #: Why no other one could be started in its place, where that was tried, and what to do then.
+    #: Why no reader could be started in its place, if that was tried, and what to do then.
     hindrance: str = ""
     advice: str = ""
 

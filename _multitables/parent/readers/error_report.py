@@ -13,8 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from _multitables import _core
 from _multitables.errors import (
@@ -27,9 +26,9 @@ from _multitables.errors import (
     SubprocessException,
     library_error,
 )
-from _multitables.index.chunk_index import ChunkIndex
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.missing import missing_file, missing_filter
+from _multitables.parent.readers.place import Place
 from _multitables.plan.stream_plan import ReadPlan
 
 _COPY_AGAIN = "Copy the file again from its source or from a backup"
@@ -51,142 +50,26 @@ _LIBRARY_LATE = (
 
 @dataclass(frozen=True)
 class Record:
-    """`Ring.failure()`, named."""
+    """What a reader left behind of a task that failed."""
 
-    kind: int
+    #: One of the core's `ERROR_KINDS`.
+    kind: str
     filter: int
     detail: int
     task: int
-    chunk: int
+    chunk: int | None
     expected: int
     got: int
     text: str
 
-
-@dataclass(frozen=True)
-class Place:
-    """Where a task, or one of its chunks, lies."""
-
-    index: ChunkIndex
-    row_begin: int
-    row_end: int
-    chunk_offset: tuple[int, ...] | None
-    byte_begin: int | None
-    byte_end: int | None
-    filter_names: dict[int, str]
-    of_request: bool = False
-    #: The stream's rows are not in the order of the file.
-    of_order: bool = False
-
-    @property
-    def where(self) -> str:
-        """``'/images' in 'run7.h5', chunk (192, 0, 0), file bytes 1048576:1061913``."""
-        text = f"{self.index.path!r} in {self.index.filename!r}"
-        if self.chunk_offset is not None:
-            text += f", chunk {self.chunk_offset}"
-        if self.byte_begin is not None:
-            return f"{text}, file bytes {self.byte_begin}:{self.byte_end}"
-        if self.chunk_offset is None and not self.of_request and not self.of_order:
-            text += f", rows {self.row_begin}:{self.row_end}"
-        return text
-
-    @property
-    def lost(self) -> str:
-        """What the failure took."""
-        if self.of_request:
-            return "This request has no result"
-        if self.of_order and self.chunk_offset is None:
-            return "A batch was not delivered"
-        return f"Rows {self.row_begin}:{self.row_end} were not delivered"
-
-    @property
-    def good(self) -> str:
-        """What the failure took, and what it did not touch."""
-        others = "other requests" if self.of_request else "other chunks"
-        return f"{self.lost}; {others} are not affected"
-
-    def values(self) -> dict[str, Any]:
-        """The address as attributes of an exception."""
-        return {
-            "path": self.index.path,
-            "filename": self.index.filename,
-            "chunk_offset": self.chunk_offset,
-            "byte_offset": self.byte_begin,
-            "byte_range": None if self.byte_begin is None else (self.byte_begin, self.byte_end),
-            "rows": (self.row_begin, self.row_end),
-        }
-
-
-def place_of(
-    plan: ReadPlan, ring: _core.Ring | _core.Trial, task: int, chunk: int | None = None
-) -> Place:
-    """Name the place of a task, or of one of its chunks."""
-    dataset, row_begin, row_end, found = ring.address(task, chunk)
-    chosen = plan.datasets[dataset]
-    place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
-    return replace(place, of_order=plan.order is not None)
-
-
-def place_of_request(
-    index: ChunkIndex, chunk_dims: tuple[int, ...], chunk: tuple[int, int, int] | None
-) -> Place:
-    """Name the place of a request, or of one of its chunks: grid index, byte offset and size."""
-    rows = index.shape[0] if index.shape else 0
-    return replace(_place(index, chunk_dims, 0, rows, chunk), of_request=True)
-
-
-def place_of_death(plan: ReadPlan, ring: _core.Ring, death: Death) -> Place:
-    """Name the place of a task of which readers died."""
-    assert death.task is not None
-    place = place_of(plan, ring, death.task)
-    if not death.in_library:
-        return place
-    rows = None if death.chunk is None or place.of_order else (place.row_begin, place.row_end)
-    found = place_in_library(place.index, death.chunk, rows=rows)
-    if found.chunk_offset is None:
-        return replace(place, chunk_offset=None, byte_begin=None, byte_end=None)
-    return replace(found, of_order=place.of_order)
-
-
-def place_in_library(
-    index: ChunkIndex,
-    number: int | None,
-    rows: tuple[int, int] | None = None,
-    of_request: bool = False,
-) -> Place:
-    """Name the place of what a library was at: a chunk of this number in the grid, if known."""
-    row_begin, row_end = rows or (0, index.shape[0] if index.shape else 0)
-    chunk: tuple[int, int | None, int] | None = None
-    if number is not None and index.chunk_dims is not None:
-        at = int(index.grid_index.searchsorted(number))
-        chunk = number, None, 0
-        if at < len(index.grid_index) and index.grid_index[at] == number:
-            chunk = number, int(index.byte_offset[at]), int(index.stored_size[at])
-    place = _place(index, index.chunk_dims or (), row_begin, row_end, chunk)
-    return replace(place, of_request=of_request)
-
-
-def _place(
-    index: ChunkIndex,
-    chunk_dims: tuple[int, ...],
-    row_begin: int,
-    row_end: int,
-    chunk: tuple[int, int | None, int] | None,
-) -> Place:
-    names = {spec.id: spec.name for spec in index.pipeline}
-    if chunk is None:
-        return Place(index, row_begin, row_end, None, None, None, names)
-    grid_index, byte_offset, stored_size = chunk
-    offset = []
-    for dim, extent in zip(reversed(index.dims), reversed(chunk_dims), strict=True):
-        grid_index, at = divmod(grid_index, max(1, -(-dim // extent)))
-        offset.append(at * extent)
-    offset.reverse()
-    row_begin = max(row_begin, offset[0])
-    row_end = min(row_end, offset[0] + chunk_dims[0])
-    known = None if index.chunk_dims is None else tuple(offset)
-    end = None if byte_offset is None else byte_offset + stored_size
-    return Place(index, row_begin, row_end, known, byte_offset, end, names)
+    @classmethod
+    def of(cls, found: tuple[int, int, int, int, int, int, int, str] | None) -> Record:
+        """Name what ``failure()`` of a ring, a trial or a handle gives."""
+        if found is None:
+            raise RuntimeError("a task failed without a record")
+        kind, filter_id, detail, task, chunk, expected, got, text = found
+        known = None if chunk == _core.NO_CHUNK else chunk
+        return cls(_core.ERROR_KINDS[kind], filter_id, detail, task, known, expected, got, text)
 
 
 def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:
@@ -336,19 +219,19 @@ def _internal(place: Place, record: Record) -> Exception:
     )
 
 
-#: By `error_kind` in core/src/task_error.rs.
-KINDS: dict[int, Callable[[Place, Record], Exception]] = {
-    1: _checksum,
-    2: _size,
-    3: _malformed,
-    4: _unknown_filter,
-    5: _short,
-    6: _read,
-    7: _open,
-    8: _changed,
-    9: _library,
-    10: _internal,
-    11: _truncated,
+#: By the core's name for what stopped a task. ("died" is told with the death's own address.)
+KINDS: dict[str, Callable[[Place, Record], Exception]] = {
+    "filter_checksum": _checksum,
+    "filter_size": _size,
+    "filter_malformed": _malformed,
+    "filter_unknown": _unknown_filter,
+    "filter_truncated": _truncated,
+    "short": _short,
+    "read": _read,
+    "open": _open,
+    "changed": _changed,
+    "library": _library,
+    "internal": _internal,
 }
 
 

@@ -10,30 +10,9 @@ Only composes, as error_report.py does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from _multitables.errors import MissingFileError, MissingFilterError, refused_error
-
-if TYPE_CHECKING:
-    from _multitables.parent.readers.error_report import Place
-
-#: Filters that hdf5plugin adds to h5py's HDF5.
-HDF5PLUGIN = {
-    307: "bzip2",
-    32001: "blosc",
-    32004: "lz4",
-    32008: "bitshuffle",
-    32013: "zfp",
-    32015: "zstd",
-    32017: "sz",
-    32018: "fcidecomp",
-    32024: "sz3",
-    32026: "blosc2",
-    32028: "sperr",
-    32033: "htj2k",
-}
-#: Filters that PyTables adds to its own HDF5, for the datasets that it wrote.
-PYTABLES = {305: "lzo", 307: "bzip2", 32001: "blosc", 32026: "blosc2"}
+from _multitables.filter_names import HDF5PLUGIN, PYTABLES
+from _multitables.parent.readers.place import Place
 
 _PYTABLES_FROM = "pip install tables, or conda install pytables"
 _PLUGIN = (

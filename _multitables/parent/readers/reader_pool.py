@@ -2,9 +2,9 @@
 
 Law
 ---
-1. Readers serve one stream at a time; when it ends or is left they rest here, if the owner keeps
-   them. After an error they do not.
-2. Whoever rests is ended when the owner is closed or dropped.
+1. Readers serve one stream at a time. When it ends or is left they rest here, if the owner keeps
+   them; after an error they end.
+2. Readers that rest end when the owner is closed or dropped.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReaderPool:
         self._finalizer = weakref.finalize(self, _stop_all, self._resting)
 
     def take(self, count: int) -> Readers:
-        """Return so many readers: rested ones, or new ones."""
+        """Return `count` readers: rested ones, or new ones."""
         with self._lock:
             for at, readers in enumerate(self._resting):
                 if len(readers) == count and readers.mine:
@@ -36,7 +36,7 @@ class ReaderPool:
         return Readers(count, self._timeout)
 
     def give_back(self) -> Callable[[Readers, bool], None]:
-        """Return what a stream does with its readers at its end, without keeping the team."""
+        """Return what a stream does with its readers at its end, without holding the pool."""
         itself = weakref.ref(self)
 
         def give_back(readers: Readers, sound: bool) -> None:

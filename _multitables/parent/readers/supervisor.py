@@ -1,11 +1,26 @@
-"""A team of reader processes: assigned to work, watched, replaced and stopped.
+"""A group of reader processes: assigned to work, watched, replaced and stopped.
+
+Actors
+------
+::
+
+    a stream, a service          Readers                  a reader process, one of several
+
+                          start     |-------------------> waits at its control socket
+    assign ------------------------>|-- ring, queue ----> serves it to its end
+    watch ------------------------->|<- exit status ----- (its counters are in shared memory)
+                          replace   |-- start ----------> a new one with the same number
+    rest -------------------------->|<- finished -------- waits at its control socket again
+    stop -------------------------->|-- kill, wait
+
+There is no thread here: the threads that wait for data call `watch`, one at a time.
 
 Law
 ---
-1. Nobody else has reader processes; how one is started or ended is process.py's matter.
+1. Reader processes belong to a group; only process.py starts and ends them.
 2. A reader that dies is replaced; the new one has its number, and its claimed tasks run again.
-   A task that kills twice ends the stream, with its address; of a board only this task fails.
-   Where no new one can be started, the stream or the board ends.
+   A task that kills twice ends the stream, with its address; of a work queue only this task fails.
+   Where no new one can be started, the stream or the work queue ends.
 3. Readers hold nothing of value, so stopping is a kill and a wait: it cannot hang.
 4. A forked child of the user's process never touches readers.
 5. A reader that is inside a library for longer than the deadline, without reading, is killed. The
@@ -21,14 +36,11 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from _multitables import _core
 from _multitables.errors import ReaderDiedError
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.process import Process, start
-
-if TYPE_CHECKING:
-    from _multitables._core import Board, Ring, Trial
 
 #: A task, or a start, may cost this many readers before the stream ends.
 DEATHS_ALLOWED = 2
@@ -38,12 +50,10 @@ RETURN_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 #: Seconds inside a library from which on its reads are counted.
 COUNT_SECONDS = 1.0
-#: `Record::state` in core/src/engine/counters.rs.
-STATE_RUNNING, STATE_FINISHED, STATE_FAILED = 1, 2, 3
 
 
 class Readers:
-    """A team of reader processes; serves one stream at a time, or one board of requests."""
+    """A group of reader processes; serves one stream at a time, or one work queue of requests."""
 
     def __init__(self, count: int, library_timeout_seconds: float | None = None) -> None:
         self._timeout = library_timeout_seconds
@@ -55,11 +65,11 @@ class Readers:
         self._lock = threading.RLock()
         self._looking = self._stop_asked = False
         self._members: list[tuple[Process, socket.socket]] = []
-        self._work: Ring | Board | None = None
+        self._work: _core.Ring | _core.WorkQueue | None = None
         self._deaths: dict[int | None, int] = {}
         self._progress = 0
         self.replaced = 0
-        #: Of a board: the last death in each slot whose task failed for it.
+        #: Of a work queue: the last death in each slot whose task failed for it.
         self.killers: dict[int, Death] = {}
         self._members = start(count)
 
@@ -76,15 +86,15 @@ class Readers:
         """Process ids, by reader number."""
         return [process.pid for process, _ in self._members]
 
-    def assign(self, work: Ring | Board) -> None:
-        """Let all readers work on a ring, or for a board."""
+    def assign(self, work: _core.Ring | _core.WorkQueue) -> None:
+        """Let all readers work on a ring, or from a work queue."""
         self._work = work
         self._deaths = {}
         self._progress = 0
         for number in range(len(self._members)):
             self._send(number, work)
 
-    def measure(self, trial: Trial) -> Death | None:
+    def measure(self, trial: _core.Trial) -> Death | None:
         """Let all readers do their shares of `trial`, and wait. Returns a death that spoils it."""
         for number in range(len(self._members)):
             self._send(number, trial)
@@ -95,7 +105,7 @@ class Readers:
                     return Death(number, process.pid, status, 1, None)
         return None
 
-    def _send(self, number: int, work: Ring | Board | Trial) -> None:
+    def _send(self, number: int, work: _core.Ring | _core.WorkQueue | _core.Trial) -> None:
         mark = getattr(work, "MARK", 0)
         descriptors = array.array("i", work.descriptors())
         with contextlib.suppress(OSError):  # it died at once: `watch` finds it
@@ -120,7 +130,7 @@ class Readers:
                         self._late.add(process.pid)
                         process.end()
                 else:
-                    death = self._mourn(work, number, process, status)
+                    death = self._recover(work, number, process, status)
                     if death is not None:
                         return death
             return None
@@ -130,7 +140,7 @@ class Readers:
             if self._stop_asked:
                 self.stop()
 
-    def _is_late(self, work: Ring | Board, number: int, pid: int) -> bool:
+    def _is_late(self, work: _core.Ring | _core.WorkQueue, number: int, pid: int) -> bool:
         """Tell whether a reader has been inside a library for too long without reading."""
         assert self._timeout is not None
         named, since_ns, _ = work.inside(number)
@@ -148,12 +158,12 @@ class Readers:
         self._calls[pid] = since_ns, reads, moved
         return now - moved > self._timeout
 
-    def _mourn(
-        self, work: Ring | Board, number: int, process: Process, status: int
+    def _recover(
+        self, work: _core.Ring | _core.WorkQueue, number: int, process: Process, status: int
     ) -> Death | None:
         claimed = work.claimed(number)
-        account = work.account(number)
-        if not claimed and account[0] == STATE_FINISHED:
+        numbers = work.counters(number)
+        if not claimed and numbers[0] == _core.STATE_FINISHED:
             return None  # it had nothing left to do
         pid = process.pid
         named, since_ns, chunk = work.inside(number)
@@ -170,12 +180,12 @@ class Readers:
             self._timeout if pid in self._late else None,
         )
         self._late.discard(pid)
-        mourn = getattr(work, "mourn", None)
-        if mourn is not None:
-            for slot in mourn(number, status):
+        recover = getattr(work, "recover", None)
+        if recover is not None:
+            for slot in recover(number, status):
                 self.killers[slot] = replace(death, deaths=DEATHS_ALLOWED, task=slot)
-        # An idle reader of a board may die as often as it likes, if only it had come to life.
-        if mourn is None or (not claimed and account[1] != pid):
+        # An idle reader of a work queue may die as often as it likes, once it has come to life.
+        if recover is None or (not claimed and numbers[1] != pid):
             deaths = self._count(work, death.task)
             if deaths >= DEATHS_ALLOWED + (death.task is None):
                 return replace(death, deaths=deaths)
@@ -188,9 +198,9 @@ class Readers:
         self._send(number, work)
         return None
 
-    def _count(self, work: Ring | Board, task: int | None) -> int:
+    def _count(self, work: _core.Ring | _core.WorkQueue, task: int | None) -> int:
         """Count a death for its task, or for no task."""
-        progress = sum(work.account(reader)[2] for reader in range(len(self._members)))
+        progress = sum(work.counters(reader)[2] for reader in range(len(self._members)))
         if task is None:
             # Since the last death of this kind readers have worked: it is no failing start.
             if progress > self._progress:
@@ -209,7 +219,7 @@ class Readers:
             return True
         deadline, pause = time.monotonic() + RETURN_SECONDS, 5e-5
         for number, (process, _) in enumerate(self._members):
-            while work.account(number)[0] not in (STATE_FINISHED, STATE_FAILED):
+            while work.counters(number)[0] not in (_core.STATE_FINISHED, _core.STATE_FAILED):
                 if process.poll() is not None or time.monotonic() > deadline:
                     return False
                 time.sleep(pause)

@@ -4,8 +4,8 @@ Law
 ---
 1. The file is open only while it is indexed.
 2. What cannot work together (lengths, direct I/O on this file system) is an error before a ring
-   is made; a ring that cannot be made is `SharedMemoryError`.
-3. Which blocks a stream has is the plan's matter, whoever made it.
+   is made; a ring that cannot be made is a `SharedMemoryError`.
+3. The caller's plan decides which blocks a stream has; this file only runs it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from _multitables import _core
-from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedDatasetError
+from _multitables import _core, machine
+from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
-from _multitables.parent.readers.supervisor import Readers
+from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.stream_plan import ReadPlan
-from _multitables.tree import Paths, members_of
+from _multitables.tree import Paths, Structure, structure_of
 from _multitables.wire import plan_bytes
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Which data a stream is of, as the user said it."""
+
+    filename: str | os.PathLike[str]
+    #: Of ``tables.open_file``.
+    open_options: Mapping[str, Any]
+    path: Paths
+    field: str | None = None
+    #: What the user says of the disk; None: what the kernel says.
+    rotational: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -32,54 +45,69 @@ class Opened:
     """Datasets of equal outer length, and how their file is opened."""
 
     indexes: list[ChunkIndex]
-    #: None for one dataset, [] for a tuple of them, or the keys of a dict.
-    names: list[Any] | None
+    structure: Structure
     field: str
     direct: bool
     open_options: Mapping[str, object]
     #: Readers take turns at the disk.
     turnstile: bool
 
+    def facts(self) -> dict[str, Any]:
+        """Return what a plan must know of this machine, and of how the file is read."""
+        return {
+            "direct": self.direct,
+            "native_filters": _core.native_filters(),
+            "page_bytes": _core.PAGE_BYTES,
+            "memory_limit_bytes": machine.memory_limit_bytes(),
+        }
 
-def open_members(
-    filename: str | os.PathLike[str],
-    open_options: Mapping[str, Any],
-    path: Paths,
-    field: str | None,
-    rotational: bool | None = None,
-) -> Opened:
-    """Index the datasets that `path` names; `rotational` is what the user says of the disk."""
-    names, paths = members_of(path)
-    with open_source(filename, dict(open_options)) as source:
-        indexes = [source.index(one, field) for one in paths]
-        turnstile = device.rotates(indexes[0].filename) if rotational is None else rotational
-        opened = Opened(indexes, names, field or "", source.direct, source.open_options, turnstile)
-    _check_lengths(indexes)
-    if opened.direct and device.refuses_direct(indexes[0].filename):
-        raise OptionsError(
-            f"the file system of {indexes[0].filename!r} refuses direct I/O (O_DIRECT)",
-            advice="Leave DRIVER='H5FD_DIRECT' out, or put the file on another file system",
-            filename=indexes[0].filename,
+
+def open_data(spec: DataSpec) -> Opened:
+    """Index the datasets that `spec.path` names."""
+    structure, paths = structure_of(spec.path)
+    with open_source(spec.filename, spec.open_options) as source:
+        indexes = [source.index(one, spec.field) for one in paths]
+        rotates = spec.rotational
+        opened = Opened(
+            indexes=indexes,
+            structure=structure,
+            field=spec.field or "",
+            direct=source.direct,
+            open_options=source.open_options,
+            turnstile=device.rotates(indexes[0].filename) if rotates is None else rotates,
         )
+    _check_lengths(indexes)
+    if opened.direct:
+        device.check_direct(indexes[0].filename)
     return opened
 
 
-def launch(
-    opened: Opened,
-    plan: ReadPlan,
-    block_size: int,
-    readers: Readers,
-    give_back: Callable[[Readers, bool], None],
+def start_stream(
+    pool: ReaderPool, n_procs: int, plan_for: Callable[[int], tuple[Opened, ReadPlan, int]]
 ) -> StreamQueue:
-    """Let `readers` run `plan`."""
-    fields = [opened.field] * len(opened.indexes)
-    control_bytes = _control_bytes(plan)
-    encoded = plan_bytes.encode_plan(
-        plan, control_bytes, opened.open_options, fields, opened.turnstile
-    )
-    ring = _make_ring(plan, encoded, opened.names)
-    readers.assign(ring)
-    return StreamQueue(ring, readers, plan, block_size, give_back)
+    """Let readers of `pool` run a plan.
+
+    Parameters
+    ----------
+    plan_for : callable
+        Number of readers -> what was opened, the plan, and the rows of a block. Called when the
+        readers are on their way: they start while the file is indexed.
+    """
+    readers = pool.take(n_procs)
+    try:
+        opened, plan, block_size = plan_for(len(readers))
+        ring = _make_ring(plan, opened)
+        readers.assign(ring)
+        return StreamQueue(ring, readers, plan, block_size, pool.give_back())
+    except BaseException:
+        readers.stop()
+        raise
+
+
+def control_bytes(plan: ReadPlan) -> int:
+    """Return what the ring's control header takes, in whole pages."""
+    page = _core.PAGE_BYTES
+    return -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
 
 
 def _check_lengths(indexes: Sequence[ChunkIndex]) -> None:
@@ -95,15 +123,17 @@ def _check_lengths(indexes: Sequence[ChunkIndex]) -> None:
             )
 
 
-def _control_bytes(plan: ReadPlan) -> int:
-    page = _core.PAGE_BYTES
-    return -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
-
-
-def _make_ring(plan: ReadPlan, encoded: bytes, names: list[Any] | None) -> _core.Ring:
+def _make_ring(plan: ReadPlan, opened: Opened) -> _core.Ring:
+    encoded = plan_bytes.encode_plan(
+        plan,
+        control_bytes(plan),
+        opened.open_options,
+        [opened.field] * len(opened.indexes),
+        opened.turnstile,
+    )
     views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
     try:
-        return _core.Ring(encoded, views, names)
+        return _core.Ring(encoded, views, opened.structure.keys)
     except (OSError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
         needed = plan.ring_payload_bytes

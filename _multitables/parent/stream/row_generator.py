@@ -12,31 +12,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.tree import Structure
 
 
-def iterate_rows(stream: StreamQueue, names: list[Any] | None) -> Iterator[Any]:
-    """Yield the rows of `stream` one at a time, from copies that may be kept.
-
-    `names` is None for one dataset, [] for a tuple of them, or the keys of a dict.
-    """
+def iterate_rows(stream: StreamQueue, structure: Structure) -> Iterator[Any]:
+    """Yield the rows of `stream` one at a time, from copies that may be kept."""
     try:
         for guard in stream.iter():
             with guard as block:
-                copy = _copy(block, names)
+                copies = [array.copy() for array in structure.arrays(block)]
             del guard, block
-            if names is None:
-                yield from copy
-            elif not names:
-                yield from zip(*copy, strict=True)
-            else:
-                for row in zip(*copy, strict=True):
-                    yield dict(zip(names, row, strict=True))
+            yield from structure.rows(copies)
     finally:
         stream.close()
-
-
-def _copy(block: Any, names: list[Any] | None) -> Any:
-    if names is None:
-        return block.copy()
-    members = block.values() if names else block
-    return [member.copy() for member in members]

@@ -6,8 +6,8 @@ Law
 2. Nothing here can hang: every wait ends by a look at the readers, by the user's own time-out, or
    by `StalledError` when the user holds every block that fits.
 3. After an error each later call raises it again; after the end each returns `QueueClosed`.
-4. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers do,
-   or go back to whoever keeps them for the next stream; after an error they end.
+4. However a stream ends (closed, dropped, left by an exception, interpreter exit), its readers end
+   or go back to the pool that they came from; after an error they end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 from _multitables import _core, options
@@ -27,6 +26,7 @@ from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
+from _multitables.parent.readers.place import place_of, place_of_death
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan
@@ -62,7 +62,7 @@ class StreamQueue:
         self.block_size = block_size
         self._ring = ring
         self._readers = readers
-        self._plan = plan
+        self.plan = plan
         self._error: BaseException | None = None
         self._accounts: list[dict[str, float]] | None = None
         self._lock = threading.Lock()
@@ -137,7 +137,7 @@ class StreamQueue:
             elif now - held_since >= options.STALL_SECONDS:
                 blocks = self._ring.held()
                 if blocks and received == held:
-                    raise error_report.stalled_error(now - held_since, blocks, self._plan)
+                    raise error_report.stalled_error(now - held_since, blocks, self.plan)
                 held_since = now
             if now >= deadline:
                 raise queue.Empty
@@ -168,22 +168,18 @@ class StreamQueue:
         return error.with_traceback(None)
 
     def _task_error(self) -> BaseException:
-        found = self._ring.failure()
-        if found is None:
-            raise RuntimeError("a task failed without a record")
-        record = error_report.Record(*found)
-        chunk = None if record.chunk == 2**64 - 1 else record.chunk
-        place = error_report.place_of(self._plan, self._ring, record.task, chunk)
+        record = error_report.Record.of(self._ring.failure())
+        place = place_of(self.plan, self._ring, record.task, record.chunk)
         return error_report.task_error(place, record)
 
     def _death_error(self, death: Death) -> BaseException:
         place = None
         if death.task is not None:
-            place = error_report.place_of_death(self._plan, self._ring, death)
+            place = place_of_death(self.plan, self._ring, death)
         return error_report.death_error(death, place, *self._ring.progress())
 
     def __repr__(self) -> str:
-        plan = self._plan
+        plan = self.plan
         indexes = [dataset.index for dataset in plan.datasets]
         of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         rows, readers = count(self.block_size, "row"), count(plan.n_readers, "reader")
@@ -229,7 +225,7 @@ class StreamQueue:
             ``decode_seconds``, ``wait_seconds``: the ring was full).
         """
         received, total = self._ring.progress()
-        plan = self._plan
+        plan = self.plan
         return {
             "blocks_received": received,
             "blocks_total": total,
@@ -241,7 +237,7 @@ class StreamQueue:
             "tasks": plan.lap_tasks,
             "readers_replaced": self._readers.replaced,
             "library": {m.index.path: m.reason for m in plan.datasets if m.reason},
-            "readers": [counters(self._ring.account(n)) for n in range(plan.n_readers)],
+            "readers": [counters(self._ring.counters(n)) for n in range(plan.n_readers)],
         }
 
     def memory(self) -> list[tuple[int, int, object]]:
@@ -257,9 +253,14 @@ class StreamQueue:
         return os.getpid() == self._owner
 
     @property
+    def is_open(self) -> bool:
+        """The stream was not closed and did not end."""
+        return self._finalizer.alive
+
+    @property
     def endless(self) -> bool:
         """The stream has no last block."""
-        return self._plan.end_row == ENDLESS
+        return self.plan.end_row == ENDLESS
 
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
@@ -271,12 +272,7 @@ class StreamQueue:
     def __enter__(self) -> StreamQueue:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

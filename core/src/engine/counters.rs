@@ -81,8 +81,7 @@ impl Record {
         )
     }
 
-    /// State, pid, tasks, chunks, library tasks, fetches, fetched bytes, decoded bytes, ns of open,
-    /// fetch, decode and wait, cache hits, misses and bytes.
+    /// The numbers that `COUNTERS` names.
     pub fn account(&self) -> [u64; 15] {
         let word = |value: &AtomicU64| value.load(Relaxed);
         [
@@ -129,6 +128,25 @@ pub fn count(total: &AtomicU64, more: impl TryInto<u64>) {
 pub fn add_ns(total: &AtomicU64, start: Instant) {
     count(total, start.elapsed().as_nanos());
 }
+
+/// Names of what `Record::account` tells, in its order. A ring tells the first twelve.
+pub const COUNTERS: [&str; 15] = [
+    "state",
+    "pid",
+    "tasks",
+    "chunks",
+    "library_tasks",
+    "fetches",
+    "fetched_bytes",
+    "decoded_bytes",
+    "open_ns",
+    "fetch_ns",
+    "decode_ns",
+    "wait_ns",
+    "cache_hits",
+    "cache_misses",
+    "cache_bytes",
+];
 
 /// `Record::state`.
 pub const STATE_RUNNING: u32 = 1;

@@ -36,7 +36,7 @@ pub(crate) mod tests;
 
 pub use multi_inflate::MAX_STREAMS as MAX_GROUP;
 pub use partial::{Blocks, Fetched, Fetches, Parts};
-pub use pipeline::{GroupItem, Pipeline};
+pub use pipeline::{GroupItem, MAX_GROUP_BYTES, Pipeline};
 
 use std::fmt;
 

@@ -20,9 +20,8 @@ use crate::autotune::{AutoTuner, Way};
 use multi_inflate::MAX_STREAMS;
 
 /// A group makes at most this, as what is in use at once, the chunks before and after each stage,
-/// grows with it. Tasks are planned with the same number
-/// (`ABREAST_BYTES` of options.py).
-const MAX_GROUP_BYTES: usize = 2 << 20;
+/// grows with it. Tasks are planned with the same number.
+pub const MAX_GROUP_BYTES: usize = 2 << 20;
 
 struct Stage {
     id: u32,

@@ -4,78 +4,105 @@
 //! 1. What Python may call is named here, and nowhere else.
 
 use super::{codec_limit, request_handle, requests, ring};
-use crate::engine::counters::Mark;
+use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::fetch::direct::io_uring_available;
-use crate::filters::FILTERS;
+use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES};
 use crate::os::memory::page_bytes;
 use crate::os::spawn;
 use crate::process::serve;
+use crate::requests::server;
 use crate::ring::{control, leases};
-use crate::shuffle::order::Order;
+use crate::scatter::interleave;
+use crate::select::selection;
+use crate::shuffle::order::{self, Order, SHUFFLES};
+use crate::tables::plan;
+use crate::task_error::{ERROR_KINDS, NO_CHUNK};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// CPython's PyBUF_WRITE and PyBUF_READ, which the limited API of 3.10 does not name.
+/// CPython's PyBUF_WRITE, which the limited API of 3.10 does not name.
 const WRITABLE: std::ffi::c_int = 0x200;
-const READABLE: std::ffi::c_int = 0x100;
 
-/// Run a reader on its control socket until the parent closes it. `rows(what, start, stop, memory)`
-/// reads rows through an HDF5 library; `request(ask, memory)` answers an ask through one, with the
-/// bytes of the result and its shape. Each is given 8 bytes more, or None, for the number + 1 of the
-/// chunk in hand (counters.rs).
+/// Limits, numbers and layouts that Python plans with, or lays out for the core.
+const NUMBERS: [(&str, u64); 17] = [
+    ("MAX_READERS", plan::MAX_READERS),
+    ("ENDLESS", plan::ENDLESS),
+    ("TASK_LIBRARY", plan::KIND_LIBRARY as u64),
+    ("TASK_SHARE", plan::KIND_SHARE as u64),
+    ("NO_CHUNK", NO_CHUNK),
+    ("STATE_FINISHED", counters::STATE_FINISHED as u64),
+    ("STATE_FAILED", counters::STATE_FAILED as u64),
+    ("GROUP_CHUNKS", MAX_GROUP as u64),
+    ("GROUP_BYTES", MAX_GROUP_BYTES as u64),
+    ("LITTLE_BYTES", interleave::LITTLE_BYTES as u64),
+    ("ORDER_BY_ROWS", order::BY_ROWS),
+    ("MAX_ORDER_ROWS", order::MAX_ROWS),
+    ("MAX_ORDER_CHUNKS", order::MAX_CHUNKS),
+    ("REQUEST_NATIVE", selection::KIND_NATIVE),
+    ("REQUEST_LIBRARY", server::KIND_LIBRARY),
+    ("REQUEST_HEAD_WORDS", selection::HEAD_WORDS as u64),
+    ("REQUEST_AXIS_WORDS", selection::AXIS_WORDS as u64),
+];
+
+/// Run a reader on its control socket until the parent closes it. `read(call, rows, memory, mark)`
+/// reads through an HDF5 library and returns the bytes of the result and its shape. `rows` are
+/// (begin, end) for a stream and None for a request. `mark` is None, or 8 bytes for the number + 1 of
+/// the chunk in hand (counters.rs).
 #[pyfunction]
-fn serve_reader(
-    py: Python<'_>,
-    socket: i32,
-    parent: i32,
-    rows: Py<PyAny>,
-    request: Py<PyAny>,
-) -> PyResult<()> {
-    let mut read_rows = |what: &str, start: u64, stop: u64, out: &mut [u8], mark: Mark<'_>| {
+fn serve_reader(py: Python<'_>, socket: i32, parent: i32, read: Py<PyAny>) -> PyResult<()> {
+    let mut rows = |call: &str, start: u64, stop: u64, out: &mut [u8], mark: Mark<'_>| {
         Python::attach(|py| {
-            // SAFETY: released again just below, before `out` is used.
-            let view = unsafe { view(py, out.as_mut_ptr(), out.len(), WRITABLE) };
-            let result = view.and_then(|view| {
-                marked(py, mark, |mark| {
-                    let done = rows.call1(py, (what, start, stop, &view, mark));
-                    released(done, &[&view])
-                })
+            let done = lent(py, out, mark, |out, mark| {
+                read.call1(py, (call, (start, stop), out, mark))
             });
-            result.map(drop).map_err(|error| describe(py, &error))
+            done.map(drop).map_err(|error| describe(py, &error))
         })
     };
-    let mut answer = |ask: &[u8], out: &mut [u8], mark: Mark<'_>| {
+    let mut request = |call: &[u8], out: &mut [u8], mark: Mark<'_>| {
         Python::attach(|py| {
-            // SAFETY: both are released again just below, before `ask` and `out` are used; the first
-            // is read-only.
-            let views = unsafe {
-                view(py, ask.as_ptr().cast_mut(), ask.len(), READABLE)
-                    .and_then(|ask| Ok((ask, view(py, out.as_mut_ptr(), out.len(), WRITABLE)?)))
-            };
-            let result = views.and_then(|(ask, out)| {
-                marked(py, mark, |mark| {
-                    let done = request.call1(py, (&ask, &out, mark));
-                    released(done, &[&ask, &out])
-                })?
-                .extract(py)
+            let call = PyBytes::new(py, call);
+            let done = lent(py, out, mark, |out, mark| {
+                read.call1(py, (call, py.None(), out, mark))
             });
-            result.map_err(|error| describe(py, &error))
+            done.and_then(|done| done.extract(py))
+                .map_err(|error| describe(py, &error))
         })
     };
     // SAFETY: the caller hands its only use of this descriptor over.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     py.detach(|| {
         let mut library = serve::Library {
-            rows: &mut read_rows,
-            request: &mut answer,
+            rows: &mut rows,
+            request: &mut request,
         };
         serve::serve(socket, parent, &mut library)
     })
     .map_err(PyOSError::new_err)
+}
+
+/// Call `act` with views of memory and of a mark, which are released when it returns: a view that was
+/// kept is an error of its own.
+fn lent(
+    py: Python<'_>,
+    out: &mut [u8],
+    mark: Mark<'_>,
+    act: impl FnOnce(&Bound<'_, PyAny>, Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    // SAFETY: both are released below, before `out` is used again. A mark is an atomic, whose memory
+    // may be written through a shared reference; the parent reads it when this process is dead.
+    let (out, mark) = unsafe {
+        let mark = mark.map(|mark| view(py, mark.as_ptr().cast(), size_of::<u64>()));
+        (view(py, out.as_mut_ptr(), out.len())?, mark.transpose()?)
+    };
+    let done = act(&out, mark.as_ref());
+    for view in mark.iter().chain([&out]) {
+        view.call_method0("release")?;
+    }
+    done
 }
 
 /// Start a program once for each list of arguments, which goes with the descriptor that stays open.
@@ -100,38 +127,12 @@ fn start_together(
 ///
 /// # Safety
 /// The view must be released before the memory is used or freed.
-unsafe fn view(
-    py: Python<'_>,
-    base: *mut u8,
-    len: usize,
-    access: std::ffi::c_int,
-) -> PyResult<Bound<'_, PyAny>> {
+unsafe fn view(py: Python<'_>, base: *mut u8, len: usize) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: the caller's promise.
     unsafe {
-        let view = pyo3::ffi::PyMemoryView_FromMemory(base.cast(), len as isize, access);
+        let view = pyo3::ffi::PyMemoryView_FromMemory(base.cast(), len as isize, WRITABLE);
         Bound::from_owned_ptr_or_err(py, view)
     }
-}
-
-/// Call `act` with a word's bytes.
-fn marked(
-    py: Python<'_>,
-    mark: Mark<'_>,
-    act: impl FnOnce(Option<&Bound<'_, PyAny>>) -> PyResult<Py<PyAny>>,
-) -> PyResult<Py<PyAny>> {
-    let Some(mark) = mark else { return act(None) };
-    // SAFETY: an atomic's memory may be written through a shared reference. Released just below. The
-    // parent reads the word when this process is dead.
-    let view = unsafe { view(py, mark.as_ptr().cast(), size_of::<u64>(), WRITABLE)? };
-    released(act(Some(&view)), &[&view])
-}
-
-/// `done`, once the views are released: a view that was kept is an error of its own.
-fn released(done: PyResult<Py<PyAny>>, views: &[&Bound<'_, PyAny>]) -> PyResult<Py<PyAny>> {
-    for view in views {
-        view.call_method0("release")?;
-    }
-    done
 }
 
 /// "module\0type\0text" of an exception.
@@ -247,16 +248,26 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("FAILED", leases::FAILED),
         ("HELD", leases::HELD),
         ("CLOSED", leases::CLOSED),
-        ("FLIGHT_PENDING", request_handle::PENDING),
-        ("FLIGHT_DONE", request_handle::DONE),
-        ("FLIGHT_FAILED", request_handle::FAILED),
-        ("FLIGHT_MORE", request_handle::MORE),
-        ("FLIGHT_CANCELLED", request_handle::CANCELLED),
-        ("FLIGHT_CLOSED", request_handle::CLOSED),
+        ("HANDLE_PENDING", request_handle::PENDING),
+        ("HANDLE_DONE", request_handle::DONE),
+        ("HANDLE_FAILED", request_handle::FAILED),
+        ("HANDLE_MORE", request_handle::MORE),
+        ("HANDLE_CANCELLED", request_handle::CANCELLED),
+        ("HANDLE_CLOSED", request_handle::CLOSED),
     ] {
         module.add(name, value)?;
     }
     module.add("PAGE_BYTES", page_bytes())?;
+    for (name, value) in NUMBERS {
+        module.add(name, value)?;
+    }
+    module.add("SHUFFLES", PyTuple::new(py, SHUFFLES)?)?;
+    module.add("COUNTERS", PyTuple::new(py, COUNTERS)?)?;
+    let kinds = PyDict::new(py);
+    for (number, name) in ERROR_KINDS {
+        kinds.set_item(number, name.to_lowercase())?;
+    }
+    module.add("ERROR_KINDS", kinds)?;
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(start_together, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;

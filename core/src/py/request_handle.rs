@@ -32,11 +32,11 @@ pub const CANCELLED: i32 = 4;
 pub const CLOSED: i32 = 5;
 
 /// A stage in use, as the base of views.
-#[pyclass(frozen, module = "_multitables._core")]
+#[pyclass(frozen, name = "StageLease", module = "_multitables._core")]
 pub struct Loan(#[expect(dead_code, reason = "held, and given back when dropped")] Arc<StageLease>);
 
 /// One request on its way.
-#[pyclass(frozen, module = "_multitables._core")]
+#[pyclass(frozen, name = "RequestHandle", module = "_multitables._core")]
 pub struct Flight {
     pub(super) inner: Arc<Inner>,
     pub(super) dtype: Py<PyArrayDescr>,

@@ -132,7 +132,7 @@ pub struct Dataset {
 }
 
 /// The board of one reader object.
-#[pyclass(frozen, module = "_multitables._core")]
+#[pyclass(frozen, name = "WorkQueue", module = "_multitables._core")]
 pub struct Board(Arc<Dispatcher>);
 
 impl Board {
@@ -381,7 +381,7 @@ impl Board {
 
     /// After a reader's death its tasks are queued again; the slots of those that fail instead,
     /// because they killed before.
-    fn mourn(&self, reader: usize, status: i32) -> Vec<u32> {
+    fn recover(&self, reader: usize, status: i32) -> Vec<u32> {
         self.0.recover(reader, status)
     }
 
@@ -396,7 +396,7 @@ impl Board {
 
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns, cache hits, misses, bytes).
-    fn account(&self, reader: usize) -> PyResult<[u64; 15]> {
+    fn counters(&self, reader: usize) -> PyResult<[u64; 15]> {
         if reader >= self.0.board.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
@@ -432,7 +432,7 @@ impl Board {
     }
 
     /// Wake whoever waits in `ended`.
-    fn poke(&self) {
+    fn wake(&self) {
         self.0.board.poke();
     }
 

@@ -382,7 +382,7 @@ impl Ring {
 
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns).
-    fn account(&self, reader: usize) -> PyResult<[u64; 12]> {
+    fn counters(&self, reader: usize) -> PyResult<[u64; 12]> {
         if reader >= self.inner.book.plan.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 /// The first word of an ask that goes to a library.
-const KIND_LIBRARY: u64 = 1;
+pub const KIND_LIBRARY: u64 = 1;
 /// How long a reader sleeps at most before it looks again.
 const NAP: Duration = Duration::from_millis(500);
 

@@ -9,7 +9,7 @@ use crate::scatter::rows::{Piece, RowCopy};
 use std::ops::Range;
 
 /// Chunks wait if the contiguous items that they have of a row are shorter than this.
-const MAX_ITEM_BYTES: usize = 256;
+pub const LITTLE_BYTES: usize = 256;
 /// The most bytes that wait; chunks of more than half of it would wait for nothing.
 const MAX_BYTES: usize = 1 << 20;
 /// Rows that are copied at a time.
@@ -35,7 +35,7 @@ pub struct Interleaver {
 impl Interleaver {
     /// Whether a chunk of `len` bytes should wait.
     pub fn wants(copy: &RowCopy, len: usize) -> bool {
-        len <= MAX_BYTES / 2 && copy.has_less_than(MAX_ITEM_BYTES)
+        len <= MAX_BYTES / 2 && copy.has_less_than(LITTLE_BYTES)
     }
 
     pub fn is_empty(&self) -> bool {

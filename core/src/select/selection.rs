@@ -12,8 +12,8 @@ use crate::tables::plan::Member;
 /// `words[0]` of an ask that is served here.
 pub const KIND_NATIVE: u64 = 0;
 /// Words before the axes, and of each.
-const HEAD_WORDS: usize = 9;
-const AXIS_WORDS: usize = 4;
+pub const HEAD_WORDS: usize = 9;
+pub const AXIS_WORDS: usize = 4;
 /// HDF5 has no more dimensions.
 pub const MAX_DIMS: usize = 32;
 /// As many residues as `Residues` holds; plans have fewer readers.

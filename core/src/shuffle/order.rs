@@ -23,7 +23,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is shuffled. The numbers are those of `_multitables/plan/row_order.py`.
+/// What is shuffled; words and Python number them in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     None,
@@ -34,6 +34,9 @@ pub enum Shuffle {
     /// All rows.
     Full,
 }
+
+/// Names of the shuffles for Python, by number.
+pub const SHUFFLES: [Option<&str>; 4] = [None, Some("chunks"), Some("window"), Some("full")];
 
 impl Shuffle {
     pub fn from_word(word: u64) -> Option<Shuffle> {
@@ -50,7 +53,11 @@ impl Shuffle {
 
 /// Of a full shuffle: windows of at least this part of all rows, for each member, go by rows. (To sort
 /// a place costs three times what it costs to compute, but is done once for all members.)
-const BY_ROWS: u64 = 8;
+pub const BY_ROWS: u64 = 8;
+
+/// An order has fewer rows, and one of chunks fewer chunks.
+pub const MAX_ROWS: u64 = 1 << 48;
+pub const MAX_CHUNKS: u64 = 1 << 32;
 
 /// Positions of which `listed` asks at a time: a row map may take more memory than rows.
 const LISTED_AT_ONCE: u64 = 1 << 24;
@@ -133,7 +140,7 @@ impl Order {
             step,
         ] = words;
         let shuffle = Shuffle::from_word(shuffle).ok_or("there is no such shuffle")?;
-        if chunk_rows == 0 || window_rows == 0 || n_rows >= 1 << 48 {
+        if chunk_rows == 0 || window_rows == 0 || n_rows >= MAX_ROWS {
             return Err("the order is out of range");
         }
         let last = n_rows.saturating_sub(1);
@@ -151,7 +158,7 @@ impl Order {
         if n_rows > 0 && last_row.is_none_or(|row| row >= end_row) {
             return Err("the order's rows lie outside the datasets");
         }
-        if n_rows / chunk_rows >= 1 << 32 && shuffle != Shuffle::None {
+        if n_rows / chunk_rows >= MAX_CHUNKS && shuffle != Shuffle::None {
             return Err("there are too many chunks to shuffle them");
         }
         if window_rows.min(n_rows) > u64::from(u32::MAX) && shuffle == Shuffle::Window {

@@ -26,7 +26,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN04");
 /// An endless stream has this many rows.
 pub const ENDLESS: u64 = u64::MAX;
 /// A slot's code has room for so many readers (control.rs), and memory for so many slots.
-const MAX_READERS: u64 = 200;
+pub const MAX_READERS: u64 = 200;
 const MAX_SLOTS: u64 = 1 << 40;
 
 #[repr(C)]

@@ -1,9 +1,9 @@
-"""What a library answers in a reader, called as a reader calls it.
+"""The fallback, called as a reader calls it.
 
 Law
 ---
 1. Runs in this process. The oracle is PyTables (h5py for what only h5py reads), and NumPy on what
-   it read.
+   it read. The streams that use it are tested with their formats.
 2. Every kind of key is read through both libraries; no more is read than is wanted.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from keys import a_key
 from oracle import same
 
 from _multitables.index.hdf5_file import open_source
-from _multitables.reader import library_request as answers
-from _multitables.select.normalize import LibraryCall, Refused, library_call, normalise
-from _multitables.select.selection import DatasetInfo, Selection, kept
-from _multitables.wire.request_bytes import encode_library, unpack_ragged
+from _multitables.reader import fallback
+from _multitables.reader.box import boxed
+from _multitables.select.normalize import LibraryCall, Refused, library_call, normalize
+from _multitables.select.selection import DatasetInfo, Selection, frozen_key
+from _multitables.wire.plan_bytes import rows_call
+from _multitables.wire.request_bytes import encode_library, encode_rows, unpack_ragged
 
 ROW = np.dtype(
     [("a", "<i4"), ("b", "<f8", (3, 2)), ("n", [("x", "<i2"), ("y", "S3")]), ("k", "<i8")]
@@ -38,7 +41,7 @@ ROW = np.dtype(
 @pytest.fixture(autouse=True)
 def _closed() -> Iterator[None]:
     yield
-    answers.close_all()
+    fallback.close_all()
 
 
 def dataset(path: Path, name: str = "/x", library: str = "") -> Selection:
@@ -62,11 +65,11 @@ def dataset(path: Path, name: str = "/x", library: str = "") -> Selection:
 
 def answered(selection: Selection, room: int = 1 << 20) -> Any:
     """What a request would give."""
-    found = normalise(selection)
+    found = normalize(selection)
     assert not isinstance(found, Refused), found.text
     call = library_call(selection)
     out = bytearray(room)
-    n_bytes, shape = answers.library_request(memoryview(encode_library(call)), memoryview(out))
+    n_bytes, shape = fallback.read(encode_library(call), None, memoryview(out))
     assert n_bytes <= room
     array = np.frombuffer(bytes(out[:n_bytes]), call.dtype).reshape(shape)
     if call.ragged:
@@ -187,16 +190,16 @@ def test_the_same_ask_is_kept_for_a_larger_stage(h5: Path, monkeypatch: pytest.M
     with h5py.File(h5, "w") as file:
         file["x"] = np.arange(1000)
     call = library_call(dataset(h5)[10:20])
-    ask = memoryview(encode_library(call))
+    ask = encode_library(call)
     small, large = bytearray(b"\xff" * 79), bytearray(100)
-    assert answers.library_request(ask, memoryview(small)) == (80, [10])
+    assert fallback.read(ask, None, memoryview(small)) == (80, [10])
     assert bytes(small) == b"\xff" * 79
     with monkeypatch.context() as patch:
-        patch.setitem(answers.METHODS, "getitem", lambda *_, **__: pytest.fail("read again"))
-        assert answers.library_request(ask, memoryview(large)) == (80, [10])
+        patch.setitem(fallback.METHODS, "getitem", lambda *_, **__: pytest.fail("read again"))
+        assert fallback.read(ask, None, memoryview(large)) == (80, [10])
     assert bytes(large[:80]) == np.arange(10, 20).tobytes()
-    assert answers._kept is None
-    assert answers.library_request(ask, memoryview(large)) == (80, [10])
+    assert fallback._too_large is None
+    assert fallback.read(ask, None, memoryview(large)) == (80, [10])
 
 
 def test_files_stay_open_while_they_are_the_same(h5: Path) -> None:
@@ -206,19 +209,19 @@ def test_files_stay_open_while_they_are_the_same(h5: Path) -> None:
             file[name] = np.arange(10)
     d = dataset(h5, "x0")
     answered(d[1:3])
-    opened = next(iter(answers._open.values()))
+    opened = next(iter(fallback._open.values()))
     answered(d[4:9])
-    assert list(answers._open.values()) == [opened]
+    assert list(fallback._open.values()) == [opened]
     for name in names:
         answered(dataset(h5, name)[4:9])
-    assert len(answers._open) == answers.MAX_OPEN
-    answers.close_all()
+    assert len(fallback._open) == fallback.MAX_OPEN
+    fallback.close_all()
     answered(d[1:3])
     os.remove(h5)
     with h5py.File(h5, "w") as file:
         file["x0"] = np.arange(100, 200)
     np.testing.assert_array_equal(answered(d[1:3]), [101, 102])
-    assert len(answers._open) == 1
+    assert len(fallback._open) == 1
 
 
 def test_what_pytables_cannot_open_is_read_by_h5py(h5: Path) -> None:
@@ -309,15 +312,15 @@ def test_ragged_rows_of_shaped_atoms(h5: Path) -> None:
 def test_what_a_library_reads_of_a_key(lengths: list[int], data: st.DataObject) -> None:
     shape = tuple(lengths)
     array = np.arange(int(np.prod(shape))).reshape(shape)
-    key = kept(data.draw(a_key(shape)))
+    key = frozen_key(data.draw(a_key(shape)))
     try:
         want = array[key]
     except IndexError:
         with pytest.raises(IndexError):
-            _ = read(array, answers.boxed(key, shape, len(shape)))
+            _ = read(array, boxed(key, shape, len(shape)))
         return
     n_dims = data.draw(st.integers(1, len(shape)))
-    box, rest = answers.boxed(key, shape, n_dims)
+    box, rest = boxed(key, shape, n_dims)
     assert len(box) == n_dims
     lists = [part for part in box if isinstance(part, np.ndarray)]
     assert len(lists) <= 1
@@ -337,3 +340,104 @@ def test_calls_have_no_selection(table: tuple[Path, np.ndarray]) -> None:
     assert isinstance(call, LibraryCall)
     assert call.arguments["fields"] == ("a",)
     assert call.arguments["key"] == slice(3, 5)
+
+
+# ---- rows of a stream ----------------------------------------------------------------------
+
+NESTED = np.zeros(50, [("a", "<i4"), ("b", [("c", "<f8", (2,)), ("d/e", "S3")])])
+NESTED["a"] = np.arange(50)
+NESTED["b"]["c"] = np.arange(100).reshape(50, 2)
+NESTED["b"]["d/e"] = b"xy"
+
+
+def read_rows(library: str, path: Path, field: str, rows: range, want: np.ndarray) -> None:
+    """Read rows as a stream does, and compare them."""
+    with open_source(path, {}) as source:
+        index = replace(source.index("/x", field or None), library=library)
+    out = bytearray(want.nbytes)
+    call = encode_rows(rows_call(index, field, {})).decode()
+    fallback.read(call, (rows.start, rows.stop), memoryview(out))
+    assert bytes(out) == want.tobytes()
+
+
+@pytest.mark.parametrize("library", ["h5py", "tables"])
+def test_rows_and_fields(h5: Path, library: str) -> None:
+    rows = NESTED
+    if library == "h5py":
+        with h5py.File(h5, "w") as file:
+            file["x"] = rows
+    else:
+        rows = np.zeros(50, [("a", "<i4"), ("b", [("c", "<f8", (2,))])])  # no "/" in names there
+        rows["a"], rows["b"]["c"] = NESTED["a"], NESTED["b"]["c"]
+        with tables.open_file(str(h5), "w") as file:
+            file.create_table("/", "x", rows)
+    read_rows(library, h5, "", range(3, 20), rows[3:20])
+    read_rows(library, h5, "a", range(50), np.ascontiguousarray(rows["a"]))
+    read_rows(library, h5, "b/c", range(49, 50), np.ascontiguousarray(rows["b"]["c"][49:]))
+
+
+@pytest.mark.parametrize("n_rows", [1, 900])
+@pytest.mark.parametrize(
+    "dtype",
+    ["<f4", ">f8", "<f2", ">c16", "?", "S3", h5py.string_dtype("utf-8", 6), "padded", "enum"],
+    ids=str,
+)
+def test_large_pieces(h5: Path, dtype: Any, n_rows: int) -> None:
+    """They go to the memory that is given without a copy, where h5py can do that."""
+    if dtype == "padded":
+        dtype = np.dtype({"names": ["a", "b"], "formats": ["i1", "<f8"], "offsets": [0, 8]})
+    elif dtype == "enum":
+        dtype = h5py.enum_dtype({"NO": 0, "YES": 7}, "<i4")
+    dtype = np.dtype(dtype)
+    rows = np.zeros(1000 * 300, dtype)
+    values = np.arange(len(rows)) % 7
+    if dtype.names:
+        rows["a"], rows["b"] = values, values / 3
+    else:
+        rows[:] = values.astype("S1") if dtype.kind == "S" else values
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=rows.reshape(1000, 300), dtype=dtype)
+        want = file["x"][17 : 17 + n_rows]
+    read_rows("h5py", h5, "", range(17, 17 + n_rows), want)
+
+
+def test_big_endian_stays_so_with_pytables(h5: Path) -> None:
+    rows = np.arange(10, dtype=">i4")
+    with tables.open_file(str(h5), "w") as file:
+        file.create_carray("/", "x", obj=rows, byteorder="big")
+    read_rows("tables", h5, "", range(2, 9), rows[2:9])
+
+
+def test_a_request_of_many_bytes_is_read_in_place(
+    h5: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cube = np.arange(100 * 40 * 30, dtype="<f8").reshape(100, 40, 30)
+    with h5py.File(h5, "w") as file:
+        file["x"] = cube
+    with monkeypatch.context() as patch:
+        patch.setitem(fallback.READERS, "h5py", lambda *_: pytest.fail("read with a copy"))
+        same(answered(dataset(h5)[10:90:2, ::-1, 3:]), cube[10:90:2, ::-1, 3:])
+    same(answered(dataset(h5)[10:90, 7]), cube[10:90, 7])
+
+
+def test_a_failure_in_place_keeps_no_memory(h5: Path) -> None:
+    """A traceback that held the memory would hide the failure from the parent."""
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=np.zeros((1000, 300)), chunks=(1000, 300), compression="gzip")
+        at = file["x"].id.get_chunk_info(0).byte_offset
+    with open(h5, "r+b") as raw:
+        raw.seek(at)
+        raw.write(b"\xff" * 64)
+    call = encode_library(library_call(dataset(h5)[:900]))
+    out = memoryview(bytearray(900 * 300 * 8))
+    with pytest.raises(OSError, match=r"inflate|filter") as caught:
+        fallback.read(call, None, out)
+    assert caught.value is not None
+    out.release()
+
+
+def test_rows_of_another_size_are_an_error(h5: Path) -> None:
+    with h5py.File(h5, "w") as file:
+        file["x"] = np.arange(10)
+    with pytest.raises(ValueError, match="expected 16"):
+        read_rows("h5py", h5, "", range(1), np.arange(2))

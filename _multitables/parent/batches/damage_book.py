@@ -1,0 +1,80 @@
+"""The damage that a training run goes on behind, and the rows of each epoch that it took.
+
+Law
+---
+1. A damaged chunk is left out of the indexes, so that no stream to come fetches it.
+2. Positions stay as they are. A batch that lacks rows is a shorter copy; one of which nothing is
+   left does not come.
+3. Where the lost rows stand in an epoch is asked once for each chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import _core
+from _multitables.errors import CorruptChunkError
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.plan.damaged_chunks import places, rows_of, without_chunk, without_rows
+from _multitables.plan.row_order import OrderWords
+from _multitables.plan.sharding import Ranges, length
+
+I64 = npt.NDArray[np.int64]
+
+
+class DamageBook:
+    """The chunks that were left out so far."""
+
+    def __init__(self) -> None:
+        self.errors: list[CorruptChunkError] = []
+        self._rows: list[tuple[int, int]] = []
+        #: An epoch, and where in it the first of these rows stand.
+        self._found: tuple[int, list[I64]] = (-1, [])
+
+    def leave_out(
+        self, error: CorruptChunkError, indexes: Sequence[ChunkIndex]
+    ) -> tuple[list[ChunkIndex], tuple[int, int] | None]:
+        """Return the indexes without a chunk, and its rows; None: it was left out before."""
+        chunk, rows, found = error.chunk_offset or (), None, []
+        for index in indexes:
+            less = index
+            if (index.filename, index.path) == (error.filename, error.path):
+                less = without_chunk(index, chunk)
+            if len(less.grid_index) < len(index.grid_index):
+                rows = rows_of(index, chunk)
+            found.append(less)
+        if rows is not None:
+            self._rows.append(rows)
+            self.errors.append(error.with_traceback(None))  # whose frames hold batches
+        return found, rows
+
+    def positions(self, order: OrderWords) -> I64:
+        """Return the positions of the order's first epoch that lack rows, ascending."""
+        if self._found[0] != order.first_epoch:
+            self._found = order.first_epoch, []
+        found, listed = self._found[1], order.listed_bytes
+        for begin, end in self._rows[len(found) :]:
+            found.append(_core.order_positions(order.words, listed, begin, end))
+        return np.unique(np.concatenate(found))
+
+
+class EpochDamage:
+    """What of one epoch's batches was lost."""
+
+    def __init__(self, book: DamageBook, order: OrderWords, ranges: Ranges) -> None:
+        self.known = len(book.errors), order.first_epoch
+        self._rows = length(ranges)
+        self._lost = places(book.positions(order), ranges)
+
+    def without_lost(self, batch: Any, number: int, size: int) -> Any:
+        """Return the batch of this number without rows that were lost; None: nothing is left."""
+        low, high = np.searchsorted(self._lost, (number * size, (number + 1) * size))
+        if low == high:
+            return batch
+        if high - low == min(size, self._rows - number * size):
+            return None
+        return without_rows(batch, self._lost[low:high] - number * size)
