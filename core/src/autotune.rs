@@ -1,21 +1,22 @@
-//! Which of two ways of doing the same is the quicker one, told by trying both now and then.
+//! The quicker of two ways of doing the same, found by trying both from time to time.
 //!
-//! 1. Nobody can tell from stored bytes alone: it depends on the data, on the CPU, and on who else is
-//!    at work on it. So both ways are timed over a few turns, and the quicker one is taken for the
-//!    next ones; trials become rare as long as the same way wins.
-//! 2. What is timed is this thread's own time on a CPU: to be interrupted costs neither way.
-//! 3. Both ways make the same bytes. How a trial ends can be seen in nothing but the speed.
+//! Law:
+//! 1. The quicker way depends on the data, on the CPU, and on its other users, so stored bytes cannot
+//!    tell it. Both ways are timed over a few turns, and the quicker one is taken for the next ones;
+//!    trials become rare as long as the same way wins.
+//! 2. Only this thread's CPU time is counted: an interruption costs neither way.
+//! 3. Both ways make the same bytes, so a trial changes nothing but the speed.
 //!
 //! It must never know what is done.
 
 use crate::os::clock::thread_ns;
 use std::ops::RangeInclusive;
 
-/// Turns of the special way in a trial, and then as many bytes in the plain one. Before either is
-/// timed it has one turn to warm up.
+/// Turns of the optimized way in a trial; the baseline then makes as many bytes. Each has one turn to
+/// warm up before it is timed.
 const TURNS: u32 = 4;
 
-/// So many turns are between two trials: after each that had the same winner, twice as many.
+/// Turns between two trials, twice as many after each trial that had the same winner.
 const PAUSE: RangeInclusive<u32> = 32..=2048;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,11 +84,11 @@ impl AutoTuner {
         }
     }
 
-    /// So many bytes were made; 0 if it was in vain.
-    pub fn record(&mut self, watch: Timer, bytes: usize) {
-        if let Some(start) = watch.start {
+    /// This many bytes were made; 0 where the optimized way failed.
+    pub fn record(&mut self, timer: Timer, bytes: usize) {
+        if let Some(start) = timer.start {
             let ns = thread_ns().saturating_sub(start);
-            self.count(watch.way, ns, bytes as u64);
+            self.count(timer.way, ns, bytes as u64);
         }
     }
 
@@ -139,8 +140,8 @@ impl Cost {
 mod tests {
     use super::*;
 
-    /// Makes 40 bytes in a special turn and 10 in a plain one, at these costs for a byte. Returns how
-    /// many of the next `turns` were special.
+    /// Makes 40 bytes in an optimized turn and 10 in a baseline one, at these costs for a byte. Returns
+    /// how many of the next `turns` were optimized.
     fn went_optimized(tuner: &mut AutoTuner, turns: u32, optimized: u64, baseline: u64) -> u32 {
         let mut n = 0;
         for _ in 0..turns {
@@ -157,7 +158,7 @@ mod tests {
         n
     }
 
-    /// Turns of one trial: special ones, and then as many bytes, each with one before.
+    /// Turns of one trial: of both ways, each with one to warm up.
     const TRIAL: u32 = TURNS + 1 + 4 * TURNS + 1;
 
     #[test]

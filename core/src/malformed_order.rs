@@ -1,9 +1,9 @@
-//! Plans whose order or shares lie.
+//! Plans with a malformed order or malformed shares.
 //!
 //! Law:
-//! 1. What cannot be is refused when the plan is opened, with its reason, whatever else it says.
+//! 1. An impossible order is refused when the plan is opened, with its reason.
 //! 2. What is not refused can be run: nothing is written outside, and nothing panics.
-//! 3. Lies of the file about its chunks have the errors that they have without an order.
+//! 3. A file that is wrong about its chunks has the errors that it has without an order.
 
 use crate::engine::counters::Mark;
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestOrder, TestPlan, fill_rows};
@@ -224,7 +224,7 @@ fn no_row_is_what_stood_in_the_ring() {
         let shared = Shared::new(&some.encode(&file));
         let (plan, maps) = shared.map();
         for (map, tape) in maps.tapes.iter().zip(&plan.tapes) {
-            // SAFETY: nobody else has the ring.
+            // SAFETY: this test alone has the ring.
             unsafe { map.base().write_bytes(STALE, tape.bytes) };
         }
         let mut library = |_: &str, _: u64, _: u64, _: &mut [u8], _: Mark<'_>| Ok(());

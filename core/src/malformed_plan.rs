@@ -1,9 +1,9 @@
-//! Plans and files that lie: nothing may be written outside, panic, or take memory without bound.
+//! Malformed plans and files: nothing may be written outside, panic, or take memory without bound.
 //!
 //! Law:
-//! 1. Whatever stands in a plan, it is refused, or the reader ends with a record of its failure.
-//! 2. The file's own numbers (addresses and sizes of chunks) are the ones that strangers write;
-//!    each lie about them has its own error.
+//! 1. A malformed plan is refused, or the reader ends with a record of its failure.
+//! 2. The file's own numbers (addresses and sizes of chunks) come from strangers, so each wrong one has
+//!    its own error.
 
 use crate::engine::counters::Mark;
 use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
@@ -163,7 +163,7 @@ fn no_row_is_what_stood_in_the_ring() {
             let shared = Shared::new(&some.encode(&file));
             let (plan, maps) = shared.map();
             for (map, tape) in maps.tapes.iter().zip(&plan.tapes) {
-                // SAFETY: nobody else has the ring.
+                // SAFETY: this test alone has the ring.
                 unsafe { map.base().write_bytes(STALE, tape.bytes) };
             }
             // A library may leave out what was never stored.

@@ -12,7 +12,7 @@ use crate::fetch::data_file::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;
-use crate::scatter::strided::Strides;
+use crate::scatter::rows::RowCopy;
 use crate::tables::dataset::{Chunk, Dataset, UNALLOCATED};
 use crate::task_error::TaskError;
 use std::ops::Range;
@@ -94,17 +94,17 @@ unsafe impl Place for PlaceRows<'_> {
         }
         let dataset = self.dataset;
         dataset.chunk_offset(read.grid_index, &mut self.offset);
-        let strides = Strides::of(dataset, &self.offset);
-        if Interleaver::wants(&strides, decoded.len()) && dataset.fixes.is_empty() {
+        let copy = RowCopy::of(dataset, &self.offset);
+        if Interleaver::wants(&copy, decoded.len()) && dataset.fixes.is_empty() {
             if !self.interleaver.has_room(&read.wanted, decoded.len()) {
                 self.flush();
             }
             let rows = read.wanted.clone();
-            return self.interleaver.add(rows, strides, read.row, decoded);
+            return self.interleaver.add(rows, copy, read.row, decoded);
         }
         let bytes = self.bytes(&read.wanted);
         let first = read.wanted.start - read.row;
-        strides.copy(decoded, first, &mut self.out[bytes]);
+        copy.copy(decoded, first, &mut self.out[bytes]);
         self.end_strings(read);
     }
 
@@ -127,9 +127,7 @@ unsafe impl Place for PlaceRows<'_> {
             let at = |row: u64| (row - first) as usize * row_bytes;
             let to = &mut out[at(rows.start)..at(rows.end)];
             for piece in pieces {
-                piece
-                    .strides
-                    .copy(piece.decoded, rows.start - piece.first, to);
+                piece.copy.copy(piece.decoded, rows.start - piece.first, to);
             }
         });
     }

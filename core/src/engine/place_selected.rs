@@ -8,8 +8,7 @@
 use crate::engine::chunk_cache::{ChunkCache, Key};
 use crate::engine::counters::Record;
 use crate::engine::transfer::{ChunkRead, Place};
-use crate::scatter::elements::{Row, Unit};
-use crate::scatter::lattice::Lattice;
+use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor, Pair, Segment};
 use crate::tables::dataset::{Chunk, Dataset};
 use std::sync::atomic::Ordering::Relaxed;
@@ -59,8 +58,8 @@ pub fn deliver(
     if let Some(row) = unit.only_row(segments, pairs) {
         return unit.copy(&row, bytes, base, out);
     }
-    if let Some(lattice) = Lattice::new(unit, segments, pairs) {
-        return lattice.copy(bytes, base, out);
+    if let Some(blocks) = BlockCopy::new(unit, segments, pairs) {
+        return blocks.copy(bytes, base, out);
     }
     unit.each_row(segments, pairs, &mut |row| {
         unit.copy(&row, bytes, base, out)

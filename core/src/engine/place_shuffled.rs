@@ -14,15 +14,14 @@ use crate::fetch::data_file::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;
-use crate::scatter::rows::copy;
-use crate::scatter::strided::Strides;
+use crate::scatter::rows::RowCopy;
 use crate::shuffle::row_map::Run as Stretch;
 use crate::tables::dataset::{Chunk, Dataset, UNALLOCATED};
 use crate::task_error::TaskError;
 use std::ops::Range;
 
-/// Rows of at least so many bytes are put in their places by the kernel, if nothing decodes them.
-const KERNEL_BYTES: usize = 4 << 10;
+/// Places at least this long on the average are filled by the kernel, if nothing decodes them.
+const MIN_KERNEL_PLACE_BYTES: usize = 2 << 10;
 
 /// The fetches of a share: its chunks that are not kept.
 pub fn fetches(share: &mut ShuffleTask, kept: &Kept, into: &mut Vec<Run>) {
@@ -59,7 +58,7 @@ impl PlaceShuffled<'_> {
     /// Copy whole rows, of which the first is row `first`, to their places.
     pub fn copy(&mut self, first: u64, rows: Range<usize>, bytes: &[u8]) {
         let of = (&*self.share.rows, rows);
-        copy(of, first, bytes, self.window, self.dataset.row_bytes);
+        RowCopy::whole(self.dataset.row_bytes).scatter(bytes, first, of, self.window);
     }
 
     /// The bytes of a stretch of rows in the window.
@@ -94,22 +93,18 @@ impl PlaceShuffled<'_> {
     /// Copy the wanted rows of a decoded chunk to their places.
     fn scatter(&mut self, read: &ChunkRead, decoded: &[u8]) {
         let (dataset, wanted) = (self.dataset, indices(&read.wanted));
-        if dataset.whole_rows() {
-            self.copy(read.row, wanted, decoded);
-            return self.end_strings(read);
-        }
         self.set_offset(read);
-        let strides = Strides::of(dataset, &self.offset);
-        if !Interleaver::wants(&strides, decoded.len()) || !dataset.fixes.is_empty() {
+        let copy = RowCopy::of(dataset, &self.offset);
+        if !Interleaver::wants(&copy, decoded.len()) || !dataset.fixes.is_empty() {
             let of = (&*self.share.rows, wanted);
-            strides.scatter(decoded, read.row, of, self.window);
+            copy.scatter(decoded, read.row, of, self.window);
             return self.end_strings(read);
         }
         if !self.interleaver.has_room(&read.wanted, decoded.len()) {
             self.flush();
         }
         let rows = read.wanted.clone();
-        self.interleaver.add(rows, strides, read.row, decoded);
+        self.interleaver.add(rows, copy, read.row, decoded);
     }
 
     /// Where the rows of a run go, if that is what its stored bytes are, and they are long enough
@@ -131,7 +126,7 @@ impl PlaceShuffled<'_> {
             return None;
         }
         let rows = reads[0].wanted.start..reads[reads.len() - 1].wanted.end;
-        let most = (total as usize / KERNEL_BYTES).max(1);
+        let most = (total as usize / MIN_KERNEL_PLACE_BYTES).max(1);
         let mut places: Vec<libc::iovec> = Vec::with_capacity(most.min(indices(&rows).len()));
         let mut next = None;
         for stretch in self.share.rows.runs(indices(&rows)) {
@@ -196,7 +191,7 @@ unsafe impl Place for PlaceShuffled<'_> {
         }
         let (all, window) = (&*self.share.rows, &mut *self.window);
         self.interleaver.copy(|rows, ahead, pieces| {
-            Strides::scatter_all(pieces, (all, indices(&rows)), indices(&ahead), window);
+            RowCopy::scatter_all(pieces, (all, indices(&rows)), indices(&ahead), window);
         });
     }
 

@@ -85,7 +85,7 @@ impl<'a> Windows<'a> {
         let window = share.position..share.position + rows;
         let mut own = RowMap::default();
         let epoch = self.epoch(lap)?;
-        epoch.part_seats(cut(share.number)..cut(share.number + 1), window, &mut own);
+        epoch.part_rows(cut(share.number)..cut(share.number + 1), window, &mut own);
         Some(own)
     }
 
@@ -105,7 +105,7 @@ impl<'a> Windows<'a> {
             }
         }
         if let Some(epoch) = self.epoch(lap) {
-            epoch.seats(position, position + n_rows, &mut rows);
+            epoch.row_map(position, position + n_rows, &mut rows);
         }
         let rows = Rc::new(rows);
         self.recent.push_back((lap, position, rows.clone()));

@@ -8,8 +8,7 @@
 use crate::engine::counters::count;
 use crate::engine::selected_read::{InHand, SelectedRead};
 use crate::engine::transfer::room;
-use crate::scatter::elements::{Row, Unit};
-use crate::scatter::lattice::Lattice;
+use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::task_error::TaskError;
 use std::ops::Range;
 
@@ -105,17 +104,17 @@ impl SelectedRead<'_> {
         if self.unit.only_row(segments, pairs).is_some() {
             return Ok(false);
         }
-        let Some(lattice) = Lattice::new(&self.unit, segments, pairs) else {
+        let Some(blocks) = BlockCopy::new(&self.unit, segments, pairs) else {
             return Ok(false);
         };
-        let (span, bytes) = (lattice.span(), lattice.bytes());
+        let (span, bytes) = (blocks.span(), blocks.bytes());
         if span.len() > WINDOW_BYTES || span.len() > bytes * DENSE + GAP_BYTES {
             return Ok(false);
         }
         let at = here.chunk.byte_offset + span.start as u64;
         let stored = room(&mut self.scratch.stored, span.len(), here.number)?;
         self.stored.read(here.cursor, here.number, at, stored)?;
-        lattice.copy(stored, span.start, self.out);
+        blocks.copy(stored, span.start, self.out);
         count(&self.stored.record.decoded_bytes, bytes);
         Ok(true)
     }

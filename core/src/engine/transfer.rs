@@ -159,7 +159,7 @@ impl<P: Place> Transfer<'_, P> {
 
     /// How many of these runs to fetch before their chunks are decoded.
     fn together(&self, runs: &[Run]) -> usize {
-        let most = self.pipeline.most_abreast();
+        let most = self.pipeline.max_group();
         if most == 1 {
             return 1;
         }

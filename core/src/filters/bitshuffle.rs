@@ -4,6 +4,7 @@
 //! Parameters: version (2 numbers), element size, block size in elements (0: the default),
 //! compression (0 none, 2 LZ4, 3 zstd). Compressed chunks begin as those of the lz4 filter do.
 //!
+//! Law:
 //! 1. Elements are transposed in whole groups of 8; what is left over is stored as it is.
 //! 2. Every size is checked before a block is touched.
 //!

@@ -1,5 +1,6 @@
 //! HDF5 filter 32001, blosc: one blosc buffer per chunk.
 //!
+//! Law:
 //! 1. The header's sizes are checked against the stored and the wanted size first.
 //!
 //! It must never know the format of a blosc buffer: that is `blosc_format`.

@@ -4,6 +4,7 @@
 //! once "caterva") inside it, as PyTables and hdf5plugin write them: one frame holds the one
 //! blosc buffer of the HDF5 chunk.
 //!
+//! Law:
 //! 1. A frame is read here and not by C, whose reader trusts lengths inside the frame.
 //! 2. A b2nd buffer holds whole blocks, so edge blocks carry padding that must not come out.
 //! 3. Frames of several buffers, sparse frames and the like are `Unsupported`.

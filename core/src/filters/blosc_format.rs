@@ -4,6 +4,7 @@
 //! published chunk format and not bound to C's entry points, because those trust parts of the
 //! header (lazy chunks, plug-in codecs) and copy each stream once more than needed.
 //!
+//! Law:
 //! 1. Every offset and length is checked against the buffer before it is used.
 //! 2. Blocks are independent: any block may be decoded alone into memory of its size, and then
 //!    nothing of the buffer is looked at but its head and that block, or what `blosc_partial` asks for
@@ -72,7 +73,8 @@ pub(super) struct BloscChunk<'a> {
 }
 
 impl<'a> BloscChunk<'a> {
-    /// Reads and checks the header; bytes behind the buffer are ignored.
+    /// Reads and checks the header; bytes behind the buffer are ignored. Long, as it follows the format
+    /// field by field.
     pub fn parse(stored: &'a [u8]) -> Result<BloscChunk<'a>, Fault> {
         let short = |wanted| Fault::truncated(wanted, stored.len());
         let bad = Fault::malformed(BAD_HEADER);
@@ -280,6 +282,8 @@ impl<'a> BloscChunk<'a> {
         }
     }
 
+    /// Decode the streams of a block. Long, as streams, filters and what is wanted of them share one
+    /// loop: apart, each would be handed all of the others' state.
     fn decode_stored_block(
         &self,
         codecs: &mut Codecs,

@@ -1,5 +1,6 @@
 //! Which stored bytes of a blosc block are needed, when little of the block is wanted.
 //!
+//! Law:
 //! 1. A block is a row of streams, each behind its length, so where one begins is told by the one
 //!    before: they are asked for one after the other.
 //! 2. Of an LZ4 stream whose beginning is needed, as much is asked for as that is likely to take.
@@ -11,14 +12,14 @@ use super::blosc_format::{BloscChunk, Content, Shuffling};
 use super::partial::Fetches;
 use std::ops::Range;
 
-/// A read has to save so many bytes.
+/// A read has to save at least this many bytes.
 const WORTH_BYTES: usize = 8 << 10;
 /// What is read along with a stream's length, and between a stream and the next one's length.
 const ALONG_BYTES: usize = 512;
 /// A stream's length, and the byte that tells of a run.
 const LENGTH_BYTES: usize = 5;
 
-/// Whether an LZ4 stream of so many bytes had better be decoded only as far as needed. liblz4 takes
+/// Whether an LZ4 stream of this many bytes should be decoded only as far as needed. liblz4 takes
 /// as long for a byte then, but many times as long where it ends in a run.
 pub(super) fn prefix_pays(stored: usize, needed: usize, decoded: usize) -> bool {
     16 * needed < 15 * decoded && 16 * stored > decoded

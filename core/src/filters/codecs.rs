@@ -2,6 +2,7 @@
 //!
 //! Owns: every `extern "C"` declaration of this folder and the contexts behind them.
 //!
+//! Law:
 //! 1. Each wrapper checks all lengths before it calls, and hands C only whole slices.
 //! 2. lz4 and zstd are the copies inside the static c-blosc2, so that the core links each once.
 //!
@@ -79,7 +80,7 @@ pub(super) fn lz4_prefix(stored: &[u8], out: &mut [u8]) -> Option<usize> {
 /// A zstd decompression context.
 pub(super) struct Zstd(NonNull<c_void>);
 
-// SAFETY: a context belongs to whoever owns it and is tied to no thread.
+// SAFETY: a context belongs to its owner and is tied to no thread.
 unsafe impl Send for Zstd {}
 
 impl Zstd {

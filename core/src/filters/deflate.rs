@@ -1,16 +1,16 @@
 //! HDF5 filter 1, deflate: one zlib stream (RFC 1950) per chunk.
 //!
+//! Law:
 //! 1. Adler-32, which every zlib stream ends in, is verified.
 //! 2. Bytes after the stream are ignored, as zlib and so HDF5 ignore them.
-//! 3. Two to four chunks can be inflated side by side. Chunks, errors and their wording are the same
-//!    either way.
+//! 3. Two to four chunks can be inflated as a group. Chunks and errors are the same either way.
 //!
 //! It must never know what the data is.
 
 use libdeflater::{DecompressionError, Decompressor};
 
-use super::inflate_abreast::{MAX_STREAMS, Tables, inflate_abreast};
 use super::{Decoder, Fault, FilterSpec, OutputSize};
+use multi_inflate::{Tables, decode_group};
 
 struct Deflate {
     alone: Decompressor,
@@ -33,30 +33,14 @@ impl Decoder for Deflate {
         zlib_decode(&mut self.alone, stored, out)
     }
 
-    fn goes_abreast(&self) -> bool {
+    fn decodes_groups(&self) -> bool {
         true
     }
 
-    fn decode_abreast(&mut self, stored: &[&[u8]], outs: &mut [&mut [u8]]) -> bool {
+    fn decode_group(&mut self, stored: &[&[u8]], outs: &mut [&mut [u8]]) -> bool {
         let tables = self.tables.get_or_insert_with(|| Box::new(Tables::new()));
-        let done = match stored.len() {
-            2 => inflate::<2>(tables, stored, outs),
-            3 => inflate::<3>(tables, stored, outs),
-            MAX_STREAMS => inflate::<MAX_STREAMS>(tables, stored, outs),
-            _ => None,
-        };
-        done.is_some()
+        decode_group(tables, stored, outs).is_some()
     }
-}
-
-fn inflate<const N: usize>(
-    tables: &mut Tables,
-    stored: &[&[u8]],
-    outs: &mut [&mut [u8]],
-) -> Option<usize> {
-    let outs: &mut [&mut [u8]; N] = outs.try_into().ok()?;
-    let outs = outs.each_mut().map(|out| &mut **out);
-    inflate_abreast(tables, stored.try_into().ok()?, outs)
 }
 
 /// Decodes one zlib stream; blosc's zlib streams come through here too.

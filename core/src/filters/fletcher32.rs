@@ -1,5 +1,6 @@
 //! HDF5 filter 3, fletcher32: four bytes of checksum behind the data.
 //!
+//! Law:
 //! 1. The checksum is HDF5's own reading of Fletcher-32: sums of big-endian 16-bit words, the
 //!    odd last byte being the high half of a word, with sums folded so that a sum that is not
 //!    zero never becomes zero. It is stored little-endian.
@@ -54,7 +55,7 @@ fn verify(stored: &[u8]) -> Result<&[u8], Fault> {
     }
 }
 
-/// 32-bit lanes that are summed side by side; a multiple of every vector width.
+/// 32-bit lanes that are summed together; a multiple of every vector width.
 const LANES: usize = 32;
 /// Steps before a lane's second sum could overflow: 360 * 361 / 2 * 65535 < 2**32.
 const STEPS: usize = 360;

@@ -3,6 +3,7 @@
 //! Format: decoded size (8 bytes), block size (4 bytes), then for each block its stored size
 //! (4 bytes) and its bytes; a block whose stored size is its decoded size is raw.
 //!
+//! Law:
 //! 1. Both sizes are checked against the output before a block is touched.
 //!
 //! It must never know what the data is.

@@ -1,5 +1,6 @@
 //! HDF5 filter 32000, lzf, as h5py writes it: one LibLZF stream per chunk.
 //!
+//! Law:
 //! 1. Literal runs and back references are checked against both slices.
 //!
 //! It must never know what the data is.

@@ -3,6 +3,7 @@
 //! Owns: the table `FILTERS`, the order of stages, the filter mask, the sizes between
 //! stages and the scratch memory. One file per filter owns that filter's format.
 //!
+//! Law:
 //! 1. Stored bytes are untrusted: whatever they hold, `decode` returns bytes or an error. It
 //!    never panics, never reads or writes outside the slices it was given, and its memory stays
 //!    under a bound that follows from the decoded size.
@@ -23,7 +24,6 @@ mod blosc_partial;
 mod codecs;
 mod deflate;
 mod fletcher32;
-mod inflate_abreast;
 mod lz4;
 mod lzf;
 mod partial;
@@ -34,9 +34,9 @@ mod zstd;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use inflate_abreast::MAX_STREAMS as MAX_ABREAST;
+pub use multi_inflate::MAX_STREAMS as MAX_GROUP;
 pub use partial::{Blocks, Fetched, Fetches, Parts};
-pub use pipeline::{ABREAST_BYTES, GroupItem, Pipeline};
+pub use pipeline::{GroupItem, MAX_GROUP_BYTES, Pipeline};
 
 use std::fmt;
 
@@ -185,14 +185,14 @@ pub(crate) trait Decoder: Send {
         None
     }
 
-    /// Whether there is a `decode_abreast`, which may be quicker than `decode` of each chunk.
-    fn goes_abreast(&self) -> bool {
+    /// Whether there is a `decode_group`, which may be quicker than `decode` of each chunk.
+    fn decodes_groups(&self) -> bool {
         false
     }
 
     /// Decodes two to four chunks, each to exactly the size of its out. False: at least one may be
     /// bad, or this is not done here, and `decode` has to be called for each.
-    fn decode_abreast(&mut self, _stored: &[&[u8]], _outs: &mut [&mut [u8]]) -> bool {
+    fn decode_group(&mut self, _stored: &[&[u8]], _outs: &mut [&mut [u8]]) -> bool {
         false
     }
 }

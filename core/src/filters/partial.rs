@@ -1,5 +1,6 @@
 //! Parts of a chunk decoded alone: for filters whose chunks are made of independent blocks.
 //!
+//! Law:
 //! 1. What is stored may be there in part: the head, and the spans of the blocks that are decoded,
 //!    or what `Fetches` asked for of a span. Everything else may hold any bytes, which change nothing.
 //! 2. Only a pipeline of one such filter has parts: what stands behind it would need all of it.
@@ -12,7 +13,7 @@ use std::ops::Range;
 /// How a chunk is made of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// Of the stored bytes, so many have to be there before anything else is asked.
+    /// How many of the stored bytes have to be there before anything else is asked.
     pub head_bytes: usize,
     pub block_size: usize,
     pub n_blocks: usize,

@@ -1,26 +1,27 @@
 //! Runs the stages of one dataset's filter pipeline over its chunks.
 //!
 //! Owns: the order of stages, the filter mask, the sizes between stages, scratch memory, and which
-//! chunks are decoded side by side.
+//! chunks are decoded as a group.
 //!
+//! Law:
 //! 1. Stages run in the reverse of the order in which they were written. Bit `i` of the filter
 //!    mask says that the `i`-th filter *as written* was skipped for this chunk.
 //! 2. Every size between two stages is either derived or bounded: no stored byte can make the
 //!    scratch grow beyond `scratch_limit`.
 //! 3. The last stage that changes bytes writes straight into the caller's memory.
-//! 4. Chunks decoded side by side are the same bytes as one after the other. Where anything is
-//!    wrong with one of them, nothing is said of any: each is decoded alone, which tells.
+//! 4. Chunks decoded as a group are the same bytes as one after the other. Where anything is
+//!    wrong with one of them, the group is refused: each is decoded alone, which tells.
 //!
 //! It must never know what a filter's bytes look like.
 
-use super::inflate_abreast::MAX_STREAMS;
 use super::partial::Parts;
 use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
 use crate::autotune::{AutoTuner, Way};
+use multi_inflate::MAX_STREAMS;
 
-/// Chunks that make more together are not decoded side by side, as what is in use at once, the chunks
-/// before and after each stage, grows with it. Tasks are planned with the same number.
-pub const ABREAST_BYTES: usize = 2 << 20;
+/// A group makes at most this, as what is in use at once, the chunks before and after each stage,
+/// grows with it. Tasks are planned with the same number.
+pub const MAX_GROUP_BYTES: usize = 2 << 20;
 
 struct Stage {
     id: u32,
@@ -42,9 +43,9 @@ pub struct Pipeline {
     decoded_size: usize,
     /// Where stages between the first and the last write, in turns.
     scratch: [Vec<u8>; 2],
-    /// What the first stage made of chunks side by side, when others follow.
-    abreast: [Vec<u8>; MAX_STREAMS],
-    /// Optimized: side by side. Baseline: one chunk after the other.
+    /// What the first stage made of a group's chunks, when other stages follow.
+    group: [Vec<u8>; MAX_STREAMS],
+    /// Optimized: as a group. Baseline: one chunk after the other.
     tuner: AutoTuner,
 }
 
@@ -74,7 +75,7 @@ impl Pipeline {
             stages,
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
-            abreast: [const { Vec::new() }; MAX_STREAMS],
+            group: [const { Vec::new() }; MAX_STREAMS],
             tuner: AutoTuner::NEW,
         })
     }
@@ -107,44 +108,44 @@ impl Pipeline {
         let limit = scratch_limit(self.decoded_size.max(out.len()));
         let [mut from, mut into] = std::mem::take(&mut self.scratch);
         let scratch = [&mut from, &mut into];
-        let watch = self.tuner.start(Way::Baseline);
+        let timer = self.tuner.start(Way::Baseline);
         let result = decode_stages(&mut self.stages, filter_mask, stored, out, scratch, limit);
-        self.tuner.record(watch, out.len());
+        self.tuner.record(timer, out.len());
         self.scratch = [from, into];
         result
     }
 
-    /// How many chunks may be decoded side by side, and so should be at hand together.
-    pub fn most_abreast(&self) -> usize {
-        match self.stages.iter().any(|s| s.decoder.goes_abreast()) {
-            true => (ABREAST_BYTES / self.decoded_size.max(1)).clamp(1, MAX_STREAMS),
+    /// The most chunks of a group, which should be at hand together.
+    pub fn max_group(&self) -> usize {
+        match self.stages.iter().any(|s| s.decoder.decodes_groups()) {
+            true => (MAX_GROUP_BYTES / self.decoded_size.max(1)).clamp(1, MAX_STREAMS),
             false => 1,
         }
     }
 
-    /// How many of this many chunks to decode side by side, where that is wanted: the more the better,
-    /// and so that none is left over.
-    pub fn abreast(&self, chunks: usize) -> usize {
-        let groups = chunks.div_ceil(self.most_abreast());
+    /// How many of this many chunks to decode as the next group: as many as possible, but so that no
+    /// chunk is left over.
+    fn even_group(&self, chunks: usize) -> usize {
+        let groups = chunks.div_ceil(self.max_group());
         chunks.div_ceil(groups.max(1))
     }
 
-    /// Whether `decode_abreast` is the way to go with the next chunks; asked before each call.
-    pub fn wants_abreast(&mut self, filter_mask: u32) -> bool {
+    /// Whether `decode_group` is the way to go with the next chunks; asked before each call.
+    fn wants_group(&mut self, filter_mask: u32) -> bool {
         let mut active = self.stages.iter().filter(|s| s.is_active(filter_mask));
-        self.most_abreast() > 1
-            && active.any(|s| s.decoder.goes_abreast())
+        self.max_group() > 1
+            && active.any(|s| s.decoder.decodes_groups())
             && self.tuner.way() == Way::Optimized
     }
 
     /// How many of the chunks with these masks to decode next as a group; 1: the first one, alone.
     pub fn group_size(&mut self, chunks: usize, mut masks: impl Iterator<Item = u32>) -> usize {
-        let n = self.abreast(chunks);
+        let n = self.even_group(chunks);
         let Some(first) = masks.next().filter(|_| n > 1) else {
             return 1;
         };
         let alike = masks.take(n - 1).all(|mask| mask == first);
-        if alike && self.wants_abreast(first) {
+        if alike && self.wants_group(first) {
             n
         } else {
             1
@@ -155,16 +156,14 @@ impl Pipeline {
     /// done, the outs may hold anything, and each chunk has to be decoded alone.
     pub fn decode_group(&mut self, filter_mask: u32, items: &mut [GroupItem<'_>]) -> bool {
         match items {
-            [a, b] => self.decode_abreast(filter_mask, [a, b]),
-            [a, b, c] => self.decode_abreast(filter_mask, [a, b, c]),
-            [a, b, c, d] => self.decode_abreast(filter_mask, [a, b, c, d]),
+            [a, b] => self.decode_items(filter_mask, [a, b]),
+            [a, b, c] => self.decode_items(filter_mask, [a, b, c]),
+            [a, b, c, d] => self.decode_items(filter_mask, [a, b, c, d]),
             _ => false,
         }
     }
 
-    /// Decodes two to `MAX_STREAMS` chunks with the same filter mask, each as `decode` would. False: it was
-    /// not done, the outs may hold anything, and each chunk has to be decoded alone.
-    fn decode_abreast<const N: usize>(
+    fn decode_items<const N: usize>(
         &mut self,
         filter_mask: u32,
         items: [&mut GroupItem<'_>; N],
@@ -172,13 +171,13 @@ impl Pipeline {
         let stored = items.each_ref().map(|item| item.stored);
         let outs = items.map(|item| &mut *item.out);
         let bytes: usize = outs.iter().map(|out| out.len()).sum();
-        let watch = self.tuner.start(Way::Optimized);
-        let done = self.stages_abreast(filter_mask, stored, outs);
-        self.tuner.record(watch, if done { bytes } else { 0 });
+        let timer = self.tuner.start(Way::Optimized);
+        let done = self.stages_of_group(filter_mask, stored, outs);
+        self.tuner.record(timer, if done { bytes } else { 0 });
         done
     }
 
-    fn stages_abreast<const N: usize>(
+    fn stages_of_group<const N: usize>(
         &mut self,
         filter_mask: u32,
         mut stored: [&[u8]; N],
@@ -205,10 +204,10 @@ impl Pipeline {
                 return false;
             }
             if !rest.iter().any(active) {
-                return stage.decoder.decode_abreast(&stored, &mut outs);
+                return stage.decoder.decode_group(&stored, &mut outs);
             }
             let limit = scratch_limit(self.decoded_size);
-            let Some(made) = self.abreast.first_chunk_mut::<N>() else {
+            let Some(made) = self.group.first_chunk_mut::<N>() else {
                 return false;
             };
             for (made, out) in made.iter_mut().zip(&outs) {
@@ -218,7 +217,7 @@ impl Pipeline {
                 }
             }
             let mut made = made.each_mut().map(Vec::as_mut_slice);
-            if !stage.decoder.decode_abreast(&stored, &mut made) {
+            if !stage.decoder.decode_group(&stored, &mut made) {
                 return false;
             }
             let [from, into] = &mut self.scratch;
@@ -236,12 +235,14 @@ fn scratch_limit(decoded_size: usize) -> usize {
     decoded_size.saturating_mul(2).saturating_add(1 << 16)
 }
 
-/// What these stages need to make so many bytes. None: nothing tells.
+/// The bytes that these stages need to make `decoded_size`. None: nothing tells.
 fn stored_size(stages: &[Stage], filter_mask: u32, decoded_size: usize) -> Option<usize> {
     let mut active = stages.iter().rev().filter(|s| s.is_active(filter_mask));
     active.try_fold(decoded_size, |size, s| s.decoder.stored_size(size))
 }
 
+/// Run the active stages. Long, as each step needs all of the loop's state: which bytes are current,
+/// where they are, and which memory is free.
 fn decode_stages(
     stages: &mut [Stage],
     filter_mask: u32,
@@ -349,182 +350,4 @@ fn decode_stages(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::fletcher32::checksum;
-    use super::*;
-    use libdeflater::{CompressionLvl, Compressor};
-
-    const SIZE: usize = 4000;
-
-    fn spec(id: u32, values: &[u32]) -> FilterSpec {
-        FilterSpec {
-            id,
-            flags: 0,
-            values: values.to_vec(),
-        }
-    }
-
-    /// Literals for the most part, so that a pair pays.
-    fn noise(mut seed: u64) -> Vec<u8> {
-        let mut next = || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed >> 40) as u8 % 200
-        };
-        (0..SIZE).map(|_| next()).collect()
-    }
-
-    fn deflate(data: &[u8]) -> Vec<u8> {
-        let mut compressor = Compressor::new(CompressionLvl::new(4).unwrap());
-        let mut out = vec![0; compressor.zlib_compress_bound(data.len())];
-        let size = compressor.zlib_compress(data, &mut out).unwrap();
-        out.truncate(size);
-        out
-    }
-
-    fn with_checksum(data: &[u8]) -> Vec<u8> {
-        [data, &checksum(data).to_le_bytes()].concat()
-    }
-
-    type Encode = fn(&[u8]) -> Vec<u8>;
-
-    /// Pipelines around deflate; shuffle is nothing to the data, which is noise anyway.
-    fn pipelines() -> [(Vec<FilterSpec>, Encode); 4] {
-        let (deflate_spec, sum) = (spec(1, &[4]), spec(3, &[]));
-        let shuffle = spec(2, &[8]);
-        [
-            (vec![deflate_spec.clone()], deflate),
-            (vec![shuffle.clone(), deflate_spec.clone()], deflate),
-            (vec![shuffle, deflate_spec.clone(), sum.clone()], |data| {
-                with_checksum(&deflate(data))
-            }),
-            (vec![sum, deflate_spec], |data| {
-                deflate(&with_checksum(data))
-            }),
-        ]
-    }
-
-    fn alone(specs: &[FilterSpec], stored: &[u8]) -> Result<Vec<u8>, FilterError> {
-        let mut out = vec![0; SIZE];
-        let mut pipeline = Pipeline::new(specs, SIZE).expect("known filters");
-        pipeline.decode(0, stored, &mut out).map(|()| out)
-    }
-
-    fn abreast<const N: usize>(
-        pipeline: &mut Pipeline,
-        stored: [&[u8]; N],
-    ) -> Option<[Vec<u8>; N]> {
-        let mut outs = stored.map(|_| vec![0; SIZE]);
-        let pairs = stored.into_iter().zip(&mut outs);
-        let mut items: Vec<_> = pairs
-            .map(|(stored, out)| GroupItem { stored, out })
-            .collect();
-        pipeline.decode_group(0, &mut items).then_some(outs)
-    }
-
-    #[test]
-    fn no_chunk_is_left_over_where_three_go_abreast() {
-        let deflate = |size| Pipeline::new(&[spec(1, &[4])], size).unwrap();
-        let groups = |size, chunks: usize| {
-            let (pipeline, mut left, mut groups) = (deflate(size), chunks, vec![]);
-            while left > 0 {
-                groups.push(pipeline.abreast(left));
-                left -= groups.last().unwrap();
-            }
-            groups
-        };
-        for chunks in 2..100 {
-            for most in 3..=MAX_STREAMS {
-                let groups = groups(ABREAST_BYTES / most, chunks);
-                assert!(groups.iter().all(|count| (2..=most).contains(count)));
-            }
-        }
-        assert_eq!(groups(0, 9), [3, 3, 3]);
-        assert_eq!(groups(SIZE, 7), [4, 3]);
-        assert_eq!(groups(ABREAST_BYTES / 2, 5), [2, 2, 1]);
-        assert_eq!(groups(ABREAST_BYTES / 2 + 1, 3), [1, 1, 1]);
-        assert_eq!(deflate(SIZE).abreast(0), 0);
-    }
-
-    #[test]
-    fn chunks_abreast_are_what_they_are_alone() {
-        for (specs, encode) in pipelines() {
-            let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
-            for seed in 1..5 {
-                let all = [0, 100, 200, 300].map(|more| encode(&noise(seed + more)));
-                let expected = all.each_ref().map(|stored| alone(&specs, stored).unwrap());
-                let [a, b, c, d] = all.each_ref().map(Vec::as_slice);
-                let check = |made: Option<Vec<Vec<u8>>>, count| {
-                    assert_eq!(made.as_deref(), Some(&expected[..count]));
-                };
-                check(abreast(&mut pipeline, [a, b, c, d]).map(Vec::from), 4);
-                check(abreast(&mut pipeline, [a, b, c]).map(Vec::from), 3);
-                check(abreast(&mut pipeline, [a, b]).map(Vec::from), 2);
-            }
-        }
-    }
-
-    #[test]
-    fn chunks_abreast_with_a_bad_one_are_refused_and_the_chunks_alone_tell() {
-        for (specs, encode) in pipelines() {
-            let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
-            let [good, mut bad] = [encode(&noise(1)), encode(&noise(2))];
-            bad[1000] ^= 1;
-            assert!(alone(&specs, &bad).is_err());
-            for stored in [[&good[..], &bad], [&bad, &good], [&bad, &bad], [&good, &[]]] {
-                assert_eq!(abreast(&mut pipeline, stored), None);
-                let mut out = vec![0; SIZE];
-                for stored in stored {
-                    let got = pipeline.decode(0, stored, &mut out).map(|()| out.clone());
-                    assert_eq!(got, alone(&specs, stored));
-                }
-            }
-            for stored in [
-                [&good[..], &good, &bad],
-                [&good, &bad, &good],
-                [&bad, &good, &good],
-            ] {
-                assert_eq!(abreast(&mut pipeline, stored), None);
-            }
-            assert!(abreast(&mut pipeline, [&good, &good]).is_some());
-            assert!(abreast(&mut pipeline, [&good, &good, &good]).is_some());
-        }
-    }
-
-    /// As readers go: which way is the quicker one is the machine's matter.
-    #[test]
-    fn both_ways_are_tried_and_make_the_same() {
-        for (specs, encode) in pipelines() {
-            let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
-            let (a, b) = (encode(&noise(1)), encode(&[0; SIZE]));
-            let expected = [&a, &b].map(|stored| alone(&specs, stored).unwrap());
-            let (mut groups, mut chunks) = (0, 0);
-            for _ in 0..100 {
-                if pipeline.wants_abreast(0) {
-                    groups += 1;
-                    assert_eq!(abreast(&mut pipeline, [&a, &b]).as_ref(), Some(&expected));
-                    continue;
-                }
-                for (stored, expected) in [&a, &b].into_iter().zip(&expected) {
-                    chunks += 1;
-                    let mut out = vec![0; SIZE];
-                    pipeline.decode(0, stored, &mut out).unwrap();
-                    assert_eq!(&out, expected);
-                }
-            }
-            assert!(groups > 4 && chunks > 8, "{groups} groups, {chunks} chunks");
-        }
-    }
-
-    #[test]
-    fn company_is_for_small_chunks_and_active_stages() {
-        let specs = [spec(2, &[8]), spec(1, &[4])];
-        let wants = |size, mask| Pipeline::new(&specs, size).unwrap().wants_abreast(mask);
-        assert!(wants(SIZE, 0) && wants(SIZE, 0b01) && wants(ABREAST_BYTES / 2, 0));
-        assert!(!wants(SIZE, 0b10) && !wants(ABREAST_BYTES / 2 + 1, 0));
-        let mut lzf = Pipeline::new(&[spec(32000, &[])], SIZE).expect("a known filter");
-        assert!(!lzf.wants_abreast(0));
-        assert_eq!(abreast(&mut lzf, [&[1, 2], &[3, 4]]), None);
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //!
 //! Owns: `interleave`, the one kernel that undoes byte shuffling; blosc uses it too.
 //!
+//! Law:
 //! 1. Bytes behind the last whole element are not shuffled.
 //! 2. `interleave` takes a slice per byte plane, so that planes may lie anywhere: raw planes
 //!    of a blosc block are read where they are stored, without a copy.

@@ -1,5 +1,6 @@
 //! Tests of whole pipelines: round trips, odd orders, masks, hostile bytes.
 //!
+//! Law:
 //! 1. Data and corruptions are pseudo-random from fixed seeds: a failure repeats.
 //! 2. No test looks at a clock.
 

@@ -1,5 +1,6 @@
 //! HDF5 filter 32015, zstd: one Zstandard frame per chunk.
 //!
+//! Law:
 //! 1. A size that the frame states is checked before anything is decoded.
 //!
 //! It must never know what the data is.

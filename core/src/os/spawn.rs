@@ -31,7 +31,7 @@ pub struct Program {
 
 impl Program {
     /// A program with its arguments, the name first; `NAME=value` texts; and the descriptor that
-    /// stays open, which is none of the standard three.
+    /// stays open, and not one of the standard three.
     pub fn new(
         path: Vec<u8>,
         arguments: Vec<Vec<u8>>,

@@ -6,7 +6,7 @@
 use super::{codec_limit, request_handle, requests, ring};
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::fetch::direct::io_uring_available;
-use crate::filters::{ABREAST_BYTES, FILTERS, MAX_ABREAST};
+use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES};
 use crate::os::memory::page_bytes;
 use crate::os::spawn;
 use crate::process::serve;
@@ -36,8 +36,8 @@ const NUMBERS: [(&str, u64); 17] = [
     ("NO_CHUNK", NO_CHUNK),
     ("STATE_FINISHED", counters::STATE_FINISHED as u64),
     ("STATE_FAILED", counters::STATE_FAILED as u64),
-    ("GROUP_CHUNKS", MAX_ABREAST as u64),
-    ("GROUP_BYTES", ABREAST_BYTES as u64),
+    ("GROUP_CHUNKS", MAX_GROUP as u64),
+    ("GROUP_BYTES", MAX_GROUP_BYTES as u64),
     ("LITTLE_BYTES", interleave::LITTLE_BYTES as u64),
     ("ORDER_BY_ROWS", order::BY_ROWS),
     ("MAX_ORDER_ROWS", order::MAX_ROWS),

@@ -1,20 +1,20 @@
-//! From a chunk's bytes to their places in the result.
+//! Selected elements of a chunk, copied to where the result has them.
 //!
 //! Law:
-//! 1. Pure copying between two slices that the caller gives; every access is checked.
-//! 2. Bytes that are contiguous on both sides are copied at once; small elements of the common
-//!    sizes by single moves.
+//! 1. Pure copying between two slices that the caller gives; every copy is checked as a whole.
+//! 2. Bytes that are contiguous on both sides are copied at once.
 //! 3. Strings end here where HDF5's conversion ends them, element by element.
 //! 4. Knows nothing of files, filters or the cache.
 
-use crate::scatter::fill::{fix_element, repeat};
+use crate::scatter::fill::repeat;
+use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy};
 use crate::select::chunk_iter::{Pair, Segment};
 use crate::select::selection::Hyperslab;
 use crate::tables::plan::{Member, StringFix};
 use std::ops::Range;
 
-/// `n` units of a chunk, `step` bytes apart from byte `src` on, that stand side by side in the
-/// result from byte `dst` on.
+/// `n` units of a chunk, `step` bytes apart from byte `src` on, which are contiguous in the result
+/// from byte `dst` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     pub src: usize,
@@ -85,20 +85,12 @@ impl<'a> Unit<'a> {
         if self.is_contiguous(row) {
             out.copy_from_slice(&chunk[from..from + out.len()]);
         } else {
-            match self.bytes {
-                1 => copy_sized::<1>(from, row.step, chunk, out),
-                2 => copy_sized::<2>(from, row.step, chunk, out),
-                4 => copy_sized::<4>(from, row.step, chunk, out),
-                8 => copy_sized::<8>(from, row.step, chunk, out),
-                16 => copy_sized::<16>(from, row.step, chunk, out),
-                size => {
-                    let mut at = from;
-                    for unit in out.chunks_exact_mut(size) {
-                        unit.copy_from_slice(&chunk[at..at + size]);
-                        at = at.wrapping_add_signed(row.step);
-                    }
-                }
-            }
+            let axis = Axis {
+                count: row.n,
+                from: row.step,
+                to: self.bytes,
+            };
+            axis.copy_items(self.bytes, from, chunk, 0, out);
         }
         self.end_strings(out);
     }
@@ -138,7 +130,7 @@ impl<'a> Unit<'a> {
     pub fn end_strings(&self, fields: &mut [u8]) {
         for fix in self.fixes {
             for element in fields.chunks_exact_mut(self.field_bytes) {
-                fix_element(fix, element);
+                fix.end(element);
             }
         }
     }
@@ -259,11 +251,87 @@ impl<'a> Unit<'a> {
     }
 }
 
-fn copy_sized<const N: usize>(from: usize, step: isize, chunk: &[u8], out: &mut [u8]) {
-    let mut at = from;
-    for unit in out.chunks_exact_mut(N) {
-        let value: [u8; N] = chunk[at..at + N].try_into().unwrap_or([0; N]);
-        unit.copy_from_slice(&value);
-        at = at.wrapping_add_signed(step);
+/// What a chunk has to give where only the outermost axis may be a list: the same block for each of
+/// its indices.
+pub struct BlockCopy<'a> {
+    block: StridedCopy,
+    outer: &'a Segment,
+    /// Of the outer axis, if it is a list.
+    pairs: &'a [Pair],
+}
+
+impl<'a> BlockCopy<'a> {
+    /// None: one of the inner axes is a list, or the units are not plain, or there is but one axis.
+    pub fn new(
+        unit: &Unit<'_>,
+        segments: &'a [Segment],
+        pairs: &'a [Pair],
+    ) -> Option<BlockCopy<'a>> {
+        let (outer, inner) = segments.split_first()?;
+        let is_list = |segment: &Segment| segment.pairs_at.is_some();
+        if !unit.is_plain() || inner.is_empty() || inner.iter().any(is_list) {
+            return None;
+        }
+        let mut block = StridedCopy::item(unit.bytes, unit.at, 0);
+        for segment in inner.iter().rev() {
+            block.shift(segment.src, segment.dst);
+            block.push(axis(segment));
+        }
+        if outer.n >= MIN_LISTED_FOR {
+            block.list();
+        }
+        let pairs = outer
+            .pairs_at
+            .map_or(&[][..], |at| &pairs[at..at + outer.n]);
+        Some(BlockCopy {
+            block,
+            outer,
+            pairs,
+        })
+    }
+
+    /// The bytes of the chunk from the first that is wanted to the last.
+    pub fn span(&self) -> Range<usize> {
+        let outer = self.outer;
+        let reach = outer.src_step.wrapping_mul(outer.n as isize - 1);
+        let ends = [outer.src, outer.src.wrapping_add_signed(reach)];
+        let listed = self.pairs.iter().map(|pair| pair.src);
+        let begins = || {
+            listed
+                .clone()
+                .chain(ends.into_iter().filter(|_| self.pairs.is_empty()))
+        };
+        let (first, last) = (begins().min().unwrap_or(0), begins().max().unwrap_or(0));
+        let StridedCopy { from, from_len, .. } = self.block;
+        first + from..last + from + from_len
+    }
+
+    /// How many bytes are wanted.
+    pub fn bytes(&self) -> usize {
+        self.outer.n * self.block.bytes()
+    }
+
+    /// Copy all blocks; `chunk` begins at byte `base` of the decoded chunk.
+    pub fn copy(&self, chunk: &[u8], base: usize, out: &mut [u8]) {
+        let (block, outer) = (&self.block, self.outer);
+        if outer.pairs_at.is_some() {
+            let position = |pair: &Pair| (pair.src.wrapping_sub(base), pair.dst);
+            return block.copy_at(self.pairs.iter().map(position), chunk, out);
+        }
+        block.copy_along(
+            axis(outer),
+            outer.src.wrapping_sub(base),
+            chunk,
+            outer.dst,
+            out,
+        );
+    }
+}
+
+fn axis(segment: &Segment) -> Axis {
+    Axis {
+        count: segment.n,
+        from: segment.src_step,
+        to: segment.dst_step,
     }
 }

@@ -1,12 +1,12 @@
-//! What no filter does in the rows of a chunk: the fill value where it was never stored, and the ends
-//! of strings.
+//! What no filter does in the rows of a chunk: fill values of chunks that were never stored, and the
+//! ends of strings.
 //!
 //! Law:
 //! 1. Pure; nothing is allocated or kept.
 //! 2. `dst` is exactly the rows `[lo, hi)` of the dataset, whole rows as the tape holds them.
 //! 3. Elements that lie together are treated at once.
 
-use crate::tables::plan::{Member, StringFix};
+use crate::tables::plan::Member;
 
 /// The part of a chunk that is wanted: dataset rows `[lo, hi)` of the chunk at `offset`.
 #[derive(Debug, Clone, Copy)]
@@ -16,10 +16,10 @@ pub struct Place<'a> {
     pub hi: u64,
 }
 
-/// So much of a repeated value is the first cache's.
+/// A repeated value is copied from a pattern of about this size, which stays in the first cache.
 const PATTERN_BYTES: usize = 4096;
 
-/// Write a value again and again; the last time, what there is room for.
+/// Repeat a value; the last copy is cut where there is no more room.
 pub fn repeat(value: &[u8], dst: &mut [u8]) {
     let Some((&first, rest)) = value.split_first() else {
         return;
@@ -52,34 +52,9 @@ pub fn fix_strings(member: &Member, at: Place<'_>, dst: &mut [u8]) {
     each_run(member, at, |to, count| {
         let run = &mut dst[to..to + count * member.field_bytes];
         for element in run.chunks_exact_mut(member.field_bytes) {
-            member
-                .fixes
-                .iter()
-                .for_each(|fix| fix_element(fix, element));
+            member.fixes.iter().for_each(|fix| fix.end(element));
         }
     });
-}
-
-/// The same for one element.
-pub fn fix_element(fix: &StringFix, element: &mut [u8]) {
-    if fix.size == 0 {
-        return;
-    }
-    let strings = &mut element[fix.offset..fix.offset + fix.size * fix.count];
-    for string in strings.chunks_exact_mut(fix.size) {
-        let end = if fix.space_padded {
-            string
-                .iter()
-                .rposition(|&byte| byte != b' ')
-                .map_or(0, |last| last + 1)
-        } else {
-            string
-                .iter()
-                .position(|&byte| byte == 0)
-                .unwrap_or(string.len())
-        };
-        string[end..].fill(0);
-    }
 }
 
 /// Call `run(byte in dst, elements)` for each contiguous run.
@@ -127,7 +102,8 @@ fn each_run(member: &Member, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scatter::strided::tests::member;
+    use crate::scatter::rows::tests::member;
+    use crate::tables::plan::StringFix;
 
     #[test]
     fn a_value_is_repeated_to_the_last_byte() {

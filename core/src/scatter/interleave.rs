@@ -1,23 +1,23 @@
 //! Decoded chunks that hold parts of the same rows, brought there together.
 //!
 //! Law:
-//! 1. A chunk that has little of each row waits for the chunks beside it. They are copied some rows at a
-//!    time, so that what is near in a row is written while it is in a core's cache.
-//! 2. Knows neither files nor tapes: it is told which rows a chunk has, and tells when to copy which.
+//! 1. A chunk that has little of each row waits for the other chunks of these rows. They are copied some
+//!    rows at a time, so that neighbours in a row are written while it is in a core's cache.
+//! 2. Knows neither files nor tapes: the caller says which rows a chunk has, and copies when told.
 
-use crate::scatter::strided::{Piece, Strides};
+use crate::scatter::rows::{Piece, RowCopy};
 use std::ops::Range;
 
-/// Less than this of a row is little, if it lies together.
+/// Chunks wait if the contiguous items that they have of a row are shorter than this.
 pub const LITTLE_BYTES: usize = 256;
-/// So many bytes wait at most; chunks of more than half of it would wait for nothing.
+/// The most bytes that wait; chunks of more than half of it would wait for nothing.
 const MAX_BYTES: usize = 1 << 20;
 /// Rows that are copied at a time.
 const ROWS: u64 = 64;
 
 /// A chunk that waits.
 struct Part {
-    strides: Strides,
+    copy: RowCopy,
     /// The dataset's row with which it begins.
     first: u64,
     bytes: Range<usize>,
@@ -33,9 +33,9 @@ pub struct Interleaver {
 }
 
 impl Interleaver {
-    /// Whether a chunk of so many bytes had better wait.
-    pub fn wants(strides: &Strides, len: usize) -> bool {
-        len <= MAX_BYTES / 2 && strides.has_less_than(LITTLE_BYTES)
+    /// Whether a chunk of `len` bytes should wait.
+    pub fn wants(copy: &RowCopy, len: usize) -> bool {
+        len <= MAX_BYTES / 2 && copy.has_less_than(LITTLE_BYTES)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -48,12 +48,12 @@ impl Interleaver {
         self.parts.is_empty() || self.rows == *rows && self.bytes.len() + len <= MAX_BYTES
     }
 
-    pub fn add(&mut self, rows: Range<u64>, strides: Strides, first: u64, decoded: &[u8]) {
+    pub fn add(&mut self, rows: Range<u64>, copy: RowCopy, first: u64, decoded: &[u8]) {
         self.rows = rows;
         let begin = self.bytes.len();
         self.bytes.extend_from_slice(decoded);
         self.parts.push(Part {
-            strides,
+            copy,
             first,
             bytes: begin..self.bytes.len(),
         });
@@ -63,7 +63,7 @@ impl Interleaver {
     /// rows `ahead` are those of the next call. Nothing waits then.
     pub fn copy(&mut self, mut copy: impl FnMut(Range<u64>, Range<u64>, &[Piece<'_>])) {
         let pieces = self.parts.iter().map(|part| Piece {
-            strides: &part.strides,
+            copy: &part.copy,
             first: part.first,
             decoded: &self.bytes[part.bytes.clone()],
         });
@@ -83,10 +83,10 @@ impl Interleaver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scatter::strided::tests::member;
+    use crate::scatter::rows::tests::member;
 
-    fn strides() -> Strides {
-        Strides::of(&member(&[900, 4], &[900, 2], 1, (0, 1)), &[0, 0])
+    fn row_copy() -> RowCopy {
+        RowCopy::of(&member(&[900, 4], &[900, 2], 1, (0, 1)), &[0, 0])
     }
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         let mut interleaver = Interleaver::default();
         for number in 0..3 {
             assert!(interleaver.has_room(&(100..300), 10));
-            interleaver.add(100..300, strides(), number, &[number as u8; 10]);
+            interleaver.add(100..300, row_copy(), number, &[number as u8; 10]);
         }
         let mut told = Vec::new();
         interleaver.copy(|rows, ahead, pieces| {
@@ -115,15 +115,15 @@ mod tests {
 
     #[test]
     fn large_chunks_do_not_wait() {
-        assert!(Interleaver::wants(&strides(), MAX_BYTES / 2));
-        assert!(!Interleaver::wants(&strides(), MAX_BYTES / 2 + 1));
+        assert!(Interleaver::wants(&row_copy(), MAX_BYTES / 2));
+        assert!(!Interleaver::wants(&row_copy(), MAX_BYTES / 2 + 1));
     }
 
     #[test]
     fn those_of_other_rows_and_too_many_bytes_do_not_wait_together() {
         let mut interleaver = Interleaver::default();
         assert!(interleaver.has_room(&(0..5), 2 * MAX_BYTES));
-        interleaver.add(0..5, strides(), 0, &vec![0; MAX_BYTES - 9]);
+        interleaver.add(0..5, row_copy(), 0, &vec![0; MAX_BYTES - 9]);
         assert!(interleaver.has_room(&(0..5), 9));
         assert!(!interleaver.has_room(&(0..5), 10));
         assert!(!interleaver.has_room(&(0..6), 1));

@@ -1,4 +1,4 @@
-//! Decoded elements on their way to their places.
+//! Decoded elements, copied to their rows.
 //!
 //! Law:
 //! 1. Pure copying between memory that the caller gives; a copy is checked as a whole.
@@ -7,6 +7,5 @@
 pub mod elements;
 pub mod fill;
 pub mod interleave;
-pub mod lattice;
 pub mod rows;
 pub mod strided;

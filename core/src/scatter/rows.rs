@@ -1,67 +1,242 @@
-//! Whole rows, copied to the places that an order gives them.
+//! Decoded rows, or a chunk's part of each, copied to the rows that a map gives them.
 //!
 //! Law:
-//! 1. Pure copying between two slices that the caller gives; nothing is allocated or kept.
-//! 2. Places are random, and a cache that is not told of them in time makes the copy twice as long:
-//!    rows to come are asked for before they are written. Where the window is too large for a cache
-//!    to keep, they are written past it.
+//! 1. Pure copying between two slices that the caller gives; nothing is kept.
+//! 2. Rows go to random places, so their cache lines are asked for before they are written. Where the
+//!    window is larger than the caches, long rows are written past them.
+//! 3. That no product of a member's numbers is too large is checked where a plan is opened
+//!    (`tables::dataset`).
 
 use crate::os::prefetch::{prefetch, prefetch_bytes};
+use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy, of_size};
 use crate::shuffle::row_map::RowMap;
+use crate::tables::plan::Member;
 use std::ops::Range;
 
-/// How many rows ahead a place is asked for, and how much of it.
-const AHEAD: usize = 3;
-const AHEAD_BYTES: usize = 1024;
+/// Whole rows of at most this are copied as items, longer ones run by run.
+const MAX_ITEM_BYTES: usize = 16;
+/// Items are asked for in groups of this many, ...
+const AHEAD: usize = 64;
+/// ... long rows this many runs before their turn, and this much of each.
+const RUNS_AHEAD: usize = 3;
+const RUN_AHEAD_BYTES: usize = 1024;
 
-/// Places of small rows are asked for so many at a time.
-const SMALL_AHEAD: usize = 64;
+/// Where chunks of the same rows have at most this much of a row between them, ...
+const NEAR_BYTES: usize = 512;
+/// ... this many rows are asked for while the ones before them are copied.
+const NEAR_AHEAD: usize = 16;
 
-/// In windows of so many bytes, rows of so many are written past the caches. (Batches then come at
-/// 1.14 to 1.44 of the rate, and at 1.05 to 1.29 to a loop that reads them. With windows of 8 MiB on
-/// a calm host that loop went at 0.86, and on a busy one at 1.16.)
-const FAR_WINDOW: usize = 32 << 20;
-const FAR_ROW: usize = 256;
+/// In windows of at least this size, rows of at least this size are written past the caches.
+const MIN_FAR_WINDOW_BYTES: usize = 32 << 20;
+const MIN_FAR_ROW_BYTES: usize = 256;
 
-/// Rows of a window: all of them, and the indices of those that are meant.
+/// Rows of a window: the map of all of them, and the indices of those that are meant.
 pub type Part<'a> = (&'a RowMap, Range<usize>);
 
-/// Copy rows of `size` bytes, of which the first is row `first`, to their places.
-pub fn copy(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8], size: usize) {
-    match size {
-        size if !part.0.is_mixed() => copy_runs(part, first, rows, window, size),
-        1 => copy_rows::<1>(part, first, rows, window),
-        2 => copy_rows::<2>(part, first, rows, window),
-        4 => copy_rows::<4>(part, first, rows, window),
-        8 => copy_rows::<8>(part, first, rows, window),
-        16 => copy_rows::<16>(part, first, rows, window),
-        size => copy_runs(part, first, rows, window, size),
+/// What a chunk has of each of its rows, and where a row has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowCopy {
+    row: StridedCopy,
+    /// Bytes of a row of the chunk, and of a row of the result.
+    from_row: usize,
+    to_row: usize,
+}
+
+/// A decoded chunk, whose first row is row `first` of the dataset.
+pub struct Piece<'a> {
+    pub copy: &'a RowCopy,
+    pub first: u64,
+    pub decoded: &'a [u8],
+}
+
+impl RowCopy {
+    /// Rows that are the same bytes on both sides.
+    pub fn whole(row_bytes: usize) -> RowCopy {
+        RowCopy {
+            row: StridedCopy::item(row_bytes, 0, 0),
+            from_row: row_bytes,
+            to_row: row_bytes,
+        }
+    }
+
+    /// Rows of the chunk whose first element this is.
+    pub fn of(member: &Member, offset: &[u64]) -> RowCopy {
+        let mut row = StridedCopy::item(member.field_bytes, member.field_offset, 0);
+        let (mut from, mut to) = (member.element_bytes, member.field_bytes);
+        for axis in (1..member.dims.len()).rev() {
+            let (dim, chunk) = (member.dims[axis], member.chunk_dims[axis]);
+            row.shift(0, offset[axis] as usize * to);
+            row.push(Axis {
+                count: dim.saturating_sub(offset[axis]).min(chunk) as usize,
+                from: from as isize,
+                to,
+            });
+            (from, to) = (from * chunk as usize, to * dim as usize);
+        }
+        if member.chunk_dims[0] >= MIN_LISTED_FOR as u64 {
+            row.list();
+        }
+        RowCopy {
+            row,
+            from_row: from,
+            to_row: to,
+        }
+    }
+
+    /// Of each row the chunk has only items of fewer bytes than this.
+    pub fn has_less_than(&self, bytes: usize) -> bool {
+        self.row.itemsize < bytes && self.row.to_len < self.to_row
+    }
+
+    fn is_whole(&self) -> bool {
+        self.row.itemsize == self.from_row && self.row.itemsize == self.to_row
+    }
+
+    /// Copy to these rows, which follow each other, from row `first` of the chunk on.
+    pub fn copy(&self, decoded: &[u8], first: u64, rows: &mut [u8]) {
+        let axis = Axis {
+            count: rows.len() / self.to_row.max(1),
+            from: self.from_row as isize,
+            to: self.to_row,
+        };
+        let begin = first as usize * self.from_row;
+        self.row.copy_along(axis, begin, decoded, 0, rows);
+    }
+
+    /// Copy each wanted row to its place in a window; row `first` of the dataset is the chunk's first.
+    pub fn scatter(&self, decoded: &[u8], first: u64, part: Part<'_>, window: &mut [u8]) {
+        let (map, range) = (part.0, part.1.clone());
+        let is_mixed = map.is_mixed();
+        if self.is_whole() && (!is_mixed || self.row.itemsize > MAX_ITEM_BYTES) {
+            return copy_runs(part, first, decoded, window, self.to_row);
+        }
+        if is_mixed {
+            let size = self.row.itemsize;
+            return of_size!(size, scatter_rows(self, decoded, first, part, window));
+        }
+        for run in map.runs(range) {
+            let at = run.place as usize * self.to_row;
+            let rows = &mut window[at..at + run.rows * self.to_row];
+            self.copy(decoded, run.row - first, rows);
+        }
+    }
+
+    fn scatter_rows<const N: usize>(
+        &self,
+        decoded: &[u8],
+        first: u64,
+        part: Part<'_>,
+        window: &mut [u8],
+    ) {
+        if self.row.is_empty() {
+            return;
+        }
+        let (row, from_row, to_row) = (&self.row, self.from_row, self.to_row);
+        let begin = |number: u64| (number - first) as usize;
+        // Apart, so that no more is looked up for an item than where it is.
+        if N > 0 && self.is_whole() {
+            each_row(part, N, 0, window, |number, to, window| {
+                let from = begin(number) * N;
+                window[to..to + N].copy_from_slice(&decoded[from..from + N]);
+            });
+        } else if row.is_item() {
+            let (a, b) = (row.from, row.to);
+            let size = if N == 0 { row.itemsize } else { N };
+            each_row(part, to_row, b, window, |number, to, window| {
+                let (from, to) = (begin(number) * from_row + a, to + b);
+                window[to..to + size].copy_from_slice(&decoded[from..from + size]);
+            });
+        } else {
+            each_row(part, to_row, row.to, window, |number, to, window| {
+                row.copy_block::<N>(begin(number) * from_row, decoded, to, window);
+            });
+        }
+    }
+
+    /// Scatter several chunks of the same rows. The rows `ahead` come next.
+    pub fn scatter_all(
+        pieces: &[Piece<'_>],
+        (map, range): Part<'_>,
+        ahead: Range<usize>,
+        window: &mut [u8],
+    ) {
+        let all = || pieces.iter().map(|piece| &piece.copy.row);
+        let begin = all().map(|row| row.to).min().unwrap_or(0);
+        let end = all().map(|row| row.to + row.to_len).max();
+        let span = begin..end.unwrap_or(0);
+        let size = all().next().map_or(0, |row| row.itemsize);
+        let is_alike = all().all(|row| row.itemsize == size && !row.is_empty());
+        if map.is_mixed() && is_alike && span.len() <= NEAR_BYTES {
+            let part = (map, range);
+            return of_size!(size, scatter_near(pieces, &span, part, ahead, window));
+        }
+        for piece in pieces {
+            let part = (map, range.clone());
+            (piece.copy).scatter(piece.decoded, piece.first, part, window);
+        }
+    }
+
+    /// Copy row by row what the pieces have of it, which lies in `span`.
+    fn scatter_near<const N: usize>(
+        pieces: &[Piece<'_>],
+        span: &Range<usize>,
+        (map, range): Part<'_>,
+        ahead: Range<usize>,
+        window: &mut [u8],
+    ) {
+        let Some(size) = pieces.first().map(|piece| piece.copy.to_row) else {
+            return;
+        };
+        for begin in range.clone().step_by(NEAR_AHEAD) {
+            let end = (begin + NEAR_AHEAD).min(range.end);
+            let next = if end < range.end {
+                end..range.end
+            } else {
+                ahead.clone()
+            };
+            let next = next.start..next.end.min(next.start + NEAR_AHEAD);
+            map.each(next, |_, place| {
+                prefetch_bytes(&mut window[place as usize * size..][span.clone()]);
+            });
+            map.each(begin..end, |row, place| {
+                let to_row = &mut window[place as usize * size..][..size];
+                for piece in pieces {
+                    let from = (row - piece.first) as usize * piece.copy.from_row;
+                    (piece.copy.row).copy_block::<N>(from, piece.decoded, 0, to_row);
+                }
+            });
+        }
     }
 }
 
-fn copy_rows<const N: usize>(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8]) {
-    let (seats, range) = part;
-    for begin in range.clone().step_by(SMALL_AHEAD) {
-        let range = begin..(begin + SMALL_AHEAD).min(range.end);
-        seats.each(range.clone(), |_, place| {
-            prefetch(&mut window[place as usize * N]);
+/// Call `f(row, byte of the window, window)` for each row of a part, in groups. Byte `at` of each is
+/// asked for before its group.
+#[inline(always)]
+fn each_row(
+    (map, range): Part<'_>,
+    to_row: usize,
+    at: usize,
+    window: &mut [u8],
+    f: impl Fn(u64, usize, &mut [u8]),
+) {
+    for begin in range.clone().step_by(AHEAD) {
+        let range = begin..(begin + AHEAD).min(range.end);
+        map.each(range.clone(), |_, place| {
+            prefetch(&mut window[place as usize * to_row + at]);
         });
-        seats.each(range, |row, place| {
-            let (from, to) = ((row - first) as usize * N, place as usize * N);
-            window[to..to + N].copy_from_slice(&rows[from..from + N]);
-        });
+        map.each(range, |row, place| f(row, place as usize * to_row, window));
     }
 }
 
-/// Rows that lie side by side on both sides are copied at once.
+/// Copy whole rows: those that follow each other on both sides at once.
 fn copy_runs(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8], size: usize) {
-    let (seats, range) = part;
+    let (map, range) = part;
     let is_far = is_far(window.len(), size);
-    let mut runs = seats.runs(range);
+    let mut runs = map.runs(range);
     while let Some(run) = runs.next() {
-        if let Some(place) = runs.ahead(AHEAD).filter(|_| !is_far) {
+        if let Some(place) = runs.ahead(RUNS_AHEAD).filter(|_| !is_far) {
             let to = place as usize * size;
-            prefetch_bytes(&mut window[to..to + size.min(AHEAD_BYTES)]);
+            prefetch_bytes(&mut window[to..to + size.min(RUN_AHEAD_BYTES)]);
         }
         let (from, to) = ((run.row - first) as usize * size, run.place as usize * size);
         let rows = &rows[from..from + run.rows * size];
@@ -80,7 +255,9 @@ fn copy_runs(part: Part<'_>, first: u64, rows: &[u8], window: &mut [u8], size: u
 /// Whether rows of this size leave the caches before they are read again: the window is one of two
 /// that take turns.
 fn is_far(window_bytes: usize, row_bytes: usize) -> bool {
-    cfg!(target_arch = "x86_64") && window_bytes >= FAR_WINDOW && row_bytes >= FAR_ROW
+    cfg!(target_arch = "x86_64")
+        && window_bytes >= MIN_FAR_WINDOW_BYTES
+        && row_bytes >= MIN_FAR_ROW_BYTES
 }
 
 /// Copies without reading first, into a cache, what is overwritten.
@@ -122,74 +299,4 @@ fn copy_past_caches(from: &[u8], to: &mut [u8]) {
 fn end_copies_past_caches() {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_come_to_far_places() {
-        for size in [FAR_ROW, 300, 1000, 1024] {
-            let count = FAR_WINDOW / size + 1;
-            let rows: Vec<u8> = (0..64 * size).map(|at| (at * 7 % 251) as u8).collect();
-            let pairs = (0..64).map(|row| (1000 + u64::from(row), row * 7919 % count as u32));
-            let mut seats = RowMap::default();
-            (pairs.clone()).for_each(|(row, place)| seats.push_mixed(row, &[place]));
-            let mut window = vec![0xA5; count * size];
-            assert!(is_far(window.len(), size) == cfg!(target_arch = "x86_64"));
-            copy((&seats, 0..64), 1000, &rows, &mut window, size);
-            let mut expected = vec![0xA5; count * size];
-            for (row, place) in pairs {
-                let (from, to) = ((row - 1000) as usize * size, place as usize * size);
-                expected[to..to + size].copy_from_slice(&rows[from..from + size]);
-            }
-            assert!(window == expected, "{size} bytes");
-        }
-    }
-
-    #[test]
-    fn bytes_are_copied_past_the_caches_from_and_to_anywhere() {
-        let bytes: Vec<u8> = (0..1000).map(|at| (at * 7 % 251) as u8).collect();
-        for from in [0, 1, 15, 16, 33] {
-            for to in 0..130 {
-                for len in [0, 1, 15, 63, 64, 65, 127, 128, 129, 200, 700] {
-                    let mut out = vec![0xA5; 1000];
-                    copy_past_caches(&bytes[from..from + len], &mut out[to..to + len]);
-                    end_copies_past_caches();
-                    assert!(out[to..to + len] == bytes[from..from + len]);
-                    let others = out[..to].iter().chain(&out[to + len..]);
-                    assert!(others.into_iter().all(|&byte| byte == 0xA5));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn rows_of_every_size_come_to_their_places() {
-        for size in [1, 2, 3, 4, 8, 16, 20, 100, 3000] {
-            let rows: Vec<u8> = (0..51 * size).map(|at| (at * 7 % 251) as u8).collect();
-            // Runs of three, the last first; some rows are not wanted.
-            let pairs: Vec<(u64, u32)> = (0..51)
-                .filter(|row| row % 7 != 2)
-                .map(|row| (1000 + u64::from(row), (16 - row / 3) * 3 + row % 3))
-                .collect();
-            let (mut runs, mut mixed) = (RowMap::default(), RowMap::default());
-            for &(row, place) in &pairs {
-                runs.push(row, place, 1);
-                mixed.push_mixed(row, &[place]);
-            }
-            for seats in [runs, mixed] {
-                let mut window = vec![0; 51 * size];
-                for range in [0..20, 20..pairs.len()] {
-                    copy((&seats, range), 1000, &rows, &mut window, size);
-                }
-                for place in 0..51 {
-                    let pair = pairs.iter().find(|pair| pair.1 as usize == place);
-                    let wanted = pair.map_or(vec![0; size], |pair| {
-                        let from = (pair.0 - 1000) as usize * size;
-                        rows[from..from + size].to_vec()
-                    });
-                    assert_eq!(window[place * size..(place + 1) * size], wanted, "{size}");
-                }
-            }
-        }
-    }
-}
+pub mod tests;

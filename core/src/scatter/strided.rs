@@ -1,33 +1,21 @@
-//! Copies from a decoded chunk to rows of which it holds a small part each.
+//! The copy of items between two layouts, in NumPy's words: itemsize, shape and strides.
 //!
 //! Law:
-//! 1. All distances are worked out once for a chunk, so that the loops over its rows divide nothing.
-//! 2. What is contiguous on both sides is copied at once, runs of the common sizes by single moves.
-//! 3. A copy is checked as a whole, before its first byte.
-//! 4. Pure copying between two slices that the caller gives. That no product of a member's numbers is too
-//!    large is checked where a plan is opened (`tables::dataset`).
+//! 1. Distances are worked out once for a chunk, so the loops over its items divide nothing.
+//! 2. What is contiguous on both sides is one item. Items of the common sizes are single moves.
+//! 3. A copy is checked as a whole, before its first byte. Sums saturate, so no number in a file
+//!    gets past that check.
+//! 4. Pure copying between two slices that the caller gives.
 
-use crate::os::prefetch::{prefetch, prefetch_bytes};
-use crate::scatter::rows::Part;
-use crate::tables::plan::Member;
-use std::ops::Range;
-
-/// Rows in far places are asked for so many at a time.
-const AHEAD: usize = 64;
-/// Where chunks beside each other have this of a row between them, ...
-const NEAR_BYTES: usize = 512;
-/// ... so many rows are asked for while as many before them are copied.
-const NEAR_AHEAD: usize = 16;
-
-/// The runs of a row are listed where a chunk has so many rows, ...
-const LISTED_ROWS: u64 = 8;
-/// ... and a row no more runs than this.
+/// Axes of at least this many indices around a block pay for the list of its items, ...
+pub const MIN_LISTED_FOR: usize = 8;
+/// ... if it has at most this many, on more than one axis.
 const MAX_LISTED: usize = 1024;
 
-/// Call a function that is made for runs of a size, or, with 0, for those of any.
+/// Call a function made for items of this size, or, with 0, for those of any size.
 macro_rules! of_size {
-    ($run:expr, $function:ident($($argument:expr),*)) => {
-        match $run {
+    ($size:expr, $function:ident($($argument:expr),*)) => {
+        match $size {
             1 => Self::$function::<1>($($argument),*),
             2 => Self::$function::<2>($($argument),*),
             3 => Self::$function::<3>($($argument),*),
@@ -41,318 +29,396 @@ macro_rules! of_size {
         }
     };
 }
+pub(super) use of_size;
 
-/// So many runs or rows of runs, and the bytes from each to the next.
+/// A length of a shape, and the stride along it on each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Axis {
-    count: usize,
-    from: usize,
-    to: usize,
+pub struct Axis {
+    pub count: usize,
+    pub from: isize,
+    pub to: usize,
 }
 
-/// Where the elements of a chunk go in rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Strides {
-    /// What a row is made of, the innermost axis first.
-    axes: Vec<Axis>,
-    /// Where each run of a row begins, in the chunk and in the row, if this is quicker than the axes.
-    runs: Vec<(u32, u32)>,
-    /// Bytes that lie together on both sides.
-    run: usize,
-    /// Where the first run lies in a row of the chunk, and in the row.
-    from: usize,
-    to: usize,
-    /// Bytes from there to the end of the last run.
-    from_reach: usize,
-    to_reach: usize,
-    /// Bytes of a row of the chunk, and of the row.
-    from_row: usize,
-    to_row: usize,
-}
-
-/// A decoded chunk, whose first row is row `first` of the dataset.
-pub struct Piece<'a> {
-    pub strides: &'a Strides,
-    pub first: u64,
-    pub decoded: &'a [u8],
-}
-
-impl Strides {
-    /// Those of the chunk whose first element this is.
-    pub fn of(member: &Member, offset: &[u64]) -> Strides {
-        let mut strides = Strides {
-            axes: Vec::new(),
-            runs: Vec::new(),
-            run: member.field_bytes,
-            from: member.field_offset,
-            to: 0,
-            from_reach: 0,
-            to_reach: 0,
-            from_row: 0,
-            to_row: 0,
-        };
-        let (mut from, mut to) = (member.element_bytes, member.field_bytes);
-        for axis in (1..member.dims.len()).rev() {
-            let (dim, chunk) = (member.dims[axis], member.chunk_dims[axis]);
-            strides.to += offset[axis] as usize * to;
-            let count = dim.saturating_sub(offset[axis]).min(chunk) as usize;
-            strides.push(Axis { count, from, to });
-            (from, to) = (from * chunk as usize, to * dim as usize);
-        }
-        (strides.from_row, strides.to_row) = (from, to);
-        strides.from_reach = strides.reach(|axis| axis.from);
-        strides.to_reach = strides.reach(|axis| axis.to);
-        if member.chunk_dims[0] >= LISTED_ROWS {
-            strides.list();
-        }
-        strides
+impl Axis {
+    /// Bytes from the first index to the last, on the side that is read.
+    fn read_reach(&self) -> usize {
+        let steps = self.count.saturating_sub(1);
+        steps.saturating_mul(self.from.unsigned_abs())
     }
 
-    /// List the runs of a row, where the loops over short axes would cost more than the list.
-    fn list(&mut self) {
-        let count: usize = self.axes.iter().map(|axis| axis.count).product();
-        let is_far = self.from_reach.max(self.to_reach) > u32::MAX as usize;
-        if self.axes.len() < 2 || count > MAX_LISTED || is_far {
-            return;
-        }
-        self.runs.push((0, 0));
-        for axis in &self.axes {
-            let inner = self.runs.len();
-            for i in 1..axis.count {
-                let (from, to) = ((i * axis.from) as u32, (i * axis.to) as u32);
-                for run in 0..inner {
-                    let (a, b) = self.runs[run];
-                    self.runs.push((a + from, b + to));
-                }
+    /// How many of them are below the first index.
+    fn reach_below(&self) -> usize {
+        if self.from < 0 { self.read_reach() } else { 0 }
+    }
+
+    fn write_reach(&self) -> usize {
+        self.count.saturating_sub(1).saturating_mul(self.to)
+    }
+
+    /// What is read of blocks of `len` bytes, of which the first begins at `at`.
+    fn cut_from<'a>(&self, at: usize, len: usize, from: &'a [u8]) -> &'a [u8] {
+        let begin = at.wrapping_sub(self.reach_below());
+        &from[begin..][..self.read_reach().saturating_add(len)]
+    }
+
+    fn cut_to<'a>(&self, at: usize, len: usize, to: &'a mut [u8]) -> &'a mut [u8] {
+        &mut to[at..][..self.write_reach().saturating_add(len)]
+    }
+
+    /// Copy an item of this size for each index.
+    #[inline]
+    pub fn copy_items(self, size: usize, a: usize, from: &[u8], b: usize, to: &mut [u8]) {
+        if self.count > 0 {
+            let (from, to) = (self.cut_from(a, size, from), self.cut_to(b, size, to));
+            if self.from == size as isize && self.to == size {
+                return to.copy_from_slice(from);
             }
+            of_size!(size, copy_cut_items(self, size, from, to));
         }
     }
 
-    /// Put an axis around those that there are.
-    fn push(&mut self, axis: Axis) {
+    /// Copy the items that were cut.
+    fn copy_cut_items<const N: usize>(self, size: usize, from: &[u8], to: &mut [u8]) {
+        // SAFETY: the slices hold what the items reach, as `copy_items` cut them.
+        unsafe {
+            let from = from.as_ptr().add(self.reach_below());
+            self.each(from, to.as_mut_ptr(), |from, to| {
+                copy_item::<N>(size, from, to)
+            });
+        }
+    }
+
+    /// Call `f` with where each index begins.
+    ///
+    /// # Safety
+    /// Both pointers stay inside their memory along the axis.
+    #[inline(always)]
+    unsafe fn each(self, from: *const u8, to: *mut u8, mut f: impl FnMut(*const u8, *mut u8)) {
+        for i in 0..self.count {
+            // SAFETY: the caller's promise.
+            unsafe { f(from.offset(i as isize * self.from), to.add(i * self.to)) };
+        }
+    }
+}
+
+/// A block of items, and where it lies on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StridedCopy {
+    pub(super) itemsize: usize,
+    /// Offsets of all items of the innermost axes, where a list is quicker than loops. Else empty.
+    items: Vec<(i32, u32)>,
+    /// The other axes, the innermost first.
+    axes: Vec<Axis>,
+    /// The lowest byte that is read; from there, the first item, and the end of the highest one.
+    pub(super) from: usize,
+    from_first: usize,
+    pub(super) from_len: usize,
+    /// The same on the side that is written, where no stride is negative.
+    pub(super) to: usize,
+    pub(super) to_len: usize,
+}
+
+impl StridedCopy {
+    pub fn item(itemsize: usize, from: usize, to: usize) -> StridedCopy {
+        StridedCopy {
+            itemsize,
+            items: Vec::new(),
+            axes: Vec::new(),
+            from,
+            from_first: 0,
+            from_len: itemsize,
+            to,
+            to_len: itemsize,
+        }
+    }
+
+    /// Move the block by this many bytes on each side.
+    pub fn shift(&mut self, from: usize, to: usize) {
+        (self.from, self.to) = (self.from.wrapping_add(from), self.to.wrapping_add(to));
+    }
+
+    /// Repeat the block along an axis.
+    pub fn push(&mut self, axis: Axis) {
+        let size = self.itemsize;
+        let is_item = self.is_item();
+        self.from = self.from.wrapping_sub(axis.reach_below());
+        self.from_first = self.from_first.saturating_add(axis.reach_below());
+        self.from_len = self.from_len.saturating_add(axis.read_reach());
+        self.to_len = self.to_len.saturating_add(axis.write_reach());
         match self.axes.last_mut() {
             _ if axis.count == 1 => {}
-            None if axis.from == self.run && axis.to == self.run => {
-                self.run *= axis.count;
+            None if is_item && axis.from == size as isize && axis.to == size => {
+                self.itemsize = size.saturating_mul(axis.count);
             }
             Some(last)
-                if last.from * last.count == axis.from && last.to * last.count == axis.to =>
+                if last.from.wrapping_mul(last.count as isize) == axis.from
+                    && last.to.wrapping_mul(last.count) == axis.to =>
             {
-                last.count *= axis.count;
+                last.count = last.count.saturating_mul(axis.count);
             }
             _ => self.axes.push(axis),
         }
     }
 
-    fn reach(&self, distance: impl Fn(&Axis) -> usize) -> usize {
-        let last = |axis: &Axis| axis.count.saturating_sub(1) * distance(axis);
-        self.axes.iter().map(last).sum::<usize>() + self.run
-    }
-
-    /// Of each row the chunk has only runs of fewer bytes than this.
-    pub fn has_less_than(&self, bytes: usize) -> bool {
-        self.run < bytes && self.to_reach < self.to_row
-    }
-
-    /// Copy to these rows, which follow each other, from row `first` of the chunk on.
-    pub fn copy(&self, decoded: &[u8], first: u64, rows: &mut [u8]) {
-        let count = rows.len() / self.to_row.max(1);
-        of_size!(self.run, copy_rows(self, decoded, first, count, rows))
-    }
-
-    fn copy_rows<const N: usize>(&self, decoded: &[u8], first: u64, count: usize, rows: &mut [u8]) {
-        if count == 0 || self.is_empty() {
+    /// List the items of the axes, where loops over short ones would cost more than the list.
+    pub fn list(&mut self) {
+        let count = self.count();
+        let is_far = self.from_len.max(self.to_len) > i32::MAX as usize;
+        if self.axes.len() < 2 || !(1..=MAX_LISTED).contains(&count) || is_far {
             return;
         }
-        let decoded = &decoded[first as usize * self.from_row + self.from..];
-        let decoded = &decoded[..reach(count, self.from_row, self.from_reach)];
-        let rows = &mut rows[self.to..][..reach(count, self.to_row, self.to_reach)];
-        if self.run == self.from_row && self.run == self.to_row {
-            return rows.copy_from_slice(decoded);
+        self.items.push((0, 0));
+        for axis in self.axes.drain(..) {
+            let inner = self.items.len();
+            for i in 1..axis.count {
+                let (from, to) = (i as i32 * axis.from as i32, (i * axis.to) as u32);
+                for item in 0..inner {
+                    let (a, b) = self.items[item];
+                    self.items.push((a + from, b + to));
+                }
+            }
         }
-        let (from, to) = (decoded.as_ptr(), rows.as_mut_ptr());
-        if self.axes.is_empty() {
-            let rows = [Axis {
-                count,
-                from: self.from_row,
-                to: self.to_row,
-            }];
-            // SAFETY: the slices hold what these rows reach, as just cut.
-            return unsafe { cursor::<N>(&rows, self.run, from, to) };
+    }
+
+    #[inline]
+    pub fn is_item(&self) -> bool {
+        self.axes.is_empty() && self.items.is_empty()
+    }
+
+    fn count(&self) -> usize {
+        let axes = self.axes.iter().map(|axis| axis.count);
+        axes.fold(self.items.len().max(1), usize::saturating_mul)
+    }
+
+    /// The bytes that are copied.
+    pub fn bytes(&self) -> usize {
+        self.count().saturating_mul(self.itemsize)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// Copy the block once for each of these positions: bytes from which both sides count.
+    pub fn copy_at(
+        &self,
+        positions: impl Iterator<Item = (usize, usize)>,
+        from: &[u8],
+        to: &mut [u8],
+    ) {
+        of_size!(self.itemsize, copy_at_sized(self, positions, from, to));
+    }
+
+    fn copy_at_sized<const N: usize>(
+        &self,
+        positions: impl Iterator<Item = (usize, usize)>,
+        from: &[u8],
+        to: &mut [u8],
+    ) {
+        if !self.is_empty() {
+            positions.for_each(|(a, b)| self.copy_block::<N>(a, from, b, to));
         }
-        for row in 0..count {
-            let (a, b) = (row * self.from_row, row * self.to_row);
-            // SAFETY: the slices hold what these rows reach, as just cut.
-            unsafe { self.copy_row::<N>(from.add(a), to.add(b)) };
+    }
+
+    /// Copy a block that is not empty, with items of `N` bytes or, if that is 0, of any size.
+    #[inline(always)]
+    pub(super) fn copy_block<const N: usize>(
+        &self,
+        a: usize,
+        from: &[u8],
+        b: usize,
+        to: &mut [u8],
+    ) {
+        debug_assert!(N == 0 || N == self.itemsize);
+        let (a, b) = (a.wrapping_add(self.from), b.wrapping_add(self.to));
+        if self.is_item() {
+            let size = if N == 0 { self.itemsize } else { N };
+            return to[b..b + size].copy_from_slice(&from[a..a + size]);
+        }
+        let (from, to) = (&from[a..][..self.from_len], &mut to[b..][..self.to_len]);
+        // SAFETY: the slices hold what the block reaches, as just cut.
+        unsafe {
+            let from = from.as_ptr().add(self.from_first);
+            let (to, size) = (to.as_mut_ptr(), self.itemsize);
+            match self.axes.is_empty() {
+                true => copy_items::<N>(&self.items, size, from, to),
+                false => self.copy_axes::<N>(&self.axes, from, to),
+            }
+        }
+    }
+
+    /// Copy the block along one more axis, from position `a` to position `b`.
+    pub fn copy_along(&self, axis: Axis, a: usize, from: &[u8], b: usize, to: &mut [u8]) {
+        let (a, b) = (a.wrapping_add(self.from), b.wrapping_add(self.to));
+        if self.is_item() {
+            return axis.copy_items(self.itemsize, a, from, b, to);
+        }
+        if axis.count == 0 || self.is_empty() {
+            return;
+        }
+        let from = axis.cut_from(a, self.from_len, from);
+        let to = axis.cut_to(b, self.to_len, to);
+        of_size!(self.itemsize, copy_cut(self, axis, from, to));
+    }
+
+    /// Copy along an axis what was cut for it.
+    fn copy_cut<const N: usize>(&self, axis: Axis, from: &[u8], to: &mut [u8]) {
+        // SAFETY: the slices hold what the block reaches along the axis, as `copy_along` cut them.
+        unsafe {
+            let from = from.as_ptr().add(axis.reach_below() + self.from_first);
+            self.copy_line::<N>(axis, &self.axes, from, to.as_mut_ptr());
         }
     }
 
     /// # Safety
-    /// Memory to read and to write reaches as far as a row does.
-    #[inline]
-    unsafe fn copy_row<const N: usize>(&self, from: *const u8, to: *mut u8) {
-        if self.axes.is_empty() {
+    /// Memory to read and to write reaches as far as the axes and the items in them do.
+    #[inline(never)]
+    unsafe fn copy_axes<const N: usize>(&self, axes: &[Axis], from: *const u8, to: *mut u8) {
+        match axes {
             // SAFETY: the caller's promise.
-            return unsafe { copy::<N>(from, to, self.run) };
-        }
-        if self.runs.is_empty() {
+            [] => unsafe { copy_items::<N>(&self.items, self.itemsize, from, to) },
             // SAFETY: the caller's promise.
-            return unsafe { cursor::<N>(&self.axes, self.run, from, to) };
-        }
-        for &(a, b) in &self.runs {
-            // SAFETY: the caller's promise: runs are what the axes reach.
-            unsafe { copy::<N>(from.add(a as usize), to.add(b as usize), self.run) };
+            [inner @ .., outer] => unsafe { self.copy_line::<N>(*outer, inner, from, to) },
         }
     }
 
-    /// Copy each wanted row to its place in a window; row `first` of the dataset is the chunk's first.
-    pub fn scatter(&self, decoded: &[u8], first: u64, part: Part<'_>, window: &mut [u8]) {
-        let (seats, range) = part;
-        if !seats.is_mixed() {
-            for run in seats.runs(range) {
-                let at = run.place as usize * self.to_row;
-                let rows = &mut window[at..at + run.rows * self.to_row];
-                self.copy(decoded, run.row - first, rows);
-            }
-            return;
-        }
-        let part = (seats, range);
-        of_size!(self.run, scatter_rows(self, decoded, first, part, window))
-    }
-
-    fn scatter_rows<const N: usize>(
+    /// # Safety
+    /// As of `copy_axes`, for an axis around others.
+    #[inline(always)]
+    unsafe fn copy_line<const N: usize>(
         &self,
-        decoded: &[u8],
-        first: u64,
-        (seats, range): Part<'_>,
-        window: &mut [u8],
+        axis: Axis,
+        inner: &[Axis],
+        from: *const u8,
+        to: *mut u8,
     ) {
-        if self.is_empty() {
-            return;
-        }
-        for begin in range.clone().step_by(AHEAD) {
-            let range = begin..(begin + AHEAD).min(range.end);
-            seats.each(range.clone(), |_, place| {
-                prefetch(&mut window[place as usize * self.to_row + self.to]);
-            });
-            seats.each(range, |row, place| {
-                let from = (row - first) as usize * self.from_row + self.from;
-                let to = place as usize * self.to_row + self.to;
-                let from = &decoded[from..][..self.from_reach];
-                let to = &mut window[to..][..self.to_reach];
-                // SAFETY: the slices hold what a row reaches, as just cut.
-                unsafe { self.copy_row::<N>(from.as_ptr(), to.as_mut_ptr()) };
-            });
-        }
-    }
-
-    /// Scatter several chunks of the same rows. The rows `ahead` come next.
-    pub fn scatter_all(
-        pieces: &[Piece<'_>],
-        (seats, range): Part<'_>,
-        ahead: Range<usize>,
-        window: &mut [u8],
-    ) {
-        let all = || pieces.iter().map(|piece| piece.strides);
-        let begin = all().map(|strides| strides.to).min().unwrap_or(0);
-        let end = all().map(|strides| strides.to + strides.to_reach).max();
-        let span = begin..end.unwrap_or(0);
-        let run = pieces.first().map_or(0, |piece| piece.strides.run);
-        let is_alike = all().all(|strides| strides.run == run && !strides.is_empty());
-        if seats.is_mixed() && is_alike && span.len() <= NEAR_BYTES {
-            return of_size!(
-                run,
-                scatter_near(pieces, &span, (seats, range), ahead, window)
-            );
-        }
-        for piece in pieces {
-            let part = (seats, range.clone());
-            piece
-                .strides
-                .scatter(piece.decoded, piece.first, part, window);
-        }
-    }
-
-    /// Copy row by row what the pieces have of it, which lies in `span`.
-    fn scatter_near<const N: usize>(
-        pieces: &[Piece<'_>],
-        span: &Range<usize>,
-        (seats, range): Part<'_>,
-        ahead: Range<usize>,
-        window: &mut [u8],
-    ) {
-        let Some(size) = pieces.first().map(|piece| piece.strides.to_row) else {
-            return;
-        };
-        for begin in range.clone().step_by(NEAR_AHEAD) {
-            let end = (begin + NEAR_AHEAD).min(range.end);
-            let next = if end < range.end {
-                end..range.end
-            } else {
-                ahead.clone()
-            };
-            let next = next.start..next.end.min(next.start + NEAR_AHEAD);
-            seats.each(next, |_, place| {
-                prefetch_bytes(&mut window[place as usize * size..][span.clone()]);
-            });
-            seats.each(begin..end, |row, place| {
-                let to_row = &mut window[place as usize * size..][..size];
-                for piece in pieces {
-                    let strides = piece.strides;
-                    let from = (row - piece.first) as usize * strides.from_row + strides.from;
-                    let from = &piece.decoded[from..][..strides.from_reach];
-                    let to = &mut to_row[strides.to..][..strides.to_reach];
-                    // SAFETY: the slices hold what a row reaches, as just cut.
-                    unsafe { strides.copy_row::<N>(from.as_ptr(), to.as_mut_ptr()) };
-                }
-            });
-        }
-    }
-
-    /// There is nothing to copy.
-    fn is_empty(&self) -> bool {
-        self.run == 0 || self.axes.iter().any(|axis| axis.count == 0)
-    }
-}
-
-/// What rows reach of which each reaches so many bytes.
-fn reach(rows: usize, distance: usize, each: usize) -> usize {
-    (rows - 1) * distance + each
-}
-
-/// Copy all runs of some axes. Of `N` bytes, if that is not 0.
-///
-/// # Safety
-/// Memory to read and to write reaches as far as the axes and the last run do.
-unsafe fn cursor<const N: usize>(axes: &[Axis], run: usize, from: *const u8, to: *mut u8) {
-    match axes {
-        // SAFETY: the caller's promise.
-        [] => unsafe { copy::<N>(from, to, run) },
-        [line] => {
-            for i in 0..line.count {
-                // SAFETY: inside what the axis reaches.
-                unsafe { copy::<N>(from.add(i * line.from), to.add(i * line.to), run) };
-            }
-        }
-        [inner @ .., outer] => {
-            for i in 0..outer.count {
-                // SAFETY: inside what the axis reaches.
-                unsafe { cursor::<N>(inner, run, from.add(i * outer.from), to.add(i * outer.to)) };
+        let (items, size) = (&self.items[..], self.itemsize);
+        // SAFETY: the caller's promise, for all of this function.
+        unsafe {
+            let item = |from, to| copy_item::<N>(size, from, to);
+            match (inner, items) {
+                ([], []) => axis.each(from, to, item),
+                ([], _) => axis.each(from, to, |from, to| copy_items::<N>(items, size, from, to)),
+                ([line], []) => axis.each(from, to, |from, to| line.each(from, to, item)),
+                _ => axis.each(from, to, |from, to| self.copy_axes::<N>(inner, from, to)),
             }
         }
     }
 }
 
-/// Copy a run: of `N` bytes, if that is not 0.
-///
 /// # Safety
-/// So many bytes may be read and written, and are not the same.
+/// Memory to read and to write reaches as far as the items do.
 #[inline(always)]
-unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8, run: usize) {
-    let len = if N == 0 { run } else { N };
+unsafe fn copy_items<const N: usize>(
+    items: &[(i32, u32)],
+    size: usize,
+    from: *const u8,
+    to: *mut u8,
+) {
+    for &(a, b) in items {
+        // SAFETY: the caller's promise.
+        unsafe { copy_item::<N>(size, from.offset(a as isize), to.add(b as usize)) };
+    }
+}
+
+/// Copy one item: of `N` bytes, or, if that is 0, of `size`.
+///
+/// # Safety
+/// This many bytes may be read and written, and do not overlap.
+#[inline(always)]
+unsafe fn copy_item<const N: usize>(size: usize, from: *const u8, to: *mut u8) {
+    let len = if N == 0 { size } else { N };
     // SAFETY: the caller's promise.
     unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
 }
 
 #[cfg(test)]
-pub mod tests;
+mod tests {
+    use super::*;
+    use crate::fixtures::XorShift64;
+
+    /// Offsets of all items of axes, the innermost first.
+    fn offsets(axes: &[Axis]) -> Vec<(isize, usize)> {
+        axes.iter().rev().fold(vec![(0, 0)], |outer, axis| {
+            let along = |&(a, b): &(isize, usize)| {
+                let axis = *axis;
+                (0..axis.count).map(move |i| (a + i as isize * axis.from, b + i * axis.to))
+            };
+            outer.iter().flat_map(along).collect()
+        })
+    }
+
+    #[test]
+    fn strides_of_either_sign_copy_what_single_items_do() {
+        let mut random = XorShift64(7);
+        for case in 0..2000 {
+            let itemsize = [1, 2, 3, 4, 5, 8, 12, 16, 32, 64, 70][case % 11];
+            let (mut axes, mut to) = (Vec::new(), itemsize);
+            for _ in 0..random.below(5) {
+                let count = 1 + random.below(4) as usize;
+                let distance = random.below(3 * itemsize as u64) as isize;
+                let from = [itemsize as isize, distance, -distance][random.below(3) as usize];
+                axes.push(Axis { count, from, to });
+                to = to * count + [0, 3][random.below(2) as usize];
+            }
+            let (base, origin) = (4000usize, 5);
+            let chunk: Vec<u8> = (0..8000).map(|_| random.below(256) as u8).collect();
+            let mut expected = vec![0xA5; 2 * origin + to * 4];
+            for (from, to) in offsets(&axes) {
+                let from = base.wrapping_add_signed(from);
+                expected[origin + to..][..itemsize].copy_from_slice(&chunk[from..][..itemsize]);
+            }
+            for (listed, split) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+                let (inner, outer) = axes.split_at(axes.len().saturating_sub(split));
+                let mut copy = StridedCopy::item(itemsize, 0, origin);
+                copy.shift(base - 100, 0);
+                for (at, axis) in inner.iter().enumerate() {
+                    if listed && at + 1 == inner.len() {
+                        copy.list();
+                    }
+                    copy.push(*axis);
+                }
+                let mut out = vec![0xA5; expected.len()];
+                match outer.first() {
+                    Some(outer) => copy.copy_along(*outer, 100, &chunk, 0, &mut out),
+                    None => copy.copy_at([(100, 0)].into_iter(), &chunk, &mut out),
+                }
+                assert!(out == expected, "{itemsize} bytes, {axes:?}");
+            }
+        }
+    }
+
+    /// Both sides are large enough for wrapped sums to be inside them.
+    #[test]
+    fn strides_beyond_the_memory_copy_nothing() {
+        let half = isize::MAX / 2 + 1;
+        for (count, from, to) in [
+            (3, half, 1),
+            (3, half, half as usize),
+            (5, -half, 1),
+            (5, 1, usize::MAX / 4 + 1),
+            (usize::MAX, 1, 1),
+            (usize::MAX, isize::MIN, 0),
+        ] {
+            let axis = Axis { count, from, to };
+            let (chunk, mut out) = ([1; 64], [0; 64]);
+            let mut is_refused = |copy: &mut dyn FnMut(&mut [u8])| {
+                let call = std::panic::AssertUnwindSafe(|| copy(&mut out));
+                std::panic::catch_unwind(call).is_err()
+            };
+            let item = StridedCopy::item(1, 8, 8);
+            assert!(is_refused(
+                &mut |out| item.copy_along(axis, 0, &chunk, 0, out)
+            ));
+            let mut block = item.clone();
+            block.push(axis);
+            block.push(Axis { count: 2, ..axis });
+            assert!(is_refused(&mut |out| block.copy_at(
+                [(0, 0)].into_iter(),
+                &chunk,
+                out
+            )));
+            assert_eq!(out, [0; 64]);
+        }
+    }
+}

@@ -3,13 +3,13 @@
 //! Law:
 //! 1. A hyperslab is a product of lines: the points together, and each axis. Along a line a chunk
 //!    holds a segment; one segment of each line is what a chunk has to give.
-//! 2. Ranges are walked, never listed: a million rows cost as little as one. Lists and points are
+//! 2. Ranges stay ranges, never lists: a million rows cost as little as one. Lists and points are
 //!    sorted by chunk, so that each chunk comes once.
 //! 3. Each element of the result belongs to exactly one chunk, and to the part that owns it.
 //! 4. Pure numbers: bytes within a chunk and within the result, no memory is touched here. What is
 //!    kept from request to request is room for numbers.
 
-use crate::select::selection::{Axis, Hyperslab, cells};
+use crate::select::selection::{Axis, Hyperslab, chunks_along};
 use crate::tables::plan::Member;
 
 /// What of a dataset's shape every request needs.
@@ -20,7 +20,7 @@ pub struct Geometry {
     /// Bytes from one index to the next along each dimension, in a chunk.
     byte_strides: Vec<usize>,
     /// Chunks of the whole grid.
-    pub n_cells: u64,
+    pub n_chunks: u64,
 }
 
 impl Geometry {
@@ -33,13 +33,13 @@ impl Geometry {
         for dim in (0..n).rev() {
             grid_strides[dim] = grid;
             byte_strides[dim] = bytes;
-            grid = grid.checked_mul(cells(member.dims[dim], member.chunk_dims[dim]))?;
+            grid = grid.checked_mul(chunks_along(member.dims[dim], member.chunk_dims[dim]))?;
             bytes = bytes.checked_mul(usize::try_from(member.chunk_dims[dim]).ok()?)?;
         }
         Some(Geometry {
             grid_strides,
             byte_strides,
-            n_cells: grid,
+            n_chunks: grid,
         })
     }
 }
@@ -47,7 +47,7 @@ impl Geometry {
 /// One listed index: the chunk's number along its line, the bytes in the chunk and in the result.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
-    cell: u64,
+    grid_index: u64,
     pub src: usize,
     pub dst: usize,
 }
@@ -63,7 +63,7 @@ struct Line {
     /// From one index to the next in a chunk and in the result, and from chunk to chunk.
     src: usize,
     dst: usize,
-    cell: u64,
+    grid_stride: u64,
     /// Listed: `count` pairs from here.
     pairs_at: Option<usize>,
 }
@@ -71,7 +71,7 @@ struct Line {
 /// What one chunk has of one line.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    cell: u64,
+    grid_index: u64,
     next: u64,
     /// Listed: these pairs. Else `n` indices from `src` and `dst`, so far apart.
     pub pairs_at: Option<usize>,
@@ -82,7 +82,7 @@ pub struct Segment {
     pub dst_step: usize,
 }
 
-/// How far a walk over the touched chunks has come.
+/// How far the iteration over the touched chunks has come.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor {
     pub segments: Vec<Segment>,
@@ -96,7 +96,7 @@ pub struct ChunkIter {
     pairs: Vec<Pair>,
     part: u64,
     n_parts: u64,
-    /// Elements that lie together, in a chunk as in the result, count as one of so many.
+    /// Elements that lie together, in a chunk as in the result, count as one.
     pub together: usize,
 }
 
@@ -104,11 +104,14 @@ impl Line {
     fn segment(&self, number: u64, pairs: &[Pair]) -> Segment {
         if let Some(at) = self.pairs_at {
             let at = at + number as usize;
-            let cell = pairs[at].cell;
+            let grid_index = pairs[at].grid_index;
             let rest = &pairs[at..at + (self.count - number) as usize];
-            let n = rest.iter().take_while(|pair| pair.cell == cell).count();
+            let n = rest
+                .iter()
+                .take_while(|pair| pair.grid_index == grid_index)
+                .count();
             return Segment {
-                cell,
+                grid_index,
                 next: number + n as u64,
                 pairs_at: Some(at),
                 n,
@@ -119,8 +122,8 @@ impl Line {
             };
         }
         let index = (self.start).wrapping_add((self.step as u64).wrapping_mul(number));
-        let cell = index / self.chunk;
-        let within = index - cell * self.chunk;
+        let along = index / self.chunk;
+        let within = index - along * self.chunk;
         let n = match self.step {
             1 => self.chunk - within,
             0 => u64::MAX,
@@ -129,7 +132,7 @@ impl Line {
         };
         let n = n.min(self.count - number);
         Segment {
-            cell: cell * self.cell,
+            grid_index: along * self.grid_stride,
             next: number + n,
             pairs_at: None,
             n: n as usize,
@@ -181,7 +184,7 @@ impl ChunkIter {
                 chunk: member.chunk_dims[dim],
                 src: geometry.byte_strides[dim],
                 dst,
-                cell: geometry.grid_strides[dim],
+                grid_stride: geometry.grid_strides[dim],
                 pairs_at: None,
             };
             dst *= axis.count as usize;
@@ -201,10 +204,10 @@ impl ChunkIter {
         let at = self.pairs.len();
         let indices = axis.list.unwrap_or_default();
         for (number, &index) in indices.iter().enumerate() {
-            let cell = index / line.chunk;
+            let along = index / line.chunk;
             let pair = Pair {
-                cell: cell * line.cell,
-                src: (index - cell * line.chunk) as usize * line.src,
+                grid_index: along * line.grid_stride,
+                src: (index - along * line.chunk) as usize * line.src,
                 dst: number * line.dst,
             };
             self.push(pair, alone);
@@ -225,7 +228,7 @@ impl ChunkIter {
         for (number, &point) in slab.points.iter().enumerate() {
             let mut rest = point;
             let mut pair = Pair {
-                cell: 0,
+                grid_index: 0,
                 src: 0,
                 dst: number * dst,
             };
@@ -235,9 +238,9 @@ impl ChunkIter {
                 } else {
                     rest % member.dims[dim]
                 };
-                let cell = index / member.chunk_dims[dim];
-                let within = index - cell * member.chunk_dims[dim];
-                pair.cell += cell * geometry.grid_strides[dim];
+                let along = index / member.chunk_dims[dim];
+                let within = index - along * member.chunk_dims[dim];
+                pair.grid_index += along * geometry.grid_strides[dim];
                 pair.src += within as usize * geometry.byte_strides[dim];
                 if dim > 0 {
                     rest /= member.dims[dim];
@@ -252,14 +255,14 @@ impl ChunkIter {
             chunk: 1,
             src: 0,
             dst,
-            cell: 0,
+            grid_stride: 0,
             pairs_at: Some(at),
         }
     }
 
     /// A line that is alone decides whose a chunk is: what others own need not be sorted.
     fn push(&mut self, pair: Pair, alone: bool) {
-        if !alone || self.n_parts == 1 || pair.cell % self.n_parts == self.part {
+        if !alone || self.n_parts == 1 || pair.grid_index % self.n_parts == self.part {
             self.pairs.push(pair);
         }
     }
@@ -267,7 +270,7 @@ impl ChunkIter {
     /// Bring the pairs from `at` on into the order of chunks; how many there are.
     fn sort(&mut self, at: usize) -> u64 {
         let pairs = &mut self.pairs[at..];
-        let key = |pair: &Pair| (pair.cell, pair.src);
+        let key = |pair: &Pair| (pair.grid_index, pair.src);
         if !pairs.is_sorted_by_key(key) {
             pairs.sort_unstable_by_key(key);
         }
@@ -278,7 +281,7 @@ impl ChunkIter {
         &self.pairs
     }
 
-    /// Go to the first chunk of this part. False: there is none.
+    /// Go to the first chunk of this part. False: there are no more.
     pub fn begin(&self, cursor: &mut Cursor) -> bool {
         cursor.segments.clear();
         if self.lines.iter().any(|line| line.count == 0) {
@@ -289,7 +292,7 @@ impl ChunkIter {
         self.number(cursor) || self.next(cursor)
     }
 
-    /// Go to the next chunk of this part. False: there is none.
+    /// Go to the next chunk of this part. False: there are no more.
     pub fn next(&self, cursor: &mut Cursor) -> bool {
         loop {
             let carry = |(line, segment): (&Line, &Segment)| segment.next < line.count;
@@ -315,7 +318,11 @@ impl ChunkIter {
 
     /// Number the chunk; whether it belongs to this part.
     fn number(&self, cursor: &mut Cursor) -> bool {
-        cursor.grid_index = cursor.segments.iter().map(|segment| segment.cell).sum();
+        cursor.grid_index = cursor
+            .segments
+            .iter()
+            .map(|segment| segment.grid_index)
+            .sum();
         self.n_parts == 1 || cursor.grid_index % self.n_parts == self.part
     }
 }

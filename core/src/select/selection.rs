@@ -187,18 +187,18 @@ impl<'a> Hyperslab<'a> {
             return (0..n_readers).collect();
         }
         // A chunk's number is a sum, one term for each axis, and the terms are independent: so are
-        // their residues, and no product of axes has to be walked.
+        // their residues, and no product of axes is enumerated.
         let n = n_readers as u64;
         let mut all = Residues::one(0);
         let mut stride = 1;
         for number in (0..self.n_axes).rev() {
             let dim = self.k + number;
             let chunk = member.chunk_dims[dim];
-            let cells = cells(member.dims[dim], chunk);
-            if cells > 1 {
+            let n_chunks = chunks_along(member.dims[dim], chunk);
+            if n_chunks > 1 {
                 let terms = axis_residues(&self.axis(number), chunk, stride, n);
                 all = all.plus(&terms, n_readers);
-                stride = stride * (cells % n) % n;
+                stride = stride * (n_chunks % n) % n;
             }
             if all.count() == n_readers {
                 return all.list();
@@ -218,11 +218,11 @@ impl<'a> Hyperslab<'a> {
         for &point in self.points {
             let (mut rest, mut factor, mut term) = (point, stride, 0);
             for axis in (0..self.k).rev() {
-                let cells = cells(dims[axis], chunks[axis]);
+                let n_chunks = chunks_along(dims[axis], chunks[axis]);
                 let index = if axis == 0 { rest } else { rest % dims[axis] };
-                if cells > 1 {
+                if n_chunks > 1 {
                     term += index / chunks[axis] % n * factor;
-                    factor = factor * (cells % n) % n;
+                    factor = factor * (n_chunks % n) % n;
                 }
                 if axis > 0 {
                     rest /= dims[axis];
@@ -238,7 +238,7 @@ impl<'a> Hyperslab<'a> {
 }
 
 /// Chunks along one axis.
-pub fn cells(dim: u64, chunk: u64) -> u64 {
+pub fn chunks_along(dim: u64, chunk: u64) -> u64 {
     if dim <= chunk { 1 } else { dim.div_ceil(chunk) }
 }
 

@@ -51,15 +51,15 @@ impl Shuffle {
     }
 }
 
-/// Of a full shuffle: windows of at least this part of all rows, for each member, go by rows. (A place
-/// takes 25 ns to compute, and another 80 to sort; but what is sorted is sorted for all members.)
+/// Of a full shuffle: windows of at least this part of all rows, for each member, go by rows. (To sort
+/// a place costs three times what it costs to compute, but is done once for all members.)
 pub const BY_ROWS: u64 = 8;
 
 /// An order has fewer rows, and one of chunks fewer chunks.
 pub const MAX_ROWS: u64 = 1 << 48;
 pub const MAX_CHUNKS: u64 = 1 << 32;
 
-/// Positions of which `listed` asks at a time: seats may take more memory than rows.
+/// Positions of which `listed` asks at a time: a row map may take more memory than rows.
 const LISTED_AT_ONCE: u64 = 1 << 24;
 
 /// Rows in memory that somebody keeps and nobody changes. There may be more than should be copied.
@@ -173,13 +173,13 @@ impl Order {
         let end = end.min(self.n_rows);
         let epoch = self.epoch(epoch);
         let mut rows = vec![0; end.saturating_sub(begin) as usize];
-        let (mut at, mut seats) = (begin, RowMap::default());
+        let (mut at, mut map) = (begin, RowMap::default());
         while at < end {
             let window_end = (at / self.window_rows + 1) * self.window_rows;
             let stop = window_end.min(end).min(at + LISTED_AT_ONCE);
-            epoch.seats(at, stop, &mut seats);
+            epoch.row_map(at, stop, &mut map);
             let part = &mut rows[(at - begin) as usize..];
-            seats.each(0..seats.count(), |row, place| part[place as usize] = row);
+            map.each(0..map.count(), |row, place| part[place as usize] = row);
             at = stop;
         }
         rows
@@ -238,7 +238,7 @@ impl Order {
         self.rows.index_from(next, self.n_rows)
     }
 
-    /// Whether a window of so many positions is made of parts, each for itself (`part_seats`): to go
+    /// Whether a window of this many positions is made of parts, each for itself (`part_rows`): to go
     /// through all rows for each member is then quicker than to sort those of the window, which each
     /// reader does once.
     pub fn goes_by_rows(&self, positions: u64, members: usize) -> bool {
@@ -247,10 +247,10 @@ impl Order {
     }
 
     pub fn epoch(&self, epoch: u64) -> Epoch<'_> {
-        let mut dice = SplitMix64::new(self.seed, epoch, STREAM_CHUNKS);
+        let mut random = SplitMix64::new(self.seed, epoch, STREAM_CHUNKS);
         let n_chunks = self.begins.len().saturating_sub(1);
         let mut chunks: Vec<u32> = (0..n_chunks as u32).collect();
-        shuffled(&mut dice, &mut chunks);
+        shuffled(&mut random, &mut chunks);
         // Where each window begins: slot in the order of chunks, and index into that chunk's rows.
         let mut cuts = Vec::new();
         let mut position = 0;
@@ -289,7 +289,7 @@ pub struct Epoch<'a> {
 impl Epoch<'_> {
     /// The rows at positions `[begin, end)`, with their places counted from `begin`.
     /// The positions must lie in one window, unless nothing but chunks is shuffled or all is.
-    pub fn seats(&self, begin: u64, end: u64, into: &mut RowMap) {
+    pub fn row_map(&self, begin: u64, end: u64, into: &mut RowMap) {
         into.clear();
         let order = self.order;
         let end = end.min(order.n_rows);
@@ -305,7 +305,7 @@ impl Epoch<'_> {
     }
 
     /// Of a full shuffle: which of the rows that take part, of these indices, stand at these positions.
-    pub fn part_seats(&self, indices: Range<u64>, positions: Range<u64>, into: &mut RowMap) {
+    pub fn part_rows(&self, indices: Range<u64>, positions: Range<u64>, into: &mut RowMap) {
         into.clear();
         let Some(scatter) = &self.scatter else {
             return;
@@ -385,12 +385,12 @@ impl Epoch<'_> {
     }
 }
 
-/// So many items lie in a near cache.
+/// This many items lie in a near cache.
 const NEAR_ITEMS: usize = 64 << 10;
-/// Exchanges farther than that are asked for so many before they are made.
+/// Exchanges farther than that are asked for this many steps before they are made.
 const AHEAD: usize = 64;
 
-fn shuffled(dice: &mut SplitMix64, items: &mut [u32]) {
+fn shuffled(random: &mut SplitMix64, items: &mut [u32]) {
     let near = items.len().min(NEAR_ITEMS);
     let far = items.len() - near;
     if far > 0 {
@@ -401,13 +401,13 @@ fn shuffled(dice: &mut SplitMix64, items: &mut [u32]) {
                 items.swap(*chosen, items.len() - 1 - made);
             }
             if step < far {
-                *chosen = dice.below((items.len() - step) as u64) as usize;
+                *chosen = random.below((items.len() - step) as u64) as usize;
                 prefetch(&mut items[*chosen]);
             }
         }
     }
     for last in (1..near).rev() {
-        let chosen = dice.below(last as u64 + 1) as usize;
+        let chosen = random.below(last as u64 + 1) as usize;
         items.swap(chosen, last);
     }
 }

@@ -5,16 +5,16 @@
 //!    Domains, 2002).
 //! 2. `rows` and `positions` are each other's inverse.
 
-use super::splitmix::{STREAM_FULL, SplitMix64, finished, reduced};
+use super::splitmix::{STREAM_FULL, SplitMix64, mix64, scaled};
 use std::ops::Range;
 
-/// Positions that are computed side by side: each is a chain of steps that wait for one another.
+/// Positions that are computed together: each is a chain of steps that wait for one another.
 const LANES: usize = 8;
 
 /// The permutation of one seed and epoch.
 pub struct Permutation {
     n: u64,
-    /// `[0, n)` lies in a rectangle of so many columns and rows.
+    /// `[0, n)` lies in a rectangle of this many columns and rows.
     columns: u64,
     lines: u64,
     keys: Vec<u64>,
@@ -27,7 +27,7 @@ impl Permutation {
     const SMALL_ROWS: u64 = 1 << 12;
 
     pub fn new(seed: u64, epoch: u64, n: u64) -> Permutation {
-        let mut dice = SplitMix64::new(seed, epoch, STREAM_FULL);
+        let mut random = SplitMix64::new(seed, epoch, STREAM_FULL);
         let rounds = match n < Permutation::SMALL_ROWS {
             true => Permutation::SMALL_ROUNDS,
             false => Permutation::ROUNDS,
@@ -38,26 +38,26 @@ impl Permutation {
             n,
             columns,
             lines: n.div_ceil(columns).max(1),
-            keys: (0..rounds).map(|_| dice.next()).collect(),
+            keys: (0..rounds).map(|_| random.next()).collect(),
         }
     }
 
     /// What stands at each of these positions.
     pub fn rows(&self, positions: Range<u64>) -> impl Iterator<Item = u64> {
-        abreast(positions, |one| {
-            self.walk(one, Permutation::once::<LANES>, Permutation::once::<1>)
+        in_lanes(positions, |one| {
+            self.cycle_walk(one, Permutation::once::<LANES>, Permutation::once::<1>)
         })
     }
 
     /// At which position each of these stands.
     pub fn positions(&self, rows: Range<u64>) -> impl Iterator<Item = u64> {
-        abreast(rows, |one| {
-            self.walk(one, Permutation::back::<LANES>, Permutation::back::<1>)
+        in_lanes(rows, |one| {
+            self.cycle_walk(one, Permutation::back::<LANES>, Permutation::back::<1>)
         })
     }
 
-    /// Go on until all are inside again.
-    fn walk(
+    /// Cycle walking: go on until all values are inside again.
+    fn cycle_walk(
         &self,
         values: [u64; LANES],
         all: impl Fn(&Permutation, [u64; LANES]) -> [u64; LANES],
@@ -101,7 +101,7 @@ impl Permutation {
 }
 
 /// Compute some values at a time, of numbers that follow each other.
-fn abreast(
+fn in_lanes(
     numbers: Range<u64>,
     values: impl Fn([u64; LANES]) -> [u64; LANES],
 ) -> impl Iterator<Item = u64> {
@@ -113,12 +113,12 @@ fn abreast(
 }
 
 fn moved(at: u64, key: u64, n: u64) -> u64 {
-    let sum = at + reduced(finished(key), n);
+    let sum = at + scaled(mix64(key), n);
     if sum >= n { sum - n } else { sum }
 }
 
 fn moved_back(at: u64, key: u64, n: u64) -> u64 {
-    let by = reduced(finished(key), n);
+    let by = scaled(mix64(key), n);
     if at >= by { at - by } else { at + n - by }
 }
 

@@ -142,18 +142,18 @@ impl RowMap {
     /// The rows of a range of indices.
     pub fn runs(&self, range: Range<usize>) -> Runs<'_> {
         Runs {
-            seats: self,
+            map: self,
             stretch: self.stretch_of(range.start),
             range,
         }
     }
 
-    /// Call `seat(row, place)` for each row of a range of indices.
-    pub fn each(&self, range: Range<usize>, mut seat: impl FnMut(u64, u32)) {
+    /// Call `f(row, place)` for each row of a range of indices.
+    pub fn each(&self, range: Range<usize>, mut f: impl FnMut(u64, u32)) {
         if self.places.is_empty() {
             for run in self.runs(range) {
                 let rows = run.row..run.end_row();
-                (rows.zip(run.place..)).for_each(|(row, place)| seat(row, place));
+                (rows.zip(run.place..)).for_each(|(row, place)| f(row, place));
             }
             return;
         }
@@ -161,7 +161,7 @@ impl RowMap {
         while at < range.end {
             let end = self.stretch_end(stretch).min(range.end);
             let rows = self.begins[stretch].at(at as u32).0..;
-            (rows.zip(&self.places[at..end])).for_each(|(row, &place)| seat(row, place));
+            (rows.zip(&self.places[at..end])).for_each(|(row, &place)| f(row, place));
             (at, stretch) = (end, stretch + 1);
         }
     }
@@ -169,18 +169,18 @@ impl RowMap {
 
 /// The rows of a range of indices, as few runs as there are.
 pub struct Runs<'a> {
-    seats: &'a RowMap,
+    map: &'a RowMap,
     stretch: usize,
     range: Range<usize>,
 }
 
 impl Runs<'_> {
-    /// The place of a row that comes about so many runs after the last one.
+    /// The place of a row that comes about this many runs after the last one.
     pub fn ahead(&self, runs: usize) -> Option<u32> {
-        let seats = self.seats;
-        match seats.places.is_empty() {
-            true => Some(seats.begins.get(self.stretch + runs)?.place),
-            false => seats.places.get(self.range.start - 1 + runs).copied(),
+        let map = self.map;
+        match map.places.is_empty() {
+            true => Some(map.begins.get(self.stretch + runs)?.place),
+            false => map.places.get(self.range.start - 1 + runs).copied(),
         }
     }
 }
@@ -189,16 +189,16 @@ impl Iterator for Runs<'_> {
     type Item = Run;
 
     fn next(&mut self) -> Option<Run> {
-        let (seats, index) = (self.seats, self.range.start);
+        let (map, index) = (self.map, self.range.start);
         if index >= self.range.end {
             return None;
         }
-        if index >= seats.stretch_end(self.stretch) {
+        if index >= map.stretch_end(self.stretch) {
             self.stretch += 1;
         }
-        let end = seats.stretch_end(self.stretch).min(self.range.end);
-        let (row, place) = seats.begins[self.stretch].at(index as u32);
-        let (place, rows) = match seats.places.get(index..end) {
+        let end = map.stretch_end(self.stretch).min(self.range.end);
+        let (row, place) = map.begins[self.stretch].at(index as u32);
+        let (place, rows) = match map.places.get(index..end) {
             Some(places) if !places.is_empty() => {
                 let follow =
                     (places.iter().zip(places[0]..)).take_while(|(place, at)| *place == at);
@@ -222,24 +222,24 @@ mod tests {
     use crate::fixtures::XorShift64;
 
     /// Rows ascending, places anything, against a list of pairs.
-    fn check(seats: &RowMap, pairs: &[(u64, u32)]) {
-        assert_eq!(seats.count(), pairs.len());
+    fn check(map: &RowMap, pairs: &[(u64, u32)]) {
+        assert_eq!(map.count(), pairs.len());
         for (index, pair) in pairs.iter().enumerate() {
-            assert_eq!(seats.row(index), pair.0);
+            assert_eq!(map.row(index), pair.0);
         }
         let last = pairs.last().map_or(0, |pair| pair.0);
         for row in 0..last + 3 {
             let first = pairs.partition_point(|pair| pair.0 < row);
-            assert_eq!(seats.first_from(row), first, "{row}");
+            assert_eq!(map.first_from(row), first, "{row}");
         }
         for begin in 0..=pairs.len() {
             for end in begin..=pairs.len() {
                 let mut told = Vec::new();
-                seats.each(begin..end, |row, place| told.push((row, place)));
+                map.each(begin..end, |row, place| told.push((row, place)));
                 assert_eq!(told, pairs[begin..end]);
                 let mut from = begin;
                 let mut before: Option<Run> = None;
-                for run in seats.runs(begin..end) {
+                for run in map.runs(begin..end) {
                     assert!(run.index == from && run.rows > 0);
                     for (row, place) in (run.row..run.end_row()).zip(run.place..) {
                         assert_eq!(pairs[from], (row, place));
@@ -257,41 +257,41 @@ mod tests {
 
     #[test]
     fn seats_are_the_pairs_that_made_them() {
-        let mut dice = XorShift64(11);
-        let mut seats = RowMap::default();
+        let mut random = XorShift64(11);
+        let mut map = RowMap::default();
         for case in 0..120u64 {
             let (mut row, mut place, mut pairs) = (0, 0, Vec::new());
             for _ in 0..case % 25 {
                 // Follows, is there again, or lies farther on.
-                row += [1, 1, 1, 0, 5][dice.below(5) as usize];
-                place = [place + 1, place + 1, dice.below(40) as u32][dice.below(3) as usize];
+                row += [1, 1, 1, 0, 5][random.below(5) as usize];
+                place = [place + 1, place + 1, random.below(40) as u32][random.below(3) as usize];
                 pairs.push((row, place));
             }
-            seats.clear();
+            map.clear();
             pairs
                 .iter()
-                .for_each(|&(row, place)| seats.push(row, place, 1));
-            check(&seats, &pairs);
-            let runs = seats.clone();
-            seats.clear();
+                .for_each(|&(row, place)| map.push(row, place, 1));
+            check(&map, &pairs);
+            let runs = map.clone();
+            map.clear();
             runs.runs(0..pairs.len())
-                .for_each(|run| seats.push(run.row, run.place, run.rows as u64));
-            assert_eq!(seats, runs);
+                .for_each(|run| map.push(run.row, run.place, run.rows as u64));
+            assert_eq!(map, runs);
 
-            seats.clear();
+            map.clear();
             for (row, place) in &pairs {
-                seats.push_mixed(*row, &[*place]);
+                map.push_mixed(*row, &[*place]);
             }
-            check(&seats, &pairs);
+            check(&map, &pairs);
 
             let distinct = |a: &mut (u64, u32), b: &mut (u64, u32)| a.0 == b.0;
             pairs.dedup_by(distinct);
             let mut mixed = pairs.clone();
             for last in (1..mixed.len()).rev() {
-                mixed.swap(last, dice.below(last as u64 + 1) as usize);
+                mixed.swap(last, random.below(last as u64 + 1) as usize);
             }
-            seats.sort(mixed.into_iter());
-            check(&seats, &pairs);
+            map.sort(mixed.into_iter());
+            check(&map, &pairs);
         }
     }
 }

@@ -8,10 +8,10 @@
 //! 4. A table never changes, so the slices below are plain shared borrows: its memfd is sealed, or it
 //!    lies in a region of an arena that is not written again while the dataset lives.
 
+pub use super::string_fix::StringFix;
 use super::words::{Refused, after, header, part, product, table};
 use crate::filters::FilterSpec;
 use crate::os::memory::Mapping;
-use crate::scatter::fill::fix_element;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -97,15 +97,6 @@ impl Chunk {
             source: 0,
         }
     }
-}
-
-/// What the conversion from a stored string to NumPy's changes: bytes after its end become NUL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StringFix {
-    pub offset: usize,
-    pub size: usize,
-    pub count: usize,
-    pub space_padded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -377,7 +368,7 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
     let mut fill = part(blob, record.fill_at, record.element_bytes)?.to_vec();
     for fix in &fixes {
         let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
-        fix_element(fix, &mut fill[field]);
+        fix.end(&mut fill[field]);
     }
     let by_library = record.flags & FLAG_LIBRARY != 0;
     let extents = dims.iter().zip(&chunk_dims);

@@ -6,5 +6,6 @@
 
 pub mod dataset;
 pub mod plan;
+mod string_fix;
 mod task;
 mod words;

@@ -1,5 +1,6 @@
 //! The streams of a blosc buffer's block: what comes next, and what it unpacks to.
 //!
+//! Law:
 //! 1. A stream lies inside the buffer, or is an error; a raw one is told as it lies there.
 //! 2. What unpacks to another size than it should is malformed.
 //!

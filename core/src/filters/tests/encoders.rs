@@ -1,5 +1,6 @@
 //! Encoders for the tests: each writes what an HDF5 filter of that name would store.
 //!
+//! Law:
 //! 1. Formats come from other code than the decoders under test wherever such code is linked.
 //! 2. Only tests use this; a failed encoder is a panic.
 

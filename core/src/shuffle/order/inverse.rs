@@ -40,11 +40,11 @@ impl Epoch<'_> {
         }
         windows.sort_unstable();
         windows.dedup();
-        let (mut found, mut seats) = (Vec::new(), RowMap::default());
+        let (mut found, mut map) = (Vec::new(), RowMap::default());
         for number in windows {
             let begin = number * order.window_rows;
-            self.seats(begin, begin + order.window_rows, &mut seats);
-            seats.each(0..seats.count(), |row, place| {
+            self.row_map(begin, begin + order.window_rows, &mut map);
+            map.each(0..map.count(), |row, place| {
                 if rows.contains(&row) {
                     found.push(begin + u64::from(place));
                 }

@@ -5,15 +5,15 @@ use super::*;
 fn all(order: &Order, epoch: u64, step: u64) -> Vec<u64> {
     let epoch = order.epoch(epoch);
     let mut rows = vec![u64::MAX; order.n_rows as usize];
-    let mut seats = RowMap::default();
+    let mut map = RowMap::default();
     let mut begin = 0;
     while begin < order.n_rows {
         let window_end = (begin / order.window_rows + 1) * order.window_rows;
         let end = (begin + step).min(window_end).min(order.n_rows);
-        epoch.seats(begin, end, &mut seats);
-        assert_eq!(seats.count() as u64, end - begin);
+        epoch.row_map(begin, end, &mut map);
+        assert_eq!(map.count() as u64, end - begin);
         let mut before = 0;
-        seats.each(0..seats.count(), |row, place| {
+        map.each(0..map.count(), |row, place| {
             let at = (begin + u64::from(place)) as usize;
             assert_eq!(rows[at], u64::MAX, "a place twice");
             rows[at] = row;
@@ -164,9 +164,9 @@ fn many_items_are_shuffled_like_few() {
         let mut items: Vec<u32> = (0..count as u32).collect();
         let mut expected = items.clone();
         shuffled(&mut SplitMix64::new(1, 2, 3), &mut items);
-        let mut dice = SplitMix64::new(1, 2, 3);
+        let mut random = SplitMix64::new(1, 2, 3);
         for last in (1..count).rev() {
-            expected.swap(dice.below(last as u64 + 1) as usize, last);
+            expected.swap(random.below(last as u64 + 1) as usize, last);
         }
         assert!(items == expected, "{count}");
     }

@@ -1,5 +1,6 @@
 //! The next bits of a stream's input, as the loop for literals takes them: a group at a time.
 //!
+//! Law:
 //! 1. Both ways to fill them up give the same bits.
 //! 2. Nothing is checked here: the loop counts its room before it runs.
 //!
@@ -8,8 +9,7 @@
 //! With few streams the length of the chain is what counts: bits are then read ahead of time, before
 //! it is known how many a group drops, so that a shift is all that comes after its last literal. It
 //! takes more instructions, which is what counts with many streams: there, a group's bits are read
-//! when it begins. (Of 8 KiB of noise two streams take 0.91 of the time with the first way, and four
-//! 1.1.)
+//! when it begins.
 
 use super::entries::LITERAL_BITS;
 use super::steps::Step;
@@ -18,7 +18,7 @@ use super::steps::Step;
 const HIGHEST: u64 = 1 << 63;
 
 #[derive(Clone, Copy)]
-pub(super) struct Bits {
+pub(crate) struct Bits {
     /// The next bits, from the lowest on.
     next: u64,
     /// Where they are in the input: eight times an address, and a bit of the byte there.
@@ -29,7 +29,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// Whether bits are read ahead, with so many streams.
+    /// Whether bits are read ahead, with this many streams.
     const fn is_ahead(streams: usize) -> bool {
         streams == 2
     }
@@ -39,7 +39,7 @@ impl Bits {
     /// # Safety
     /// The input has eight bytes there.
     #[inline(always)]
-    pub(super) unsafe fn new<const N: usize>(input: *const u8, at: u64) -> Bits {
+    pub(crate) unsafe fn new<const N: usize>(input: *const u8, at: u64) -> Bits {
         let mut bits = Bits {
             next: 0,
             at,
@@ -53,7 +53,7 @@ impl Bits {
         bits
     }
 
-    pub(super) fn at(&self) -> u64 {
+    pub(crate) fn at(&self) -> u64 {
         self.at
     }
 
@@ -62,7 +62,7 @@ impl Bits {
     /// # Safety
     /// The input has eight bytes there.
     #[inline(always)]
-    pub(super) unsafe fn begin_group<const N: usize>(&mut self) {
+    pub(crate) unsafe fn begin_group<const N: usize>(&mut self) {
         if Bits::is_ahead(N) {
             self.dropped = 0;
         } else {
@@ -73,7 +73,7 @@ impl Bits {
 
     /// Drops those of a literal. Returns the index of the entry of the ones behind them.
     #[inline(always)]
-    pub(super) fn drop<S: Step, const N: usize>(&mut self, step: S, literal: u32) -> usize {
+    pub(crate) fn drop<S: Step, const N: usize>(&mut self, step: S, literal: u32) -> usize {
         if Bits::is_ahead(N) {
             self.dropped = self.dropped.wrapping_add(literal);
         }
@@ -85,7 +85,7 @@ impl Bits {
     /// # Safety
     /// The input has eight bytes eight bytes behind where the group began.
     #[inline(always)]
-    pub(super) unsafe fn end_group<const N: usize>(&mut self) {
+    pub(crate) unsafe fn end_group<const N: usize>(&mut self) {
         if Bits::is_ahead(N) {
             let byte = self.at & !7;
             self.at += u64::from(self.dropped as u8);

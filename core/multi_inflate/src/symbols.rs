@@ -1,5 +1,6 @@
 //! Which loop decodes a block's symbols: each is compiled for CPUs with `bextr`, and for any.
 //!
+//! Law:
 //! 1. All loops make the same bytes of a stream.
 //!
 //! It must never know what blocks begin with.
@@ -14,7 +15,7 @@ macro_rules! loops {
     ($($(#[$doc:meta])* $name:ident$(<$n:ident>)? = $of:path:
        ($($arg:ident: $type:ty),*) -> $made:ty;)*) => {$(
         $(#[$doc])*
-        pub(super) fn $name$(<const $n: usize>)?(bextr: Option<Bextr>, $($arg: $type),*) -> $made {
+        pub(crate) fn $name$(<const $n: usize>)?(bextr: Option<Bextr>, $($arg: $type),*) -> $made {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt,sse4.1")]
             unsafe fn with_bextr$(<const $n: usize>)?(bextr: Bextr, $($arg: $type),*) -> $made {
@@ -40,16 +41,16 @@ macro_rules! loops {
 loops! {
     /// Decodes blocks of literals of several streams until one of them ends, or its stream's input
     /// or output all but does. Returns how many literals that were.
-    literals_abreast<N> = literals::abreast:
+    literal_group<N> = literals::group:
         (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
 
     /// The same of blocks of any sort, of which some have many matches. Returns how many sequences
     /// that were.
-    sequences_abreast<N> = sequences::abreast::<_, N, 1>:
+    sequence_group<N> = sequences::group::<_, N, 1>:
         (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
 
     /// The same where none has.
-    long_sequences_abreast<N> = sequences::abreast::<_, N, MAX_LITERALS>:
+    long_sequence_group<N> = sequences::group::<_, N, MAX_LITERALS>:
         (streams: &mut [&mut Stream; N], codes: &[impl Borrow<Codes>; N]) -> Option<usize>;
 
     /// Decodes one block to its end.

@@ -1,23 +1,22 @@
-//! Inflates two to four zlib streams (RFC 1950 and 1951) side by side in one thread.
+//! Inflates two to four zlib streams (RFC 1950 and 1951) at once in one thread: multi-buffer decoding.
 //!
-//! A stream of literals is decoded at the pace of one chain: shift, mask, look up, and again. A
-//! core has room for more such chains beside the first, so four streams of literals take little more
-//! than two. Copies (matches) among them are branches that no core foresees, and each holds
-//! up all streams. Where there are many, streams are decoded by sequences of one or two literals and a
-//! match, which have no such branches, and are chains again.
-//!
-//! 1. What is given back as decoded is what libdeflate makes of the same bytes. Whatever is odd
-//!    (an incomplete code, a wrong checksum, a size other than asked for) is refused, and the
-//!    caller asks libdeflate, whose verdict counts.
+//! Law:
+//! 1. What counts as decoded is what libdeflate makes of the same bytes. Whatever is odd (an
+//!    incomplete code, a wrong checksum, a size other than asked for) is refused, and the caller
+//!    asks libdeflate, whose verdict counts.
 //! 2. No stored byte can make it panic, read or write outside the slices, or run for long: every
-//!    step takes a bit from the input or gives up. What is unsafe is to ask for an instruction that
-//!    not every CPU has, where it has it, and two loops that count their room before they run, and
-//!    not at every byte (a tenth of the time, and more).
-//! 3. It allocates nothing.
-//! 4. Blocks are decoded side by side where their codes say that this pays, and else alone. How
-//!    much was is returned, so that it can be told.
+//!    step takes a bit from the input or gives up. `unsafe` asks for an instruction only where the
+//!    CPU has it, and marks two loops that count their room before they run, not at every byte.
+//! 3. It allocates nothing but `Tables`, which the caller keeps.
+//! 4. Blocks are decoded together where their codes say that this pays, and else alone.
 //!
 //! It must never know of filters, pipelines or chunks.
+//!
+//! A stream of literals is decoded at the pace of one chain: shift, mask, look up, and again. A
+//! core has room for more such chains beside the first, so four streams of literals take little
+//! more time than two. Copies (matches) among them are branches that no core foresees, and each
+//! holds up all streams. Where there are many, streams are decoded by sequences of one or two
+//! literals and a match, which have no such branches, and are chains again.
 
 mod bits;
 mod codes;
@@ -37,21 +36,21 @@ use kind::Kind;
 use libdeflater::adler32;
 use std::borrow::Borrow;
 use steps::Bextr;
-use symbols::{alone, literals_abreast, long_sequences_abreast, sequences_abreast};
+use symbols::{alone, literal_group, long_sequence_group, sequence_group};
 use table::TableMaker;
 
-/// The most streams that go side by side: for more there are no registers.
+/// The most streams in a group: a core has no registers for more.
 pub const MAX_STREAMS: usize = 4;
 
 /// The memory that the decoding of streams needs, for reuse.
-pub(super) struct Tables {
+pub struct Tables {
     codes: [Codes; MAX_STREAMS],
     maker: TableMaker,
     bextr: Option<Bextr>,
 }
 
 impl Tables {
-    pub(super) fn new() -> Tables {
+    pub fn new() -> Tables {
         Tables {
             codes: [const { Codes::NONE }; MAX_STREAMS],
             maker: TableMaker::NEW,
@@ -60,14 +59,38 @@ impl Tables {
     }
 }
 
-/// Decodes some zlib streams, at most `MAX_STREAMS`, each of which makes exactly as many bytes as its
-/// `out` has. Returns how many literals or sequences were decoded side by side. None: one of the
-/// streams may be bad; what the outs hold then means nothing.
-pub(super) fn inflate_abreast<const N: usize>(
+impl Default for Tables {
+    fn default() -> Tables {
+        Tables::new()
+    }
+}
+
+/// Decodes two to `MAX_STREAMS` zlib streams, each of which makes exactly as many bytes as its out
+/// has. Returns how many literals or sequences were decoded together.
+///
+/// None: one of the streams may be bad, or their number is another. What the outs hold then means
+/// nothing; decode each stream alone, with a decoder that tells.
+pub fn decode_group(
     tables: &mut Tables,
-    stored: [&[u8]; N],
-    outs: [&mut [u8]; N],
+    stored: &[&[u8]],
+    outs: &mut [&mut [u8]],
 ) -> Option<usize> {
+    match stored.len() {
+        2 => decode::<2>(tables, stored, outs),
+        3 => decode::<3>(tables, stored, outs),
+        4 => decode::<4>(tables, stored, outs),
+        _ => None,
+    }
+}
+
+fn decode<const N: usize>(
+    tables: &mut Tables,
+    stored: &[&[u8]],
+    outs: &mut [&mut [u8]],
+) -> Option<usize> {
+    let stored: [&[u8]; N] = stored.try_into().ok()?;
+    let outs: &mut [&mut [u8]; N] = outs.try_into().ok()?;
+    let outs = outs.each_mut().map(|out| &mut **out);
     let Tables {
         codes,
         maker,
@@ -106,22 +129,20 @@ pub(super) fn inflate_abreast<const N: usize>(
     }
 }
 
-/// Decodes blocks side by side until one of them ends. Returns how many literals or sequences that
-/// were.
+/// Decodes blocks together until one of them ends. Returns how many literals or sequences that was.
 fn together<const N: usize>(
     bextr: Option<Bextr>,
     mut streams: [&mut Stream; N],
     codes: &[impl Borrow<Codes>; N],
 ) -> Option<usize> {
     match streams.iter().map(|stream| stream.kind).max() {
-        Some(Kind::Literals) => literals_abreast(bextr, &mut streams, codes),
-        Some(Kind::Sparse) => long_sequences_abreast(bextr, &mut streams, codes),
-        _ => sequences_abreast(bextr, &mut streams, codes),
+        Some(Kind::Literals) => literal_group(bextr, &mut streams, codes),
+        Some(Kind::Sparse) => long_sequence_group(bextr, &mut streams, codes),
+        _ => sequence_group(bextr, &mut streams, codes),
     }
 }
 
-/// The same of the next streams. (All of them, whose codes lie side by side, take 0.92 of the time if
-/// they do not come this way.)
+/// The same of the next streams. Groups of all streams are quicker without this detour.
 fn some<'a, 's: 'a, const N: usize>(
     bextr: Option<Bextr>,
     mut next: impl Iterator<Item = (&'a mut Stream<'s>, &'a Codes)>,
@@ -183,7 +204,7 @@ impl<'a> Stream<'a> {
         self.at == At::Block
     }
 
-    /// Inside a block that is decoded side by side, with room for it in the input and in the output.
+    /// Inside a block that is decoded with others, with room for it in the input and in the output.
     fn wants_company(&self) -> bool {
         let has_room = || {
             literals::room(self.input, self.out, self.cursor) > 0

@@ -1,5 +1,6 @@
 //! Where a stream's decoding stands: its next bit, and what it made.
 //!
+//! Law:
 //! 1. No bits are taken that the input does not have, and no byte is made outside the output.
 //!
 //! It must never know blocks, or that there are other streams.
@@ -8,20 +9,20 @@ use super::codes::{Codes, Meaning};
 use super::entries::{MIXED_BITS, bits_to_drop, value_with_extra};
 
 /// The least number of bits that `peek` gives where the input has as many.
-pub(super) const PEEKED: u32 = 57;
+pub(crate) const PEEKED: u32 = 57;
 
 #[derive(Clone, Copy)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// The next bit of the input.
-    pub(super) bit: usize,
+    pub(crate) bit: usize,
     /// How many bytes of the output are made.
-    pub(super) made: usize,
+    pub(crate) made: usize,
 }
 
 impl Cursor {
     /// The next bits, from the lowest on: at least 57 of them, or all that are left and zeros.
     #[inline(always)]
-    pub(super) fn peek(self, input: &[u8]) -> u64 {
+    pub(crate) fn peek(self, input: &[u8]) -> u64 {
         let pos = self.bit / 8;
         let eight = match input.get(pos..).and_then(<[u8]>::first_chunk) {
             Some(eight) => *eight,
@@ -31,27 +32,27 @@ impl Cursor {
     }
 
     #[inline(always)]
-    pub(super) fn skip(&mut self, bits: u32, input: &[u8]) -> Option<()> {
+    pub(crate) fn skip(&mut self, bits: u32, input: &[u8]) -> Option<()> {
         self.bit += bits as usize;
         (self.bit <= 8 * input.len()).then_some(())
     }
 
     /// The next bits, as a number.
-    pub(super) fn take(&mut self, bits: u32, input: &[u8]) -> Option<usize> {
+    pub(crate) fn take(&mut self, bits: u32, input: &[u8]) -> Option<usize> {
         let taken = self.peek(input) & !(u64::MAX << bits);
         self.skip(bits, input)?;
         Some(taken as usize)
     }
 
     #[inline(always)]
-    pub(super) fn look(self, codes: &Codes, input: &[u8]) -> u32 {
+    pub(crate) fn look(self, codes: &Codes, input: &[u8]) -> u32 {
         codes.symbol(self.peek(input))
     }
 
     /// Decodes what is next. Returns the symbol behind it, or None inside where that was the
     /// block's end.
     #[inline(always)]
-    pub(super) fn one(
+    pub(crate) fn one(
         &mut self,
         symbol: u32,
         codes: &Codes,

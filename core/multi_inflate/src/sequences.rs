@@ -1,5 +1,6 @@
 //! The loops for blocks that are literals and short matches, of several streams at once.
 //!
+//! Law:
 //! 1. They make the same bytes of a stream as the loops for literals do.
 //! 2. A loop ends with a block, or before the input or the output has no room for a sequence.
 //! 3. A sequence checks what a match says, and nothing else: how many there is room for is counted
@@ -10,7 +11,7 @@
 //! A sequence is one or two literals, if there are any, and then a match, if there is one. Which of
 //! them there are is what no CPU foresees, and each wrong guess would stop all streams: so a sequence
 //! has no branch for it. What is missing is made with all the rest, and takes no bits and makes no
-//! bytes. That is a chain of three or four look-ups, so that two streams side by side take little
+//! bytes. That is a chain of three or four look-ups, so that two streams together take little
 //! longer than one.
 
 use super::codes::Codes;
@@ -24,7 +25,7 @@ use super::{At, Stream};
 use std::borrow::Borrow;
 
 /// The most literals of a sequence.
-pub(super) const MAX_LITERALS: usize = 2;
+pub(crate) const MAX_LITERALS: usize = 2;
 
 /// The most bytes that a sequence makes.
 const MAX_BYTES: usize = MAX_LITERALS + SHORT;
@@ -34,7 +35,7 @@ const INPUT: usize = 7;
 
 /// How many sequences there is room for. Each looks at 8 bytes of input, writes `SHORT` bytes behind
 /// the literals, and may read as many `SHORT` bytes further on.
-pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
+pub(crate) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     let input = (input.len() - cursor.bit / 8).saturating_sub(8);
     let left = (out.len() - cursor.made).saturating_sub(3 * SHORT);
     // What is made is counted with 32 bits and a sign.
@@ -44,7 +45,7 @@ pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
 
 /// Sequences have `LITERALS` literals at most.
 #[inline(always)]
-pub(super) fn abreast<S: Step, const N: usize, const LITERALS: usize>(
+pub(crate) fn group<S: Step, const N: usize, const LITERALS: usize>(
     step: S,
     streams: &mut [&mut Stream; N],
     codes: &[impl Borrow<Codes>; N],

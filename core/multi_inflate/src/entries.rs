@@ -1,27 +1,27 @@
 //! What an entry of a table tells, and what the symbols of deflate mean (RFC 1951, 3.2.5 and 3.2.7).
 //!
+//! Law:
 //! 1. An entry tells all that a step needs: the bits to drop, the value, and what sort it is.
 //!
 //! It must never know tables, or codes.
 
 /// The bits of one look-up in the tables of blocks that are mostly literals; longer codes go on in a
 /// subtable. With 10, the tables of four streams leave room for their data in a core's first cache.
-pub(super) const LITERAL_BITS: usize = 10;
-/// The same of other blocks, in which long codes are dearer: with 11, whole numbers take 0.9 of the
-/// time.
-pub(super) const MIXED_BITS: usize = 11;
-pub(super) const OFFSET_BITS: usize = 8;
-pub(super) const LENGTH_BITS: usize = 7;
+pub(crate) const LITERAL_BITS: usize = 10;
+/// The same of other blocks, in which long codes cost more.
+pub(crate) const MIXED_BITS: usize = 11;
+pub(crate) const OFFSET_BITS: usize = 8;
+pub(crate) const LENGTH_BITS: usize = 7;
 
 /// How many symbols there are from 256 on: the end of the block, and lengths.
-pub(super) const OTHERS_COUNT: usize = 32;
+pub(crate) const OTHERS_COUNT: usize = 32;
 
 /// The longest match that an entry of symbols tells by itself.
-pub(super) const SHORT: usize = 16;
+pub(crate) const SHORT: usize = 16;
 /// The lengths that have extra bits and are no longer than `SHORT`, as indices of `OTHERS`.
-pub(super) const SHORT_WITH_EXTRA: std::ops::RangeInclusive<usize> = 9..=11;
+pub(crate) const SHORT_WITH_EXTRA: std::ops::RangeInclusive<usize> = 9..=11;
 /// The first symbol of longer ones.
-pub(super) const FIRST_LONG: usize = 256 + 12;
+pub(crate) const FIRST_LONG: usize = 256 + 12;
 
 // An entry of symbols holds, from bit 0 on: the bits to drop of a literal (8, else 0), the bits of
 // the next look-up (8), whether it is a literal (1, and 2 to count them), the bits to drop of a short
@@ -31,66 +31,66 @@ pub(super) const FIRST_LONG: usize = 256 + 12;
 // The lower half is what the instruction `bextr` takes. What is no literal drops nothing there, so
 // that looking up goes on giving the same entry.
 /// A literal.
-pub(super) const PLAIN: u32 = 1 << 16;
+pub(crate) const PLAIN: u32 = 1 << 16;
 /// Where the bits to drop of a short match are.
-pub(super) const OF_MATCH: u32 = 19;
+pub(crate) const OF_MATCH: u32 = 19;
 /// None of these is set in what is neither a literal nor a short match.
 const TOLD: u32 = 0xFF << 16;
 
 // Other entries hold, from bit 0 on: the bits to drop (8; the code and its extra bits), the bits of
 // the code alone or of the subtable (5), three flags, and the value (16; the least length or
 // offset, or where the subtable begins).
-pub(super) const INVALID: u32 = 1 << 13;
-pub(super) const LINK: u32 = 1 << 14;
-pub(super) const END: u32 = 1 << 15;
+pub(crate) const INVALID: u32 = 1 << 13;
+pub(crate) const LINK: u32 = 1 << 14;
+pub(crate) const END: u32 = 1 << 15;
 /// What stands for the offset of a symbol that is no match: no bits to drop, and a place behind
 /// what is made that no sequence before has written to, so that no load waits for a store (as it
 /// would just before what is made: literals then take twice as long).
-pub(super) const NO_OFFSET: u32 = (-(SHORT as i32) << 16) as u32;
+pub(crate) const NO_OFFSET: u32 = (-(SHORT as i32) << 16) as u32;
 /// Adds a code's length to all that tells it.
-pub(super) const CODE: u32 = 1 << 8 | 1;
+pub(crate) const CODE: u32 = 1 << 8 | 1;
 
-pub(super) fn bits_to_drop(entry: u32) -> u32 {
+pub(crate) fn bits_to_drop(entry: u32) -> u32 {
     entry & 63
 }
 
 /// The byte that a plain symbol stands for, the length of a short match, or where the meaning of
 /// another symbol is.
-pub(super) fn literal(entry: u32) -> u32 {
+pub(crate) fn literal(entry: u32) -> u32 {
     entry >> 24
 }
 
 /// The bits that a symbol drops if it is a short match, else 0.
-pub(super) fn bits_of_match(entry: u32) -> u32 {
+pub(crate) fn bits_of_match(entry: u32) -> u32 {
     entry >> OF_MATCH & 15
 }
 
 /// Whether a symbol is a literal or a short match.
-pub(super) fn is_told(entry: u32) -> bool {
+pub(crate) fn is_told(entry: u32) -> bool {
     entry & TOLD != 0
 }
 
-pub(super) fn value(entry: u32) -> usize {
+pub(crate) fn value(entry: u32) -> usize {
     (entry >> 16) as usize
 }
 
 /// Of the code alone, or of the subtable.
-pub(super) fn more_bits(entry: u32) -> u32 {
+pub(crate) fn more_bits(entry: u32) -> u32 {
     entry >> 8 & 31
 }
 
 /// The value and what the extra bits, behind those of the code, add to it.
-pub(super) fn value_with_extra(entry: u32, bits: u64) -> usize {
+pub(crate) fn value_with_extra(entry: u32, bits: u64) -> usize {
     value(entry) + (low(bits, bits_to_drop(entry)) >> more_bits(entry)) as usize
 }
 
 /// Whether an offset's entry is neither a link nor invalid.
-pub(super) fn is_known(entry: u32) -> bool {
+pub(crate) fn is_known(entry: u32) -> bool {
     entry & (LINK | INVALID) == 0
 }
 
 /// The offset that a known entry tells, of which `low` are the bits to drop.
-pub(super) fn offset_with_extra(entry: u32, low: u64) -> u32 {
+pub(crate) fn offset_with_extra(entry: u32, low: u64) -> u32 {
     // With 63 for 31, as flags that are not set need no mask.
     let extra = (low >> (entry >> 8 & 63)) as u32;
     ((entry as i32 >> 16) as u32).wrapping_add(extra)
@@ -101,15 +101,15 @@ fn low(bits: u64, count: u32) -> u64 {
 }
 
 /// Where a link's subtable has the entry of these bits.
-pub(super) fn linked(link: u32, bits: u64) -> usize {
+pub(crate) fn linked(link: u32, bits: u64) -> usize {
     value(link) + low(bits >> bits_to_drop(link), more_bits(link)) as usize
 }
 
 /// What the symbols of a code mean: entries without the bits of the code, and what each bit of the
 /// code adds to them.
-pub(super) type Meanings<const N: usize> = [(u32, u32); N];
+pub(crate) type Meanings<const N: usize> = [(u32, u32); N];
 
-pub(super) static SYMBOLS: Meanings<288> = {
+pub(crate) static SYMBOLS: Meanings<288> = {
     let mut meanings = [(0, 0); 288];
     let mut i = 0;
     while i < 288 {
@@ -125,7 +125,7 @@ pub(super) static SYMBOLS: Meanings<288> = {
 };
 
 /// Of the symbols from 256 on.
-pub(super) static OTHERS: [u32; OTHERS_COUNT] = {
+pub(crate) static OTHERS: [u32; OTHERS_COUNT] = {
     let mut meanings = [INVALID; OTHERS_COUNT];
     meanings[0] = END;
     let mut least = 3;
@@ -140,7 +140,7 @@ pub(super) static OTHERS: [u32; OTHERS_COUNT] = {
     meanings
 };
 
-pub(super) static OFFSETS: Meanings<32> = {
+pub(crate) static OFFSETS: Meanings<32> = {
     let mut meanings = [(INVALID, CODE); 32];
     let mut least = 1;
     let mut i = 0;
@@ -153,7 +153,7 @@ pub(super) static OFFSETS: Meanings<32> = {
     meanings
 };
 
-pub(super) static LENGTHS: Meanings<20> = {
+pub(crate) static LENGTHS: Meanings<20> = {
     let mut meanings = [(0, CODE); 20];
     let mut i = 0;
     while i < 20 {

@@ -1,5 +1,6 @@
 //! Makes the table of a code (RFC 1951, 3.2.2): the next bits of a stream -> an entry.
 //!
+//! Law:
 //! 1. A code that is not complete makes no table, so every look-up has an entry.
 //!
 //! It must never know what the entries are for.
@@ -7,7 +8,7 @@
 use super::entries::LINK;
 
 /// Makes tables; it keeps memory for reuse.
-pub(super) struct TableMaker {
+pub(crate) struct TableMaker {
     /// In the order of their codes. As many that no place is out of range.
     entries: [u32; 512],
     /// The codes of one length, as they lie in a stream.
@@ -20,7 +21,7 @@ type Four = u64;
 const EACH: Four = 0x0001_0001_0001_0001;
 
 impl TableMaker {
-    pub(super) const NEW: TableMaker = TableMaker {
+    pub(crate) const NEW: TableMaker = TableMaker {
         entries: [0; 512],
         reversed: [0; 288],
     };
@@ -31,7 +32,9 @@ impl TableMaker {
     /// The symbols, each with the length of its code (0: unused) and its meaning, are a multiple of
     /// four and at most 288. What stands for the link to a subtable is asked of `kept`. None: the code
     /// is not complete.
-    pub(super) fn fill(
+    ///
+    /// Long, as its passes hand on a dozen small arrays, which stay in registers and the first cache.
+    pub(crate) fn fill(
         &mut self,
         table: &mut [u32],
         bits: usize,

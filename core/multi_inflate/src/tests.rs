@@ -1,6 +1,6 @@
-//! Streams side by side against libdeflate: equal bytes or a refusal, whatever they are.
+//! Groups of streams against libdeflate: equal bytes or a refusal, whatever they are.
 //!
-//! Law: knows this module's functions and libdeflate only; no pipeline, no file.
+//! Law: knows this crate's functions and libdeflate only; no pipeline, no file.
 
 use super::*;
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
@@ -86,14 +86,14 @@ fn compress(data: &[u8], level: i32) -> Vec<u8> {
     out
 }
 
-/// What libdeflate makes of a stream that shall give so many bytes.
+/// What libdeflate makes of a stream that shall give this many bytes.
 fn alone(stored: &[u8], size: usize) -> Option<Vec<u8>> {
     let mut out = vec![0; size];
     let made = Decompressor::new().zlib_decompress(stored, &mut out);
     made.is_ok_and(|made| made == size).then_some(out)
 }
 
-/// Memory that ends where none is: whoever reads on is ended by the kernel.
+/// Memory that ends at an unmapped page: the kernel ends a process that reads on.
 struct Wall {
     base: *mut u8,
     len: usize,
@@ -160,11 +160,11 @@ impl Trial {
         let mut way = |bextr| {
             tables.bextr = bextr;
             let mut memory = sizes.map(|size| vec![0xA5; size + 2 * GUARD]);
-            let outs = memory.each_mut().map(|memory| {
+            let mut outs = memory.each_mut().map(|memory| {
                 let end = memory.len() - GUARD;
                 &mut memory[GUARD..end]
             });
-            let done = inflate_abreast(tables, stored, outs).is_some();
+            let done = decode_group(tables, &stored, &mut outs).is_some();
             let made = memory.map(|mut memory| {
                 let back = memory.split_off(memory.len() - GUARD);
                 let made = memory.split_off(GUARD);
@@ -188,8 +188,8 @@ impl Trial {
         assert!(self.together(stored, sizes) == expected, "{sizes:?}");
     }
 
-    /// Also with good streams beside it, on either side and on both.
-    fn check_beside(&mut self, stored: &[u8], size: usize, other: &[u8], its: usize) {
+    /// Also among good streams, before, after and between them.
+    fn check_among(&mut self, stored: &[u8], size: usize, other: &[u8], its: usize) {
         self.check([stored, other], [size, its]);
         self.check([other, stored], [its, size]);
         self.check([other, stored, other], [its, size, its]);
@@ -231,7 +231,7 @@ fn equals_libdeflate_for_all_kinds_levels_and_sizes() {
 }
 
 #[test]
-fn streams_end_anywhere_beside_each_other() {
+fn streams_end_anywhere_in_a_group() {
     let (mut random, mut trial) = (Random(6), Trial::new());
     let streams: Vec<_> = (0..48)
         .map(|size| compress(&data(&mut random, 2, size), 6))
@@ -248,7 +248,7 @@ fn streams_end_anywhere_beside_each_other() {
 }
 
 #[test]
-fn streams_of_all_blocks_beside_each_other_good_and_bad() {
+fn groups_of_all_blocks_good_and_bad() {
     let (mut random, mut trial) = (Random(7), Trial::new());
     let stream = |random: &mut Random| {
         let most = 1 << (4 + random.below(14));
@@ -260,32 +260,25 @@ fn streams_of_all_blocks_beside_each_other_good_and_bad() {
     for _ in 0..400 {
         let (mut stored, size) = stream(&mut random);
         let (other, its) = stream(&mut random);
-        trial.check_beside(&stored, size, &other, its);
+        trial.check_among(&stored, size, &other, its);
         let end = random.below(stored.len());
-        trial.check_beside(&stored[..end], size, &other, its);
+        trial.check_among(&stored[..end], size, &other, its);
         stored[end] ^= 1 << random.below(8);
-        trial.check_beside(&stored, size, &other, its);
+        trial.check_among(&stored, size, &other, its);
     }
 }
 
 #[test]
-fn blocks_are_decoded_side_by_side_where_their_codes_say_so() {
+fn blocks_are_decoded_together_where_their_codes_say_so() {
     let (mut random, mut trial) = (Random(8), Trial::new());
     let mut decoded = |kinds: &[usize]| {
         let size = 36_000;
         let stored = kinds.iter().map(|&kind| data(&mut random, kind, size));
         let stored: Vec<_> = stored.map(|data| compress(&data, 6)).collect();
         let mut outs = vec![vec![0; size]; kinds.len()];
-        let mut outs = outs.iter_mut().map(Vec::as_mut_slice);
-        let mut out = || outs.next().unwrap();
-        let tables = &mut trial.tables;
-        match &stored[..] {
-            [a, b] => inflate_abreast(tables, [a, b], [out(), out()]),
-            [a, b, c] => inflate_abreast(tables, [a, b, c], [out(), out(), out()]),
-            [a, b, c, d] => inflate_abreast(tables, [a, b, c, d], [out(), out(), out(), out()]),
-            _ => panic!("two to four"),
-        }
-        .unwrap()
+        let stored: Vec<_> = stored.iter().map(Vec::as_slice).collect();
+        let mut outs: Vec<_> = outs.iter_mut().map(Vec::as_mut_slice).collect();
+        decode_group(&mut trial.tables, &stored, &mut outs).unwrap()
     };
     assert!(decoded(&[2, 2]) > 70_000);
     assert!(decoded(&[2, 2, 2]) > 105_000);
@@ -341,10 +334,10 @@ fn every_truncation_is_judged_as_by_libdeflate() {
     ] {
         let stored = compress(&data(&mut random, kind, size), level);
         for end in 0..stored.len() {
-            trial.check_beside(&stored[..end], size, &other, 700);
+            trial.check_among(&stored[..end], size, &other, 700);
         }
         let longer = [&stored[..], &[0x5A; 9]].concat();
-        trial.check_beside(&longer, size, &other, 700);
+        trial.check_among(&longer, size, &other, 700);
     }
 }
 
@@ -355,7 +348,7 @@ fn another_size_than_asked_for_is_refused() {
     for kind in 0..KINDS {
         let stored = compress(&data(&mut random, kind, 1000), 6);
         for size in (0..40).chain(960..1040).chain([65_536]) {
-            trial.check_beside(&stored, size, &other, 700);
+            trial.check_among(&stored, size, &other, 700);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What CPUs do differently: the step from a literal to what follows it, which sets the pace of all
 //! decoding, and how literals are put together.
 //!
+//! Law:
 //! 1. A step drops the literal's bits and gives the index of the entry of those that follow.
 //! 2. All kinds of steps give the same.
 //!
@@ -13,9 +14,9 @@ use super::entries::{PLAIN, bits_to_drop, literal};
 
 /// How many literals of each stream are decoded between two looks at its input. Each drops 10 bits
 /// at most, so that 40 of the 57 that a look gives are dropped, and another 10 looked at.
-pub(super) const GROUP: usize = 4;
+pub(crate) const GROUP: usize = 4;
 
-pub(super) trait Step: Copy {
+pub(crate) trait Step: Copy {
     /// Literals that are being put together.
     type Group: Copy;
 
@@ -37,7 +38,7 @@ pub(super) trait Step: Copy {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct ShiftAndMask;
+pub(crate) struct ShiftAndMask;
 
 impl Step for ShiftAndMask {
     type Group = [u32; GROUP];
@@ -76,14 +77,13 @@ impl Step for ShiftAndMask {
 }
 
 /// Shifts and masks with one instruction of x86-64, as a literal's entry says, and puts literals
-/// together in a vector, which takes one instruction each, and no register that streams need. A
-/// chunk of 8 KiB of literals took 9.0 us with the first and 10.2 without, three side by side, and
-/// 0.96 of that with the other. There is a `Bextr` only where the CPU has what both ask for.
+/// together in a vector, which takes one instruction each, and no register that streams need. There
+/// is a `Bextr` only where the CPU has what both ask for.
 #[derive(Clone, Copy)]
-pub(super) struct Bextr(());
+pub(crate) struct Bextr(());
 
 impl Bextr {
-    pub(super) fn detect() -> Option<Bextr> {
+    pub(crate) fn detect() -> Option<Bextr> {
         #[cfg(target_arch = "x86_64")]
         if std::is_x86_feature_detected!("bmi1")
             && std::is_x86_feature_detected!("bmi2")

@@ -1,5 +1,6 @@
 //! What a block is made of, as the lengths of its codes say: which loop decodes it.
 //!
+//! Law:
 //! 1. A code of n bits stands for about every 2^n-th symbol: nothing is decoded to find out.
 //!
 //! It must never know streams.
@@ -10,7 +11,7 @@ use super::entries::FIRST_LONG;
 
 /// From those with few matches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Mostly literals.
     Literals,
     /// Literals with a short match here and there.
@@ -21,14 +22,11 @@ pub(super) enum Kind {
     Other,
 }
 
-/// Percent of symbols that are no literals, at most. (With 5 or 20 here, chunks of noise of 512 KiB
-/// took the same within 3 %.)
+/// The most percent of symbols that are not literals.
 const IN_LITERALS: usize = 14;
 
 /// The same in mixed blocks. In those with less there are runs of literals, of which a sequence takes
-/// two; with more, all are matches, which a core foresees. (By sequences of one literal, these take 0.9
-/// to 1.4 and 0.9 to 1.2 of libdeflate's time, and 0.7 to 0.9 in between. With 25 percent, sequences of
-/// two literals take 0.75 of those with one, two streams side by side; whole numbers, with more, 1.1.)
+/// two; with more, all are matches, which a core foresees.
 const IN_MIXED: RangeInclusive<usize> = 30..=90;
 
 /// Percent of symbols that are matches too long for a sequence, at most, in sparse and mixed blocks.
@@ -36,7 +34,7 @@ const LONG_IN_MIXED: usize = 4;
 
 impl Kind {
     /// Of the lengths of the codes of literals and what follows them.
-    pub(super) fn of(lengths: &[u8]) -> Kind {
+    pub(crate) fn of(lengths: &[u8]) -> Kind {
         let percent = |first: usize| {
             let used = lengths.iter().skip(first).filter(|&&length| length > 0);
             let share: usize = used.map(|&length| 1 << (15 - length)).sum();

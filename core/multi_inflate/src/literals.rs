@@ -1,5 +1,6 @@
 //! The loops for blocks that are mostly literals: of several streams at once, and of one.
 //!
+//! Law:
 //! 1. Both make the same bytes of a stream.
 //! 2. A loop ends with its block, or before the input or the output has no room for a group.
 //! 3. The fast loop checks nothing: how many groups there is room for is counted before it.
@@ -26,14 +27,14 @@ const LOOK: usize = 8;
 /// Bytes of output that whole groups can make, and look at eight bytes of input each, before one
 /// of the two ends.
 #[inline(always)]
-pub(super) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
+pub(crate) fn room(input: &[u8], out: &[u8], cursor: Cursor) -> usize {
     let input = (input.len() - cursor.bit / 8).saturating_sub(2 * LOOK);
     let groups = (input / LOOK).min((out.len() - cursor.made) / GROUP);
     groups * GROUP
 }
 
 #[inline(always)]
-pub(super) fn abreast<S: Step, const N: usize>(
+pub(crate) fn group<S: Step, const N: usize>(
     step: S,
     streams: &mut [&mut Stream; N],
     codes: &[impl Borrow<Codes>; N],
@@ -170,7 +171,7 @@ unsafe fn groups<S: Step, const N: usize>(
 }
 
 #[inline(always)]
-pub(super) fn alone<S: Step>(step: S, stream: &mut Stream, codes: &Codes) -> Option<()> {
+pub(crate) fn alone<S: Step>(step: S, stream: &mut Stream, codes: &Codes) -> Option<()> {
     let Stream { input, out, .. } = stream;
     let mut cursor = stream.cursor;
     let mut next = cursor.look(codes, input);

@@ -1,4 +1,4 @@
-//! Copies by strides, beside the same element by element.
+//! Rows copied and scattered against the same element by element.
 
 use super::*;
 use crate::fixtures::XorShift64;
@@ -92,10 +92,10 @@ fn offsets(member: &Member) -> Vec<Vec<u64>> {
 const SPARE: usize = 3;
 
 /// The map of some rows in a window: in order, and mixed.
-fn seats_of(rows: Range<u64>, dice: &mut XorShift64) -> [RowMap; 2] {
+fn maps_of(rows: Range<u64>, random: &mut XorShift64) -> [RowMap; 2] {
     let mut places: Vec<u32> = (0..(rows.end - rows.start) as u32 + SPARE as u32).collect();
     for last in (1..places.len()).rev() {
-        places.swap(last, dice.below(last as u64 + 1) as usize);
+        places.swap(last, random.below(last as u64 + 1) as usize);
     }
     let (mut runs, mut mixed) = (RowMap::default(), RowMap::default());
     for (number, place) in rows.clone().zip(places) {
@@ -105,34 +105,31 @@ fn seats_of(rows: Range<u64>, dice: &mut XorShift64) -> [RowMap; 2] {
     [runs, mixed]
 }
 
-/// Some chunks beside each other, scattered together.
-fn check_together(member: &Member, dice: &mut XorShift64) {
+/// Chunks of the same rows, scattered together.
+fn check_together(member: &Member, random: &mut XorShift64) {
     let size = member.row_bytes;
     let mut interleaver = offsets(member);
-    let outer = interleaver[dice.below(interleaver.len() as u64) as usize][0];
+    let outer = interleaver[random.below(interleaver.len() as u64) as usize][0];
     interleaver.retain(|offset| offset[0] == outer);
-    interleaver.drain(..dice.below(interleaver.len() as u64) as usize);
-    let made = |offset: &Vec<u64>| (Strides::of(member, offset), decoded(member, offset));
+    interleaver.drain(..random.below(interleaver.len() as u64) as usize);
+    let made = |offset: &Vec<u64>| (RowCopy::of(member, offset), decoded(member, offset));
     let made: Vec<_> = interleaver.iter().map(made).collect();
-    let pieces = made.iter().map(|(strides, decoded)| Piece {
-        strides,
+    let pieces = made.iter().map(|(copy, decoded)| Piece {
+        copy,
         first: outer,
         decoded,
     });
     let pieces: Vec<_> = pieces.collect();
     let end = (outer + member.chunk_dims[0]).min(member.dims[0]);
-    for seats in seats_of(outer..end, dice) {
-        let count = seats.count();
+    for map in maps_of(outer..end, random) {
+        let count = map.count();
         let (mut together, mut each) = (vec![0x5A; (count + SPARE) * size], Vec::new());
         each.clone_from(&together);
-        let cut = dice.below(count as u64 + 1) as usize;
-        Strides::scatter_all(&pieces, (&seats, 0..cut), cut..count, &mut together);
-        Strides::scatter_all(&pieces, (&seats, cut..count), count..count, &mut together);
-        for Piece {
-            strides, decoded, ..
-        } in &pieces
-        {
-            strides.scatter(decoded, outer, (&seats, 0..count), &mut each);
+        let cut = random.below(count as u64 + 1) as usize;
+        RowCopy::scatter_all(&pieces, (&map, 0..cut), cut..count, &mut together);
+        RowCopy::scatter_all(&pieces, (&map, cut..count), count..count, &mut together);
+        for Piece { copy, decoded, .. } in &pieces {
+            copy.scatter(decoded, outer, (&map, 0..count), &mut each);
         }
         assert!(
             together == each,
@@ -143,29 +140,29 @@ fn check_together(member: &Member, dice: &mut XorShift64) {
     }
 }
 
-fn check(member: &Member, dice: &mut XorShift64) {
-    check_together(member, dice);
+fn check(member: &Member, random: &mut XorShift64) {
+    check_together(member, random);
     let size = member.row_bytes;
     for offset in offsets(member) {
-        let strides = Strides::of(member, &offset);
+        let copy = RowCopy::of(member, &offset);
         let chunk = decoded(member, &offset);
         let end = (offset[0] + member.chunk_dims[0]).min(member.dims[0]);
 
-        let begin = offset[0] + dice.below(end - offset[0]);
+        let begin = offset[0] + random.below(end - offset[0]);
         let mut rows = vec![0xA5; (end - begin) as usize * size];
-        strides.copy(&chunk, begin - offset[0], &mut rows);
+        copy.copy(&chunk, begin - offset[0], &mut rows);
         for (number, got) in (begin..end).zip(rows.chunks_exact(size)) {
             assert_eq!(got, row(member, &offset, number, 0xA5));
         }
 
-        for seats in seats_of(offset[0]..end, dice) {
-            let count = seats.count();
+        for map in maps_of(offset[0]..end, random) {
+            let count = map.count();
             let mut window = vec![0x5A; (count + SPARE) * size];
-            let cut = dice.below(count as u64 + 1) as usize;
-            strides.scatter(&chunk, offset[0], (&seats, 0..cut), &mut window);
-            strides.scatter(&chunk, offset[0], (&seats, cut..count), &mut window);
+            let cut = random.below(count as u64 + 1) as usize;
+            copy.scatter(&chunk, offset[0], (&map, 0..cut), &mut window);
+            copy.scatter(&chunk, offset[0], (&map, cut..count), &mut window);
             let mut expected = vec![0x5A; window.len()];
-            seats.each(0..count, |number, place| {
+            map.each(0..count, |number, place| {
                 let wanted = row(member, &offset, number, 0x5A);
                 expected[place as usize * size..][..size].copy_from_slice(&wanted);
             });
@@ -181,39 +178,39 @@ fn check(member: &Member, dice: &mut XorShift64) {
 
 #[test]
 fn chunks_of_any_shape_land_in_rows() {
-    let mut dice = XorShift64(5);
+    let mut random = XorShift64(5);
     for case in 0..400 {
-        let n = 1 + dice.below(4) as usize;
+        let n = 1 + random.below(4) as usize;
         let outer = [3, 20][case % 2]; // with and without a list of runs
-        let mut dims = vec![1 + dice.below(outer)];
-        let mut chunk_dims = vec![1 + dice.below(outer)];
+        let mut dims = vec![1 + random.below(outer)];
+        let mut chunk_dims = vec![1 + random.below(outer)];
         for _ in 1..n {
-            let dim = 1 + dice.below(5);
+            let dim = 1 + random.below(5);
             dims.push(dim);
-            chunk_dims.push([1, dim, 1 + dice.below(6)][dice.below(3) as usize]);
+            chunk_dims.push([1, dim, 1 + random.below(6)][random.below(3) as usize]);
         }
-        let element = [1, 2, 3, 4, 8, 12, 16, 5, 32][dice.below(9) as usize];
-        let field = match dice.below(3) {
+        let element = [1, 2, 3, 4, 8, 12, 16, 5, 32][random.below(9) as usize];
+        let field = match random.below(3) {
             0 => {
-                let begin = dice.below(element as u64) as usize;
-                (begin, 1 + dice.below((element - begin) as u64) as usize)
+                let begin = random.below(element as u64) as usize;
+                (begin, 1 + random.below((element - begin) as u64) as usize)
             }
             _ => (0, element),
         };
-        check(&member(&dims, &chunk_dims, element, field), &mut dice);
+        check(&member(&dims, &chunk_dims, element, field), &mut random);
     }
 }
 
 #[test]
 fn long_runs_and_long_lists_land_in_rows() {
-    let mut dice = XorShift64(6);
-    check(&member(&[9, 40, 30], &[9, 39, 29], 1, (0, 1)), &mut dice);
-    check(&member(&[90, 64], &[89, 3], 4, (0, 4)), &mut dice);
-    check(&member(&[90, 64], &[89, 8], 2, (0, 2)), &mut dice);
-    check(&member(&[9, 40, 30], &[9, 7, 13], 64, (0, 64)), &mut dice);
+    let mut random = XorShift64(6);
+    check(&member(&[9, 40, 30], &[9, 39, 29], 1, (0, 1)), &mut random);
+    check(&member(&[90, 64], &[89, 3], 4, (0, 4)), &mut random);
+    check(&member(&[90, 64], &[89, 8], 2, (0, 2)), &mut random);
+    check(&member(&[9, 40, 30], &[9, 7, 13], 64, (0, 64)), &mut random);
     check(
         &member(&[9, 3, 40, 30, 2], &[8, 2, 40, 29, 1], 1, (0, 1)),
-        &mut dice,
+        &mut random,
     );
 }
 
@@ -221,7 +218,7 @@ fn long_runs_and_long_lists_land_in_rows() {
 fn little_is_told_from_whole_rows() {
     let little = |dims: &[u64], chunk_dims: &[u64], element, field| {
         let member = member(dims, chunk_dims, element, field);
-        Strides::of(&member, &vec![0; dims.len()]).has_less_than(256)
+        RowCopy::of(&member, &vec![0; dims.len()]).has_less_than(256)
     };
     assert!(little(&[90, 64], &[90, 2], 4, (0, 4)));
     assert!(little(&[90, 32, 32, 3], &[90, 4, 4, 1], 1, (0, 1)));
@@ -237,6 +234,74 @@ fn little_is_told_from_whole_rows() {
 #[test]
 #[should_panic(expected = "out of range")]
 fn a_chunk_that_is_too_short_is_not_read_behind() {
-    let strides = Strides::of(&member(&[9, 4, 3], &[9, 2, 1], 1, (0, 1)), &[0, 0, 0]);
-    strides.copy(&[0; 17], 0, &mut [0; 108]);
+    let copy = RowCopy::of(&member(&[9, 4, 3], &[9, 2, 1], 1, (0, 1)), &[0, 0, 0]);
+    copy.copy(&[0; 17], 0, &mut [0; 108]);
+}
+
+#[test]
+fn rows_come_to_far_places() {
+    for size in [MIN_FAR_ROW_BYTES, 300, 1000, 1024] {
+        let count = MIN_FAR_WINDOW_BYTES / size + 1;
+        let rows: Vec<u8> = (0..64 * size).map(|at| (at * 7 % 251) as u8).collect();
+        let pairs = (0..64).map(|row| (1000 + u64::from(row), row * 7919 % count as u32));
+        let mut map = RowMap::default();
+        (pairs.clone()).for_each(|(row, place)| map.push_mixed(row, &[place]));
+        let mut window = vec![0xA5; count * size];
+        assert!(is_far(window.len(), size) == cfg!(target_arch = "x86_64"));
+        RowCopy::whole(size).scatter(&rows, 1000, (&map, 0..64), &mut window);
+        let mut expected = vec![0xA5; count * size];
+        for (row, place) in pairs {
+            let (from, to) = ((row - 1000) as usize * size, place as usize * size);
+            expected[to..to + size].copy_from_slice(&rows[from..from + size]);
+        }
+        assert!(window == expected, "{size} bytes");
+    }
+}
+
+#[test]
+fn bytes_are_copied_past_the_caches_from_and_to_anywhere() {
+    let bytes: Vec<u8> = (0..1000).map(|at| (at * 7 % 251) as u8).collect();
+    for from in [0, 1, 15, 16, 33] {
+        for to in 0..130 {
+            for len in [0, 1, 15, 63, 64, 65, 127, 128, 129, 200, 700] {
+                let mut out = vec![0xA5; 1000];
+                copy_past_caches(&bytes[from..from + len], &mut out[to..to + len]);
+                end_copies_past_caches();
+                assert!(out[to..to + len] == bytes[from..from + len]);
+                let others = out[..to].iter().chain(&out[to + len..]);
+                assert!(others.into_iter().all(|&byte| byte == 0xA5));
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_every_size_come_to_their_places() {
+    for size in [1, 2, 3, 4, 8, 16, 20, 100, 3000] {
+        let rows: Vec<u8> = (0..51 * size).map(|at| (at * 7 % 251) as u8).collect();
+        // Runs of three, the last first; some rows are not wanted.
+        let pairs: Vec<(u64, u32)> = (0..51)
+            .filter(|row| row % 7 != 2)
+            .map(|row| (1000 + u64::from(row), (16 - row / 3) * 3 + row % 3))
+            .collect();
+        let (mut runs, mut mixed) = (RowMap::default(), RowMap::default());
+        for &(row, place) in &pairs {
+            runs.push(row, place, 1);
+            mixed.push_mixed(row, &[place]);
+        }
+        for map in [runs, mixed] {
+            let mut window = vec![0; 51 * size];
+            for range in [0..20, 20..pairs.len()] {
+                RowCopy::whole(size).scatter(&rows, 1000, (&map, range), &mut window);
+            }
+            for place in 0..51 {
+                let pair = pairs.iter().find(|pair| pair.1 as usize == place);
+                let wanted = pair.map_or(vec![0; size], |pair| {
+                    let from = (pair.0 - 1000) as usize * size;
+                    rows[from..from + size].to_vec()
+                });
+                assert_eq!(window[place * size..(place + 1) * size], wanted, "{size}");
+            }
+        }
+    }
 }
