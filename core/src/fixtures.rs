@@ -19,15 +19,15 @@ use std::sync::Arc;
 /// Words of a row of the payload.
 pub const ROW_WORDS: usize = 32;
 
-/// What stands at word `word` of dataset row `row` of member `member`.
-pub fn payload(member: usize, row: u64, word: usize) -> u64 {
-    (row << 8 | (member as u64) << 5 | word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// What stands at word `word` of dataset row `row` of dataset `dataset`.
+pub fn payload(dataset: usize, row: u64, word: usize) -> u64 {
+    (row << 8 | (dataset as u64) << 5 | word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-pub fn fill_rows(member: usize, first: u64, out: &mut [u8]) {
+pub fn fill_rows(dataset: usize, first: u64, out: &mut [u8]) {
     for (at, place) in out.chunks_exact_mut(8).enumerate() {
         let row = first + (at / ROW_WORDS) as u64;
-        place.copy_from_slice(&payload(member, row, at % ROW_WORDS).to_le_bytes());
+        place.copy_from_slice(&payload(dataset, row, at % ROW_WORDS).to_le_bytes());
     }
 }
 
@@ -57,9 +57,9 @@ impl Drop for TestFile {
     }
 }
 
-/// One member: rows of `ROW_WORDS` words.
+/// One dataset: rows of `ROW_WORDS` words.
 #[derive(Clone)]
-pub struct TestMember {
+pub struct TestDataset {
     pub chunk_rows: u64,
     /// Words of a chunk's row.
     pub chunk_words: u64,
@@ -71,10 +71,10 @@ pub struct TestMember {
     pub chunks_at: u64,
 }
 
-impl TestMember {
+impl TestDataset {
     /// Chunks of whole rows.
-    pub fn new(chunk_rows: u64, flags: u64) -> TestMember {
-        TestMember {
+    pub fn new(chunk_rows: u64, flags: u64) -> TestDataset {
+        TestDataset {
             chunk_rows,
             chunk_words: ROW_WORDS as u64,
             filters: Vec::new(),
@@ -115,13 +115,13 @@ impl TestOrder {
         found
     }
 
-    /// So many shares of each window, for each member.
+    /// Tasks for these numbers of shares of each window, by dataset.
     pub fn tasks(&self, shares: &[u64]) -> Vec<TestTask> {
         let kind = u64::from(KIND_SHARE);
         let mut found = Vec::new();
         for [begin, end, position] in self.windows() {
-            for (member, &all) in (0..).zip(shares) {
-                let share = |share| [member, kind, begin, end, position, share, all];
+            for (dataset, &all) in (0..).zip(shares) {
+                let share = |share| [dataset, kind, begin, end, position, share, all];
                 found.extend((0..all).map(share));
             }
         }
@@ -137,7 +137,7 @@ impl TestOrder {
     }
 }
 
-/// `[member, kind, row_begin, row_end, first, number, count]`: of chunks the first, how many, and how
+/// `[dataset, kind, row_begin, row_end, first, number, count]`: of chunks the first, how many, and how
 /// often the task is repeated; of a share its position, which it is, and of how many.
 pub type TestTask = [u64; 7];
 /// `[grid_index, byte_offset, stored_size, filter_mask]`
@@ -146,7 +146,7 @@ pub type TestChunk = [u64; 4];
 #[derive(Clone)]
 pub struct TestPlan {
     pub n_rows: u64,
-    pub members: Vec<TestMember>,
+    pub datasets: Vec<TestDataset>,
     pub tasks: Vec<TestTask>,
     pub chunks: Vec<TestChunk>,
     pub n_readers: u64,
@@ -164,15 +164,15 @@ impl TestPlan {
         of_order.unwrap_or(self.n_rows)
     }
 
-    /// A member's chunks end where another's begin.
-    fn n_chunks(&self, member: &TestMember) -> u64 {
-        if member.flags & 16 != 0 {
+    /// A dataset's chunks end where another's begin.
+    fn n_chunks(&self, dataset: &TestDataset) -> u64 {
+        if dataset.flags & 16 != 0 {
             return 0;
         }
-        let begins = self.members.iter().map(|other| other.chunks_at);
-        let end = begins.filter(|&at| at > member.chunks_at).min();
+        let begins = self.datasets.iter().map(|other| other.chunks_at);
+        let end = begins.filter(|&at| at > dataset.chunks_at).min();
         let end = end.unwrap_or(self.chunks.len() as u64);
-        end.saturating_sub(member.chunks_at)
+        end.saturating_sub(dataset.chunks_at)
     }
 
     fn end_row(&self) -> u64 {
@@ -210,7 +210,7 @@ impl TestPlan {
         let tape = (self.capacity_rows * row_bytes).next_multiple_of(page);
         let bit = |flags: u64, bit: u32| flags >> bit & 1;
         let (mut sources, mut datasets, mut words) = (Vec::new(), Vec::new(), vec![0u64; 0]);
-        for member in &self.members {
+        for dataset in &self.datasets {
             let [device, inode, size, time] = file.fingerprint();
             let source = [
                 8,
@@ -221,32 +221,32 @@ impl TestPlan {
                 time,
                 0,
                 0,
-                source_flags(member),
+                source_flags(dataset),
             ];
-            if self.source(member) == sources.len() as u64 / source.len() as u64 {
+            if self.source(dataset) == sources.len() as u64 / source.len() as u64 {
                 sources.extend(source);
             }
             let dims_at = words.len() as u64;
             words.extend([self.n_rows, ROW_WORDS as u64]);
-            words.extend([member.chunk_rows, member.chunk_words]);
+            words.extend([dataset.chunk_rows, dataset.chunk_words]);
             let filters_at = words.len() as u64;
-            for &(id, value) in &member.filters {
+            for &(id, value) in &dataset.filters {
                 words.extend([id, 0, 1, value]);
             }
             #[rustfmt::skip]
             datasets.extend([
-                self.source(member), row_bytes, 8, 0, 8, 2, dims_at, dims_at + 2,
-                filters_at, member.filters.len() as u64,
+                self.source(dataset), row_bytes, 8, 0, 8, 2, dims_at, dims_at + 2,
+                filters_at, dataset.filters.len() as u64,
                 0, // fill value: eight zeros
                 0, 0,
-                bit(member.flags, 1) | bit(member.flags, 4) << 1,
+                bit(dataset.flags, 1) | bit(dataset.flags, 4) << 1,
                 8 + name.len() as u64, 1,
-                member.chunks_at, self.n_chunks(member),
+                dataset.chunks_at, self.n_chunks(dataset),
             ]);
         }
-        // The text for the library is the member's number, told by its length only: one digit.
+        // The text for the library is the dataset's number, told by its length only: one digit.
         let blob: Vec<u8> = [&[0; 8], name, b"1"].concat();
-        let n_members = self.members.len() as u64;
+        let n_datasets = self.datasets.len() as u64;
         let n_sources = sources.len() as u64 / 9;
         let table = [&sources[..], &datasets, &self.chunk_records(), &words].concat();
         let table_bytes = 8 * (8 + table.len() as u64) + blob.len() as u64;
@@ -254,20 +254,20 @@ impl TestPlan {
         let n_blob = blob.len() as u64;
         #[rustfmt::skip]
         let table_header = [
-            DATASETS_MAGIC, table_bytes, n_sources, n_members, n_chunks, n_words, n_blob, 0,
+            DATASETS_MAGIC, table_bytes, n_sources, n_datasets, n_chunks, n_words, n_blob, 0,
         ];
         let listed: &[u64] = self.order.as_ref().map_or(&[], |order| &order.listed);
         let order: &[u64] = self.order.as_ref().map_or(&[], |order| &order.words);
-        let tapes = (0..).zip(&self.members).flat_map(|(number, member)| {
-            [number, control + number * tape, tape, bit(member.flags, 3)]
+        let tapes = (0..).zip(&self.datasets).flat_map(|(number, dataset)| {
+            [number, control + number * tape, tape, bit(dataset.flags, 3)]
         });
         let tasks = self.tasks.iter().flat_map(|t| {
-            let [member, kind, begin, end, first, number, count] = *t;
+            let [dataset, kind, begin, end, first, number, count] = *t;
             let share = match kind == u64::from(KIND_SHARE) {
                 true => [kind | number << 32, count, begin, end, 0, 0, 0, first],
                 false => [kind, 0, begin, end, first, number, count, 0],
             };
-            [vec![member | member << 32], share.to_vec()].concat()
+            [vec![dataset | dataset << 32], share.to_vec()].concat()
         });
         let body: Vec<u64> = tapes
             .chain(tasks)
@@ -279,7 +279,7 @@ impl TestPlan {
         let header = [
             MAGIC,
             (18 + body.len() as u64) * 8 + blob.len() as u64,
-            n_members,
+            n_datasets,
             self.tasks.len() as u64,
             order.len() as u64,
             listed.len() as u64,
@@ -291,7 +291,7 @@ impl TestPlan {
             self.capacity_rows,
             self.block_rows,
             control,
-            control + n_members * tape,
+            control + n_datasets * tape,
             u64::from(self.order.is_some()),
             self.cache_bytes,
             0,
@@ -302,22 +302,22 @@ impl TestPlan {
             .collect()
     }
 
-    /// Members whose file is read alike have one source.
-    fn source(&self, member: &TestMember) -> u64 {
-        let mut known: Vec<u64> = self.members.iter().map(source_flags).collect();
+    /// Datasets whose file is read alike have one source.
+    fn source(&self, dataset: &TestDataset) -> u64 {
+        let mut known: Vec<u64> = self.datasets.iter().map(source_flags).collect();
         known.dedup();
-        let alike = |&flags: &u64| flags == source_flags(member);
+        let alike = |&flags: &u64| flags == source_flags(dataset);
         known.iter().position(alike).map_or(0, |at| at as u64)
     }
 
-    /// Each chunk lies in the source of its member.
+    /// Each chunk lies in the source of its dataset.
     fn chunk_records(&self) -> Vec<u64> {
         let mut records = self.chunks.clone();
-        for member in &self.members {
-            let at = member.chunks_at as usize;
-            let end = at.saturating_add(self.n_chunks(member) as usize);
+        for dataset in &self.datasets {
+            let at = dataset.chunks_at as usize;
+            let end = at.saturating_add(self.n_chunks(dataset) as usize);
             for record in records.get_mut(at..end).unwrap_or_default() {
-                record[3] = record[3] & u64::from(u32::MAX) | self.source(member) << 32;
+                record[3] = record[3] & u64::from(u32::MAX) | self.source(dataset) << 32;
             }
         }
         records.concat()
@@ -325,8 +325,8 @@ impl TestPlan {
 }
 
 /// Bit 0: direct, bit 1: turnstile.
-fn source_flags(member: &TestMember) -> u64 {
-    member.flags & 1 | member.flags >> 1 & 2
+fn source_flags(dataset: &TestDataset) -> u64 {
+    dataset.flags & 1 | dataset.flags >> 1 & 2
 }
 
 /// An encoded plan and its ring, which may be mapped as often as there are processes.

@@ -6,7 +6,7 @@
 //! 3. A file that is wrong about its chunks has the errors that it has without an order.
 
 use crate::engine::counters::Mark;
-use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestOrder, TestPlan, fill_rows};
+use crate::fixtures::{ROW_WORDS, Shared, TestDataset, TestFile, TestOrder, TestPlan, fill_rows};
 use crate::malformed_plan::{direct_works, run_briefly};
 use crate::os::memory::sealed_memfd;
 use crate::ring::maps::map_ring;
@@ -35,18 +35,18 @@ fn honest(name: &str, listed: bool, flags: u64) -> (TestPlan, TestFile) {
         ranges: vec![(0, 5), (6, 12)],
         laps: 2,
     };
-    let filtered = TestMember {
+    let filtered = TestDataset {
         chunk_words: ROW_WORDS as u64 / 2,
         filters: vec![(2, 8)],
         chunks_at: 2,
-        ..TestMember::new(4, 8 | flags)
+        ..TestDataset::new(4, 8 | flags)
     };
     let plan = TestPlan {
         n_rows: 16,
-        members: vec![
-            TestMember::new(12, 2 | flags),
+        datasets: vec![
+            TestDataset::new(12, 2 | flags),
             filtered,
-            TestMember::new(4, 16),
+            TestDataset::new(4, 16),
         ],
         tasks: order.tasks(&[2, 2, 1]),
         chunks,
@@ -156,7 +156,7 @@ fn shares_that_cannot_be_are_refused() {
         reason(&plan.encode(&file))
     };
     let expected = "a task of the plan is out of range";
-    // Member, kind, first row, end, position, share, and of how many.
+    // Dataset, kind, first row, end, position, share, and of how many.
     for (at, value) in [
         (0, 3),
         (1, 0),
@@ -183,9 +183,9 @@ fn shares_that_cannot_be_are_refused() {
 #[test]
 fn grids_that_are_not_there_are_refused() {
     let (plan, file) = honest("order-grids", false, 0);
-    for (member, chunks_at) in [(0, u64::MAX), (1, 11), (2, 11)] {
+    for (dataset, chunks_at) in [(0, u64::MAX), (1, 11), (2, 11)] {
         let mut lie = plan.clone();
-        lie.members[member].chunks_at = chunks_at;
+        lie.datasets[dataset].chunks_at = chunks_at;
         assert_eq!(
             reason(&lie.encode(&file)),
             "the chunks of a dataset are out of range"
@@ -193,13 +193,13 @@ fn grids_that_are_not_there_are_refused() {
     }
     // What another dataset's chunks are is no chunk of this one.
     let mut other = plan.clone();
-    other.members[0].chunks_at = 9;
+    other.datasets[0].chunks_at = 9;
     let expected = "a chunk of the plan lies outside its grid";
     assert_eq!(reason(&other.encode(&file)), expected);
     let mut larger = plan.clone();
-    larger.members[1].chunk_rows = 5;
+    larger.datasets[1].chunk_rows = 5;
     assert_eq!(reason(&larger.encode(&file)), "");
-    larger.members[1].chunk_rows = 6;
+    larger.datasets[1].chunk_rows = 6;
     assert_eq!(reason(&larger.encode(&file)), expected);
     // A chunk without a record was never stored.
     let mut less = plan;
@@ -220,7 +220,7 @@ fn no_row_is_what_stood_in_the_ring() {
         let mut kept = 0..;
         some.chunks
             .retain(|_| missing >> kept.next().unwrap() & 1 == 0);
-        some.members[1].chunks_at -= u64::from((missing & 3).count_ones());
+        some.datasets[1].chunks_at -= u64::from((missing & 3).count_ones());
         let shared = Shared::new(&some.encode(&file));
         let (plan, maps) = shared.map();
         for (map, tape) in maps.tapes.iter().zip(&plan.tapes) {
@@ -235,7 +235,7 @@ fn no_row_is_what_stood_in_the_ring() {
             // SAFETY: the reader is done.
             let got = unsafe { std::slice::from_raw_parts(tape.base(), len) };
             let stale = got.chunks(8).any(|word| word == [STALE; 8]);
-            assert!(!stale, "member {number}, without {missing:b}");
+            assert!(!stale, "dataset {number}, without {missing:b}");
         }
     }
 }
@@ -294,7 +294,7 @@ fn lies_about_chunks_are_told_apart() {
 fn rows_without_elements_are_no_chunks() {
     let (mut plan, file) = honest("order-empty", false, 0);
     plan.tasks.retain(|task| task[0] == 0);
-    plan.members.truncate(1);
+    plan.datasets.truncate(1);
     plan.chunks.clear();
     let mut encoded = plan.encode(&file);
     // The inner extent is the second of the plan's words; a row then has no bytes.

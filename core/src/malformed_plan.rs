@@ -6,7 +6,7 @@
 //!    its own error.
 
 use crate::engine::counters::Mark;
-use crate::fixtures::{ROW_WORDS, Shared, TestFile, TestMember, TestPlan, fill_rows};
+use crate::fixtures::{ROW_WORDS, Shared, TestDataset, TestFile, TestPlan, fill_rows};
 use crate::os::memory::sealed_memfd;
 use crate::process::codec_limit::run_part;
 use crate::py::codec_limit::Trial;
@@ -33,13 +33,13 @@ fn honest(name: &str, filters: &[(u64, u64)], flags: u64) -> (TestPlan, TestFile
     }
     let file = TestFile::new(name, &stored);
     let extra = if filters.is_empty() { 0 } else { 4 };
-    let member = TestMember {
+    let dataset = TestDataset {
         filters: filters.to_vec(),
-        ..TestMember::new(4, flags)
+        ..TestDataset::new(4, flags)
     };
     let plan = TestPlan {
         n_rows: 16,
-        members: vec![member.clone(), member],
+        datasets: vec![dataset.clone(), dataset],
         tasks: (0..4)
             .flat_map(|n| {
                 [
@@ -106,7 +106,7 @@ fn lies_about_chunks_are_told_apart() {
     }
 }
 
-/// Each row of a lap has a task of each member, and a task has the chunks of its rows.
+/// Each row of a lap has a task of each dataset, and a task has the chunks of its rows.
 #[test]
 fn plans_that_leave_rows_out_are_refused() {
     let (plan, file) = honest("rows", &[], 0);
@@ -135,7 +135,7 @@ fn plans_that_leave_rows_out_are_refused() {
     assert_eq!(reason(&|lie| lie.tasks.clear()), no_task);
     // Half of each row.
     let halves = |lie: &mut TestPlan| {
-        lie.members[0].chunk_words /= 2;
+        lie.datasets[0].chunk_words /= 2;
         lie.tasks.iter_mut().for_each(|task| task[4] *= 2);
     };
     assert_eq!(reason(&halves), no_task);
@@ -156,7 +156,7 @@ fn no_row_is_what_stood_in_the_ring() {
         if flags & 1 == 1 && !direct_works(&file) {
             continue;
         }
-        plan.members[1].flags |= flags & 16;
+        plan.datasets[1].flags |= flags & 16;
         for stored in 0..16 {
             let mut some = plan.clone();
             some.chunks.retain(|chunk| stored >> chunk[0] & 1 == 1);
@@ -188,7 +188,7 @@ fn no_row_is_what_stood_in_the_ring() {
                 }
                 // SAFETY: the reader is done.
                 let got = unsafe { std::slice::from_raw_parts(tape.base(), expected.len()) };
-                assert!(got == expected, "member {number}, stored {stored:b}");
+                assert!(got == expected, "dataset {number}, stored {stored:b}");
             }
         }
     }
@@ -321,7 +321,7 @@ fn the_codec_limit_is_measured_or_refused() {
     for (filters, kind) in [(vec![], 0), (vec![(3, 0)], error_kind::FILTER_CHECKSUM)] {
         let (mut plan, file) = honest("limit", &filters, 0);
         plan.tasks.retain(|task| task[0] == 0);
-        plan.members.truncate(1);
+        plan.datasets.truncate(1);
         plan.n_readers = 3;
         let trial = Trial::open(&plan.encode(&file)).unwrap();
         std::thread::scope(|scope| {

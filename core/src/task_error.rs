@@ -52,7 +52,7 @@ pub enum TaskError {
     /// An exception of the library fallback: "module\0type\0text".
     Library(String),
     Internal(String),
-    /// Readers died of it, so many: the chunk in hand, the last one's exit status.
+    /// Readers died of it: the chunk in hand, the last one's exit status, how many they were.
     Died(u64, i32, u64),
 }
 

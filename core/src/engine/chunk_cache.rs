@@ -26,10 +26,10 @@ pub const ENTRY_BYTES: usize = 128;
 const GHOSTS: usize = 1 << 12;
 /// So often, and the whole chunk is decoded and kept.
 const OFTEN: u32 = 3;
-/// So many chunks at most are on trial, and from so many chunks on a cache has trials.
+/// Chunks that may be on trial, and chunks from which on a cache has trials.
 const TRIALS: usize = 4;
 const MANY: usize = 16;
-/// A full cache keeps what was asked for within this part of its limit, and one in so many others.
+/// A full cache keeps what was asked for within this part of its limit, and one in `NOW_AND_THEN` others.
 const RECENT: u64 = 16;
 const NOW_AND_THEN: u32 = 8;
 const NONE: u32 = u32::MAX;
@@ -135,7 +135,7 @@ impl ChunkCache {
         self.bytes
     }
 
-    /// A chunk of so many bytes can be kept at all.
+    /// A chunk of `len` bytes can be kept at all.
     pub fn fits(&self, len: usize) -> bool {
         len.saturating_add(ENTRY_BYTES) <= self.limit
     }
@@ -253,13 +253,13 @@ impl ChunkCache {
         is_worth_it
     }
 
-    /// Chunks of this size have trials, and the last of so many more would be in the place of another.
+    /// Chunks of this size have trials, and the last of `more` others would replace one.
     fn is_full(&self, len: usize, more: usize) -> bool {
         let each = len.saturating_add(ENTRY_BYTES);
         each <= self.limit / MANY && self.bytes + more * each > self.limit
     }
 
-    /// So many bytes were decoded of a chunk that is not kept, or not for long.
+    /// `work` bytes were decoded of a chunk that is not kept, or not for long.
     pub fn note(&mut self, key: Key, work: usize) {
         let ghost = self.ghost(key);
         if ghost.key == key {

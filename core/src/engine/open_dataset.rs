@@ -3,7 +3,7 @@
 //! Law:
 //! 1. What the table says of a chunk is checked before it is fetched, so that no number in a file asks
 //!    for more memory than the file is long.
-//! 2. Knows nothing of rows: whoever reads says which chunks, and where to.
+//! 2. Knows nothing of rows: the caller says which chunks, and where to.
 
 use crate::engine::counters::{Record, add_ns};
 use crate::engine::transfer::Transfer;

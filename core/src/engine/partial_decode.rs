@@ -16,11 +16,11 @@ use crate::task_error::TaskError;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Most heads fit into so much.
+/// Most heads fit into this.
 const HEAD_BYTES: usize = 512;
 /// Chunks of more blocks are decoded whole: their table alone is long.
 const MAX_BLOCKS: usize = 4096;
-/// Between two blocks, so much is read along.
+/// Between two blocks, this much is read along.
 const GAP_BYTES: usize = 4 << 10;
 
 /// The wanted blocks of one chunk.
@@ -192,7 +192,7 @@ impl SelectedRead<'_> {
         for (n, span, fetched) in &wanted.spans {
             let range = blocks.range(*n);
             let part = wanted.wanted(&blocks, *n);
-            // A block that is wanted whole, side by side, is decoded where it belongs.
+            // A block that is wanted whole, in one piece, is decoded where it belongs.
             let out = match straight {
                 Some(row) if part.len() == range.len() => {
                     let at = row.dst + (range.start - row.src);

@@ -41,7 +41,7 @@ pub struct PlaceSelected<'a> {
     pub out: &'a mut [u8],
 }
 
-/// The row that is all of a chunk of so many bytes.
+/// The row that is all of a chunk of `size` bytes.
 pub fn whole(unit: &Unit<'_>, row: Option<Row>, size: usize) -> Option<Row> {
     row.filter(|row| unit.is_contiguous(row) && row.src == 0 && row.n * unit.bytes == size)
 }

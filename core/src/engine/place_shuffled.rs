@@ -108,7 +108,7 @@ impl PlaceShuffled<'_> {
     }
 
     /// Where the rows of a run go, if that is what its stored bytes are, and they are long enough
-    /// for the kernel to be quicker than a copy. None: it is not so.
+    /// for the kernel to be quicker than a copy.
     fn places(&mut self, run: &Run, chunks: &[Chunk]) -> Option<Vec<libc::iovec>> {
         let row_bytes = self.dataset.row_bytes;
         let reads = &self.share.reads[run.chunks.clone()];

@@ -253,7 +253,7 @@ impl<'a> SelectedRead<'a> {
         start.min(end)..end
     }
 
-    /// Transfer these bytes of a chunk, which decode to so many, together with others.
+    /// Transfer these bytes of a chunk, which decode to `len`, together with others.
     fn add(
         &mut self,
         here: &InHand<'_>,

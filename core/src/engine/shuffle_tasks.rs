@@ -1,14 +1,16 @@
 //! Shares against a naive reading of their law.
 //!
 //! Law:
-//! 1. Every seat of a window is in one share of each member, and in one pick of each chunk that has
+//! 1. Every row of a window is in one share of each dataset, and in one read of each chunk that has
 //!    its row; every chunk is in one share.
-//! 2. What a pick's record says is where these rows are stored.
+//! 2. What a read's record says is where these rows are stored.
 //! 3. What a share is does not depend on the shares that were asked for before.
 
 use crate::engine::shuffle_task::{ShuffleTask, Windows};
 use crate::engine::transfer::{ChunkRead, NO_CHUNK};
-use crate::fixtures::{ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, TestTask, XorShift64};
+use crate::fixtures::{
+    ROW_WORDS, TestDataset, TestFile, TestOrder, TestPlan, TestTask, XorShift64,
+};
 use crate::os::memory::sealed_memfd;
 use crate::shuffle::order::Shuffle;
 use crate::shuffle::row_map::RowMap;
@@ -22,18 +24,18 @@ const N_ROWS: u64 = 500;
 const CLIPPED: u64 = 2;
 const LIBRARY: u64 = 16;
 
-/// A member of each kind. Addresses are `ROW_BYTES` times the chunk's first row.
-fn members() -> [TestMember; 5] {
+/// A dataset of each kind. Addresses are `ROW_BYTES` times the chunk's first row.
+fn datasets() -> [TestDataset; 5] {
     [
-        TestMember::new(7, 0),
+        TestDataset::new(7, 0),
         // Four chunks hold the same rows.
-        TestMember {
+        TestDataset {
             chunk_words: 9,
-            ..TestMember::new(30, 8)
+            ..TestDataset::new(30, 8)
         },
-        TestMember::new(64, CLIPPED),
-        TestMember::new(2, CLIPPED),
-        TestMember::new(25, LIBRARY),
+        TestDataset::new(64, CLIPPED),
+        TestDataset::new(2, CLIPPED),
+        TestDataset::new(25, LIBRARY),
     ]
 }
 
@@ -76,29 +78,29 @@ fn orders() -> Vec<TestOrder> {
 }
 
 fn opened(order: &TestOrder, shares: &[u64], file: &TestFile) -> Plan {
-    let mut members = members();
+    let mut datasets = datasets();
     let mut chunks = Vec::new();
-    for member in &mut members {
-        member.chunks_at = chunks.len() as u64;
-        if member.flags == LIBRARY {
+    for dataset in &mut datasets {
+        dataset.chunks_at = chunks.len() as u64;
+        if dataset.flags == LIBRARY {
             continue;
         }
-        let inner = (ROW_WORDS as u64).div_ceil(member.chunk_words);
-        for grid in 0..N_ROWS.div_ceil(member.chunk_rows) * inner {
-            let row = grid / inner * member.chunk_rows;
-            let rows = match member.flags {
-                CLIPPED => member.chunk_rows.min(N_ROWS - row),
-                _ => member.chunk_rows,
+        let inner = (ROW_WORDS as u64).div_ceil(dataset.chunk_words);
+        for grid in 0..N_ROWS.div_ceil(dataset.chunk_rows) * inner {
+            let row = grid / inner * dataset.chunk_rows;
+            let rows = match dataset.flags {
+                CLIPPED => dataset.chunk_rows.min(N_ROWS - row),
+                _ => dataset.chunk_rows,
             };
             chunks.push([grid, row * ROW_BYTES, rows * ROW_BYTES, 0]);
         }
     }
-    // A piece that was never stored is picked whole.
-    chunks.remove(members[2].chunks_at as usize + 1);
-    (members[3..].iter_mut()).for_each(|member| member.chunks_at -= 1);
+    // A piece that was never stored is read whole.
+    chunks.remove(datasets[2].chunks_at as usize + 1);
+    (datasets[3..].iter_mut()).for_each(|dataset| dataset.chunks_at -= 1);
     let plan = TestPlan {
         n_rows: N_ROWS,
-        members: members.to_vec(),
+        datasets: datasets.to_vec(),
         tasks: order.tasks(shares),
         chunks,
         n_readers: 1,
@@ -122,12 +124,12 @@ fn all(name: &str, check: impl Fn(&TestOrder, &Plan, &[u64])) {
 }
 
 #[test]
-fn every_seat_has_one_place_in_each_member() {
+fn every_seat_has_one_place_in_each_dataset() {
     all("shares-every", |order, plan, _| {
         for lap in 0..3 {
             let rows = order.rows(lap);
             let mut windows = Windows::new(plan);
-            // (member, window) -> how often each seat of it was picked, and the chunks picked.
+            // (dataset, window) -> how often each place of it was read, and the chunks read.
             let mut found: BTreeMap<(u32, u64), (Vec<u64>, Vec<u64>)> = BTreeMap::new();
             for task in plan.tasks() {
                 let share = windows.task(plan, task, task.share().unwrap(), lap);
@@ -154,15 +156,15 @@ fn every_seat_has_one_place_in_each_member() {
                     }
                 }
             }
-            for ((member, _), (counts, mut chunks)) in found {
-                let inner = if member == 1 { 4 } else { 1 };
-                assert!(counts.iter().all(|&count| count == inner), "{member}");
+            for ((dataset, _), (counts, mut chunks)) in found {
+                let inner = if dataset == 1 { 4 } else { 1 };
+                assert!(counts.iter().all(|&count| count == inner), "{dataset}");
                 let all = chunks.len();
                 chunks.sort_unstable();
                 chunks.dedup();
-                // Only of rows that are stored as they are a chunk may be picked in parts.
-                let in_parts = is_plain(&plan.table.datasets[member as usize]);
-                assert!(in_parts || chunks.len() == all, "{member}");
+                // Only of rows that are stored as they are a chunk may be read in parts.
+                let in_parts = is_plain(&plan.table.datasets[dataset as usize]);
+                assert!(in_parts || chunks.len() == all, "{dataset}");
             }
         }
     });
@@ -185,7 +187,7 @@ fn is_plain(dataset: &Dataset) -> bool {
     dataset.filters.is_empty() && dataset.spans_rows()
 }
 
-/// What the picks and their records say is true.
+/// What the reads and their records say is true.
 fn check_share(plan: &Plan, number: u32, share: &ShuffleTask) {
     let dataset = &plan.table.datasets[number as usize];
     let outer = dataset.chunk_dims[0];
@@ -226,9 +228,9 @@ fn check_share(plan: &Plan, number: u32, share: &ShuffleTask) {
     }
 }
 
-fn rows_of(seats: &RowMap) -> Vec<u64> {
+fn rows_of(map: &RowMap) -> Vec<u64> {
     let mut rows = Vec::new();
-    seats.each(0..seats.count(), |row, _| rows.push(row));
+    map.each(0..map.count(), |row, _| rows.push(row));
     rows
 }
 
@@ -263,7 +265,7 @@ fn shares_are_about_equal() {
         for task in plan.tasks() {
             let share = windows.task(plan, task, task.share().unwrap(), 0);
             let outer = plan.dataset(task).chunk_dims[0];
-            let seats: usize = share.spans().map(|span| span.wanted.len()).sum();
+            let n_rows: usize = share.spans().map(|span| span.wanted.len()).sum();
             let rows = rows_of(&share.rows);
             let chunk = rows.chunk_by(|a, b| a / outer == b / outer);
             let largest = chunk.map(<[u64]>::len).max().unwrap_or(0);
@@ -276,7 +278,7 @@ fn shares_are_about_equal() {
                 false => largest,
             };
             let fair = (all / shares[task.tape as usize]) as usize;
-            assert!(seats <= fair + 1 + largest, "{seats} of {fair}");
+            assert!(n_rows <= fair + 1 + largest, "{n_rows} of {fair}");
         }
     });
 }
@@ -292,10 +294,10 @@ fn shares_are_the_same_whatever_was_asked_before() {
     };
     all("shares-again", |_, plan, _| {
         let mut windows = Windows::new(plan);
-        let mut dice = XorShift64(7);
+        let mut random = XorShift64(7);
         for _ in 0..20 {
-            let task = &plan.tasks()[dice.below(plan.tasks().len() as u64) as usize];
-            let lap = dice.below(3);
+            let task = &plan.tasks()[random.below(plan.tasks().len() as u64) as usize];
+            let lap = random.below(3);
             let found = told(&windows.task(plan, task, task.share().unwrap(), lap));
             assert_eq!(
                 found,

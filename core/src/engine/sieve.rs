@@ -12,7 +12,7 @@ use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::task_error::TaskError;
 use std::ops::Range;
 
-/// Reading so many bytes along costs about as much as another call.
+/// Bytes whose reading costs about as much as another call.
 const GAP_BYTES: usize = 8 << 10;
 const WINDOW_BYTES: usize = 1 << 20;
 const WINDOW_ROWS: usize = 1 << 12;

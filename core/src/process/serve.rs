@@ -69,15 +69,15 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
             .unwrap_or_else(|| "a panic without a message".into());
-        // Whatever was in hand is lost; blame it, so that the parent hears of it.
+        // Whatever was in hand is lost; set_error it, so that the parent hears of it.
         let current = record.current.load(Relaxed);
         let tasks = ring.control.inherited(me);
-        let blamed = if current > 0 {
+        let set_error = if current > 0 {
             Some(current - 1)
         } else {
             tasks.first().copied()
         };
-        if let Some(task) = blamed {
+        if let Some(task) = set_error {
             reader.fail(task, &TaskError::Internal(text));
         }
         End::Failed

@@ -199,14 +199,14 @@ fn ask_order<'py>(
     py: Python<'py>,
     words: [u64; 8],
     listed: &[u8],
-    ask: impl FnOnce(&Order, u64) -> Vec<u64> + Send,
+    request: impl FnOnce(&Order, u64) -> Vec<u64> + Send,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let found = py.detach(move || {
         let listed: Vec<u64> = (listed.chunks_exact(8))
             .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
             .collect();
         let (order, epoch) = Order::from_words(words, Arc::new(listed), 1 << 62)?;
-        let found = ask(&order, epoch);
+        let found = request(&order, epoch);
         Ok(found.into_iter().map(|number| number as i64).collect())
     });
     let found: Vec<i64> = found.map_err(|text: &str| PyValueError::new_err(text))?;
@@ -234,9 +234,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<requests::Arena>()?;
     module.add_class::<requests::Stages>()?;
     module.add_class::<requests::Dataset>()?;
-    module.add_class::<requests::Board>()?;
-    module.add_class::<request_handle::Flight>()?;
-    module.add_class::<request_handle::Loan>()?;
+    module.add_class::<requests::WorkQueue>()?;
+    module.add_class::<request_handle::RequestHandle>()?;
+    module.add_class::<request_handle::StageLease>()?;
     let py = module.py();
     module.add("Refused", py.get_type::<requests::Refused>())?;
     module.add("Closed", py.get_type::<requests::Closed>())?;

@@ -1,13 +1,13 @@
 //! One request on its way, as Python sees it.
 //!
 //! Law:
-//! 1. A result is a view of its stage, with a `Loan` as its base: the memory is used again when the
-//!    flight was released and the last view is gone, whatever the order.
+//! 1. A result is a view of its stage, with a `StageLease` as its base: the memory is used again when the
+//!    handle was released and the last view is gone, whatever the order.
 //! 2. No lock is held while Python code can run, so a garbage collection that drops a view or a
-//!    flight cannot deadlock. Waiting releases the GIL.
+//!    handle cannot deadlock. Waiting releases the GIL.
 
 use crate::requests::handle::{Outcome, RequestHandle as Inner};
-use crate::requests::stage_pool::StageLease;
+use crate::requests::stage_pool::StageLease as Lease;
 use crate::task_error::Failure;
 use numpy::npyffi::{
     NPY_ARRAY_WRITEABLE, NpyTypes, PY_ARRAY_API, PyArrayObject, get_type_object, npy_intp,
@@ -23,7 +23,7 @@ pub(super) fn deadline_in(seconds: f64) -> Option<Instant> {
     (seconds > 0.0).then(|| Instant::now() + Duration::from_secs_f64(seconds.min(3600.0)))
 }
 
-/// What `Flight.poll` says.
+/// What `RequestHandle.poll` says.
 pub const PENDING: i32 = 0;
 pub const DONE: i32 = 1;
 pub const FAILED: i32 = 2;
@@ -32,12 +32,14 @@ pub const CANCELLED: i32 = 4;
 pub const CLOSED: i32 = 5;
 
 /// A stage in use, as the base of views.
-#[pyclass(frozen, name = "StageLease", module = "_multitables._core")]
-pub struct Loan(#[expect(dead_code, reason = "held, and given back when dropped")] Arc<StageLease>);
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct StageLease(
+    #[expect(dead_code, reason = "held, and given back when dropped")] Arc<Lease>,
+);
 
 /// One request on its way.
-#[pyclass(frozen, name = "RequestHandle", module = "_multitables._core")]
-pub struct Flight {
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct RequestHandle {
     pub(super) inner: Arc<Inner>,
     pub(super) dtype: Py<PyArrayDescr>,
     /// None: the library tells it.
@@ -45,7 +47,7 @@ pub struct Flight {
     pub(super) out_bytes: usize,
 }
 
-impl Drop for Flight {
+impl Drop for RequestHandle {
     fn drop(&mut self) {
         self.inner.release();
     }
@@ -62,7 +64,7 @@ fn code(outcome: Option<Outcome>) -> i32 {
     }
 }
 
-impl Flight {
+impl RequestHandle {
     pub(super) fn check_shape(&self, py: Python<'_>) -> PyResult<()> {
         let shape = self.shape.as_deref().unwrap_or_default();
         let size = self.dtype.bind(py).itemsize();
@@ -78,9 +80,9 @@ impl Flight {
     }
 }
 
-impl Flight {
+impl RequestHandle {
     /// The result's shape, and its bytes, which the stage has.
-    fn dims(&self, py: Python<'_>, lease: &StageLease) -> PyResult<(Vec<npy_intp>, usize)> {
+    fn dims(&self, py: Python<'_>, lease: &Lease) -> PyResult<(Vec<npy_intp>, usize)> {
         let dims: Vec<npy_intp> = match &self.shape {
             Some(shape) => shape.clone(),
             None => self.inner.shape().iter().map(|&n| n as npy_intp).collect(),
@@ -126,7 +128,7 @@ impl Flight {
 }
 
 #[pymethods]
-impl Flight {
+impl RequestHandle {
     /// PENDING, DONE, FAILED, MORE, CANCELLED or CLOSED.
     fn poll(&self) -> i32 {
         code(self.inner.poll())
@@ -140,19 +142,19 @@ impl Flight {
         }
     }
 
-    /// The result, a view of the stage; None when there is none, or no more.
+    /// The result, a view of the stage; None before it is there, and after it was taken.
     fn array<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(lease) = self.inner.lease() else {
             return Ok(None);
         };
         let (mut dims, _) = self.dims(py, &lease)?;
         let base = lease.base();
-        let loan = Py::new(py, Loan(lease))?;
+        let lease = Py::new(py, StageLease(lease))?;
         let array = self.new_array(py, &mut dims, base)?;
         // SAFETY: NumPy's C API with the GIL held. The bytes stay mapped and lent as long as the
-        // base lives, which is the loan; the reference to it is stolen.
+        // base lives, which is the lease; the reference to it is stolen.
         let set = unsafe {
-            PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), loan.into_ptr())
+            PY_ARRAY_API.PyArray_SetBaseObject(py, array.as_ptr().cast(), lease.into_ptr())
         };
         match set {
             0 => Ok(Some(array)),
@@ -160,7 +162,7 @@ impl Flight {
         }
     }
 
-    /// A copy of the result, which gives the stage back; None when there is none, or no more.
+    /// A copy of the result, which gives the stage back; None before it is there, and after it was taken.
     fn copy<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(lease) = self.inner.lease() else {
             return Ok(None);

@@ -1,10 +1,10 @@
-//! Random access as Python sees it: arena, stages, datasets, the board and flights.
+//! Random access as Python sees it: arena, stages, datasets, the work queue and handles.
 //!
 //! Law:
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
-use super::request_handle::{Flight, deadline_in};
+use super::request_handle::{RequestHandle, deadline_in};
 use crate::requests::arena::Arena as Memory;
 use crate::requests::dispatcher::{Dispatcher, Request, ShareError, SharedDataset};
 use crate::requests::handle::RequestHandle as Inner;
@@ -131,15 +131,15 @@ pub struct Dataset {
     row_bytes: usize,
 }
 
-/// The board of one reader object.
-#[pyclass(frozen, name = "WorkQueue", module = "_multitables._core")]
-pub struct Board(Arc<Dispatcher>);
+/// The work queue of one reader object.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct WorkQueue(Arc<Dispatcher>);
 
-impl Board {
+impl WorkQueue {
     fn send(
         &self,
         py: Python<'_>,
-        ask: &Request<'_>,
+        request: &Request<'_>,
         shared: Option<&Arc<SharedDataset>>,
         stages: &Stages,
         out_bytes: usize,
@@ -162,30 +162,30 @@ impl Board {
         };
         // A library's result may be as large as the stage.
         let lease = lease.map_err(refusal)?;
-        let out_bytes = match ask {
+        let out_bytes = match request {
             Request::Parts(..) => out_bytes,
             Request::Library(_) => lease.len(),
         };
-        self.send_into(py, ask, shared, lease, out_bytes, timeout)
+        self.send_into(py, request, shared, lease, out_bytes, timeout)
     }
 
     fn send_into(
         &self,
         py: Python<'_>,
-        ask: &Request<'_>,
+        request: &Request<'_>,
         shared: Option<&Arc<SharedDataset>>,
         lease: StageLease,
         out_bytes: usize,
         timeout: f64,
     ) -> PyResult<Arc<Inner>> {
         let (dispatch, deadline) = (&self.0, deadline_in(timeout));
-        let slots = dispatch.slots(ask.n_tasks(), None);
+        let slots = dispatch.slots(request.n_tasks(), None);
         let slots = match slots {
-            None => py.detach(|| dispatch.slots(ask.n_tasks(), deadline)),
+            None => py.detach(|| dispatch.slots(request.n_tasks(), deadline)),
             slots => slots,
         };
         match slots {
-            Some(slots) => Ok(dispatch.send(ask, slots, shared, lease, out_bytes)?),
+            Some(slots) => Ok(dispatch.send(request, slots, shared, lease, out_bytes)?),
             None if dispatch.is_closed() => Err(Closed::new_err(())),
             None => Err(Exhausted::new_err("slot")),
         }
@@ -206,32 +206,37 @@ impl Board {
         let of = dataset.shared.dataset();
         let slab = Hyperslab::parse(words, of).map_err(PyValueError::new_err)?;
         let out_bytes = slab.out_bytes();
-        let owners = slab.owners(of, self.0.board.n_readers());
-        let ask = Request::Parts(words, &owners);
+        let owners = slab.owners(of, self.0.work_queue.n_readers());
+        let request = Request::Parts(words, &owners);
         let shared = Some(&dataset.shared);
-        let inner = self.send(py, &ask, shared, stages, out_bytes, timeout)?;
+        let inner = self.send(py, &request, shared, stages, out_bytes, timeout)?;
         Ok((inner, out_bytes))
     }
 }
 
 #[pymethods]
-impl Board {
+impl WorkQueue {
     #[classattr]
     const MARK: u32 = WORK_QUEUE;
 
     /// `n_slots` is a power of two.
     #[new]
-    fn new(arena: &Arena, n_readers: usize, n_slots: usize, cache_bytes: usize) -> PyResult<Board> {
+    fn new(
+        arena: &Arena,
+        n_readers: usize,
+        n_slots: usize,
+        cache_bytes: usize,
+    ) -> PyResult<WorkQueue> {
         let dispatch = Dispatcher::new(arena.0.clone(), n_readers, n_slots, cache_bytes)?;
-        Ok(Board(dispatch))
+        Ok(WorkQueue(dispatch))
     }
 
-    /// The descriptors (board, arena) to send to a reader.
+    /// The descriptors (work queue, arena) to send to a reader.
     fn descriptors(&self) -> PyResult<(i32, i32)> {
         let arena = self.0.arena.fd().as_raw_fd();
         self.0
             .with_fd(|fd| fd.map(|fd| (fd.as_raw_fd(), arena)))
-            .ok_or_else(|| PyOSError::new_err("the board's descriptors are closed"))
+            .ok_or_else(|| PyOSError::new_err("the work_queue's descriptors are closed"))
     }
 
     /// Tell the readers of a dataset, by its table (`wire.encode_datasets`).
@@ -276,7 +281,7 @@ impl Board {
         scalar: bool,
         stages: &Stages,
         timeout: f64,
-    ) -> PyResult<Flight> {
+    ) -> PyResult<RequestHandle> {
         let of = dataset.shared.dataset();
         let mut words = [0u64; 9 + 4 * MAX_AXES];
         let n = of.dims.len();
@@ -298,7 +303,7 @@ impl Board {
         }
         shape.extend_from_slice(&dataset.row_shape);
         debug_assert_eq!(out_bytes, count as usize * dataset.row_bytes);
-        Ok(Flight {
+        Ok(RequestHandle {
             inner,
             dtype: dataset.dtype.clone_ref(py),
             shape: Some(shape),
@@ -306,7 +311,7 @@ impl Board {
         })
     }
 
-    /// Ask what `words` say (a native ask, in which the dataset is filled in here).
+    /// Ask what `words` say (a native request, in which the dataset is filled in here).
     #[expect(
         clippy::too_many_arguments,
         reason = "Python's own call, by position, for speed"
@@ -320,39 +325,46 @@ impl Board {
         shape: Vec<npy_intp>,
         stages: &Stages,
         timeout: f64,
-    ) -> PyResult<Flight> {
+    ) -> PyResult<RequestHandle> {
         let mut words: Vec<u64> = words
             .chunks(8)
             .map(|word| word.try_into().map(u64::from_le_bytes))
             .collect::<Result<_, _>>()
-            .map_err(|_| PyValueError::new_err("an ask is whole words"))?;
+            .map_err(|_| PyValueError::new_err("a request is whole words"))?;
         if words.len() < 9 {
-            return Err(PyValueError::new_err("an ask has nine words at least"));
+            return Err(PyValueError::new_err("a request has nine words at least"));
         }
         self.address(dataset, &mut words);
         let (inner, out_bytes) = self.native(py, dataset, &words, stages, timeout)?;
-        let flight = Flight {
+        let handle = RequestHandle {
             inner,
             dtype: dtype.unbind(),
             shape: Some(shape),
             out_bytes,
         };
-        flight.check_shape(py)?;
-        Ok(flight)
+        handle.check_shape(py)?;
+        Ok(handle)
     }
 
     /// Ask any reader to read through a library.
     fn library(
         &self,
         py: Python<'_>,
-        ask: &[u8],
+        request: &[u8],
         dtype: Bound<'_, PyArrayDescr>,
         n_bytes: usize,
         stages: &Stages,
         timeout: f64,
-    ) -> PyResult<Flight> {
-        let inner = self.send(py, &Request::Library(ask), None, stages, n_bytes, timeout)?;
-        Ok(Flight {
+    ) -> PyResult<RequestHandle> {
+        let inner = self.send(
+            py,
+            &Request::Library(request),
+            None,
+            stages,
+            n_bytes,
+            timeout,
+        )?;
+        Ok(RequestHandle {
             inner,
             dtype: dtype.unbind(),
             shape: None,
@@ -360,15 +372,20 @@ impl Board {
         })
     }
 
-    /// Ask again through a library, into the stage of a flight that has failed.
-    fn library_again(&self, py: Python<'_>, ask: &[u8], flight: &Flight) -> PyResult<Flight> {
-        let lease = flight.inner.take_stage();
-        let lease = lease.ok_or_else(|| PyValueError::new_err("the flight has no stage"))?;
-        let (ask, len) = (Request::Library(ask), lease.len());
-        let inner = self.send_into(py, &ask, None, lease, len, RETRY_SECONDS)?;
-        Ok(Flight {
+    /// Ask again through a library, into the stage of a handle that has failed.
+    fn library_again(
+        &self,
+        py: Python<'_>,
+        request: &[u8],
+        handle: &RequestHandle,
+    ) -> PyResult<RequestHandle> {
+        let lease = handle.inner.take_stage();
+        let lease = lease.ok_or_else(|| PyValueError::new_err("the handle has no stage"))?;
+        let (request, len) = (Request::Library(request), lease.len());
+        let inner = self.send_into(py, &request, None, lease, len, RETRY_SECONDS)?;
+        Ok(RequestHandle {
             inner,
-            dtype: flight.dtype.clone_ref(py),
+            dtype: handle.dtype.clone_ref(py),
             shape: None,
             out_bytes: 0,
         })
@@ -376,7 +393,7 @@ impl Board {
 
     /// Slots of the tasks that a reader has claimed.
     fn claimed(&self, reader: usize) -> Vec<u32> {
-        self.0.board.claimed(reader)
+        self.0.work_queue.claimed(reader)
     }
 
     /// After a reader's death its tasks are queued again; the slots of those that fail instead,
@@ -388,19 +405,19 @@ impl Board {
     /// A reader inside a library: (pid, since when in ns of the monotonic clock or 0, its chunk's
     /// number in the grid + 1 or 0).
     fn inside(&self, reader: usize) -> PyResult<(u32, u64, u64)> {
-        if reader >= self.0.board.n_readers() {
+        if reader >= self.0.work_queue.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        Ok(self.0.board.record(reader).inside())
+        Ok(self.0.work_queue.record(reader).inside())
     }
 
     /// A reader's own account: (state, pid, tasks, chunks, library tasks, fetches, fetched bytes,
     /// decoded bytes, open ns, fetch ns, decode ns, wait ns, cache hits, misses, bytes).
     fn counters(&self, reader: usize) -> PyResult<[u64; 15]> {
-        if reader >= self.0.board.n_readers() {
+        if reader >= self.0.work_queue.n_readers() {
             return Err(PyValueError::new_err("no such reader"));
         }
-        Ok(self.0.board.record(reader).account())
+        Ok(self.0.work_queue.record(reader).account())
     }
 
     /// Tasks that are not known to be answered.
@@ -408,13 +425,18 @@ impl Board {
         self.0.pending()
     }
 
-    /// Which of these flights have ended; waits for an answer, at most so long, if none has.
-    fn ended(&self, py: Python<'_>, flights: Vec<Py<Flight>>, timeout_seconds: f64) -> Vec<usize> {
-        let seen = self.0.board.watch();
+    /// Which of these handles have ended; waits for an answer, at most so long, if none has.
+    fn ended(
+        &self,
+        py: Python<'_>,
+        handles: Vec<Py<RequestHandle>>,
+        timeout_seconds: f64,
+    ) -> Vec<usize> {
+        let seen = self.0.work_queue.watch();
         let look = || -> Vec<usize> {
-            let ended = |flight: &Py<Flight>| flight.get().inner.poll().is_some();
-            let all = flights.iter().enumerate();
-            all.filter(|(_, flight)| ended(flight))
+            let ended = |handle: &Py<RequestHandle>| handle.get().inner.poll().is_some();
+            let all = handles.iter().enumerate();
+            all.filter(|(_, handle)| ended(handle))
                 .map(|(at, _)| at)
                 .collect()
         };
@@ -423,25 +445,25 @@ impl Board {
         if let Some(deadline) = deadline.filter(|_| found.is_empty()) {
             py.detach(|| {
                 let left = deadline.saturating_duration_since(Instant::now());
-                self.0.board.wait_for_answers(seen, left);
+                self.0.work_queue.wait_for_answers(seen, left);
             });
             found = look();
         }
-        self.0.board.unwatch();
+        self.0.work_queue.unwatch();
         found
     }
 
-    /// Wake whoever waits in `ended`.
+    /// Wake the threads that wait in `ended`.
     fn wake(&self) {
-        self.0.board.poke();
+        self.0.work_queue.wake_all();
     }
 
-    /// Take no more asks; readers leave when all are answered.
+    /// Take no more requests; readers leave when all are answered.
     fn close(&self) {
         self.0.close();
     }
 
-    /// End every flight now; call it when the readers are gone.
+    /// End every handle now; call it when the readers are gone.
     fn stop(&self) {
         self.0.stop();
     }
@@ -452,7 +474,7 @@ const MAX_AXES: usize = 32;
 /// Seconds to wait for a slot for a second try.
 const RETRY_SECONDS: f64 = 60.0;
 
-impl Board {
+impl WorkQueue {
     fn address(&self, dataset: &Dataset, words: &mut [u64]) {
         let shared = &dataset.shared;
         words[1] = shared.id;

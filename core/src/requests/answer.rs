@@ -1,7 +1,7 @@
-//! Asks answered: the datasets that are open, the chunks that are kept, and the way through both.
+//! Requests answered: the datasets that are open, the chunks that are kept, and the way through both.
 //!
 //! Law:
-//! 1. An ask is checked against its dataset before anything is done for it; one that does not fit
+//! 1. A request is checked against its dataset before anything is done for it; one that does not fit
 //!    is an internal error.
 //! 2. A bounded number of datasets is open at a time; the least recently used is closed first.
 //! 3. What was read from a file that changed meanwhile is neither published nor kept.
@@ -16,7 +16,7 @@ use crate::engine::transfer::NO_CHUNK;
 use crate::os::memory::Mapping;
 use crate::scatter::elements::Unit;
 use crate::select::chunk_iter::{ChunkIter, Cursor, Geometry};
-use crate::select::selection::{Catalogue, Hyperslab};
+use crate::select::selection::{Hyperslab, TablePlace};
 use crate::tables::dataset::{Dataset, DatasetTable};
 use crate::task_error::TaskError;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const OPEN: usize = 64;
 
 /// A dataset that was asked for, as the reader keeps it open.
 struct Known {
-    place: Catalogue,
+    place: TablePlace,
     table: DatasetTable,
     geometry: Geometry,
     open: OpenDataset,
@@ -41,7 +41,7 @@ struct Known {
 impl Known {
     fn open(
         arena: &Arc<Mapping>,
-        place: Catalogue,
+        place: TablePlace,
         source: u64,
         record: &Record,
     ) -> Result<Known, TaskError> {
@@ -76,11 +76,11 @@ impl Known {
     }
 }
 
-/// Answers the asks of one board, in one reader.
+/// Answers the requests of one work queue, in one reader.
 pub struct Answerer {
     arena: Arc<Mapping>,
     datasets: Vec<Known>,
-    /// Where the last ask's dataset is, and how many asks there were.
+    /// Where the last request's dataset is, and how many requests there were.
     last: usize,
     clock: u64,
     /// The number of the next source.
@@ -118,8 +118,8 @@ impl Answerer {
         record: &Record,
     ) -> Result<(), TaskError> {
         let internal = |reason: &str| TaskError::Internal(reason.into());
-        let catalogue = Catalogue::parse(words).map_err(internal)?;
-        let at = self.open(catalogue, record)?;
+        let table = TablePlace::parse(words).map_err(internal)?;
+        let at = self.open(table, record)?;
         let known = &mut self.datasets[at];
         let dataset = &known.table.datasets[0];
         let slab = Hyperslab::parse(words, dataset).map_err(internal)?;
@@ -162,10 +162,10 @@ impl Answerer {
         done
     }
 
-    /// Where the dataset of an ask is, opened if it was not.
-    fn open(&mut self, catalogue: Catalogue, record: &Record) -> Result<usize, TaskError> {
+    /// Where the dataset of a request is, opened if it was not.
+    fn open(&mut self, table: TablePlace, record: &Record) -> Result<usize, TaskError> {
         self.clock += 1;
-        let is_it = |known: &Known| known.place == catalogue;
+        let is_it = |known: &Known| known.place == table;
         let found = match self.datasets.get(self.last).is_some_and(is_it) {
             true => Some(self.last),
             false => self.datasets.iter().position(is_it),
@@ -174,7 +174,7 @@ impl Answerer {
             Some(at) => at,
             None => {
                 let source = self.next_source;
-                let mut dataset = Known::open(&self.arena, catalogue, source, record)?;
+                let mut dataset = Known::open(&self.arena, table, source, record)?;
                 match self.datasets.iter().find(|other| other.is_alike(&dataset)) {
                     Some(other) => dataset.source = other.source,
                     None => self.next_source += 1,

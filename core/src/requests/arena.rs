@@ -5,7 +5,7 @@
 //!    same bytes to all, so nothing has to be sent or mapped when one is taken.
 //! 2. A region's pages are reserved when it is taken, so a shortage is an error here and never a
 //!    SIGBUS later. They go back to the machine when it is dropped.
-//! 3. Regions are whole pages and never overlap; whoever holds one may write to it.
+//! 3. Regions are whole pages and never overlap; its holder alone writes to it.
 //! 4. A forked child has no part in it: there, a dropped region frees nothing.
 
 use crate::os::memory::{ForkMark, Mapping, give_pages_back, page_bytes, reserve, sparse_memfd};

@@ -1,9 +1,9 @@
-//! The parent's side of the board: requests go out as tasks, and come back as flights.
+//! The parent's side of the work queue: requests go out as tasks, and come back as handles.
 //!
 //! Law:
 //! 1. A request goes out in as many tasks as there are readers that own a chunk of it.
-//! 2. A flight that was dropped on its way is seen home by whoever comes by next.
-//! 3. Locks are taken in the order flight, dispatch, and never while Python code can run.
+//! 2. A handle dropped while in flight is reaped by the next caller.
+//! 3. Locks are taken in the order handle, dispatch, and never while Python code can run.
 //! 4. A forked child sends nothing.
 
 use crate::requests::arena::{Arena, Region};
@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// While one waits for memory or a slot, dropped flights are looked after so often.
+/// While one waits for memory or a slot, dropped handles are reaped this often.
 const SWEEP: Duration = Duration::from_millis(2);
-/// Regions for long asks that are kept for the next, and how long they may be.
-const SPARE_ASKS: usize = 64;
-const SPARE_ASK_BYTES: usize = 64 << 10;
-/// A task may cost so many readers.
+/// Regions for long requests that are kept for the next, and how long they may be.
+const SPARE_REQUESTS: usize = 64;
+const SPARE_REQUEST_BYTES: usize = 64 << 10;
+/// Readers that may die of a task before it fails.
 pub const DEATHS_ALLOWED: u64 = 2;
 
 /// A dataset as the readers know it: a table of one, in the arena.
@@ -67,7 +67,7 @@ pub enum ShareError {
     Refused(&'static str),
 }
 
-/// Who shall answer an ask.
+/// Who shall answer a request.
 pub enum Request<'a> {
     /// The readers that own a chunk of it, each its part.
     Parts(&'a [u64], &'a [usize]),
@@ -85,7 +85,7 @@ impl Request<'_> {
 }
 
 pub struct Dispatcher {
-    pub board: WorkQueue,
+    pub work_queue: WorkQueue,
     pub arena: Arc<Arena>,
     state: Mutex<State>,
     fd: Mutex<Option<OwnedFd>>,
@@ -95,9 +95,9 @@ pub struct Dispatcher {
 struct State {
     free: Vec<u32>,
     /// By slot.
-    flights: Vec<Weak<RequestHandle>>,
+    handles: Vec<Weak<RequestHandle>>,
     dropped: Vec<Arc<RequestHandle>>,
-    spare_asks: Vec<Region>,
+    spare_requests: Vec<Region>,
     pending: usize,
 }
 
@@ -112,23 +112,23 @@ impl Dispatcher {
         n_slots: usize,
         cache_bytes: usize,
     ) -> io::Result<Arc<Dispatcher>> {
-        let (fd, board) = WorkQueue::new(n_readers, n_slots, cache_bytes)?;
+        let (fd, work_queue) = WorkQueue::new(n_readers, n_slots, cache_bytes)?;
         Ok(Arc::new(Dispatcher {
             state: Mutex::new(State {
-                free: (0..board.n_slots() as u32).rev().collect(),
-                flights: (0..board.n_slots()).map(|_| Weak::new()).collect(),
+                free: (0..work_queue.n_slots() as u32).rev().collect(),
+                handles: (0..work_queue.n_slots()).map(|_| Weak::new()).collect(),
                 dropped: Vec::new(),
-                spare_asks: Vec::new(),
+                spare_requests: Vec::new(),
                 pending: 0,
             }),
-            board,
+            work_queue,
             arena,
             fd: Mutex::new(Some(fd)),
             closed: AtomicBool::new(false),
         }))
     }
 
-    /// The board's descriptor, until `stop`.
+    /// The work queue's descriptor, until `stop`.
     pub fn with_fd<T>(&self, look: impl FnOnce(Option<&OwnedFd>) -> T) -> T {
         look(lock(&self.fd).as_ref())
     }
@@ -142,7 +142,7 @@ impl Dispatcher {
         !self.is_mine() || self.closed.load(SeqCst)
     }
 
-    /// Take a stage, see dropped flights home meanwhile, and wait at most until `deadline`.
+    /// Take a stage, reap dropped handles meanwhile, and wait at most until `deadline`.
     pub fn stage(
         &self,
         pool: &Arc<StagePool>,
@@ -163,24 +163,24 @@ impl Dispatcher {
         }
     }
 
-    /// Send an ask out, in as many slots as it has tasks.
+    /// Send a request out, in as many slots as it has tasks.
     pub fn send(
         self: &Arc<Dispatcher>,
-        ask: &Request<'_>,
+        request: &Request<'_>,
         slots: Vec<u32>,
         shared: Option<&Arc<SharedDataset>>,
         lease: StageLease,
         out_bytes: usize,
     ) -> io::Result<Arc<RequestHandle>> {
-        let library = [self.board.least_loaded()];
-        let (bytes, owners) = match ask {
+        let library = [self.work_queue.least_loaded()];
+        let (bytes, owners) = match request {
             Request::Parts(words, owners) => (8 * words.len(), *owners),
             Request::Library(bytes) => (bytes.len(), &library[..]),
         };
-        let is_inline = matches!(ask, Request::Parts(words, _) if words.len() <= INLINE_WORDS);
+        let is_inline = matches!(request, Request::Parts(words, _) if words.len() <= INLINE_WORDS);
         let region = match is_inline || owners.is_empty() {
             true => None,
-            false => match self.region_for_request(ask, bytes) {
+            false => match self.region_for_request(request, bytes) {
                 Ok(region) => Some(region),
                 Err(error) => {
                     lock(&self.state).free.extend(slots);
@@ -188,7 +188,7 @@ impl Dispatcher {
                 }
             },
         };
-        let flight = Arc::new(RequestHandle {
+        let handle = Arc::new(RequestHandle {
             dispatch: self.clone(),
             state: Mutex::new(handle::State {
                 slots: slots.clone(),
@@ -198,21 +198,23 @@ impl Dispatcher {
                 cancelled: false,
                 shape: Vec::new(),
                 lease: None,
-                ask: None,
+                request: None,
                 shared: shared.cloned(),
             }),
         });
-        let mut state = lock(&flight.state);
+        let mut state = lock(&handle.state);
         for (&slot, &owner) in slots.iter().zip(owners) {
-            let place = self.board.slot(slot);
+            let place = self.work_queue.slot(slot);
             place.part.store(owner as u32, SeqCst);
-            place.n_parts.store(self.board.n_readers() as u32, SeqCst);
-            place.ask_bytes.store(bytes as u64, SeqCst);
+            place
+                .n_parts
+                .store(self.work_queue.n_readers() as u32, SeqCst);
+            place.request_bytes.store(bytes as u64, SeqCst);
             let at = region
                 .as_ref()
                 .map_or(u64::MAX, |region| region.at() as u64);
-            place.ask_at.store(at, SeqCst);
-            if let (Request::Parts(words, _), true) = (ask, is_inline) {
+            place.request_at.store(at, SeqCst);
+            if let (Request::Parts(words, _), true) = (request, is_inline) {
                 for (to, &word) in place.inline.iter().zip(*words) {
                     to.store(word, SeqCst);
                 }
@@ -222,34 +224,34 @@ impl Dispatcher {
             place.n_dims.store(0, SeqCst);
         }
         state.lease = Some(Arc::new(lease));
-        state.ask = region;
+        state.request = region;
         {
             let mut table = lock(&self.state);
             table.pending += slots.len();
             for &slot in &slots {
-                table.flights[slot as usize] = Arc::downgrade(&flight);
+                table.handles[slot as usize] = Arc::downgrade(&handle);
             }
             // Under the lock: the parent's threads are one writer to the queues.
             for (&slot, &owner) in slots.iter().zip(owners) {
-                self.board.submit(slot, owner);
+                self.work_queue.submit(slot, owner);
             }
         }
         drop(state);
-        Ok(flight)
+        Ok(handle)
     }
 
-    fn region_for_request(&self, ask: &Request<'_>, bytes: usize) -> io::Result<Region> {
+    fn region_for_request(&self, request: &Request<'_>, bytes: usize) -> io::Result<Region> {
         let spare = {
             let mut state = lock(&self.state);
             let fits = |region: &Region| region.len() >= bytes;
-            let found = state.spare_asks.iter().position(fits);
-            found.map(|at| state.spare_asks.swap_remove(at))
+            let found = state.spare_requests.iter().position(fits);
+            found.map(|at| state.spare_requests.swap_remove(at))
         };
         let mut region = match spare {
             Some(region) => region,
             None => self.arena.take(bytes)?,
         };
-        match ask {
+        match request {
             Request::Parts(words, _) => {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 region.write(&bytes);
@@ -259,7 +261,7 @@ impl Dispatcher {
         Ok(region)
     }
 
-    /// So many free slots; None when there are none until `deadline`, or the board is closed.
+    /// `count` free slots; None when there are none until `deadline`, or the work queue is closed.
     pub fn slots(&self, count: usize, deadline: Option<Instant>) -> Option<Vec<u32>> {
         loop {
             if self.is_closed() {
@@ -278,35 +280,35 @@ impl Dispatcher {
                 if deadline.is_none_or(|deadline| Instant::now() >= deadline) {
                     return None;
                 }
-                let seen = self.board.watch();
-                self.board.wait_for_answers(seen, SWEEP);
-                self.board.unwatch();
+                let seen = self.work_queue.watch();
+                self.work_queue.wait_for_answers(seen, SWEEP);
+                self.work_queue.unwatch();
             }
         }
     }
 
-    /// Slots and an ask that a flight does not need any more.
-    pub(super) fn take_home(&self, slots: Vec<u32>, ask: Option<Region>) {
+    /// Slots and a request that a handle does not need any more.
+    pub(super) fn take_home(&self, slots: Vec<u32>, request: Option<Region>) {
         let mut state = lock(&self.state);
         state.pending -= slots.len();
         state.free.extend(slots);
-        if state.spare_asks.len() < SPARE_ASKS {
-            let spare = ask.filter(|ask| ask.len() <= SPARE_ASK_BYTES);
-            state.spare_asks.extend(spare);
+        if state.spare_requests.len() < SPARE_REQUESTS {
+            let spare = request.filter(|request| request.len() <= SPARE_REQUEST_BYTES);
+            state.spare_requests.extend(spare);
         }
     }
 
-    /// Nobody asks for this flight any more, which is still on its way.
-    pub(super) fn reap(&self, flight: Arc<RequestHandle>) {
-        lock(&self.state).dropped.push(flight);
+    /// Nobody asks for this handle any more, which is still on its way.
+    pub(super) fn reap(&self, handle: Arc<RequestHandle>) {
+        lock(&self.state).dropped.push(handle);
     }
 
-    /// See flights home that were dropped on their way.
+    /// Reap handles that were dropped on their way.
     pub fn sweep(&self) {
         let dropped = std::mem::take(&mut lock(&self.state).dropped);
         let left: Vec<_> = dropped
             .into_iter()
-            .filter(|flight| flight.poll().is_none())
+            .filter(|handle| handle.poll().is_none())
             .collect();
         if !left.is_empty() {
             lock(&self.state).dropped.extend(left);
@@ -315,15 +317,15 @@ impl Dispatcher {
 
     /// Note every answer that there is, whether somebody waits for it or not.
     fn look_at_all(&self) {
-        let flights: Vec<_> = lock(&self.state)
-            .flights
+        let handles: Vec<_> = lock(&self.state)
+            .handles
             .iter()
             .map(Weak::upgrade)
             .collect();
-        flights
+        handles
             .iter()
             .flatten()
-            .for_each(|flight| drop(flight.poll()));
+            .for_each(|handle| drop(handle.poll()));
         self.sweep();
     }
 
@@ -336,17 +338,20 @@ impl Dispatcher {
     /// A dead reader's tasks are queued again, or fail if they killed before; the slots of these.
     pub fn recover(&self, reader: usize, status: i32) -> Vec<u32> {
         let mut failed = Vec::new();
-        let chunk = self.board.record(reader).chunk.swap(0, SeqCst);
-        for slot in self.board.claimed(reader) {
+        let chunk = self.work_queue.record(reader).chunk.swap(0, SeqCst);
+        for slot in self.work_queue.claimed(reader) {
             let fail = |deaths| {
                 if deaths >= DEATHS_ALLOWED {
                     let error = TaskError::Died(chunk.wrapping_sub(1), status, deaths);
-                    self.board.slot(slot).error.set(u64::from(slot), &error);
+                    self.work_queue
+                        .slot(slot)
+                        .error
+                        .set(u64::from(slot), &error);
                 }
                 deaths >= DEATHS_ALLOWED
             };
             let table = lock(&self.state);
-            if self.board.recover(slot, reader, fail) {
+            if self.work_queue.recover(slot, reader, fail) {
                 failed.push(slot);
             }
             drop(table);
@@ -358,18 +363,18 @@ impl Dispatcher {
     pub fn close(&self) {
         if self.is_mine() {
             self.closed.store(true, SeqCst);
-            self.board.close();
+            self.work_queue.close();
         }
     }
 
-    /// End every flight now. The readers must be gone, or they would write on.
+    /// End every handle now. The readers must be gone, or they would write on.
     pub fn stop(&self) {
         if self.is_mine() {
             self.closed.store(true, SeqCst);
-            self.board.stop();
+            self.work_queue.stop();
             let dropped = std::mem::take(&mut lock(&self.state).dropped);
-            dropped.iter().for_each(|flight| drop(flight.poll()));
-            lock(&self.state).spare_asks.clear();
+            dropped.iter().for_each(|handle| drop(handle.poll()));
+            lock(&self.state).spare_requests.clear();
             *lock(&self.fd) = None;
         }
     }

@@ -1,7 +1,7 @@
-//! A flight: one request on its way, until its result is taken or forgotten.
+//! A handle: one request on its way, until its result is taken or forgotten.
 //!
 //! Law:
-//! 1. It holds its stage, its ask and its dataset until every task of it is answered, whoever else
+//! 1. It holds its stage, its request and its dataset until every task of it is answered, no matter who else
 //!    forgets it: readers never write into another's memory.
 //! 2. What it brought is told once all its tasks are answered, failures too.
 //! 3. Every wait has a deadline. A forked child waits for nothing.
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 /// ones would cost the reader more than to answer it.
 const LOOKING: Duration = Duration::from_micros(20);
 
-/// How a flight ended.
+/// How a handle ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     Done,
     Failed(Failure),
-    /// A library's result of so many bytes did not fit the stage.
+    /// A library's result, of this many bytes, did not fit the stage.
     More(u64),
     Cancelled,
     Closed,
@@ -44,7 +44,7 @@ pub(super) struct State {
     pub(super) cancelled: bool,
     pub(super) shape: Vec<u64>,
     pub(super) lease: Option<Arc<StageLease>>,
-    pub(super) ask: Option<Region>,
+    pub(super) request: Option<Region>,
     /// Held, not looked at: the readers do.
     pub(super) shared: Option<Arc<SharedDataset>>,
 }
@@ -60,14 +60,14 @@ impl RequestHandle {
         if state.outcome.is_some() {
             return state.outcome.clone();
         }
-        let board = &self.dispatch.board;
+        let work_queue = &self.dispatch.work_queue;
         let mut home = Vec::new();
         let mut slots = std::mem::take(&mut state.slots);
         slots.retain(|&slot| {
-            let Some(code) = board.answered(slot) else {
+            let Some(code) = work_queue.answered(slot) else {
                 return true;
             };
-            let answer = board.slot(slot);
+            let answer = work_queue.slot(slot);
             match code {
                 work_queue::FAILED => {
                     state.failure = state.failure.take().or_else(|| answer.error.get());
@@ -81,13 +81,13 @@ impl RequestHandle {
                         .collect();
                 }
             }
-            board.free(slot);
+            work_queue.free(slot);
             home.push(slot);
             false
         });
         state.slots = slots;
         let landed = state.slots.is_empty();
-        let closed = !landed && board.stopped();
+        let closed = !landed && work_queue.stopped();
         if landed || closed {
             state.outcome = Some(match (&state.failure, state.more) {
                 _ if closed => Outcome::Closed,
@@ -99,9 +99,9 @@ impl RequestHandle {
             state.shared = None;
         }
         let over = matches!(state.outcome, Some(Outcome::Cancelled | Outcome::Closed));
-        let ask = state.ask.take_if(|_| landed);
+        let request = state.request.take_if(|_| landed);
         let lease = state.lease.take_if(|_| over);
-        self.dispatch.take_home(home, ask);
+        self.dispatch.take_home(home, request);
         let outcome = state.outcome.clone();
         drop(state);
         drop(lease);
@@ -125,7 +125,7 @@ impl RequestHandle {
             }
             let slot = lock(&self.state).slots.first().copied();
             if let Some(slot) = slot {
-                self.dispatch.board.wait_for_answer(slot, left);
+                self.dispatch.work_queue.wait_for_answer(slot, left);
             }
         }
     }
@@ -139,10 +139,10 @@ impl RequestHandle {
         if state.outcome.is_some() {
             return state.outcome == Some(Outcome::Cancelled);
         }
-        let board = &self.dispatch.board;
+        let work_queue = &self.dispatch.work_queue;
         // One task is taken back for certain or not at all; of several, one may have begun.
         if let [slot] = state.slots[..] {
-            state.cancelled |= board.cancel(slot);
+            state.cancelled |= work_queue.cancel(slot);
         }
         let cancelled = state.cancelled;
         drop(state);
@@ -150,7 +150,7 @@ impl RequestHandle {
         cancelled
     }
 
-    /// Where the result lies, once the flight is done and until `release`.
+    /// Where the result lies, once the handle is done and until `release`.
     pub fn lease(&self) -> Option<Arc<StageLease>> {
         match self.poll() {
             Some(Outcome::Done) => lock(&self.state).lease.clone(),
@@ -158,7 +158,7 @@ impl RequestHandle {
         }
     }
 
-    /// The stage of a flight that has failed, for another try.
+    /// The stage of a handle that has failed, for another try.
     pub fn take_stage(&self) -> Option<StageLease> {
         match self.poll() {
             Some(Outcome::Failed(_) | Outcome::More(_)) => {

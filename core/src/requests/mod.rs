@@ -1,7 +1,7 @@
 //! Random access: requests for chosen rows, answered into memory that the user lends.
 //!
 //! Law:
-//! 1. The parent: dispatcher -> work_queue. A reader: server -> answer -> engine. Data never flows back.
+//! 1. The parent: dispatcher -> work queue. A reader: server -> answer -> engine. Data never flows back.
 //! 2. A request is checked where it is read: whatever it says, nothing panics and nothing outside the
 //!    dataset or the stage is touched.
 //! 3. Knows nothing of rings.

@@ -1,4 +1,4 @@
-//! The reader's side of the board: claim a task, answer it, claim the next.
+//! The reader's side of the work queue: claim a task, answer it, claim the next.
 //!
 //! Law:
 //! 1. A task is idempotent: it writes only its own part of the result, so it may be run again.
@@ -17,45 +17,45 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
-/// The first word of an ask that goes to a library.
+/// The first word of a request that goes to a library.
 pub const KIND_LIBRARY: u64 = 1;
 /// How long a reader sleeps at most before it looks again.
 const NAP: Duration = Duration::from_millis(500);
 
-/// Answers an ask through a library: (ask, where to) -> (bytes of the result, its shape), or
+/// Answers a request through a library: (request, where to) -> (bytes of the result, its shape), or
 /// "module\0type\0text" of an exception. A result larger than `where to` is not written.
 pub type LibraryRequest<'a> =
     dyn FnMut(&[u8], &mut [u8], Mark<'_>) -> Result<(u64, Vec<u64>), String> + 'a;
 
-/// Serve a board until it is closed and empty, or stopped.
+/// Serve a work queue until it is closed and empty, or stopped.
 pub fn serve_requests(
-    board: BorrowedFd<'_>,
+    work_queue: BorrowedFd<'_>,
     arena: BorrowedFd<'_>,
     me: usize,
     library: &mut LibraryRequest<'_>,
 ) -> io::Result<()> {
-    let board = WorkQueue::open(board)?;
-    if me >= board.n_readers() {
+    let work_queue = WorkQueue::open(work_queue)?;
+    if me >= work_queue.n_readers() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "no such reader on the board",
+            "no such reader on the work_queue",
         ));
     }
     let arena = Arc::new(Mapping::new(arena, 0, file_len(arena)?, true)?);
-    let record = board.record(me);
+    let record = work_queue.record(me);
     record.begin();
     let mut desk = Desk {
-        answerer: Answerer::new(arena.clone(), board.cache_bytes()),
-        board: &board,
+        answerer: Answerer::new(arena.clone(), work_queue.cache_bytes()),
+        work_queue: &work_queue,
         arena: &arena,
         me,
         record,
     };
     loop {
-        let mut next = board.next(me);
+        let mut next = work_queue.next(me);
         if next == Next::Nothing {
             let start = Instant::now();
-            next = board.wait_for_task(me, NAP);
+            next = work_queue.wait_for_task(me, NAP);
             add_ns(&record.wait_ns, start);
         }
         match next {
@@ -70,7 +70,7 @@ pub fn serve_requests(
 
 struct Desk<'a> {
     answerer: Answerer,
-    board: &'a WorkQueue,
+    work_queue: &'a WorkQueue,
     arena: &'a Arc<Mapping>,
     me: usize,
     record: &'a Record,
@@ -87,26 +87,26 @@ impl Desk<'_> {
                 .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
                 .unwrap_or_else(|| "a panic without a message".into());
             // What it was doing is in no known state.
-            self.answerer = Answerer::new(self.arena.clone(), self.board.cache_bytes());
+            self.answerer = Answerer::new(self.arena.clone(), self.work_queue.cache_bytes());
             Err(TaskError::Internal(text))
         });
         let code = match answer {
             Ok(code) => code,
             Err(error) => {
-                let place = self.board.slot(slot);
+                let place = self.work_queue.slot(slot);
                 place.error.set(u64::from(slot), &error);
                 FAILED
             }
         };
         self.record.left_library();
         self.record.current.store(0, Relaxed);
-        // Counted first: whoever has the answer finds it in the statistics.
+        // Counted first, so that the statistics have what is answered.
         self.record.tasks.fetch_add(1, Relaxed);
-        self.board.answer(slot, self.me, code);
+        self.work_queue.answer(slot, self.me, code);
     }
 
     fn answer(&mut self, slot: u32, library: &mut LibraryRequest<'_>) -> Result<u32, TaskError> {
-        let place = self.board.slot(slot);
+        let place = self.work_queue.slot(slot);
         let odd = || TaskError::Internal("a task lies outside the arena".into());
         let out_at = place.out_at.load(SeqCst) as usize;
         let out_bytes = place.out_bytes.load(SeqCst) as usize;
@@ -119,29 +119,29 @@ impl Desk<'_> {
             u64::from(place.part.load(SeqCst)),
             u64::from(place.n_parts.load(SeqCst)),
         );
-        let ask_at = place.ask_at.load(SeqCst);
-        let ask_bytes = place.ask_bytes.load(SeqCst) as usize;
-        if ask_at == u64::MAX {
+        let request_at = place.request_at.load(SeqCst);
+        let request_bytes = place.request_bytes.load(SeqCst) as usize;
+        if request_at == u64::MAX {
             let mut words = [0; INLINE_WORDS];
             for (word, from) in words.iter_mut().zip(&place.inline) {
                 *word = from.load(SeqCst);
             }
-            let words = words.get(..ask_bytes / 8).ok_or_else(odd)?;
+            let words = words.get(..request_bytes / 8).ok_or_else(odd)?;
             self.answerer
                 .answer(words, part, n_parts, out, self.record)?;
             return Ok(DONE);
         }
-        let ask_at = ask_at as usize;
-        self.check(ask_at, ask_bytes).ok_or_else(odd)?;
-        if ask_at % 8 != 0 || ask_bytes < 8 {
+        let request_at = request_at as usize;
+        self.check(request_at, request_bytes).ok_or_else(odd)?;
+        if request_at % 8 != 0 || request_bytes < 8 {
             return Err(odd());
         }
-        // SAFETY: inside the mapping, aligned; the parent does not write to an ask on its way.
+        // SAFETY: inside the mapping, aligned; the parent does not write to a request on its way.
         let (words, bytes) = unsafe {
-            let base = self.arena.base().add(ask_at);
+            let base = self.arena.base().add(request_at);
             (
-                std::slice::from_raw_parts(base.cast::<u64>(), ask_bytes / 8),
-                std::slice::from_raw_parts(base, ask_bytes),
+                std::slice::from_raw_parts(base.cast::<u64>(), request_bytes / 8),
+                std::slice::from_raw_parts(base, request_bytes),
             )
         };
         if words[0] != KIND_LIBRARY {
@@ -149,11 +149,11 @@ impl Desk<'_> {
                 .answer(words, part, n_parts, out, self.record)?;
             return Ok(DONE);
         }
-        self.board.slow(self.me, true);
+        self.work_queue.slow(self.me, true);
         let start = Instant::now();
         let careful = place.deaths.load(SeqCst) > 0;
         let result = (self.record).call(careful, |chunk| library(bytes, out, chunk));
-        self.board.slow(self.me, false);
+        self.work_queue.slow(self.me, false);
         add_ns(&self.record.decode_ns, start);
         let (result_bytes, shape) = result.map_err(TaskError::Library)?;
         self.record.library_tasks.fetch_add(1, Relaxed);

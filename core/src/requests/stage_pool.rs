@@ -1,14 +1,14 @@
 //! Shelves of stages: memory for results, lent to one request at a time.
 //!
 //! Law:
-//! 1. A tenure is one stage in use. It goes back to its shelf when the last one who needs it (the
+//! 1. A lease is one stage in use. It goes back to its pool when the last one who needs it (the
 //!    request, its readers, a view) is gone, from whichever thread, in whichever order.
-//! 2. A shelf of a fixed number has stages of one size. A growing one makes stages of the sizes
+//! 2. A pool of a fixed number has stages of one size. A growing one makes stages of the sizes
 //!    that are asked for, and keeps them, within its limit.
-//! 3. A view may outlive its request. A shelf of a fixed number then no longer counts the stage
+//! 3. A view may outlive its request. A pool of a fixed number then no longer counts the stage
 //!    (`StageLease::detach`) and takes other memory from the arena for the next request. It keeps one
 //!    stage beyond its number, because a loop whose variable holds the last view needs two in turn.
-//! 4. A closed shelf lends nothing; its stages are given back to the arena as they return.
+//! 4. A closed pool lends nothing; its stages are given back to the arena as they return.
 //! 5. The lock is never held while Python code can run. A forked child is lent nothing.
 //!
 //! It must never know of requests or Python.
@@ -25,7 +25,7 @@ pub enum Refusal {
     Closed,
     /// All are in use, for as long as the caller wanted to wait.
     Exhausted,
-    /// No stage of this shelf is so large: needed, the most there is.
+    /// No stage of this pool is so large: needed, the most there is.
     TooSmall(usize, usize),
     Memory(io::Error),
 }
@@ -62,7 +62,7 @@ impl State {
         Some(region)
     }
 
-    /// Free stages to give back to the arena, largest first, until so many bytes are found.
+    /// Free stages to give back to the arena, largest first, until this many bytes are found.
     fn evict(&mut self, bytes: usize) -> Vec<Region> {
         let (mut found, mut sum) = (Vec::new(), 0);
         for regions in self.free.values_mut().rev() {
@@ -151,7 +151,7 @@ impl StagePool {
         }
     }
 
-    /// A stage that is free, or a new one; None if the shelf may lend no more.
+    /// A stage that is free, or a new one; None if the pool may lend no more.
     fn next(&self, state: &mut State, key: usize, size: usize) -> Result<Option<Region>, Refusal> {
         if matches!(self.kind, Kind::Fixed { count, .. } if state.lent.len() >= count) {
             return Ok(None);
@@ -266,7 +266,7 @@ impl StageLease {
             .map_or(std::ptr::null_mut(), Region::base)
     }
 
-    /// The request is through, and only views keep the stage: a shelf of a fixed number may lend
+    /// The request is through, and only views keep the stage: a pool of a fixed number may lend
     /// another. A growing one counts it on, as its limit is one of bytes.
     pub fn detach(&self) {
         let pool = &self.pool;
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_shelf_keeps_one_stage_beyond_its_number() {
+    fn a_fixed_pool_keeps_one_stage_beyond_its_number() {
         let arena = arena();
         let pool = StagePool::fixed(&arena, 8, 2).unwrap();
         let page = arena.used_bytes() / 2;
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_shelf_keeps_to_its_limit_and_uses_stages_again() {
+    fn a_growing_pool_keeps_to_its_limit_and_uses_stages_again() {
         let arena = arena();
         let pool = StagePool::growing(&arena, 1 << 20);
         let first = pool.take(5000, None).unwrap();

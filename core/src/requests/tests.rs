@@ -1,7 +1,7 @@
 //! Random access against a naive loop over indices.
 //!
 //! Law:
-//! 1. Datasets, asks and damage are pseudo-random from fixed seeds: a failure repeats.
+//! 1. Datasets, requests and damage are pseudo-random from fixed seeds: a failure repeats.
 //! 2. The model looks up one element at a time and shares no arithmetic with what is tested.
 //! 3. What a part writes is found by answering into two different memories.
 
@@ -37,9 +37,9 @@ fn answer(
 }
 
 /// Answer in parts; each byte is written by exactly one, and only owners write.
-fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, ask: &Request, n_parts: u64) {
-    let words = ask.words(dataset);
-    let expected = ask.expected(dataset);
+fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, request: &Request, n_parts: u64) {
+    let words = request.words(dataset);
+    let expected = request.expected(dataset);
     let of = dataset.dataset();
     let slab = Hyperslab::parse(&words, &of).unwrap();
     assert_eq!(slab.out_bytes(), expected.len());
@@ -48,14 +48,14 @@ fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, ask: &Request, n_
     for part in 0..n_parts {
         let outs = [0xA5, 0x5A].map(|with| {
             answer(answerer, &words, (part, n_parts), expected.len(), with)
-                .unwrap_or_else(|error| panic!("{error:?} for {ask:?} of {dataset:?}"))
+                .unwrap_or_else(|error| panic!("{error:?} for {request:?} of {dataset:?}"))
         });
         let mut wrote = false;
         for (at, writer) in writers.iter_mut().enumerate() {
             if outs[0][at] == outs[1][at] {
                 assert_eq!(
                     outs[0][at], expected[at],
-                    "byte {at}, {ask:?} of {dataset:?}"
+                    "byte {at}, {request:?} of {dataset:?}"
                 );
                 *writer += 1;
                 wrote = true;
@@ -64,26 +64,26 @@ fn check_parts(dataset: &TestDataset, answerer: &mut Answerer, ask: &Request, n_
         assert_eq!(
             owners.contains(&(part as usize)),
             wrote,
-            "{ask:?} of {dataset:?}"
+            "{request:?} of {dataset:?}"
         );
     }
     assert!(
         writers.iter().all(|&n| n == 1),
-        "{writers:?} {ask:?} of {dataset:?}"
+        "{writers:?} {request:?} of {dataset:?}"
     );
 }
 
 #[test]
 fn every_ask_equals_the_model() {
     for seed in 1..120 {
-        let mut dice = XorShift64(seed * 0x9e37_79b9);
-        let dataset = TestDataset::new(&mut dice);
-        let limit = [0, 3000, 1 << 20][dice.below(3) as usize];
+        let mut random = XorShift64(seed * 0x9e37_79b9);
+        let dataset = TestDataset::new(&mut random);
+        let limit = [0, 3000, 1 << 20][random.below(3) as usize];
         let mut answerer = Answerer::new(dataset.arena.clone(), limit);
         for _ in 0..20 {
-            let ask = Request::new(&mut dice, &dataset);
-            let n_parts = 1 + dice.below(4);
-            check_parts(&dataset, &mut answerer, &ask, n_parts);
+            let request = Request::new(&mut random, &dataset);
+            let n_parts = 1 + random.below(4);
+            check_parts(&dataset, &mut answerer, &request, n_parts);
         }
     }
 }
@@ -91,25 +91,25 @@ fn every_ask_equals_the_model() {
 #[test]
 fn malformed_asks_are_refused_and_never_panic() {
     for seed in 1..80 {
-        let mut dice = XorShift64(seed * 0x51_7cc1);
-        let dataset = TestDataset::new(&mut dice);
+        let mut random = XorShift64(seed * 0x51_7cc1);
+        let dataset = TestDataset::new(&mut random);
         let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
         for _ in 0..60 {
-            let mut words = Request::new(&mut dice, &dataset).words(&dataset);
-            for _ in 0..1 + dice.below(3) {
-                // The catalogue's place is the parent's own.
-                let at = 4 + dice.below(words.len() as u64 - 4) as usize;
-                words[at] = match dice.below(6) {
+            let mut words = Request::new(&mut random, &dataset).words(&dataset);
+            for _ in 0..1 + random.below(3) {
+                // The table's place is the parent's own.
+                let at = 4 + random.below(words.len() as u64 - 4) as usize;
+                words[at] = match random.below(6) {
                     0 => u64::MAX,
                     1 => 1 << 63,
                     2 => 0,
                     3 => words[at].wrapping_add(1),
                     4 => words[at].wrapping_sub(1),
-                    _ => dice.below(1 << 40),
+                    _ => random.below(1 << 40),
                 };
             }
-            if dice.below(4) == 0 {
-                words.truncate(dice.below(words.len() as u64 + 1) as usize);
+            if random.below(4) == 0 {
+                words.truncate(random.below(words.len() as u64 + 1) as usize);
             }
             let len = match Hyperslab::parse(&words, &dataset.dataset()) {
                 Ok(slab) if slab.out_bytes() < 1 << 20 => {
@@ -127,12 +127,12 @@ fn malformed_asks_are_refused_and_never_panic() {
 
 #[test]
 fn too_little_room_is_an_internal_error() {
-    let mut dice = XorShift64(5);
-    let dataset = TestDataset::with(&mut dice, &[10], &[3], Layout::Deflate);
+    let mut random = XorShift64(5);
+    let dataset = TestDataset::with(&mut random, &[10], &[3], Layout::Deflate);
     let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
-    let ask = Request::rows(0, 1, 5);
-    let len = ask.expected(&dataset).len() - 1;
-    let refused = answer(&mut answerer, &ask.words(&dataset), (0, 1), len, 0);
+    let request = Request::rows(0, 1, 5);
+    let len = request.expected(&dataset).len() - 1;
+    let refused = answer(&mut answerer, &request.words(&dataset), (0, 1), len, 0);
     assert!(matches!(refused, Err(TaskError::Internal(_))));
 }
 
@@ -140,17 +140,17 @@ fn too_little_room_is_an_internal_error() {
 fn what_is_wrong_with_a_chunk_is_told_with_its_number() {
     let mut seen_absurd = false;
     for (seed, layout) in (1..).zip(Layout::ALL.repeat(4)) {
-        let mut dice = XorShift64(seed * 77);
-        let dataset = TestDataset::with(&mut dice, &[60, 7], &[10, 7], layout);
+        let mut random = XorShift64(seed * 77);
+        let dataset = TestDataset::with(&mut random, &[60, 7], &[10, 7], layout);
         // Grid index 2 may have another number: unallocated chunks have none.
         let Some(number) = dataset.number_of(2) else {
             continue;
         };
         let told = |dataset: &TestDataset, rows: u64| {
             let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 16);
-            let ask = Request::rows(20, 1, rows);
-            let len = ask.expected(dataset).len();
-            answer(&mut answerer, &ask.words(dataset), (0, 1), len, 0)
+            let request = Request::rows(20, 1, rows);
+            let len = request.expected(dataset).len();
+            answer(&mut answerer, &request.words(dataset), (0, 1), len, 0)
         };
         for rows in [1, 10] {
             assert!(told(&dataset, rows).is_ok());
@@ -189,14 +189,15 @@ fn what_is_wrong_with_a_chunk_is_told_with_its_number() {
 #[test]
 fn damaged_chunks_are_errors_or_bytes_and_never_panic() {
     for seed in 1..60 {
-        let mut dice = XorShift64(seed * 91);
-        let layout = Layout::ALL[dice.below(Layout::ALL.len() as u64) as usize];
-        let dataset = TestDataset::with(&mut dice, &[40, 9], &[7, 4], layout).damaged(&mut dice);
+        let mut random = XorShift64(seed * 91);
+        let layout = Layout::ALL[random.below(Layout::ALL.len() as u64) as usize];
+        let dataset =
+            TestDataset::with(&mut random, &[40, 9], &[7, 4], layout).damaged(&mut random);
         let mut answerer = Answerer::new(dataset.arena.clone(), 4000);
         for _ in 0..20 {
-            let ask = Request::new(&mut dice, &dataset);
-            let len = ask.expected(&dataset).len();
-            match answer(&mut answerer, &ask.words(&dataset), (0, 1), len, 0) {
+            let request = Request::new(&mut random, &dataset);
+            let len = request.expected(&dataset).len();
+            match answer(&mut answerer, &request.words(&dataset), (0, 1), len, 0) {
                 Err(TaskError::Internal(reason)) => panic!("{reason}"),
                 Err(TaskError::Filter(at, _)) => assert!(at < dataset.n_chunks()),
                 _ => {}
@@ -207,12 +208,12 @@ fn damaged_chunks_are_errors_or_bytes_and_never_panic() {
 
 #[test]
 fn a_file_that_changed_is_neither_answered_nor_kept() {
-    let mut dice = XorShift64(3);
-    let dataset = TestDataset::with(&mut dice, &[100], &[10], Layout::Deflate);
+    let mut random = XorShift64(3);
+    let dataset = TestDataset::with(&mut random, &[100], &[10], Layout::Deflate);
     let mut answerer = Answerer::new(dataset.arena.clone(), 1 << 20);
-    let ask = Request::rows(0, 1, 1);
-    let len = ask.expected(&dataset).len();
-    assert!(answer(&mut answerer, &ask.words(&dataset), (0, 1), len, 0).is_ok());
+    let request = Request::rows(0, 1, 1);
+    let len = request.expected(&dataset).len();
+    assert!(answer(&mut answerer, &request.words(&dataset), (0, 1), len, 0).is_ok());
     dataset.touch();
     for row in [50, 0] {
         let words = Request::rows(row, 1, 1).words(&dataset);
@@ -224,9 +225,9 @@ fn a_file_that_changed_is_neither_answered_nor_kept() {
 
 #[test]
 fn chunks_are_kept_within_the_limit_and_counted() {
-    let mut dice = XorShift64(4);
+    let mut random = XorShift64(4);
     for layout in [Layout::Deflate, Layout::ShuffleDeflate, Layout::Blosc] {
-        let dataset = TestDataset::with(&mut dice, &[1000], &[100], layout);
+        let dataset = TestDataset::with(&mut random, &[1000], &[100], layout);
         let chunk_bytes = dataset.dataset().decoded_size;
         let limit = 3 * (chunk_bytes + 128);
         let mut answerer = Answerer::new(dataset.arena.clone(), limit);
@@ -256,20 +257,20 @@ fn chunks_are_kept_within_the_limit_and_counted() {
 fn neighbours_equal_the_model_and_the_bad_one_is_named() {
     for layout in [Layout::Deflate, Layout::ShuffleDeflate] {
         for seed in 1..30 {
-            let mut dice = XorShift64(seed * 31);
-            let dataset = TestDataset::with(&mut dice, &[1000], &[50], layout);
+            let mut random = XorShift64(seed * 31);
+            let dataset = TestDataset::with(&mut random, &[1000], &[50], layout);
             let chunk_bytes = dataset.dataset().decoded_size;
-            let limit = dice.below(10) as usize * (chunk_bytes + 128);
+            let limit = random.below(10) as usize * (chunk_bytes + 128);
             let mut answerer = Answerer::new(dataset.arena.clone(), limit);
             for _ in 0..20 {
-                let rows = dice.below(1000);
+                let rows = random.below(1000);
                 check_parts(
                     &dataset,
                     &mut answerer,
                     &Request::rows(999 - rows, 1, rows),
                     1,
                 );
-                let step = 1 + dice.below(120);
+                let step = 1 + random.below(120);
                 let count = rows / step + 1;
                 check_parts(
                     &dataset,
@@ -278,13 +279,14 @@ fn neighbours_equal_the_model_and_the_bad_one_is_named() {
                     1,
                 );
             }
-            let bad = dice.below(20);
+            let bad = random.below(20);
             let number = dataset.number_of(bad).unwrap();
             let lying = dataset.lie(bad, 2, 30);
-            for ask in [Request::rows(0, 1, 1000), Request::rows(0, 40, 25)] {
+            for request in [Request::rows(0, 1, 1000), Request::rows(0, 40, 25)] {
                 let mut answerer = Answerer::new(lying.arena.clone(), limit);
-                let len = ask.expected(&lying).len();
-                let error = answer(&mut answerer, &ask.words(&lying), (0, 1), len, 0).unwrap_err();
+                let len = request.expected(&lying).len();
+                let error =
+                    answer(&mut answerer, &request.words(&lying), (0, 1), len, 0).unwrap_err();
                 assert!(
                     matches!(error, TaskError::Filter(at, _) if at == number),
                     "{error:?}"
@@ -296,19 +298,19 @@ fn neighbours_equal_the_model_and_the_bad_one_is_named() {
 
 #[test]
 fn many_datasets_share_one_answerer() {
-    let mut dice = XorShift64(9);
+    let mut random = XorShift64(9);
     let arena = datasets::arena(4 << 20);
     let all: Vec<TestDataset> = (0..70)
         .map(|n| {
-            let mut dataset = TestDataset::with(&mut dice, &[50, 3], &[8, 3], Layout::Deflate);
+            let mut dataset = TestDataset::with(&mut random, &[50, 3], &[8, 3], Layout::Deflate);
             dataset.move_to(&arena, n);
             dataset
         })
         .collect();
     let mut answerer = Answerer::new(arena, 20_000);
     for _ in 0..300 {
-        let dataset = &all[dice.below(70) as usize];
-        let ask = Request::new(&mut dice, dataset);
-        check_parts(dataset, &mut answerer, &ask, 1);
+        let dataset = &all[random.below(70) as usize];
+        let request = Request::new(&mut random, dataset);
+        check_parts(dataset, &mut answerer, &request, 1);
     }
 }

@@ -1,9 +1,9 @@
-//! The board: where the parent leaves tasks for readers and finds their answers.
+//! The work queue: where the parent leaves tasks for readers and finds their answers.
 //!
 //! Law:
 //! 1. Everything that changes is an atomic in shared memory; a process may die between any two.
-//! 2. A slot is a task: a part of what one request asks. Its state word says whose it is: the
-//!    parent's (FREE, or answered), a queue's (READY), or a reader's (CLAIMED). Whoever a word
+//! 2. A slot is a task: a part of what one request asks for. Its state word says whose it is: the
+//!    parent's (FREE, or answered), a queue's (READY), or a reader's (CLAIMED). The one that a word
 //!    names may write the slot, nobody else.
 //! 3. Each reader has a queue of slot numbers, so that a chunk is always asked of the one that may
 //!    have it in its cache. An entry is a hint: only the slot's word decides, so an entry may be
@@ -25,11 +25,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// In the control socket's number: a board and an arena come with it.
+/// In the control socket's number: a work queue and an arena come with it.
 pub const WORK_QUEUE: u32 = 1 << 30;
-/// Words of an ask that find room in the slot itself.
+/// Words of a request that find room in the slot itself.
 pub const INLINE_WORDS: usize = 32;
-/// NumPy's arrays have so many dimensions at most, with room to spare.
+/// More dimensions than NumPy's arrays have.
 pub const MAX_DIMS: usize = 64;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"MTBOARD1");
@@ -60,7 +60,7 @@ struct Head {
     cache_bytes: u64,
     stop: AtomicU32,
     closing: AtomicU32,
-    /// Moves with every answer while somebody watches: so many.
+    /// Moves with every answer while this many threads wait.
     answers_word: AtomicU32,
     watched: AtomicU32,
     _pad: [u64; 10],
@@ -88,9 +88,9 @@ pub struct Slot {
     waited: AtomicU32,
     pub part: AtomicU32,
     pub n_parts: AtomicU32,
-    /// Where the ask begins in the arena, or `u64::MAX`: it is inline.
-    pub ask_at: AtomicU64,
-    pub ask_bytes: AtomicU64,
+    /// Where the request begins in the arena, or `u64::MAX`: it is inline.
+    pub request_at: AtomicU64,
+    pub request_bytes: AtomicU64,
     pub out_at: AtomicU64,
     pub out_bytes: AtomicU64,
     /// Bytes and shape of a library's result.
@@ -102,7 +102,7 @@ pub struct Slot {
     pub error: ErrorRecord,
 }
 
-/// A mapped board.
+/// A mapped work queue.
 pub struct WorkQueue {
     map: Mapping,
     n_readers: usize,
@@ -138,13 +138,13 @@ fn refused(why: &'static str) -> io::Error {
 }
 
 impl WorkQueue {
-    /// Make a board; `n_slots` is a power of two.
+    /// Make a work queue; `n_slots` is a power of two.
     pub fn new(
         n_readers: usize,
         n_slots: usize,
         cache_bytes: usize,
     ) -> io::Result<(OwnedFd, WorkQueue)> {
-        let fd = reserved_memfd(c"multitables-board", board_bytes(n_readers, n_slots))?;
+        let fd = reserved_memfd(c"multitables-work_queue", board_bytes(n_readers, n_slots))?;
         let map = Mapping::new(fd.as_fd(), 0, board_bytes(n_readers, n_slots), true)?;
         // SAFETY: the mapping is page aligned and longer than the head; nobody else knows it yet.
         unsafe {
@@ -155,14 +155,14 @@ impl WorkQueue {
             (*head).cache_bytes = cache_bytes as u64;
         }
         drop(map);
-        let board = WorkQueue::open(fd.as_fd())?;
-        Ok((fd, board))
+        let work_queue = WorkQueue::open(fd.as_fd())?;
+        Ok((fd, work_queue))
     }
 
     pub fn open(fd: BorrowedFd<'_>) -> io::Result<WorkQueue> {
         let len = file_len(fd)?;
         if len < size_of::<Head>() {
-            return Err(refused("the board is shorter than its head"));
+            return Err(refused("the work_queue is shorter than its head"));
         }
         let map = Mapping::new(fd, 0, len, true)?;
         // SAFETY: the mapping is page aligned and long enough; these words never change.
@@ -175,7 +175,7 @@ impl WorkQueue {
             && n_slots.is_power_of_two()
             && n_slots <= MAX_SLOTS as u64;
         if !in_range || board_bytes(n_readers as usize, n_slots as usize) != len {
-            return Err(refused("the board's head does not fit its bytes"));
+            return Err(refused("the work_queue's head does not fit its bytes"));
         }
         Ok(WorkQueue {
             map,
@@ -275,7 +275,7 @@ impl WorkQueue {
         Next::Nothing
     }
 
-    /// A task waits for this reader that others had better do.
+    /// A task waits for this reader, which others would do sooner.
     fn is_behind(&self, reader: usize) -> bool {
         let (queue, _) = self.queue(reader);
         match self.backlog(reader) {

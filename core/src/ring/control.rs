@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. Everything here is atomics in shared memory; a process may die between any two of them.
-//! 2. A task is owned by whoever's number stands in its slot. Only its owner publishes it, so a
+//! 2. A task is owned by the reader whose number stands in its slot. Only its owner publishes it, so a
 //!    dead reader's tasks are found, and run again, without guessing.
 //! 3. A task may be claimed only when its last row fits under tail + capacity, in tape order, so
 //!    that the oldest unreleased block can always be completed: there is no deadlock.
@@ -218,7 +218,7 @@ impl Control {
         self.tell_parent(published, GATHER, None);
     }
 
-    /// Wake the parent if it waits for so many, or for fewer and the next come too late for it.
+    /// Wake the parent if it waits for this many, or for fewer and the next come too late for it.
     fn tell_parent(&self, published: u64, next: Duration, reader: Option<usize>) {
         let head = self.head();
         let plenty = head.wake_plenty.load(SeqCst);

@@ -55,7 +55,7 @@ struct Begun {
     share: Option<ShuffleTask>,
     runs: Vec<Run>,
     tickets: Vec<u64>,
-    /// Only so many of its chunks can be fetched.
+    /// How many of its chunks can be fetched, and why no more.
     sound: Option<(usize, TaskError)>,
 }
 
@@ -176,7 +176,7 @@ impl<'a> Reader<'a> {
                 self.control.pass_turn(global);
             }
             let next = start.elapsed() / self.plan.n_readers() as u32;
-            // Counted first: whoever has the rows finds them in the statistics.
+            // Counted first, so that the statistics have what is published.
             count(&self.record().tasks, 1);
             self.control.publish(self.me, global, next);
             self.record().current.store(0, SeqCst);

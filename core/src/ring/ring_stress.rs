@@ -9,7 +9,7 @@
 
 use crate::engine::counters::Mark;
 use crate::fixtures::{
-    ROW_WORDS, Shared, TestFile, TestMember, TestPlan, XorShift64, fill_rows, payload,
+    ROW_WORDS, Shared, TestDataset, TestFile, TestPlan, XorShift64, fill_rows, payload,
 };
 use crate::os::memory::sealed_memfd;
 use crate::ring::leases::{CLOSED, ENDED, FAILED, Leases};
@@ -46,7 +46,7 @@ struct Race {
 }
 
 impl Race {
-    /// Member 0 is fetched from a file, member 1 comes from the library (a function here).
+    /// Dataset 0 is fetched from a file, dataset 1 comes from the library (a function here).
     fn plan(&self) -> (TestPlan, TestFile) {
         if let Some(mixed) = self.mixed {
             return self.mixed_plan(mixed);
@@ -66,10 +66,10 @@ impl Race {
             tasks.push([1, u64::from(KIND_LIBRARY), row, end, 0, 0, 0]);
         }
         let flags = 2 | u64::from(self.direct) | (4 * u64::from(self.turnstile));
-        let member = TestMember::new(self.chunk_rows, flags);
+        let dataset = TestDataset::new(self.chunk_rows, flags);
         let plan = TestPlan {
             n_rows: self.n_rows,
-            members: vec![member.clone(), member],
+            datasets: vec![dataset.clone(), dataset],
             tasks,
             chunks,
             n_readers: self.n_readers,
@@ -126,21 +126,21 @@ impl Race {
     }
 
     fn read(&self, shared: &Shared, me: usize) {
-        let mut dice = XorShift64(me as u64 + 1);
+        let mut random = XorShift64(me as u64 + 1);
         loop {
             // After a death everything is mapped anew, as in a new process.
             let (plan, maps) = shared.map();
-            if self.deaths && dice.below(3) == 0 {
+            if self.deaths && random.below(3) == 0 {
                 // Killed with a task claimed, whose turn nobody but its heir will pass on.
                 maps.control.try_claim(&plan, me);
                 continue;
             }
             let mut library = |_: &str, start: u64, stop: u64, out: &mut [u8], _: Mark<'_>| {
-                let dies = self.deaths && dice.below(10) == 0;
+                let dies = self.deaths && random.below(10) == 0;
                 let half = out.len() / 16 * 8;
                 fill_rows(1, start, &mut out[..half]);
-                if dice.below(8) == 0 {
-                    std::thread::sleep(Duration::from_micros(dice.below(300)));
+                if random.below(8) == 0 {
+                    std::thread::sleep(Duration::from_micros(random.below(300)));
                 }
                 if dies {
                     std::panic::resume_unwind(Box::new("killed"));
@@ -165,7 +165,7 @@ impl Race {
     fn consume(
         &self,
         book: &Leases,
-        mut dice: XorShift64,
+        mut random: XorShift64,
         total: u64,
         seen: &Mutex<BTreeSet<u64>>,
         moved: &AtomicU64,
@@ -190,7 +190,7 @@ impl Race {
                     if block >= total {
                         break; // an endless stream, and enough of it
                     }
-                    if dice.below(3) == 0 {
+                    if random.below(3) == 0 {
                         continue;
                     }
                 }
@@ -198,7 +198,7 @@ impl Race {
                 Err(reason) => assert_ne!(reason, FAILED),
             }
             if !held.is_empty() {
-                let block = held.swap_remove(dice.below(held.len() as u64) as usize);
+                let block = held.swap_remove(random.below(held.len() as u64) as usize);
                 look(block);
                 book.release(block);
             }

@@ -10,7 +10,7 @@ use crate::scatter::fill::repeat;
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy};
 use crate::select::chunk_iter::{Pair, Segment};
 use crate::select::selection::Hyperslab;
-use crate::tables::plan::{Member, StringFix};
+use crate::tables::plan::{Dataset, StringFix};
 use std::ops::Range;
 
 /// `n` units of a chunk, `step` bytes apart from byte `src` on, which are contiguous in the result
@@ -40,16 +40,16 @@ pub struct Unit<'a> {
 }
 
 impl<'a> Unit<'a> {
-    pub fn new(slab: &Hyperslab<'a>, member: &'a Member, together: usize) -> Unit<'a> {
+    pub fn new(slab: &Hyperslab<'a>, dataset: &'a Dataset, together: usize) -> Unit<'a> {
         let mut unit = Unit {
-            at: member.field_offset,
-            stored: member.field_bytes * together,
+            at: dataset.field_offset,
+            stored: dataset.field_bytes * together,
             bytes: slab.element_bytes * together,
             runs: slab.runs,
-            fixes: &member.fixes,
-            field_bytes: member.field_bytes,
+            fixes: &dataset.fixes,
+            field_bytes: dataset.field_bytes,
         };
-        if let ([offset, _], true) = (slab.runs, member.fixes.is_empty()) {
+        if let ([offset, _], true) = (slab.runs, dataset.fixes.is_empty()) {
             unit.at += *offset as usize;
             unit.stored = unit.bytes;
             unit.runs = &[];
@@ -136,13 +136,13 @@ impl<'a> Unit<'a> {
     }
 
     /// One unit of an unallocated chunk, as the result shows it.
-    pub fn fill_value(&self, member: &Member, value: &mut Vec<u8>) {
-        let mut field = member.fill[member.field_offset..][..member.field_bytes].to_vec();
+    pub fn fill_value(&self, dataset: &Dataset, value: &mut Vec<u8>) {
+        let mut field = dataset.fill[dataset.field_offset..][..dataset.field_bytes].to_vec();
         self.end_strings(&mut field);
         value.clear();
         if self.runs.is_empty() {
-            let skipped = self.at - member.field_offset;
-            let element = self.bytes.min(member.field_bytes);
+            let skipped = self.at - dataset.field_offset;
+            let element = self.bytes.min(dataset.field_bytes);
             value.extend_from_slice(&field[skipped..skipped + element]);
         } else {
             value.resize(self.bytes, 0);

@@ -6,7 +6,7 @@
 //! 2. `dst` is exactly the rows `[lo, hi)` of the dataset, whole rows as the tape holds them.
 //! 3. Elements that lie together are treated at once.
 
-use crate::tables::plan::Member;
+use crate::tables::plan::Dataset;
 
 /// The part of a chunk that is wanted: dataset rows `[lo, hi)` of the chunk at `offset`.
 #[derive(Debug, Clone, Copy)]
@@ -45,26 +45,26 @@ pub fn repeat(value: &[u8], dst: &mut [u8]) {
 }
 
 /// End strings where HDF5's conversion ends them: what follows becomes NUL.
-pub fn fix_strings(member: &Member, at: Place<'_>, dst: &mut [u8]) {
-    if member.fixes.is_empty() {
+pub fn fix_strings(dataset: &Dataset, at: Place<'_>, dst: &mut [u8]) {
+    if dataset.fixes.is_empty() {
         return;
     }
-    each_run(member, at, |to, count| {
-        let run = &mut dst[to..to + count * member.field_bytes];
-        for element in run.chunks_exact_mut(member.field_bytes) {
-            member.fixes.iter().for_each(|fix| fix.end(element));
+    each_run(dataset, at, |to, count| {
+        let run = &mut dst[to..to + count * dataset.field_bytes];
+        for element in run.chunks_exact_mut(dataset.field_bytes) {
+            dataset.fixes.iter().for_each(|fix| fix.end(element));
         }
     });
 }
 
 /// Call `run(byte in dst, elements)` for each contiguous run.
-fn each_run(member: &Member, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
-    let n = member.dims.len();
+fn each_run(dataset: &Dataset, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
+    let n = dataset.dims.len();
     let extent = |axis: usize| -> u64 {
         if axis == 0 {
             at.hi.saturating_sub(at.lo)
         } else {
-            let end = (at.offset[axis] + member.chunk_dims[axis]).min(member.dims[axis]);
+            let end = (at.offset[axis] + dataset.chunk_dims[axis]).min(dataset.dims[axis]);
             end.saturating_sub(at.offset[axis])
         }
     };
@@ -73,10 +73,10 @@ fn each_run(member: &Member, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
     }
     // Trailing axes that the chunk spans completely lie in one run with the axis before them.
     let mut split = n - 1;
-    while split > 0 && member.chunk_dims[split] == member.dims[split] {
+    while split > 0 && dataset.chunk_dims[split] == dataset.dims[split] {
         split -= 1;
     }
-    let tail: u64 = member.dims[split + 1..].iter().product();
+    let tail: u64 = dataset.dims[split + 1..].iter().product();
     let count = extent(split) * tail;
 
     let outer: u64 = (0..split).map(extent).product();
@@ -93,16 +93,16 @@ fn each_run(member: &Member, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
             }
             let begin = if axis == 0 { 0 } else { at.offset[axis] };
             to += (begin + index) * stride;
-            stride *= member.dims[axis];
+            stride *= dataset.dims[axis];
         }
-        run(to as usize * member.field_bytes, count as usize);
+        run(to as usize * dataset.field_bytes, count as usize);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scatter::rows::tests::member;
+    use crate::scatter::rows::tests::dataset;
     use crate::tables::plan::StringFix;
 
     #[test]
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn strings_end_where_hdf5_ends_them() {
-        let mut member = member(&[2], &[2], 8, (0, 8));
-        member.fixes = vec![
+        let mut dataset = dataset(&[2], &[2], 8, (0, 8));
+        dataset.fixes = vec![
             StringFix {
                 offset: 0,
                 size: 4,
@@ -143,7 +143,7 @@ mod tests {
         ];
         let mut dst = *b"a\0xyb c abcd    ";
         fix_strings(
-            &member,
+            &dataset,
             Place {
                 offset: &[0],
                 lo: 0,

@@ -83,10 +83,10 @@ impl Interleaver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scatter::rows::tests::member;
+    use crate::scatter::rows::tests::dataset;
 
     fn row_copy() -> RowCopy {
-        RowCopy::of(&member(&[900, 4], &[900, 2], 1, (0, 1)), &[0, 0])
+        RowCopy::of(&dataset(&[900, 4], &[900, 2], 1, (0, 1)), &[0, 0])
     }
 
     #[test]

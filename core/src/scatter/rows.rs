@@ -4,13 +4,13 @@
 //! 1. Pure copying between two slices that the caller gives; nothing is kept.
 //! 2. Rows go to random places, so their cache lines are asked for before they are written. Where the
 //!    window is larger than the caches, long rows are written past them.
-//! 3. That no product of a member's numbers is too large is checked where a plan is opened
+//! 3. That no product of a dataset's numbers is too large is checked where a plan is opened
 //!    (`tables::dataset`).
 
 use crate::os::prefetch::{prefetch, prefetch_bytes};
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy, of_size};
 use crate::shuffle::row_map::RowMap;
-use crate::tables::plan::Member;
+use crate::tables::plan::Dataset;
 use std::ops::Range;
 
 /// Whole rows of at most this are copied as items, longer ones run by run.
@@ -60,11 +60,11 @@ impl RowCopy {
     }
 
     /// Rows of the chunk whose first element this is.
-    pub fn of(member: &Member, offset: &[u64]) -> RowCopy {
-        let mut row = StridedCopy::item(member.field_bytes, member.field_offset, 0);
-        let (mut from, mut to) = (member.element_bytes, member.field_bytes);
-        for axis in (1..member.dims.len()).rev() {
-            let (dim, chunk) = (member.dims[axis], member.chunk_dims[axis]);
+    pub fn of(dataset: &Dataset, offset: &[u64]) -> RowCopy {
+        let mut row = StridedCopy::item(dataset.field_bytes, dataset.field_offset, 0);
+        let (mut from, mut to) = (dataset.element_bytes, dataset.field_bytes);
+        for axis in (1..dataset.dims.len()).rev() {
+            let (dim, chunk) = (dataset.dims[axis], dataset.chunk_dims[axis]);
             row.shift(0, offset[axis] as usize * to);
             row.push(Axis {
                 count: dim.saturating_sub(offset[axis]).min(chunk) as usize,
@@ -73,7 +73,7 @@ impl RowCopy {
             });
             (from, to) = (from * chunk as usize, to * dim as usize);
         }
-        if member.chunk_dims[0] >= MIN_LISTED_FOR as u64 {
+        if dataset.chunk_dims[0] >= MIN_LISTED_FOR as u64 {
             row.list();
         }
         RowCopy {

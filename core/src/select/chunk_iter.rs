@@ -10,7 +10,7 @@
 //!    kept from request to request is room for numbers.
 
 use crate::select::selection::{Axis, Hyperslab, chunks_along};
-use crate::tables::plan::Member;
+use crate::tables::plan::Dataset;
 
 /// What of a dataset's shape every request needs.
 #[derive(Debug)]
@@ -25,16 +25,16 @@ pub struct Geometry {
 
 impl Geometry {
     /// None: the grid has more chunks than can be numbered.
-    pub fn new(member: &Member) -> Option<Geometry> {
-        let n = member.dims.len();
+    pub fn new(dataset: &Dataset) -> Option<Geometry> {
+        let n = dataset.dims.len();
         let mut grid_strides = vec![0; n];
         let mut byte_strides = vec![0; n];
-        let (mut grid, mut bytes) = (1u64, member.element_bytes);
+        let (mut grid, mut bytes) = (1u64, dataset.element_bytes);
         for dim in (0..n).rev() {
             grid_strides[dim] = grid;
             byte_strides[dim] = bytes;
-            grid = grid.checked_mul(chunks_along(member.dims[dim], member.chunk_dims[dim]))?;
-            bytes = bytes.checked_mul(usize::try_from(member.chunk_dims[dim]).ok()?)?;
+            grid = grid.checked_mul(chunks_along(dataset.dims[dim], dataset.chunk_dims[dim]))?;
+            bytes = bytes.checked_mul(usize::try_from(dataset.chunk_dims[dim]).ok()?)?;
         }
         Some(Geometry {
             grid_strides,
@@ -150,7 +150,7 @@ impl ChunkIter {
     pub fn set(
         &mut self,
         slab: &Hyperslab<'_>,
-        member: &Member,
+        dataset: &Dataset,
         geometry: &Geometry,
         part: u64,
         n_parts: u64,
@@ -159,13 +159,13 @@ impl ChunkIter {
         self.pairs.clear();
         (self.part, self.n_parts, self.together) = (part, n_parts.max(1), 1);
         let mut n_axes = slab.axes();
-        if slab.runs.is_empty() && member.field_bytes == member.element_bytes {
+        if slab.runs.is_empty() && dataset.field_bytes == dataset.element_bytes {
             // Trailing axes that are whole in the chunk and in the result lie together.
             while n_axes > 0 {
                 let dim = slab.k + n_axes - 1;
-                let extent = member.dims[dim];
+                let extent = dataset.dims[dim];
                 let whole = slab.axis(n_axes - 1).is_whole(extent);
-                if !whole || member.chunk_dims[dim] != extent {
+                if !whole || dataset.chunk_dims[dim] != extent {
                     break;
                 }
                 self.together *= extent as usize;
@@ -181,7 +181,7 @@ impl ChunkIter {
                 start: axis.start,
                 step: axis.step,
                 count: axis.count,
-                chunk: member.chunk_dims[dim],
+                chunk: dataset.chunk_dims[dim],
                 src: geometry.byte_strides[dim],
                 dst,
                 grid_stride: geometry.grid_strides[dim],
@@ -194,7 +194,7 @@ impl ChunkIter {
             self.lines.push(line);
         }
         if slab.k > 0 {
-            let line = self.points(slab, member, geometry, dst, alone);
+            let line = self.points(slab, dataset, geometry, dst, alone);
             self.lines.push(line);
         }
         self.lines.reverse();
@@ -219,7 +219,7 @@ impl ChunkIter {
     fn points(
         &mut self,
         slab: &Hyperslab<'_>,
-        member: &Member,
+        dataset: &Dataset,
         geometry: &Geometry,
         dst: usize,
         alone: bool,
@@ -236,14 +236,14 @@ impl ChunkIter {
                 let index = if dim == 0 {
                     rest
                 } else {
-                    rest % member.dims[dim]
+                    rest % dataset.dims[dim]
                 };
-                let along = index / member.chunk_dims[dim];
-                let within = index - along * member.chunk_dims[dim];
+                let along = index / dataset.chunk_dims[dim];
+                let within = index - along * dataset.chunk_dims[dim];
                 pair.grid_index += along * geometry.grid_strides[dim];
                 pair.src += within as usize * geometry.byte_strides[dim];
                 if dim > 0 {
-                    rest /= member.dims[dim];
+                    rest /= dataset.dims[dim];
                 }
             }
             self.push(pair, alone);

@@ -7,9 +7,9 @@
 //! 3. Nothing is copied out of the words, and nothing allocated to look at them.
 //! 4. Knows nothing of files, stored chunks or memory; of the grid of chunks only what owners need.
 
-use crate::tables::plan::Member;
+use crate::tables::plan::Dataset;
 
-/// `words[0]` of an ask that is served here.
+/// `words[0]` of a request that is served here.
 pub const KIND_NATIVE: u64 = 0;
 /// Words before the axes, and of each.
 pub const HEAD_WORDS: usize = 9;
@@ -21,23 +21,23 @@ const MAX_OWNERS: usize = 256;
 
 type Refused = &'static str;
 
-/// Of which dataset an ask is: its number, and its catalogue's place in the arena.
+/// Of which dataset a request is: its number, and its table's place in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Catalogue {
+pub struct TablePlace {
     pub dataset: u64,
     pub at: usize,
     pub len: usize,
 }
 
-impl Catalogue {
-    pub fn parse(words: &[u64]) -> Result<Catalogue, Refused> {
+impl TablePlace {
+    pub fn parse(words: &[u64]) -> Result<TablePlace, Refused> {
         match words {
-            [KIND_NATIVE, dataset, at, len, ..] => Ok(Catalogue {
+            [KIND_NATIVE, dataset, at, len, ..] => Ok(TablePlace {
                 dataset: *dataset,
-                at: usize::try_from(*at).map_err(|_| "the ask's catalogue is out of range")?,
-                len: usize::try_from(*len).map_err(|_| "the ask's catalogue is out of range")?,
+                at: usize::try_from(*at).map_err(|_| "the request's table is out of range")?,
+                len: usize::try_from(*len).map_err(|_| "the request's table is out of range")?,
             }),
-            _ => Err("the ask is not one for a hyperslab"),
+            _ => Err("the request is not one for a hyperslab"),
         }
     }
 }
@@ -82,19 +82,19 @@ pub struct Hyperslab<'a> {
 }
 
 impl<'a> Hyperslab<'a> {
-    pub fn parse(words: &'a [u64], member: &Member) -> Result<Hyperslab<'a>, Refused> {
-        const SHORT: Refused = "the ask is shorter than it says";
+    pub fn parse(words: &'a [u64], dataset: &Dataset) -> Result<Hyperslab<'a>, Refused> {
+        const SHORT: Refused = "the request is shorter than it says";
         let head = words.get(..HEAD_WORDS).ok_or(SHORT)?;
-        Catalogue::parse(head)?;
+        TablePlace::parse(head)?;
         let [_, _, _, _, k, n_points, n_axes, n_runs, element_bytes] = *head else {
             return Err(SHORT);
         };
-        let n_dims = member.dims.len();
+        let n_dims = dataset.dims.len();
         if n_dims > MAX_DIMS || k.checked_add(n_axes) != Some(n_dims as u64) {
-            return Err("the ask has another number of dimensions than its dataset");
+            return Err("the request has another number of dimensions than its dataset");
         }
         if k == 0 && n_points != 0 {
-            return Err("the ask has points, but no axes for them");
+            return Err("the request has points, but no axes for them");
         }
         let (k, n_axes) = (k as usize, n_axes as usize);
         let points_at = HEAD_WORDS + n_axes * AXIS_WORDS;
@@ -114,14 +114,14 @@ impl<'a> Hyperslab<'a> {
         let mut elements = Some(if k > 0 { points.len() as u64 } else { 1 });
         for number in 0..n_axes {
             let [start, step, count, list_at] = slab.axis_words(number).ok_or(SHORT)?;
-            let dim = member.dims[k + number];
+            let dim = dataset.dims[k + number];
             if list_at == 0 {
                 check_range(start, step as i64, count, dim)?;
             } else {
                 let at = usize::try_from(list_at).map_err(|_| SHORT)?;
                 let list = part(words, at, count).ok_or(SHORT)?;
                 if at < lists_at {
-                    return Err("a list of the ask lies in its head");
+                    return Err("a list of the request lies in its head");
                 }
                 check_below(list, dim)?;
                 runs_at = runs_at.max(at + list.len());
@@ -133,17 +133,17 @@ impl<'a> Hyperslab<'a> {
             };
         }
         if k > 0 {
-            let extent = product(&member.dims[..k]).ok_or("the points' axes are too large")?;
+            let extent = product(&dataset.dims[..k]).ok_or("the points' axes are too large")?;
             check_below(points, extent)?;
         }
         slab.runs = part(words, runs_at, runs_words).ok_or(SHORT)?;
-        check_runs(slab.runs, element_bytes, member.field_bytes as u64)?;
+        check_runs(slab.runs, element_bytes, dataset.field_bytes as u64)?;
         slab.out_bytes = match element_bytes {
             0 => Some(0),
             _ => elements.and_then(|count| count.checked_mul(element_bytes)),
         }
         .and_then(|bytes| isize::try_from(bytes).ok())
-        .ok_or("the ask's result is too large")? as usize;
+        .ok_or("the request's result is too large")? as usize;
         Ok(slab)
     }
 
@@ -176,7 +176,7 @@ impl<'a> Hyperslab<'a> {
 
     /// The readers, of `n_readers`, to whom the touched chunks belong, ascending: the distinct
     /// `grid_index % n_readers`.
-    pub fn owners(&self, member: &Member, n_readers: usize) -> Vec<usize> {
+    pub fn owners(&self, dataset: &Dataset, n_readers: usize) -> Vec<usize> {
         if self.out_bytes == 0 || n_readers == 0 {
             return Vec::new();
         }
@@ -193,8 +193,8 @@ impl<'a> Hyperslab<'a> {
         let mut stride = 1;
         for number in (0..self.n_axes).rev() {
             let dim = self.k + number;
-            let chunk = member.chunk_dims[dim];
-            let n_chunks = chunks_along(member.dims[dim], chunk);
+            let chunk = dataset.chunk_dims[dim];
+            let n_chunks = chunks_along(dataset.dims[dim], chunk);
             if n_chunks > 1 {
                 let terms = axis_residues(&self.axis(number), chunk, stride, n);
                 all = all.plus(&terms, n_readers);
@@ -205,14 +205,14 @@ impl<'a> Hyperslab<'a> {
             }
         }
         if self.k > 0 {
-            let terms = self.point_residues(member, stride, n);
+            let terms = self.point_residues(dataset, stride, n);
             all = all.plus(&terms, n_readers);
         }
         all.list()
     }
 
-    fn point_residues(&self, member: &Member, stride: u64, n: u64) -> Residues {
-        let (dims, chunks) = (&member.dims[..self.k], &member.chunk_dims[..self.k]);
+    fn point_residues(&self, dataset: &Dataset, stride: u64, n: u64) -> Residues {
+        let (dims, chunks) = (&dataset.dims[..self.k], &dataset.chunk_dims[..self.k]);
         let mut found = Residues::default();
         let mut count = 0;
         for &point in self.points {
@@ -254,7 +254,7 @@ fn check_below(indices: &[u64], end: u64) -> Result<(), Refused> {
     // Not `any`: without an early end the compiler compares several at once.
     let most = indices.iter().fold(0, |most, &index| index.max(most));
     if !indices.is_empty() && most >= end {
-        return Err("an index of the ask is out of bounds");
+        return Err("an index of the request is out of bounds");
     }
     Ok(())
 }
@@ -265,13 +265,13 @@ fn check_range(start: u64, step: i64, count: u64, dim: u64) -> Result<(), Refuse
     }
     let last = i128::from(step) * i128::from(count - 1) + i128::from(start);
     if start >= dim || last < 0 || last >= i128::from(dim) {
-        return Err("a range of the ask is out of bounds");
+        return Err("a range of the request is out of bounds");
     }
     Ok(())
 }
 
 fn check_runs(runs: &[u64], element_bytes: u64, field_bytes: u64) -> Result<(), Refused> {
-    const WRONG: Refused = "the ask's runs do not fit the field";
+    const WRONG: Refused = "the request's runs do not fit the field";
     if runs.is_empty() {
         return (element_bytes == field_bytes).then_some(()).ok_or(WRONG);
     }
@@ -344,8 +344,8 @@ fn axis_residues(axis: &Axis<'_>, chunk: u64, stride: u64, n: u64) -> Residues {
     let mut count = 0;
     // More there cannot be.
     let most = n / gcd(stride, n);
-    let mut touch = |cell: u64| {
-        count += u64::from(found.add((cell % n * stride % n) as usize));
+    let mut touch = |grid_index: u64| {
+        count += u64::from(found.add((grid_index % n * stride % n) as usize));
         count < most
     };
     let step = axis.step.unsigned_abs();

@@ -51,8 +51,8 @@ impl Shuffle {
     }
 }
 
-/// Of a full shuffle: windows of at least this part of all rows, for each member, go by rows. (To sort
-/// a place costs three times what it costs to compute, but is done once for all members.)
+/// Of a full shuffle: windows of at least this part of all rows, for each dataset, go by rows. (To sort
+/// a place costs three times what it costs to compute, but is done once for all datasets.)
 pub const BY_ROWS: u64 = 8;
 
 /// An order has fewer rows, and one of chunks fewer chunks.
@@ -239,10 +239,10 @@ impl Order {
     }
 
     /// Whether a window of this many positions is made of parts, each for itself (`part_rows`): to go
-    /// through all rows for each member is then quicker than to sort those of the window, which each
+    /// through all rows for each dataset is then quicker than to sort those of the window, which each
     /// reader does once.
-    pub fn goes_by_rows(&self, positions: u64, members: usize) -> bool {
-        let least = u128::from(self.n_rows / BY_ROWS) * members as u128;
+    pub fn goes_by_rows(&self, positions: u64, datasets: usize) -> bool {
+        let least = u128::from(self.n_rows / BY_ROWS) * datasets as u128;
         self.shuffle == Shuffle::Full && least <= u128::from(positions)
     }
 

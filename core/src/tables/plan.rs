@@ -9,7 +9,6 @@
 //! 4. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed.
 //! 5. This file does no I/O on data files and knows nothing of clocks or processes.
 
-pub use super::dataset::Dataset as Member;
 pub use super::dataset::{Chunk, Dataset, DatasetTable, Fingerprint, StringFix, UNALLOCATED};
 pub use super::task::{KIND_LIBRARY, KIND_SHARE, Share, Task, Work};
 use super::words::{Refused, Table, after, header, table};
@@ -25,7 +24,7 @@ mod coverage;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN04");
 /// An endless stream has this many rows.
 pub const ENDLESS: u64 = u64::MAX;
-/// A slot's code has room for so many readers (control.rs), and memory for so many slots.
+/// A slot's code has room for this many readers (control.rs), and memory for this many slots.
 pub const MAX_READERS: u64 = 200;
 const MAX_SLOTS: u64 = 1 << 40;
 
@@ -312,7 +311,7 @@ impl Plan {
         self.header.block_rows
     }
 
-    /// About as many tasks as fill so many rows of the tape.
+    /// About as many tasks as fill `rows` rows of the tape.
     pub fn tasks_in(&self, rows: u64) -> u64 {
         let tasks = u128::from(rows) * u128::from(self.lap_tasks);
         (tasks / u128::from(self.lap_rows().max(1))) as u64

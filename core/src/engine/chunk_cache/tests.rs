@@ -15,9 +15,9 @@ fn key(byte_offset: u64) -> Key {
 fn it_is_least_recently_used_within_its_bound() {
     for limit in [0, 100, 1000, 5000, 11_000] {
         let (mut cache, mut model) = (ChunkCache::new(limit), Vec::<(u64, usize)>::new());
-        let mut dice = XorShift64(limit as u64 + 1);
+        let mut random = XorShift64(limit as u64 + 1);
         for _ in 0..3000 {
-            let number = dice.below(30);
+            let number = random.below(30);
             let len = [700, 1000, 1100, 40][number as usize % 4];
             let known = model.iter().position(|&(n, _)| n == number);
             assert_eq!(cache.holds(key(number)), known.is_some());
@@ -41,7 +41,7 @@ fn it_is_least_recently_used_within_its_bound() {
             }
             let with_room = taken(&model) + len + ENTRY_BYTES;
             assert_eq!((bytes.len(), cache.bytes()), (len, with_room));
-            if dice.below(10) > 0 {
+            if random.below(10) > 0 {
                 bytes.fill(number as u8);
                 assert_eq!(cache.keep(key(number), bytes, false).len(), len);
                 model.push((number, len));
@@ -137,11 +137,11 @@ fn a_full_cache_takes_newcomers_on_trial() {
     (2105..2200).for_each(|number| assert!(!touch(&mut cache, number)));
     assert!(touch(&mut cache, 6000));
     // A new liking, as large as half the cache, is kept in time.
-    let mut dice = XorShift64(3);
+    let mut random = XorShift64(3);
     for _ in 0..3000 {
-        touch(&mut cache, 9000 + dice.below(50));
+        touch(&mut cache, 9000 + random.below(50));
     }
-    let hits = (0..500).filter(|_| touch(&mut cache, 9000 + dice.below(50)));
+    let hits = (0..500).filter(|_| touch(&mut cache, 9000 + random.below(50)));
     assert!(hits.count() > 490);
 }
 
@@ -149,9 +149,9 @@ fn a_full_cache_takes_newcomers_on_trial() {
 #[test]
 fn a_full_cache_hardly_changes_under_uniform_access() {
     let mut cache = ChunkCache::new(500 * (1000 + ENTRY_BYTES));
-    let (mut dice, mut hits, mut whole) = (XorShift64(11), 0, 0);
+    let (mut random, mut hits, mut whole) = (XorShift64(11), 0, 0);
     for turn in 0..40_000 {
-        let number = dice.below(1000);
+        let number = random.below(1000);
         if cache.find(key(number)).is_some() {
             hits += usize::from(turn >= 20_000);
         } else if cache.is_worth_it(key(number), 1000) {

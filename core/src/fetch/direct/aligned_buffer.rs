@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Satisfies every block device in use; files, offsets and memory are rounded to it.
 pub(super) const ALIGN: usize = 4096;
-/// Buffers lie in huge pages: a device takes one in a few pieces, and small pages only so many at
+/// Buffers lie in huge pages: a device takes one in a few pieces, and small pages only a number at
 /// once (some 250 to a request), for each of which it has work to do.
 const HUGE: usize = 2 << 20;
 

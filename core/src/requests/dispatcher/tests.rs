@@ -23,16 +23,16 @@ fn send(
 ) -> Option<Arc<RequestHandle>> {
     let slots = dispatch.slots(owners.len(), Some(soon()))?;
     let lease = dispatch.stage(pool, 24, Some(soon())).unwrap();
-    let ask = Request::Parts(words, owners);
-    Some(dispatch.send(&ask, slots, None, lease, 24).unwrap())
+    let request = Request::Parts(words, owners);
+    Some(dispatch.send(&request, slots, None, lease, 24).unwrap())
 }
 
-/// What a reader does: the first word of the ask, once for its part.
+/// What a reader does: the first word of the request, once for its part.
 fn answer(dispatch: &Dispatcher, slot: u32) {
-    let place = dispatch.board.slot(slot);
-    let word = match place.ask_at.load(SeqCst) {
+    let place = dispatch.work_queue.slot(slot);
+    let word = match place.request_at.load(SeqCst) {
         u64::MAX => place.inline[0].load(SeqCst),
-        // SAFETY: the ask lies there until it is answered.
+        // SAFETY: the request lies there until it is answered.
         at => unsafe { *dispatch.arena.map().base().add(at as usize).cast::<u64>() },
     };
     let at = place.out_at.load(SeqCst) as usize + 8 * place.part.load(SeqCst) as usize;
@@ -40,8 +40,8 @@ fn answer(dispatch: &Dispatcher, slot: u32) {
     unsafe { *dispatch.arena.map().base().add(at).cast::<u64>() = word };
 }
 
-fn result(flight: &RequestHandle) -> [u64; 3] {
-    let lease = flight.lease().unwrap();
+fn result(handle: &RequestHandle) -> [u64; 3] {
+    let lease = handle.lease().unwrap();
     // SAFETY: a stage of 24 bytes, all answered.
     unsafe { *lease.base().cast::<[u64; 3]>() }
 }
@@ -53,18 +53,21 @@ fn readers(dispatch: &Arc<Dispatcher>, dying: bool) -> Vec<std::thread::JoinHand
         std::thread::spawn(move || {
             let mut served = 0u64;
             loop {
-                match dispatch.board.wait_for_task(me, Duration::from_millis(100)) {
+                match dispatch
+                    .work_queue
+                    .wait_for_task(me, Duration::from_millis(100))
+                {
                     Next::Over => return served,
                     Next::Nothing => {}
                     Next::Task(slot) => {
                         served += 1;
-                        let first = dispatch.board.slot(slot).deaths.load(SeqCst) == 0;
+                        let first = dispatch.work_queue.slot(slot).deaths.load(SeqCst) == 0;
                         if dying && first && served % 7 == 3 {
                             assert!(dispatch.recover(me, 9).is_empty());
                             continue;
                         }
                         answer(&dispatch, slot);
-                        dispatch.board.answer(slot, me, DONE);
+                        dispatch.work_queue.answer(slot, me, DONE);
                     }
                 }
             }
@@ -80,10 +83,10 @@ fn many_requests(dying: bool) {
         let dispatch = dispatch.clone();
         std::thread::spawn(move || {
             let pool = StagePool::growing(&dispatch.arena, 16 << 20);
-            let mut flights = std::collections::VecDeque::new();
+            let mut handles = std::collections::VecDeque::new();
             for number in 0..3000u64 {
                 let word = seed << 32 | number;
-                // Some asks are too long for a slot, some go to all readers.
+                // Some requests are too long for a slot, some go to all readers.
                 let words = vec![word; if number % 5 == 0 { 100 } else { 9 }];
                 let one = [number as usize % READERS];
                 let owners = if number % 3 == 0 {
@@ -91,21 +94,21 @@ fn many_requests(dying: bool) {
                 } else {
                     &one[..]
                 };
-                let flight = send(&dispatch, &pool, &words, owners).unwrap();
+                let handle = send(&dispatch, &pool, &words, owners).unwrap();
                 if number % 11 == 0 {
-                    flight.release(); // dropped on its way
+                    handle.release(); // dropped on its way
                     continue;
                 }
-                flights.push_back((flight, word, owners.to_vec()));
-                if flights.len() > 20 {
-                    let (flight, word, owners) = flights.pop_front().unwrap();
-                    assert_eq!(flight.wait(soon()), Some(Outcome::Done));
-                    let result = result(&flight);
+                handles.push_back((handle, word, owners.to_vec()));
+                if handles.len() > 20 {
+                    let (handle, word, owners) = handles.pop_front().unwrap();
+                    assert_eq!(handle.wait(soon()), Some(Outcome::Done));
+                    let result = result(&handle);
                     assert!(owners.iter().all(|&owner| result[owner] == word));
-                    flight.release();
+                    handle.release();
                 }
             }
-            flights.iter().for_each(|(flight, ..)| flight.release());
+            handles.iter().for_each(|(handle, ..)| handle.release());
         })
     };
     let askers: Vec<_> = (1..=2).map(asker).collect();
@@ -133,19 +136,19 @@ fn a_task_that_kills_twice_fails_alone() {
     let pool = StagePool::growing(&dispatch.arena, 1 << 20);
     let bad = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
     let good = send(&dispatch, &pool, &[2; 9], &[0]).unwrap();
-    let Next::Task(slot) = dispatch.board.next(0) else {
+    let Next::Task(slot) = dispatch.work_queue.next(0) else {
         panic!("no task");
     };
-    dispatch.board.record(0).chunk.store(18, SeqCst);
+    dispatch.work_queue.record(0).chunk.store(18, SeqCst);
     assert!(dispatch.recover(0, -9).is_empty());
     assert_eq!(bad.poll(), None);
-    let Next::Task(next) = dispatch.board.next(0) else {
+    let Next::Task(next) = dispatch.work_queue.next(0) else {
         panic!("no task");
     };
-    dispatch.board.answer(next, 0, DONE);
+    dispatch.work_queue.answer(next, 0, DONE);
     assert_eq!(good.poll(), Some(Outcome::Done));
-    assert_eq!(dispatch.board.next(0), Next::Task(slot));
-    dispatch.board.record(0).chunk.store(18, SeqCst);
+    assert_eq!(dispatch.work_queue.next(0), Next::Task(slot));
+    dispatch.work_queue.record(0).chunk.store(18, SeqCst);
     assert_eq!(dispatch.recover(0, -9), [slot]);
     let Some(Outcome::Failed(failure)) = bad.poll() else {
         panic!("not failed");
@@ -181,14 +184,18 @@ fn only_what_nobody_began_is_cancelled() {
     let pool = StagePool::growing(&dispatch.arena, 1 << 20);
     let one = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
     let other = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
-    let Next::Task(slot) = dispatch.board.next(0) else {
+    let Next::Task(slot) = dispatch.work_queue.next(0) else {
         panic!("no task");
     };
     assert!(!one.cancel() && other.cancel());
     assert_eq!(other.poll(), Some(Outcome::Cancelled));
-    assert_eq!(dispatch.board.next(0), Next::Nothing);
-    dispatch.board.slot(slot).result_bytes.store(99, SeqCst);
-    dispatch.board.answer(slot, 0, MORE);
+    assert_eq!(dispatch.work_queue.next(0), Next::Nothing);
+    dispatch
+        .work_queue
+        .slot(slot)
+        .result_bytes
+        .store(99, SeqCst);
+    dispatch.work_queue.answer(slot, 0, MORE);
     assert_eq!(one.poll(), Some(Outcome::More(99)));
 }
 
@@ -197,12 +204,12 @@ fn others_help_a_reader_that_is_behind() {
     let dispatch = dispatch(4);
     let pool = StagePool::growing(&dispatch.arena, 1 << 20);
     let _one = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
-    assert_eq!(dispatch.board.next(1), Next::Nothing);
-    dispatch.board.slow(0, true);
-    assert!(matches!(dispatch.board.next(1), Next::Task(_)));
-    dispatch.board.slow(0, false);
+    assert_eq!(dispatch.work_queue.next(1), Next::Nothing);
+    dispatch.work_queue.slow(0, true);
+    assert!(matches!(dispatch.work_queue.next(1), Next::Task(_)));
+    dispatch.work_queue.slow(0, false);
     let _two = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
     let _three = send(&dispatch, &pool, &[1; 9], &[0]).unwrap();
-    assert!(matches!(dispatch.board.next(1), Next::Task(_)));
-    assert_eq!(dispatch.board.next(1), Next::Nothing);
+    assert!(matches!(dispatch.work_queue.next(1), Next::Task(_)));
+    assert_eq!(dispatch.work_queue.next(1), Next::Nothing);
 }

@@ -97,34 +97,34 @@ fn byte_at(flat: u64, byte: usize) -> u8 {
 }
 
 impl TestDataset {
-    pub fn new(dice: &mut XorShift64) -> TestDataset {
-        let n_dims = match dice.below(12) {
-            0 => 5 + dice.below(28) as usize,
+    pub fn new(random: &mut XorShift64) -> TestDataset {
+        let n_dims = match random.below(12) {
+            0 => 5 + random.below(28) as usize,
             few => 1 + few as usize % 4,
         };
         let mut most: u64 = 4000;
         let mut dims = Vec::new();
         for _ in 0..n_dims {
-            let dim = match dice.below(20) {
+            let dim = match random.below(20) {
                 0 => 0,
-                _ => 1 + dice.below(most.min(24)),
+                _ => 1 + random.below(most.min(24)),
             };
             most = (most / dim.max(1)).max(1);
             dims.push(dim);
         }
         let chunk_dims: Vec<u64> = (dims.iter())
-            .map(|&dim| match dice.below(3) {
+            .map(|&dim| match random.below(3) {
                 0 => dim.max(1),
-                1 => 1 + dice.below(dim.max(1)),
-                _ => 1 + dice.below(dim + 3),
+                1 => 1 + random.below(dim.max(1)),
+                _ => 1 + random.below(dim + 3),
             })
             .collect();
-        let layout = Layout::ALL[dice.below(Layout::ALL.len() as u64) as usize];
-        TestDataset::with(dice, &dims, &chunk_dims, layout)
+        let layout = Layout::ALL[random.below(Layout::ALL.len() as u64) as usize];
+        TestDataset::with(random, &dims, &chunk_dims, layout)
     }
 
     pub fn with(
-        dice: &mut XorShift64,
+        random: &mut XorShift64,
         dims: &[u64],
         chunk_dims: &[u64],
         layout: Layout,
@@ -134,20 +134,20 @@ impl TestDataset {
             chunk_dims[1..].copy_from_slice(&dims[1..]);
             chunk_dims.iter_mut().for_each(|dim| *dim = (*dim).max(1));
         }
-        let element = [1, 2, 3, 4, 8, 13, 16, 40][dice.below(8) as usize];
-        let field = match dice.below(3) {
+        let element = [1, 2, 3, 4, 8, 13, 16, 40][random.below(8) as usize];
+        let field = match random.below(3) {
             0 => {
-                let offset = dice.below(element as u64) as usize;
-                (offset, 1 + dice.below((element - offset) as u64) as usize)
+                let offset = random.below(element as u64) as usize;
+                (offset, 1 + random.below((element - offset) as u64) as usize)
             }
             _ => (0, element),
         };
-        let fixes = match dice.below(4) {
+        let fixes = match random.below(4) {
             0 => {
-                let offset = dice.below(field.1 as u64);
-                let size = 1 + dice.below(field.1 as u64 - offset);
-                let count = 1 + dice.below((field.1 as u64 - offset) / size);
-                vec![[offset, size, count, 1 + dice.below(2)]]
+                let offset = random.below(field.1 as u64);
+                let size = 1 + random.below(field.1 as u64 - offset);
+                let count = 1 + random.below((field.1 as u64 - offset) / size);
+                vec![[offset, size, count, 1 + random.below(2)]]
             }
             _ => vec![],
         };
@@ -166,7 +166,7 @@ impl TestDataset {
             at: 0,
             arena: arena(1 << 18),
         };
-        dataset.store(dice);
+        dataset.store(random);
         dataset.write_table();
         dataset
     }
@@ -198,14 +198,14 @@ impl TestDataset {
         bytes
     }
 
-    fn store(&mut self, dice: &mut XorShift64) {
+    fn store(&mut self, random: &mut XorShift64) {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let n_cells: u64 = (0..self.dims.len()).map(|dim| self.grid(dim)).product();
-        let user_block = [0, 512, 1 << 17][dice.below(3) as usize];
+        let user_block = [0, 512, 1 << 17][random.below(3) as usize];
         let mut bytes = vec![0xEE; user_block];
         let empty = self.dims.contains(&0);
         for grid_index in 0..n_cells {
-            if empty || (self.layout == Layout::Mixed && dice.below(3) == 0) {
+            if empty || (self.layout == Layout::Mixed && random.below(3) == 0) {
                 continue;
             }
             let decoded = self.decoded_chunk(grid_index);
@@ -215,13 +215,13 @@ impl TestDataset {
                 Layout::ShuffleDeflate => enc::deflate(&enc::shuffle(self.element, &decoded)),
                 Layout::Blosc => {
                     let elements = decoded.len() / self.element;
-                    let block = (elements / (1 + dice.below(5) as usize)).max(1) * self.element;
-                    let (codec, filter) = (dice.below(4) as usize, dice.below(3) as usize);
-                    let split = dice.below(2) == 0;
+                    let block = (elements / (1 + random.below(5) as usize)).max(1) * self.element;
+                    let (codec, filter) = (random.below(4) as usize, random.below(3) as usize);
+                    let split = random.below(2) == 0;
                     enc::blosc1_any(codec, filter, self.element, block, split, &decoded)
                 }
                 Layout::BloscStored => enc::blosc1_stored(self.element, &decoded),
-                Layout::Mixed if dice.below(2) == 0 => enc::deflate(&decoded),
+                Layout::Mixed if random.below(2) == 0 => enc::deflate(&decoded),
                 Layout::Mixed => {
                     mask = 1;
                     decoded
@@ -229,7 +229,7 @@ impl TestDataset {
                 _ => decoded,
             };
             if !self.layout.is_contiguous() {
-                bytes.resize(bytes.len() + dice.below(20) as usize, 0xEE);
+                bytes.resize(bytes.len() + random.below(20) as usize, 0xEE);
             }
             let record = [grid_index, bytes.len() as u64, stored.len() as u64, mask];
             bytes.extend(stored);
@@ -379,14 +379,14 @@ impl TestDataset {
     }
 
     /// Some stored bytes are others.
-    pub fn damaged(&self, dice: &mut XorShift64) -> TestDataset {
+    pub fn damaged(&self, random: &mut XorShift64) -> TestDataset {
         let mut bytes = std::fs::read(&self.file.0).unwrap();
         for _ in 0..1 + bytes.len() / 300 {
-            let at = dice.below(bytes.len() as u64) as usize;
-            bytes[at] = dice.below(256) as u8;
+            let at = random.below(bytes.len() as u64) as usize;
+            bytes[at] = random.below(256) as u8;
         }
         let mut damaged = self.copied();
-        let name = format!("damaged-{}", dice.below(1 << 40));
+        let name = format!("damaged-{}", random.below(1 << 40));
         damaged.set_file(&name, &bytes);
         damaged.write_table();
         damaged

@@ -40,35 +40,35 @@ impl Request {
         }
     }
 
-    pub fn new(dice: &mut XorShift64, dataset: &TestDataset) -> Request {
+    pub fn new(random: &mut XorShift64, dataset: &TestDataset) -> Request {
         let n = dataset.dims.len();
-        let k = match dice.below(3) {
-            0 => dice.below(n as u64 + 1) as usize,
+        let k = match random.below(3) {
+            0 => random.below(n as u64 + 1) as usize,
             _ => 0,
         };
         let extent: u64 = dataset.dims[..k].iter().product();
         let n_points = if k > 0 && extent > 0 {
-            dice.below(12)
+            random.below(12)
         } else {
             0
         };
-        let points = (0..n_points).map(|_| dice.below(extent.max(1))).collect();
+        let points = (0..n_points).map(|_| random.below(extent.max(1))).collect();
         // Results stay small.
         let mut most = 3000;
         let axes = dataset.dims[k..]
             .iter()
             .map(|&dim| {
-                let axis = some_indices(dice, dim, most);
+                let axis = some_indices(random, dim, most);
                 most = (most / axis.all().len().max(1) as u64).max(1);
                 axis
             })
             .collect();
         let size = dataset.field.1 as u64;
-        let runs = (dice.below(3) == 0).then(|| {
-            (0..1 + dice.below(3))
+        let runs = (random.below(3) == 0).then(|| {
+            (0..1 + random.below(3))
                 .map(|_| {
-                    let offset = dice.below(size);
-                    (offset as usize, dice.below(size - offset + 1) as usize)
+                    let offset = random.below(size);
+                    (offset as usize, random.below(size - offset + 1) as usize)
                 })
                 .collect()
         });
@@ -148,36 +148,36 @@ impl Request {
     }
 }
 
-fn some_indices(dice: &mut XorShift64, dim: u64, most: u64) -> Indices {
-    let count = |dice: &mut XorShift64, n: u64| dice.below(n.min(most) + 1);
+fn some_indices(random: &mut XorShift64, dim: u64, most: u64) -> Indices {
+    let count = |random: &mut XorShift64, n: u64| random.below(n.min(most) + 1);
     if dim == 0 {
         return [Indices::Range(7, 1, 0), Indices::List(vec![])]
             .into_iter()
-            .nth(dice.below(2) as usize)
+            .nth(random.below(2) as usize)
             .unwrap();
     }
-    match dice.below(6) {
+    match random.below(6) {
         0 if dim <= most => Indices::Range(0, 1, dim),
         0 | 1 => {
-            let n = count(dice, 9);
-            Indices::List((0..n).map(|_| dice.below(dim)).collect())
+            let n = count(random, 9);
+            Indices::List((0..n).map(|_| random.below(dim)).collect())
         }
         2 => {
-            let n = count(dice, dim);
-            let mut list: Vec<u64> = (0..n).map(|_| dice.below(dim)).collect();
+            let n = count(random, dim);
+            let mut list: Vec<u64> = (0..n).map(|_| random.below(dim)).collect();
             list.sort_unstable();
             list.dedup();
             Indices::List(list)
         }
-        3 => Indices::Range(dice.below(dim), dice.below(5) as i64 - 2, 1),
+        3 => Indices::Range(random.below(dim), random.below(5) as i64 - 2, 1),
         _ => {
-            let (start, step) = (dice.below(dim), dice.below(7) as i64 - 3);
+            let (start, step) = (random.below(dim), random.below(7) as i64 - 3);
             let room = match step {
                 0 => 4,
                 step if step > 0 => (dim - 1 - start) / step as u64 + 1,
                 step => start / step.unsigned_abs() + 1,
             };
-            Indices::Range(start, step, count(dice, room))
+            Indices::Range(start, step, count(random, room))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The parent's side of the board: asks, and waits for answers.
+//! The parent's side of the work queue: requests, and waits for answers.
 //!
 //! Law:
-//! 1. Only the parent calls this. Its threads are one writer to the queues: whoever submits or mourns
+//! 1. Only the parent calls this. Its threads are one writer to the queues: a thread that submits or recovers
 //!    holds the dispatcher's lock.
 
 use super::{CLAIMED, DONE, FAILED, FREE, READY, WorkQueue};
@@ -82,7 +82,7 @@ impl WorkQueue {
     }
 
     /// Wake who watches, for another reason than an answer.
-    pub fn poke(&self) {
+    pub fn wake_all(&self) {
         self.head().answers_word.fetch_add(1, SeqCst);
         futex::wake_all(&self.head().answers_word);
     }
@@ -130,6 +130,6 @@ impl WorkQueue {
                 futex::wake_all(&self.slot(slot).state);
             }
         }
-        self.poke();
+        self.wake_all();
     }
 }

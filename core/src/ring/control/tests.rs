@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// No machine has such a processor: whoever publishes here is not on it.
+/// No machine has such a processor: a reader that publishes here is not on it.
 const NEAR: u32 = 1 << 20;
 const PLENTY: u64 = 4;
 
@@ -36,7 +36,7 @@ impl Control {
         record.current.store(u64::from(has_task), SeqCst);
     }
 
-    /// Publishes so many tasks, all by reader 0.
+    /// Publishes `n` tasks, all by reader 0.
     fn publish_some(&self, tasks: std::ops::Range<u64>, next: Duration) {
         tasks.for_each(|task| self.publish(0, task, next));
     }

@@ -1,13 +1,13 @@
 //! Readers against a chunk that cannot be read: all before it is lent, and then the end is told.
 //!
 //! Law:
-//! 1. Member 0 is fetched, several chunks to a task; member 1 comes from the library, in tasks of
+//! 1. Dataset 0 is fetched, several chunks to a task; dataset 1 comes from the library, in tasks of
 //!    another length.
 //! 2. However the readers are scheduled, the same blocks come.
 
 use super::{Closer, PATIENCE, PLAIN, ROW_BYTES, Race};
 use crate::engine::counters::{Mark, STATE_FAILED, STATE_FINISHED};
-use crate::fixtures::{Shared, TestFile, TestMember, TestPlan, XorShift64, fill_rows};
+use crate::fixtures::{Shared, TestDataset, TestFile, TestPlan, XorShift64, fill_rows};
 use crate::ring::leases::{EMPTY, FAILED, HELD, Leases};
 use crate::ring::reader_loop::{End, Reader};
 use crate::tables::plan::KIND_LIBRARY;
@@ -41,10 +41,10 @@ impl Race {
             tasks.push([1, u64::from(KIND_LIBRARY), row, end, 0, 0, 0]);
         }
         tasks.sort_by_key(|task| (task[2], task[0]));
-        let member = TestMember::new(self.chunk_rows, 2 | u64::from(self.direct));
+        let dataset = TestDataset::new(self.chunk_rows, 2 | u64::from(self.direct));
         let plan = TestPlan {
             n_rows: self.n_rows,
-            members: vec![member.clone(), member],
+            datasets: vec![dataset.clone(), dataset],
             tasks,
             chunks,
             n_readers: self.n_readers,
@@ -69,10 +69,10 @@ impl Race {
                 let shared = &shared;
                 scope.spawn(move || {
                     let (plan, maps) = shared.map();
-                    let mut dice = XorShift64((me + 31 * bad) as u64 + 1);
+                    let mut random = XorShift64((me + 31 * bad) as u64 + 1);
                     let mut library = |_: &str, start: u64, _: u64, out: &mut [u8], _: Mark<'_>| {
-                        if dice.below(4) == 0 {
-                            std::thread::sleep(Duration::from_micros(dice.below(200)));
+                        if random.below(4) == 0 {
+                            std::thread::sleep(Duration::from_micros(random.below(200)));
                         }
                         fill_rows(1, start, out);
                         Ok(())

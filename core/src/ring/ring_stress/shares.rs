@@ -1,19 +1,19 @@
-//! Races over shares: rows of three members go where an order says.
+//! Races over shares: rows of three datasets go where an order says.
 //!
 //! Law:
-//! 1. Member 0 is contiguous, member 1 comes from the library, member 2 has a filter: whole rows, or
+//! 1. Dataset 0 is contiguous, dataset 1 comes from the library, dataset 2 has a filter: whole rows, or
 //!    parts of rows that are kept.
 //! 2. Rows that are listed twice are delivered twice.
 
 use super::{PLAIN, ROW_BYTES, Race};
-use crate::fixtures::{ROW_WORDS, TestFile, TestMember, TestOrder, TestPlan, fill_rows, payload};
+use crate::fixtures::{ROW_WORDS, TestDataset, TestFile, TestOrder, TestPlan, fill_rows, payload};
 
 /// What is delivered instead of all rows in their order.
 #[derive(Clone, Copy)]
 pub struct Mixed {
     pub shuffle: u64,
     pub window_rows: u64,
-    /// Of each window, for each member.
+    /// Of each window, for each dataset.
     pub shares: u64,
     /// 0: without end.
     pub laps: u64,
@@ -46,11 +46,11 @@ impl Race {
             chunks.push([chunks.len() as u64, row * ROW_BYTES, rows * ROW_BYTES, 0]);
         }
         let turns = 4 * u64::from(self.turnstile);
-        let filtered = TestMember {
+        let filtered = TestDataset {
             chunk_words: ROW_WORDS as u64 / if mixed.kept { 2 } else { 1 },
             filters: vec![(2, 8)],
             chunks_at: chunks.len() as u64,
-            ..TestMember::new(
+            ..TestDataset::new(
                 4,
                 (8 * u64::from(mixed.kept)) | u64::from(self.direct) | turns,
             )
@@ -63,9 +63,9 @@ impl Race {
         }
         let plan = TestPlan {
             n_rows: self.n_rows,
-            members: vec![
-                TestMember::new(self.chunk_rows, 2 | u64::from(self.direct) | turns),
-                TestMember::new(self.chunk_rows + 1, 16 | turns),
+            datasets: vec![
+                TestDataset::new(self.chunk_rows, 2 | u64::from(self.direct) | turns),
+                TestDataset::new(self.chunk_rows + 1, 16 | turns),
                 filtered,
             ],
             tasks: order.tasks(&[mixed.shares; 3]),
@@ -81,12 +81,12 @@ impl Race {
     }
 }
 
-/// A chunk of member 2 as the filter shuffle stores it.
-fn shuffled(member: &TestMember, group: u64, part: u64) -> Vec<u8> {
-    let row = group * member.chunk_rows;
-    let first = (part * member.chunk_words) as usize;
-    let columns = first..first + member.chunk_words as usize;
-    let words: Vec<[u8; 8]> = (row..row + member.chunk_rows)
+/// A chunk of dataset 2 as the filter shuffle stores it.
+fn shuffled(dataset: &TestDataset, group: u64, part: u64) -> Vec<u8> {
+    let row = group * dataset.chunk_rows;
+    let first = (part * dataset.chunk_words) as usize;
+    let columns = first..first + dataset.chunk_words as usize;
+    let words: Vec<[u8; 8]> = (row..row + dataset.chunk_rows)
         .flat_map(|row| {
             columns
                 .clone()

@@ -4,8 +4,8 @@ use super::*;
 use crate::fixtures::XorShift64;
 use crate::shuffle::row_map::RowMap;
 
-pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Member {
-    Member {
+pub fn dataset(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Dataset {
+    Dataset {
         source: 0,
         row_bytes: dims[1..].iter().product::<u64>() as usize * field.1,
         element_bytes: element,
@@ -27,9 +27,9 @@ pub fn member(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, u
 }
 
 /// Byte `byte` of the element at an index of the dataset.
-fn value(member: &Member, index: &[u64], byte: usize) -> u8 {
+fn value(dataset: &Dataset, index: &[u64], byte: usize) -> u8 {
     let place = |flat, (&i, &dim): (&u64, &u64)| flat * dim + i;
-    let flat = index.iter().zip(&member.dims).fold(0, place);
+    let flat = index.iter().zip(&dataset.dims).fold(0, place);
     ((flat * 31 + byte as u64 * 7) % 251) as u8
 }
 
@@ -47,42 +47,42 @@ fn indices(begins: &[u64], counts: &[u64]) -> Vec<Vec<u64>> {
 }
 
 /// The bytes of a chunk; what lies outside the dataset is junk.
-fn decoded(member: &Member, offset: &[u64]) -> Vec<u8> {
+fn decoded(dataset: &Dataset, offset: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for index in indices(offset, &member.chunk_dims) {
-        let inside = index.iter().zip(&member.dims).all(|(i, dim)| i < dim);
-        let element = (0..member.element_bytes).map(|byte| value(member, &index, byte));
+    for index in indices(offset, &dataset.chunk_dims) {
+        let inside = index.iter().zip(&dataset.dims).all(|(i, dim)| i < dim);
+        let element = (0..dataset.element_bytes).map(|byte| value(dataset, &index, byte));
         bytes.extend(element.map(|byte| if inside { byte } else { 0xEE }));
     }
     bytes
 }
 
 /// What the chunk has of a row; other bytes are `empty`.
-fn row(member: &Member, offset: &[u64], row: u64, empty: u8) -> Vec<u8> {
-    let inner = indices(&vec![0; member.dims.len() - 1], &member.dims[1..]);
+fn row(dataset: &Dataset, offset: &[u64], row: u64, empty: u8) -> Vec<u8> {
+    let inner = indices(&vec![0; dataset.dims.len() - 1], &dataset.dims[1..]);
     let fields = inner.iter().flat_map(|inner| {
         let index = [&[row], &inner[..]].concat();
-        let mut own = index.iter().zip(offset).zip(&member.chunk_dims);
+        let mut own = index.iter().zip(offset).zip(&dataset.chunk_dims);
         let is_own = own.all(|((i, begin), count)| (*begin..begin + count).contains(i));
-        (0..member.field_bytes).map(move |byte| match is_own {
-            true => value(member, &index, member.field_offset + byte),
+        (0..dataset.field_bytes).map(move |byte| match is_own {
+            true => value(dataset, &index, dataset.field_offset + byte),
             false => empty,
         })
     });
     fields.collect()
 }
 
-fn offsets(member: &Member) -> Vec<Vec<u64>> {
+fn offsets(dataset: &Dataset) -> Vec<Vec<u64>> {
     let grid = |(dim, chunk): (&u64, &u64)| dim.div_ceil(*chunk);
-    let grid: u64 = member
+    let grid: u64 = dataset
         .dims
         .iter()
-        .zip(&member.chunk_dims)
+        .zip(&dataset.chunk_dims)
         .map(grid)
         .product();
     let mut offset = Vec::new();
     let of = |chunk| {
-        member.chunk_offset(chunk, &mut offset);
+        dataset.chunk_offset(chunk, &mut offset);
         offset.clone()
     };
     (0..grid).map(of).collect()
@@ -106,13 +106,13 @@ fn maps_of(rows: Range<u64>, random: &mut XorShift64) -> [RowMap; 2] {
 }
 
 /// Chunks of the same rows, scattered together.
-fn check_together(member: &Member, random: &mut XorShift64) {
-    let size = member.row_bytes;
-    let mut interleaver = offsets(member);
+fn check_together(dataset: &Dataset, random: &mut XorShift64) {
+    let size = dataset.row_bytes;
+    let mut interleaver = offsets(dataset);
     let outer = interleaver[random.below(interleaver.len() as u64) as usize][0];
     interleaver.retain(|offset| offset[0] == outer);
     interleaver.drain(..random.below(interleaver.len() as u64) as usize);
-    let made = |offset: &Vec<u64>| (RowCopy::of(member, offset), decoded(member, offset));
+    let made = |offset: &Vec<u64>| (RowCopy::of(dataset, offset), decoded(dataset, offset));
     let made: Vec<_> = interleaver.iter().map(made).collect();
     let pieces = made.iter().map(|(copy, decoded)| Piece {
         copy,
@@ -120,7 +120,7 @@ fn check_together(member: &Member, random: &mut XorShift64) {
         decoded,
     });
     let pieces: Vec<_> = pieces.collect();
-    let end = (outer + member.chunk_dims[0]).min(member.dims[0]);
+    let end = (outer + dataset.chunk_dims[0]).min(dataset.dims[0]);
     for map in maps_of(outer..end, random) {
         let count = map.count();
         let (mut together, mut each) = (vec![0x5A; (count + SPARE) * size], Vec::new());
@@ -134,25 +134,25 @@ fn check_together(member: &Member, random: &mut XorShift64) {
         assert!(
             together == each,
             "{:?} {:?} {interleaver:?}",
-            member.dims,
-            member.chunk_dims
+            dataset.dims,
+            dataset.chunk_dims
         );
     }
 }
 
-fn check(member: &Member, random: &mut XorShift64) {
-    check_together(member, random);
-    let size = member.row_bytes;
-    for offset in offsets(member) {
-        let copy = RowCopy::of(member, &offset);
-        let chunk = decoded(member, &offset);
-        let end = (offset[0] + member.chunk_dims[0]).min(member.dims[0]);
+fn check(dataset: &Dataset, random: &mut XorShift64) {
+    check_together(dataset, random);
+    let size = dataset.row_bytes;
+    for offset in offsets(dataset) {
+        let copy = RowCopy::of(dataset, &offset);
+        let chunk = decoded(dataset, &offset);
+        let end = (offset[0] + dataset.chunk_dims[0]).min(dataset.dims[0]);
 
         let begin = offset[0] + random.below(end - offset[0]);
         let mut rows = vec![0xA5; (end - begin) as usize * size];
         copy.copy(&chunk, begin - offset[0], &mut rows);
         for (number, got) in (begin..end).zip(rows.chunks_exact(size)) {
-            assert_eq!(got, row(member, &offset, number, 0xA5));
+            assert_eq!(got, row(dataset, &offset, number, 0xA5));
         }
 
         for map in maps_of(offset[0]..end, random) {
@@ -163,14 +163,14 @@ fn check(member: &Member, random: &mut XorShift64) {
             copy.scatter(&chunk, offset[0], (&map, cut..count), &mut window);
             let mut expected = vec![0x5A; window.len()];
             map.each(0..count, |number, place| {
-                let wanted = row(member, &offset, number, 0x5A);
+                let wanted = row(dataset, &offset, number, 0x5A);
                 expected[place as usize * size..][..size].copy_from_slice(&wanted);
             });
             assert!(
                 window == expected,
                 "{:?} {:?}",
-                member.dims,
-                member.chunk_dims
+                dataset.dims,
+                dataset.chunk_dims
             );
         }
     }
@@ -197,19 +197,22 @@ fn chunks_of_any_shape_land_in_rows() {
             }
             _ => (0, element),
         };
-        check(&member(&dims, &chunk_dims, element, field), &mut random);
+        check(&dataset(&dims, &chunk_dims, element, field), &mut random);
     }
 }
 
 #[test]
 fn long_runs_and_long_lists_land_in_rows() {
     let mut random = XorShift64(6);
-    check(&member(&[9, 40, 30], &[9, 39, 29], 1, (0, 1)), &mut random);
-    check(&member(&[90, 64], &[89, 3], 4, (0, 4)), &mut random);
-    check(&member(&[90, 64], &[89, 8], 2, (0, 2)), &mut random);
-    check(&member(&[9, 40, 30], &[9, 7, 13], 64, (0, 64)), &mut random);
+    check(&dataset(&[9, 40, 30], &[9, 39, 29], 1, (0, 1)), &mut random);
+    check(&dataset(&[90, 64], &[89, 3], 4, (0, 4)), &mut random);
+    check(&dataset(&[90, 64], &[89, 8], 2, (0, 2)), &mut random);
     check(
-        &member(&[9, 3, 40, 30, 2], &[8, 2, 40, 29, 1], 1, (0, 1)),
+        &dataset(&[9, 40, 30], &[9, 7, 13], 64, (0, 64)),
+        &mut random,
+    );
+    check(
+        &dataset(&[9, 3, 40, 30, 2], &[8, 2, 40, 29, 1], 1, (0, 1)),
         &mut random,
     );
 }
@@ -217,8 +220,8 @@ fn long_runs_and_long_lists_land_in_rows() {
 #[test]
 fn little_is_told_from_whole_rows() {
     let little = |dims: &[u64], chunk_dims: &[u64], element, field| {
-        let member = member(dims, chunk_dims, element, field);
-        RowCopy::of(&member, &vec![0; dims.len()]).has_less_than(256)
+        let dataset = dataset(dims, chunk_dims, element, field);
+        RowCopy::of(&dataset, &vec![0; dims.len()]).has_less_than(256)
     };
     assert!(little(&[90, 64], &[90, 2], 4, (0, 4)));
     assert!(little(&[90, 32, 32, 3], &[90, 4, 4, 1], 1, (0, 1)));
@@ -234,7 +237,7 @@ fn little_is_told_from_whole_rows() {
 #[test]
 #[should_panic(expected = "out of range")]
 fn a_chunk_that_is_too_short_is_not_read_behind() {
-    let copy = RowCopy::of(&member(&[9, 4, 3], &[9, 2, 1], 1, (0, 1)), &[0, 0, 0]);
+    let copy = RowCopy::of(&dataset(&[9, 4, 3], &[9, 2, 1], 1, (0, 1)), &[0, 0, 0]);
     copy.copy(&[0; 17], 0, &mut [0; 108]);
 }
 
