@@ -59,7 +59,7 @@ OLD_WORDS = {
     r"\w*abreast|side by side": "group, multi-buffer",
     r"dice": "SplitMix64, random",
     r"contest": "AutoTuner",
-    r"(MOST|LEAST)_\w+": "MAX_, MIN_",
+    r"(?-i:(MOST|LEAST)_\w+)": "MAX_, MIN_",
     r"poke|mourn|idlest": "wake, recover, least_loaded",
     r"members?|catalogues?": "dataset, tape, dataset table",
     r"boards?|flights": "work queue, request handles",

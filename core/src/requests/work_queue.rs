@@ -308,7 +308,7 @@ impl WorkQueue {
             let slot = entries[head as usize % entries.len()].load(SeqCst);
             let mine =
                 (slot as usize) < self.n_slots && self.change(slot, READY, CLAIMED + me as u32);
-            // Whoever comes first moves on, be the entry claimed, stale or another's.
+            // The first one moves on, be the entry claimed, stale or another's.
             let _ = queue.head.compare_exchange(head, head + 1, SeqCst, SeqCst);
             if mine {
                 self.queue(me).0.busy_ns.store(now_ns(), SeqCst);

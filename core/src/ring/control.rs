@@ -310,7 +310,7 @@ impl Control {
     pub fn move_tail(&self, row: u64) {
         let head = self.head();
         head.tail_row.store(row, SeqCst);
-        // Whoever is woken and finds no space says so again: one wake for many moves.
+        // A reader that is woken and finds no space says so again: one wake for many moves.
         if head.space_waiting.load(SeqCst) != 0 && head.space_waiting.swap(0, SeqCst) != 0 {
             self.wake_readers();
         }
