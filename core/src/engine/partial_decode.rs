@@ -123,6 +123,58 @@ impl WantedBlocks {
             Some(all)
         })
     }
+
+    /// Fetch what was located, but for the first `head` bytes, which are there. False: it is odd.
+    fn fetch_all(
+        &self,
+        blocks: &Blocks,
+        parts: &Parts<'_>,
+        stored: &mut [u8],
+        head: usize,
+        fetch: &mut impl Fetch,
+    ) -> Result<bool, TaskError> {
+        for span in self.fetches() {
+            let span = span.start.max(head.min(span.end))..span.end;
+            if !span.is_empty() {
+                fetch(stored, span)?;
+            }
+        }
+        for (n, span, fetched) in &self.spans {
+            if *fetched == Fetched::All {
+                continue;
+            }
+            let mut fetches = Fetches::new(*n, span.clone(), self.wanted(blocks, *n), head);
+            loop {
+                match parts.next_fetch(stored, &mut fetches) {
+                    Ok(Some(bytes)) => fetch(stored, bytes)?,
+                    Ok(None) => break,
+                    Err(_) => return Ok(false),
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Fetches stored bytes of a chunk to where they belong in its buffer.
+trait Fetch: FnMut(&mut [u8], Range<usize>) -> Result<(), TaskError> {}
+impl<F: FnMut(&mut [u8], Range<usize>) -> Result<(), TaskError>> Fetch for F {}
+
+/// Fetch a chunk's head, which tells its blocks. None: it is odd.
+fn fetch_head(
+    parts: &Parts<'_>,
+    stored: &mut [u8],
+    fetch: &mut impl Fetch,
+) -> Result<Option<Blocks>, TaskError> {
+    let head = HEAD_BYTES.min(stored.len());
+    fetch(stored, 0..head)?;
+    let Ok(blocks) = parts.blocks(stored) else {
+        return Ok(None);
+    };
+    if blocks.head_bytes > head {
+        fetch(stored, head..blocks.head_bytes)?;
+    }
+    Ok(Some(blocks))
 }
 
 impl SelectedRead<'_> {
@@ -145,16 +197,11 @@ impl SelectedRead<'_> {
             let at = here.chunk.byte_offset + span.start as u64;
             (self.stored).read(here.cursor, here.number, at, &mut stored[span])
         };
-        let head = HEAD_BYTES.min(len);
-        fetch(stored, 0..head)?;
-        let Ok(blocks) = parts.blocks(stored) else {
+        let Some(blocks) = fetch_head(&parts, stored, &mut fetch)? else {
             return Ok(false);
         };
         if !wanted.begin(&blocks, size) {
             return Ok(false);
-        }
-        if blocks.head_bytes > head {
-            fetch(stored, head..blocks.head_bytes)?;
         }
         let unit = self.unit;
         unit.each_row(&here.cursor.segments, pairs, &mut |row| {
@@ -162,29 +209,10 @@ impl SelectedRead<'_> {
         });
         // Where it is nearly all, it may as well be kept.
         let few = wanted.bytes() <= size / 4 * 3;
-        let head = head.max(blocks.head_bytes);
-        let (Ok(()), true) = (wanted.locate(&blocks, &parts, stored, head), few) else {
+        let head = HEAD_BYTES.min(len).max(blocks.head_bytes);
+        let located = few && wanted.locate(&blocks, &parts, stored, head).is_ok();
+        if !located || !wanted.fetch_all(&blocks, &parts, stored, head, &mut fetch)? {
             return Ok(false);
-        };
-        for span in wanted.fetches() {
-            // What is in the head is there.
-            let span = span.start.max(head.min(span.end))..span.end;
-            if !span.is_empty() {
-                fetch(stored, span)?;
-            }
-        }
-        for (n, span, fetched) in &wanted.spans {
-            if *fetched == Fetched::All {
-                continue;
-            }
-            let mut fetches = Fetches::new(*n, span.clone(), wanted.wanted(&blocks, *n), head);
-            loop {
-                match parts.next_fetch(stored, &mut fetches) {
-                    Ok(Some(bytes)) => fetch(stored, bytes)?,
-                    Ok(None) => break,
-                    Err(_) => return Ok(false),
-                }
-            }
         }
         let (start, mut work) = (Instant::now(), 0);
         let decoded = room(decoded, size, here.number)?;
