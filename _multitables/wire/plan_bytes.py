@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import Dataset, DatasetTable, Records
 from _multitables.plan.stream_plan import ReadPlan
@@ -25,10 +26,9 @@ from _multitables.select.fallback_call import ALL, LibraryCall
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire.request_bytes import encode_rows
 
+#: Not the core's: they tell a core of another layout.
 PLAN_MAGIC = int.from_bytes(b"MTPLAN04", "little")
 TABLE_MAGIC = int.from_bytes(b"MTDATA01", "little")
-SOURCE_DIRECT, SOURCE_TURNSTILE = 1, 2
-FLAG_CLIPPED, FLAG_LIBRARY = 1, 2
 _PLAN_HEADER = struct.Struct("<18Q")
 _TAPE = struct.Struct("<4Q")
 _TABLE_HEADER = struct.Struct("<8Q")
@@ -167,7 +167,7 @@ def _encode_source(dataset: Dataset, tables: _Tables, turnstile: bool) -> bytes:
         fingerprint.size_bytes,
         fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
         *tables.add_bytes(b"" if dataset.reason else index.inline),
-        SOURCE_DIRECT * dataset.direct | SOURCE_TURNSTILE * turnstile,
+        _core.SOURCE_DIRECT * dataset.direct | _core.SOURCE_TURNSTILE * turnstile,
     )
 
 
@@ -209,7 +209,7 @@ def _encode_dataset(
         fill_at,
         fixes_at,
         len(fixes),
-        FLAG_CLIPPED * dataset.clipped | FLAG_LIBRARY * bool(dataset.reason),
+        _core.DATASET_CLIPPED * dataset.clipped | _core.DATASET_LIBRARY * bool(dataset.reason),
         library_at,
         library_len,
         dataset.chunks_at,

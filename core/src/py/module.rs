@@ -15,6 +15,7 @@ use crate::ring::{control, leases};
 use crate::scatter::interleave;
 use crate::select::selection;
 use crate::shuffle::order::{self, Order, SHUFFLES};
+use crate::tables::dataset;
 use crate::tables::plan;
 use crate::task_error::{ERROR_KINDS, NO_CHUNK};
 use numpy::PyArray1;
@@ -28,11 +29,15 @@ use std::sync::Arc;
 const WRITABLE: std::ffi::c_int = 0x200;
 
 /// Limits, numbers and layouts that Python plans with, or lays out for the core.
-const NUMBERS: [(&str, u64); 17] = [
+const NUMBERS: [(&str, u64); 21] = [
     ("MAX_READERS", plan::MAX_READERS),
     ("ENDLESS", plan::ENDLESS),
     ("TASK_LIBRARY", plan::KIND_LIBRARY as u64),
     ("TASK_SHARE", plan::KIND_SHARE as u64),
+    ("SOURCE_DIRECT", dataset::SOURCE_DIRECT),
+    ("SOURCE_TURNSTILE", dataset::SOURCE_TURNSTILE),
+    ("DATASET_CLIPPED", dataset::FLAG_CLIPPED),
+    ("DATASET_LIBRARY", dataset::FLAG_LIBRARY),
     ("NO_CHUNK", NO_CHUNK),
     ("STATE_FINISHED", counters::STATE_FINISHED as u64),
     ("STATE_FAILED", counters::STATE_FAILED as u64),

@@ -19,10 +19,10 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA01");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
 /// are the fill value.
 pub const UNALLOCATED: u64 = u64::MAX;
-const SOURCE_DIRECT: u64 = 1;
-const SOURCE_TURNSTILE: u64 = 2;
-const FLAG_CLIPPED: u64 = 1;
-const FLAG_LIBRARY: u64 = 2;
+pub const SOURCE_DIRECT: u64 = 1;
+pub const SOURCE_TURNSTILE: u64 = 2;
+pub const FLAG_CLIPPED: u64 = 1;
+pub const FLAG_LIBRARY: u64 = 2;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
