@@ -136,7 +136,7 @@ impl ChunkCache {
     }
 
     /// A chunk of `len` bytes can be kept at all.
-    pub fn fits(&self, len: usize) -> bool {
+    fn fits(&self, len: usize) -> bool {
         len.saturating_add(ENTRY_BYTES) <= self.limit
     }
 
