@@ -55,7 +55,7 @@ impl std::hash::Hash for Key {
     }
 }
 
-/// Keys are mixed already. Nobody can choose where chunks lie to make them collide and gain by it.
+/// Keys are mixed already. A file whose chunks collide only slows its own reading.
 #[derive(Default)]
 struct Mixed(u64);
 
