@@ -290,10 +290,14 @@ impl<'a> SelectedRead<'a> {
     /// Ask for the chunks that wait, and bring those that were asked for before to their places; or,
     /// through the page cache, those that wait.
     fn transfer(&mut self) -> Result<(), TaskError> {
-        let (start, scratch) = (Instant::now(), &mut *self.scratch);
+        let scratch = &mut *self.scratch;
+        if scratch.next.chunks.is_empty() && scratch.submitted.chunks.is_empty() {
+            return Ok(());
+        }
         let batch = &mut scratch.next;
         runs_within(&batch.chunks, RUN_BYTES, &mut batch.runs);
         if self.stored.queue.is_direct() {
+            let start = Instant::now();
             std::mem::swap(&mut scratch.next, &mut scratch.submitted);
             let batch = &mut scratch.submitted;
             batch.tickets = self.stored.queue.submit(&batch.runs, None);
