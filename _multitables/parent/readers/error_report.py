@@ -150,7 +150,7 @@ def _open(place: Place, record: Record) -> Exception:
 def _changed(place: Place, record: Record) -> Exception:
     sizes = f"{record.expected} -> {record.got} bytes"
     if record.expected == record.got:
-        sizes = f"its time of change or its inode; still {record.got} bytes"
+        sizes = f"its time of change or its inode; {record.got} bytes as before"
     good, again = f"Nothing was delivered after row {place.row_begin}", "open a new stream"
     if place.of_order:
         good = "Batches that were delivered before are good"
