@@ -34,6 +34,17 @@ def add_result_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_rows(parser: argparse.ArgumentParser) -> None:
+    """The option of studies whose datasets have rows of 1 KiB."""
+    parser.add_argument(
+        "--rows",
+        type=positive(int),
+        default=1_000_000,
+        metavar="N",
+        help="rows of 1 KiB in each dataset (default 1000000)",
+    )
+
+
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
     """A finite number above 0 of the type `kind`."""
 

@@ -19,6 +19,7 @@ from processes import (
     children,
     environment,
     first_readers,
+    gone,
     kill,
     run_script,
     script,
@@ -80,10 +81,6 @@ print('ready', flush=True)
 time.sleep(1000)
 """,
 }
-
-
-def gone(pids: list[int]) -> None:
-    wait_until(lambda: not any(map(alive, pids)), f"the end of {pids}")
 
 
 @pytest.mark.parametrize("case", RUNNING)

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from payload import CHUNK, COLUMNS, ROWS
 from processes import (
-    alive,
     environment,
     first_readers,
+    gone,
     kill,
     readers,
     run_script,
@@ -52,10 +52,6 @@ print('ready', flush=True)
 while True: reader.request(dataset[5]).get()
 """,
 }
-
-
-def gone(pids: list[int]) -> None:
-    wait_until(lambda: not any(map(alive, pids)), f"the end of {pids}")
 
 
 @pytest.mark.parametrize("case", RUNNING)

@@ -170,6 +170,11 @@ def first_readers(count: int = 1, pid: int | None = None) -> list[int]:
     return readers(pid)
 
 
+def gone(pids: list[int]) -> None:
+    """Waits until all of them have ended."""
+    wait_until(lambda: not any(map(alive, pids)), f"the end of {pids}")
+
+
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
     """Sends a signal to a process that may have ended already."""
     with contextlib.suppress(ProcessLookupError):

@@ -12,7 +12,7 @@ import argparse
 
 from _benchmark.contenders.batch_contenders import WORKERS
 from _benchmark.machine import environment
-from _benchmark.studies.arguments import positive
+from _benchmark.studies.arguments import add_rows, positive
 from _benchmark.studies.batches.parts import DATASETS, PARTS, ROW_BYTES
 from _benchmark.studies.targets import run as target_run
 from _benchmark.studies.targets.run import views
@@ -28,13 +28,7 @@ PEERS = ("torch", "torchdata", "grain")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of training batches."""
-    parser.add_argument(
-        "--rows",
-        type=positive(int),
-        default=1_000_000,
-        metavar="N",
-        help="rows of 1 KiB in each dataset (default 1000000)",
-    )
+    add_rows(parser)
     parser.add_argument(
         "--seconds",
         type=positive(float),

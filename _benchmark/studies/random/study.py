@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from _benchmark.contenders.random_contenders import PROCESSES
-from _benchmark.studies.arguments import positive
+from _benchmark.studies.arguments import add_rows, positive
 from _benchmark.studies.random.parts import DATASETS, PARTS, ROW_BYTES
 from _benchmark.studies.targets import run as target_run
 from _benchmark.studies.targets.run import views
@@ -26,13 +26,7 @@ SMOKE_DATASETS = ("table-lz4", "earray-zlib")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of random access."""
-    parser.add_argument(
-        "--rows",
-        type=positive(int),
-        default=1_000_000,
-        metavar="N",
-        help="rows of 1 KiB in each dataset (default 1000000)",
-    )
+    add_rows(parser)
     parser.add_argument(
         "--seconds",
         type=positive(float),

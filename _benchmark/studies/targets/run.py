@@ -262,7 +262,7 @@ def _told(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _old_python(directory: str | None) -> tuple[str | None, str]:
-    """The old release's interpreter, or why there is none."""
+    """The old release's interpreter, or why it is missing."""
     if directory is None:
         return None, "name an environment with --old_env DIR"
     try:

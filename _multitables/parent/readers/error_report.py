@@ -99,33 +99,6 @@ def _name(place: Place, record: Record) -> str:
     return name or f"filter {record.filter}"
 
 
-def _checksum(place: Place, record: Record) -> Exception:
-    return _corrupt(
-        f"{_name(place, record)} does not match for {place.where} "
-        f"(stored {record.expected:#010x}, computed {record.got:#010x})",
-        place,
-        record,
-    )
-
-
-def _size(place: Place, record: Record) -> Exception:
-    return _corrupt(
-        f"{_name(place, record)} has the wrong size for {place.where} "
-        f"(expected {record.expected} bytes, got {record.got})",
-        place,
-        record,
-    )
-
-
-def _truncated(place: Place, record: Record) -> Exception:
-    return _corrupt(
-        f"{_name(place, record)} data is cut short for {place.where} "
-        f"(expected {record.expected} bytes, got {record.got})",
-        place,
-        record,
-    )
-
-
 def _malformed(place: Place, record: Record) -> Exception:
     code = record.got - 2**64 if record.got >= 2**63 else record.got
     return _corrupt(
@@ -136,6 +109,16 @@ def _malformed(place: Place, record: Record) -> Exception:
     )
 
 
+def _damaged(text: str) -> Callable[[Place, Record], Exception]:
+    """Compose errors of one kind of damage; `text` has ``name``, ``where`` and ``record``."""
+
+    def composed(place: Place, record: Record) -> Exception:
+        name = _name(place, record)
+        return _corrupt(text.format(name=name, where=place.where, record=record), place, record)
+
+    return composed
+
+
 def _unknown_filter(place: Place, record: Record) -> Exception:
     return SubprocessException(
         f"{_name(place, record)} is not decoded natively and the library did not read "
@@ -143,15 +126,6 @@ def _unknown_filter(place: Place, record: Record) -> Exception:
         advice="Install hdf5plugin, or report this with multitables.build_info()",
         filter_id=record.filter,
         **place.values(),
-    )
-
-
-def _short(place: Place, record: Record) -> Exception:
-    return _corrupt(
-        f"the file ends inside {place.where} "
-        f"(expected {record.expected} bytes, got {record.got}): it is truncated",
-        place,
-        record,
     )
 
 
@@ -176,7 +150,7 @@ def _open(place: Place, record: Record) -> Exception:
 def _changed(place: Place, record: Record) -> Exception:
     sizes = f"{record.expected} -> {record.got} bytes"
     if record.expected == record.got:
-        sizes = f"its time of change or its inode; still {record.got} bytes"
+        sizes = f"its time of change or its inode; {record.got} bytes as before"
     good, again = f"Nothing was delivered after row {place.row_begin}", "open a new stream"
     if place.of_order:
         good = "Batches that were delivered before are good"
@@ -219,14 +193,18 @@ def _internal(place: Place, record: Record) -> Exception:
     )
 
 
+_SIZES = "(expected {record.expected} bytes, got {record.got})"
 #: By the core's name for what stopped a task. ("died" is told with the death's own address.)
 KINDS: dict[str, Callable[[Place, Record], Exception]] = {
-    "filter_checksum": _checksum,
-    "filter_size": _size,
+    "filter_checksum": _damaged(
+        "{name} does not match for {where} "
+        "(stored {record.expected:#010x}, computed {record.got:#010x})"
+    ),
+    "filter_size": _damaged("{name} has the wrong size for {where} " + _SIZES),
     "filter_malformed": _malformed,
     "filter_unknown": _unknown_filter,
-    "filter_truncated": _truncated,
-    "short": _short,
+    "filter_truncated": _damaged("{name} data is cut short for {where} " + _SIZES),
+    "short": _damaged("the file ends inside {where} " + _SIZES + ": it is truncated"),
     "read": _read,
     "open": _open,
     "changed": _changed,

@@ -65,7 +65,7 @@ impl std::hash::Hash for Key {
     }
 }
 
-/// Keys are mixed already. Nobody can choose where chunks lie to make them collide and gain by it.
+/// Keys are mixed already. A file whose chunks collide only slows its own reading.
 #[derive(Default)]
 struct Mixed(u64);
 
@@ -142,7 +142,7 @@ impl ChunkCache {
     }
 
     /// A chunk of `len` bytes can be kept at all.
-    pub fn fits(&self, len: usize) -> bool {
+    fn fits(&self, len: usize) -> bool {
         len.saturating_add(ENTRY_BYTES) <= self.limit
     }
 

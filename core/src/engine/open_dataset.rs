@@ -108,7 +108,7 @@ fn check_chunk(
     Err(TaskError::Filter(number, error))
 }
 
-/// Where a dataset's chunks lie, one record for all of a contiguous one.
+/// Where a dataset's chunks lie. A contiguous dataset has one record for all of them.
 #[derive(Clone, Copy)]
 pub struct Lookup<'a> {
     pub dataset: &'a Dataset,
@@ -125,7 +125,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// The record of a chunk of the grid, and its number. None: unallocated.
+    /// The record of a chunk of the grid, and its number. None if the chunk was never stored.
     pub fn chunk(&self, grid_index: u64) -> Option<(u64, Chunk)> {
         let (dataset, chunks) = (self.dataset, self.chunks);
         let number = if dataset.clipped {

@@ -26,14 +26,14 @@ const GAP_BYTES: usize = 4 << 10;
 /// The wanted blocks of one chunk.
 #[derive(Debug, Default)]
 pub struct WantedBlocks {
-    /// The wanted bytes of each block of the chunk, as a range of the chunk; empty: none.
+    /// The wanted bytes of each block, as a range of the chunk; empty where the block is not wanted.
     hulls: Vec<Range<usize>>,
     /// The wanted blocks, where they are stored, and how they are fetched.
     pub spans: Vec<(usize, Range<usize>, Fetched)>,
 }
 
 impl WantedBlocks {
-    /// Begin with a chunk; false: it is not one for parts.
+    /// Begin with a chunk. False if it has to be decoded whole.
     pub fn begin(&mut self, blocks: &Blocks, decoded_size: usize) -> bool {
         self.hulls.clear();
         self.spans.clear();
@@ -124,7 +124,8 @@ impl WantedBlocks {
         })
     }
 
-    /// Fetch what was located, but for the first `head` bytes, which are there. False: it is odd.
+    /// Fetch what was located, except for the first `head` bytes, which are there. False if a block is
+    /// malformed.
     fn fetch_all(
         &self,
         blocks: &Blocks,
@@ -160,7 +161,8 @@ impl WantedBlocks {
 trait Fetch: FnMut(&mut [u8], Range<usize>) -> Result<(), TaskError> {}
 impl<F: FnMut(&mut [u8], Range<usize>) -> Result<(), TaskError>> Fetch for F {}
 
-/// Fetch a chunk's head, which tells its blocks. None: it is odd.
+/// Fetch a chunk's head, which tells its blocks. None if it is malformed: the whole chunk's decoding
+/// says how.
 fn fetch_head(
     parts: &Parts<'_>,
     stored: &mut [u8],

@@ -29,7 +29,7 @@ pub struct ReadAhead<'a> {
     hinted: usize,
     /// A chunk was marked as being in hand.
     marked: bool,
-    /// Something was read: the file has to be looked at before it is believed.
+    /// Something was read, so the file must be compared before its bytes are used.
     pub touched: bool,
 }
 

@@ -1,12 +1,12 @@
 //! What one part of a request wants of a dataset, chunk by chunk.
 //!
 //! Law:
-//! 1. Each touched chunk is fetched and decoded at most once. Those that are kept come first: the
-//!    others, in their order, might be kept instead of them just before their turn.
+//! 1. Each touched chunk is fetched and decoded at most once. Cached ones come first: the others
+//!    might evict them before their turn.
 //! 2. Of a chunk that is stored as it is the wanted bytes are read, and of one whose blocks can be
 //!    decoded alone the wanted blocks. All others wait until some are together, and are transferred.
-//! 3. Around the page cache, the next ones are asked for before these are decoded; none is left behind
-//!    when a read ends, however it ends.
+//! 3. Around the page cache, the next chunks are asked for before these are decoded. However a read
+//!    ends, it leaves no request in flight.
 //! 4. An error names the chunk by the number of its record.
 
 use crate::engine::chunk_cache::{ChunkCache, Key};
@@ -25,10 +25,10 @@ use crate::task_error::TaskError;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Chunks that are transferred together: as many, of which one fetch brings so much, ...
+/// How many chunks are transferred together, and how much one fetch brings, ...
 const BATCH_CHUNKS: usize = 64;
 const RUN_BYTES: u64 = 256 << 10;
-/// ... and fewer around the page cache, where twice as many are in flight.
+/// ... and how many around the page cache, where two such batches are in flight.
 const DIRECT_BATCH_CHUNKS: usize = 4;
 
 /// Memory that is used again and again.
@@ -50,7 +50,7 @@ pub struct Scratch {
 #[derive(Debug, Default)]
 struct Batch {
     chunks: Vec<Chunk>,
-    /// As many are meant, the others are spare.
+    /// One for each chunk; those behind them are spare.
     wanted: Vec<Wanted>,
     runs: Vec<Run>,
     tickets: Vec<u64>,
@@ -163,7 +163,7 @@ impl<'a> SelectedRead<'a> {
         }
     }
 
-    /// Gather from a chunk that is kept. False: it is not.
+    /// Gather from a chunk that the cache has. False if it has not.
     fn find(&mut self, cursor: &Cursor, key: Key) -> bool {
         let Some(bytes) = self.cache.find(key) else {
             return false;
@@ -229,7 +229,7 @@ impl<'a> SelectedRead<'a> {
         count(&self.stored.record.decoded_bytes, bytes);
     }
 
-    /// A chunk that is not kept: decode it, or what is wanted of it.
+    /// The cache lacks a chunk: decode it, or what is wanted of it.
     fn miss(&mut self, here: &InHand<'_>) -> Result<(), TaskError> {
         let size = self.stored.lookup.dataset.decoded_size;
         let row = (self.unit).only_row(&here.cursor.segments, self.chunk_iter().pairs());
@@ -290,10 +290,14 @@ impl<'a> SelectedRead<'a> {
     /// Ask for the chunks that wait, and bring those that were asked for before to their places; or,
     /// through the page cache, those that wait.
     fn transfer(&mut self) -> Result<(), TaskError> {
-        let (start, scratch) = (Instant::now(), &mut *self.scratch);
+        let scratch = &mut *self.scratch;
+        if scratch.next.chunks.is_empty() && scratch.submitted.chunks.is_empty() {
+            return Ok(());
+        }
         let batch = &mut scratch.next;
         runs_within(&batch.chunks, RUN_BYTES, &mut batch.runs);
         if self.stored.queue.is_direct() {
+            let start = Instant::now();
             std::mem::swap(&mut scratch.next, &mut scratch.submitted);
             let batch = &mut scratch.submitted;
             batch.tickets = self.stored.queue.submit(&batch.runs, None);

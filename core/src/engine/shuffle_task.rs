@@ -21,8 +21,7 @@ use std::rc::Rc;
 /// Windows that are remembered. Tasks are claimed in order, and those in hand have theirs already;
 /// only a task that is run again may want one before the last.
 const REMEMBERED: usize = 2;
-/// Rows that are stored as they are, are fetched in pieces that lie in a core's cache until they
-/// are copied, ...
+/// Rows without a filter are fetched in pieces that stay in a core's cache until they are copied, ...
 const PIECE_BYTES: u64 = 128 << 10;
 /// ... and row by row where less than this part of a piece is wanted.
 const SPARSE: u64 = 4;

@@ -32,7 +32,7 @@ impl Sieve {
         self.span = 0..0;
     }
 
-    /// Take a row in, if it lies near.
+    /// Add a row, if it lies near the others.
     pub fn take(&mut self, unit: &Unit<'_>, row: Row) -> bool {
         let reach = unit.reach(&row);
         if self.rows.is_empty() {
@@ -98,7 +98,7 @@ impl SelectedRead<'_> {
         result
     }
 
-    /// Read at once what lies dense enough, in many rows. False: it does not.
+    /// Read many rows at once, if they lie densely. False if they do not.
     fn read_dense(&mut self, here: &InHand<'_>) -> Result<bool, TaskError> {
         let (segments, pairs) = (&here.cursor.segments, self.chunk_iter().pairs());
         if self.unit.only_row(segments, pairs).is_some() {

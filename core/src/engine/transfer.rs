@@ -23,8 +23,7 @@ use std::time::Instant;
 /// The number of a chunk that has no record.
 pub const NO_CHUNK: u64 = u64::MAX;
 
-/// Stored bytes are fetched up to this, and as many chunks as can be decoded together, before they are
-/// decoded.
+/// Decoding begins when more stored bytes than this are fetched, and enough chunks for a group.
 const TOGETHER_BYTES: u64 = 256 << 10;
 
 /// A chunk, or a part of one that is stored as it is, and what is wanted of it.
@@ -71,7 +70,7 @@ pub unsafe trait Place {
     fn flush(&mut self) {}
 
     /// Have a run, whose stored bytes are what belongs in some place, fetched straight into it.
-    /// False: it is not that, or has to be fetched in the usual way.
+    /// False if it has to be fetched in the usual way.
     fn fetch_in_place(
         &mut self,
         _queue: &mut FetchQueue,
@@ -236,7 +235,7 @@ impl<P: Place> Transfer<'_, P> {
         Ok(())
     }
 
-    /// Decode some chunks together. False: none is done.
+    /// Decode some chunks together. False if each has to be decoded alone.
     fn decode_group(&mut self, chunks: &[Chunk], group: &[(usize, &[u8])]) -> bool {
         let reads = group.iter().map(|(i, _)| self.place.read(*i, &chunks[*i]));
         let reads: Vec<ChunkRead> = reads.collect();
@@ -249,7 +248,7 @@ impl<P: Place> Transfer<'_, P> {
         done
     }
 
-    /// Decode a group, of which these are the targets. False: it is not done.
+    /// Decode a group into these targets. False if each chunk has to be decoded alone.
     fn decode_items(
         &mut self,
         chunks: &[Chunk],
