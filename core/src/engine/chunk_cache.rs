@@ -32,10 +32,6 @@ const MAX_USES: u8 = 3;
 const GHOSTS: usize = 1 << 12;
 /// Asked for this often, the whole chunk is decoded and kept.
 const OFTEN: u32 = 3;
-/// Of a full cache, ghosts that were last asked for longer ago than this part of its limit are worth
-/// keeping only now and then: where every chunk is as likely as any other, it gains nothing.
-const RECENT: u64 = 16;
-const NOW_AND_THEN: u32 = 8;
 
 /// Which chunks go when others come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,8 +92,6 @@ struct Entry {
 struct Ghost {
     key: Key,
     clock: u64,
-    /// From the touch before the last to the last, by the clock.
-    gap: u64,
     work: u64,
     touches: u32,
 }
@@ -114,8 +108,6 @@ pub struct ChunkCache {
     small: VecDeque<Key>,
     main: VecDeque<Key>,
     ghosts: Vec<Ghost>,
-    /// How many chunks a full cache was asked about.
-    asked: u32,
     /// Bytes of all chunks that were asked for and not found.
     clock: u64,
 }
@@ -131,7 +123,6 @@ impl ChunkCache {
             small: VecDeque::new(),
             main: VecDeque::new(),
             ghosts: Vec::new(),
-            asked: 0,
             clock: 0,
         }
     }
@@ -245,23 +236,16 @@ impl ChunkCache {
         let recently = self.limit as u64;
         let clock = self.clock;
         let ghost = self.ghost(key);
-        let gap = clock.wrapping_sub(ghost.clock);
-        if ghost.touches == 0 || ghost.key != key || gap > recently {
+        let age = clock.wrapping_sub(ghost.clock);
+        if ghost.touches == 0 || ghost.key != key || age > recently {
             *ghost = Ghost {
                 key,
                 ..Ghost::default()
             };
         }
-        (ghost.clock, ghost.gap) = (clock, gap);
-        let seen = *ghost;
-        let worked = seen.touches > 0 && seen.work >= len as u64 / 2;
-        let mut is_worth_it = worked || seen.touches >= OFTEN;
-        let is_full = self.bytes + 2 * (len + ENTRY_BYTES) > self.limit;
-        if is_worth_it && is_full && seen.gap > recently / RECENT {
-            self.asked = self.asked.wrapping_add(1);
-            is_worth_it = self.asked % NOW_AND_THEN == 0;
-        }
-        is_worth_it
+        ghost.clock = clock;
+        let has_worked = ghost.touches > 0 && ghost.work >= len as u64 / 2;
+        has_worked || ghost.touches >= OFTEN
     }
 
     /// `work` bytes were decoded of a chunk that is not kept, or not for long.
