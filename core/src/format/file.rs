@@ -1,0 +1,407 @@
+//! A file: its objects by path, their links, attributes and what a dataset is.
+//!
+//! Law:
+//! 1. A path is followed component by component; soft links count against a bound, as in HDF5. An
+//!    external link is told, not followed: other files are the caller's.
+//! 2. Each question reads what it needs, and no more.
+
+use super::attribute::{Attribute, attribute};
+use super::blocks::Blocks;
+use super::btree_v1::{self, Kind};
+use super::btree_v2;
+use super::chunks::{ChunkTable, chunk_table};
+use super::cursor::{Block, UNDEFINED};
+use super::dataspace::{Dataspace, dataspace};
+use super::datatype::datatype;
+use super::error::{Result, corrupt, unknown};
+use super::external_files::{ExternalFile, external_files};
+use super::fill_value::{FillValue, fill_value, old_fill_value};
+use super::filter_pipeline::{Filter, filter_pipeline};
+use super::fractal_heap::FractalHeap;
+use super::global_heap::GlobalHeaps;
+use super::layout::{Layout, layout};
+use super::link::{Link, Target, link};
+use super::local_heap::LocalHeap;
+use super::object_header::{Message, ObjectHeader, SHARED, message};
+use super::shared_messages::SharedMessages;
+use super::source::ByteSource;
+use super::superblock::Superblock;
+use super::virtual_layout::{Mapping, mappings};
+
+/// As many soft links as HDF5 follows on the way to an object.
+const MAX_SOFT_LINKS: usize = 16;
+/// What a symbol table says of an entry that is a soft link.
+const CACHED_SOFT_LINK: u32 = 2;
+
+pub struct File {
+    pub blocks: Blocks,
+    shared: SharedMessages,
+    heaps: GlobalHeaps,
+    root: u64,
+}
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    Group,
+    Dataset,
+    Datatype,
+    Other,
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Object(u64),
+    /// There is no such link in the object with this offset.
+    Missing { parent: u64 },
+    /// What is before this link is no group.
+    NotAGroup { parent: u64 },
+    /// The rest of the path is in another file.
+    External {
+        file: Vec<u8>,
+        path: Vec<u8>,
+    },
+    UserDefined(u8),
+    TooManyLinks,
+}
+
+/// What a dataset is, but for its attributes and chunks.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    pub dataspace: Dataspace,
+    /// The message that says the element type, wherever it is.
+    pub datatype: Block,
+    pub element_bytes: u32,
+    pub layout: Layout,
+    pub filters: Vec<Filter>,
+    pub fill_value: FillValue,
+    pub external_files: Vec<ExternalFile>,
+}
+
+impl File {
+    pub fn open(source: Box<dyn ByteSource>) -> Result<File> {
+        let superblock = Superblock::read(source)?;
+        let blocks = superblock.blocks;
+        let shared = match superblock.extension {
+            UNDEFINED => SharedMessages::default(),
+            extension => {
+                SharedMessages::open(&blocks, &ObjectHeader::read(&blocks, extension)?)?
+            }
+        };
+        Ok(File {
+            blocks,
+            shared,
+            heaps: GlobalHeaps::default(),
+            root: superblock.root,
+        })
+    }
+
+    /// Offset of the root group.
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    pub fn object(&self, offset: u64) -> Result<ObjectHeader> {
+        ObjectHeader::read(&self.blocks, offset)
+    }
+
+    /// Follow a path from an object on; a path that begins with a slash from the root.
+    pub fn find(&self, from: u64, path: &[u8]) -> Result<Found> {
+        let mut rest = Rest::default();
+        let mut at = rest.put(path, from, self.root);
+        let mut soft_links = 0;
+        while let Some(name) = rest.next() {
+            let header = self.object(at)?;
+            if header.kind() != ObjectKind::Group {
+                return Ok(Found::NotAGroup { parent: at });
+            }
+            let Some(link) = self.link(&header, &name)? else {
+                return Ok(Found::Missing { parent: at });
+            };
+            match link.target {
+                Target::Hard(offset) => at = offset,
+                Target::Soft(path) => {
+                    soft_links += 1;
+                    if soft_links > MAX_SOFT_LINKS {
+                        return Ok(Found::TooManyLinks);
+                    }
+                    at = rest.put(&path, at, self.root);
+                }
+                Target::External { file, path } => {
+                    let path = rest.behind(path);
+                    return Ok(Found::External { file, path });
+                }
+                Target::UserDefined(kind) => return Ok(Found::UserDefined(kind)),
+            }
+        }
+        Ok(Found::Object(at))
+    }
+
+    /// The link of this name, if there is one.
+    pub fn link(&self, group: &ObjectHeader, name: &[u8]) -> Result<Option<Link>> {
+        let mut found = None;
+        self.each_link(group, &mut |link| {
+            if link.name == name {
+                found = Some(link);
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// All links of a group, in the order of the file.
+    pub fn links(&self, group: &ObjectHeader) -> Result<Vec<Link>> {
+        let mut links = Vec::new();
+        self.each_link(group, &mut |link| {
+            links.push(link);
+            Ok(())
+        })?;
+        Ok(links)
+    }
+
+    fn each_link(
+        &self,
+        group: &ObjectHeader,
+        f: &mut dyn FnMut(Link) -> Result<()>,
+    ) -> Result<()> {
+        for message in &group.messages {
+            match message.kind {
+                message::LINK => f(link(&mut self.blocks.cursor(&self.body(message)?))?)?,
+                message::LINK_INFO => self.dense_links(message, f)?,
+                message::SYMBOL_TABLE => self.symbols(message, f)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Links in a heap, of which a tree knows the names' hashes.
+    fn dense_links(
+        &self,
+        info: &Message,
+        f: &mut dyn FnMut(Link) -> Result<()>,
+    ) -> Result<()> {
+        let mut cursor = self.blocks.cursor(&info.body);
+        cursor.version("link info", 0)?;
+        if cursor.u8()? & 1 != 0 {
+            cursor.skip(8)?; // the largest creation order
+        }
+        let (heap, by_name) = (cursor.offset()?, cursor.offset()?);
+        if heap == UNDEFINED {
+            return Ok(());
+        }
+        let heap = FractalHeap::open(&self.blocks, heap)?;
+        btree_v2::each_record(&self.blocks, by_name, &mut |mut record| {
+            record.skip(4)?; // the hash
+            let body = heap.object(&self.blocks, record.take(7)?)?;
+            f(link(&mut self.blocks.cursor(&body))?)
+        })
+    }
+
+    /// Links of a group as files had them before HDF5 1.8.
+    fn symbols(&self, table: &Message, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
+        let mut cursor = self.blocks.cursor(&table.body);
+        let (tree, heap) = (cursor.offset()?, cursor.offset()?);
+        let names = LocalHeap::open(&self.blocks, heap)?;
+        btree_v1::each_leaf(&self.blocks, tree, Kind::Group, &mut |_, node| {
+            let head = self.blocks.block(node, 8)?;
+            let mut cursor = self.blocks.cursor(&head);
+            cursor.signature(b"SNOD")?;
+            cursor.version("symbol table node", 1)?;
+            cursor.skip(1)?;
+            let count = u64::from(cursor.u16()?);
+            let entry = 2 * self.blocks.sizes.address as u64 + 4 + 4 + 16;
+            let entries = self.blocks.block(node.saturating_add(8), count * entry)?;
+            let mut cursor = self.blocks.cursor(&entries);
+            for _ in 0..count {
+                let name = names.name(cursor.uint(self.blocks.sizes.address)?)?;
+                let (header, cached) = (cursor.offset()?, cursor.u32()?);
+                cursor.skip(4)?;
+                let mut scratch = cursor.part(16)?;
+                let target = match cached {
+                    CACHED_SOFT_LINK => Target::Soft(names.name(scratch.u32()?.into())?),
+                    _ => Target::Hard(header),
+                };
+                f(Link {
+                    name,
+                    target,
+                    creation_order: None,
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// All attributes of an object: those of its header in their order, or those of its heap by hash,
+    /// each with its number in the order of creation where the object keeps it.
+    pub fn attributes(&self, header: &ObjectHeader) -> Result<Vec<(u32, Attribute)>> {
+        let mut found = Vec::new();
+        for message in header.all(message::ATTRIBUTE) {
+            let body = self.body(message)?;
+            let order = message.creation_order.into();
+            found.push((order, attribute(&self.blocks, &self.shared, &body)?));
+        }
+        if let Some(info) = header.find(message::ATTRIBUTE_INFO) {
+            self.dense_attributes(info, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn dense_attributes(
+        &self,
+        info: &Message,
+        found: &mut Vec<(u32, Attribute)>,
+    ) -> Result<()> {
+        let mut cursor = self.blocks.cursor(&info.body);
+        cursor.version("attribute info", 0)?;
+        if cursor.u8()? & 1 != 0 {
+            cursor.skip(2)?; // the largest creation order
+        }
+        let (heap, by_name) = (cursor.offset()?, cursor.offset()?);
+        if heap == UNDEFINED {
+            return Ok(());
+        }
+        let heap = FractalHeap::open(&self.blocks, heap)?;
+        btree_v2::each_record(&self.blocks, by_name, &mut |mut record| {
+            let (address, id) = (record.address(), record.take(8)?);
+            let (flags, order) = (record.u8()?, record.u32()?);
+            let body = match flags & SHARED {
+                0 => heap.object(&self.blocks, id)?,
+                _ => {
+                    let mut bytes = vec![3, 1];
+                    bytes.extend(id);
+                    let body = Block { bytes, address };
+                    let kind = message::ATTRIBUTE;
+                    self.shared.body(&self.blocks, kind, flags, &body)?
+                }
+            };
+            found.push((order, attribute(&self.blocks, &self.shared, &body)?));
+            Ok(())
+        })
+    }
+
+    /// The body of a message, wherever it is.
+    fn body(&self, message: &Message) -> Result<Block> {
+        self.shared
+            .body(&self.blocks, message.kind, message.flags, &message.body)
+    }
+
+    fn body_of(&self, header: &ObjectHeader, kind: u16) -> Result<Option<Block>> {
+        header.find(kind).map(|message| self.body(message)).transpose()
+    }
+
+    /// The element type of a dataset or a committed datatype.
+    pub fn datatype(&self, header: &ObjectHeader) -> Result<Block> {
+        self.required(header, message::DATATYPE, "a datatype")
+    }
+
+    fn required(&self, header: &ObjectHeader, kind: u16, what: &str) -> Result<Block> {
+        match self.body_of(header, kind)? {
+            Some(body) => Ok(body),
+            None => corrupt(self.blocks.address(header.offset), what, "none"),
+        }
+    }
+
+    /// What a dataset is.
+    pub fn dataset(&self, header: &ObjectHeader) -> Result<Dataset> {
+        let cursor = |body| self.blocks.cursor(body);
+        let space = self.required(header, message::DATASPACE, "a dataspace")?;
+        let element = self.datatype(header)?;
+        let place = self.required(header, message::LAYOUT, "a data layout")?;
+        let filters = match self.body_of(header, message::FILTER_PIPELINE)? {
+            Some(body) => filter_pipeline(&mut cursor(&body))?,
+            None => Vec::new(),
+        };
+        let fill = match self.body_of(header, message::FILL_VALUE)? {
+            Some(body) => fill_value(&mut cursor(&body))?,
+            None => match self.body_of(header, message::OLD_FILL_VALUE)? {
+                Some(body) => old_fill_value(&mut cursor(&body))?,
+                None => FillValue::Undefined,
+            },
+        };
+        let external = match self.body_of(header, message::EXTERNAL_FILES)? {
+            Some(body) => external_files(&self.blocks, &mut cursor(&body))?,
+            None => Vec::new(),
+        };
+        let element_bytes = datatype(&mut cursor(&element))?.size;
+        Ok(Dataset {
+            dataspace: dataspace(&mut cursor(&space))?,
+            element_bytes,
+            datatype: element,
+            layout: layout(&mut cursor(&place))?,
+            filters,
+            fill_value: fill,
+            external_files: external,
+        })
+    }
+
+    /// The stored chunks of a dataset.
+    pub fn chunks(&self, dataset: &Dataset) -> Result<ChunkTable> {
+        let Layout::Chunked(chunked) = &dataset.layout else {
+            return unknown(0, "a dataset without chunks");
+        };
+        chunk_table(
+            &self.blocks,
+            chunked,
+            &dataset.dataspace.dims,
+            &dataset.dataspace.max_dims,
+            dataset.element_bytes.into(),
+            !dataset.filters.is_empty(),
+        )
+    }
+
+    /// What a virtual dataset shows.
+    pub fn mappings(&self, heap: u64, index: u32) -> Result<Vec<Mapping>> {
+        match heap {
+            UNDEFINED => Ok(Vec::new()),
+            _ => mappings(&self.global(heap, index)?, self.blocks.sizes),
+        }
+    }
+
+    /// An object of the global heap: the elements of a sequence or a string, mappings, a reference.
+    pub fn global(&self, heap: u64, index: u32) -> Result<Block> {
+        self.heaps.object(&self.blocks, heap, index)
+    }
+}
+
+impl ObjectHeader {
+    pub fn kind(&self) -> ObjectKind {
+        let has = |kind| self.find(kind).is_some();
+        let is_group = [message::SYMBOL_TABLE, message::LINK_INFO, message::LINK];
+        match () {
+            () if is_group.into_iter().any(has) => ObjectKind::Group,
+            () if has(message::DATATYPE) && has(message::DATASPACE) => ObjectKind::Dataset,
+            () if has(message::DATATYPE) => ObjectKind::Datatype,
+            () => ObjectKind::Other,
+        }
+    }
+}
+
+/// The names that are left of a path, the next one last.
+#[derive(Default)]
+struct Rest(Vec<Vec<u8>>);
+
+impl Rest {
+    /// Put a path before what is left; where it begins.
+    fn put(&mut self, path: &[u8], from: u64, root: u64) -> u64 {
+        let is_name = |name: &&[u8]| !name.is_empty() && *name != b".";
+        let names = path.split(|&byte| byte == b'/').filter(is_name);
+        let names: Vec<_> = names.map(<[u8]>::to_vec).collect();
+        self.0.extend(names.into_iter().rev());
+        if path.starts_with(b"/") { root } else { from }
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.0.pop()
+    }
+
+    /// A path in another file, and what is left behind it.
+    fn behind(self, mut path: Vec<u8>) -> Vec<u8> {
+        for name in self.0.into_iter().rev() {
+            path.push(b'/');
+            path.extend(name);
+        }
+        path
+    }
+}
