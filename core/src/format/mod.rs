@@ -8,6 +8,7 @@
 //!    was there. What is beyond this reader is `Unknown`: an HDF5 library may know it.
 //! 4. Reads metadata only. Knows no filter, plan, ring or Python.
 
+pub mod array_elements;
 pub mod attribute;
 pub mod blocks;
 pub mod btree_v1;
@@ -17,6 +18,7 @@ pub mod chunks;
 pub mod cursor;
 pub mod dataspace;
 pub mod datatype;
+pub mod doubling_table;
 pub mod error;
 pub mod extensible_array;
 pub mod external_files;
@@ -26,6 +28,7 @@ pub mod filter_pipeline;
 pub mod fixed_array;
 pub mod fractal_heap;
 pub mod global_heap;
+pub mod kept;
 pub mod layout;
 pub mod link;
 pub mod local_heap;
@@ -34,3 +37,7 @@ pub mod shared_messages;
 pub mod source;
 pub mod superblock;
 pub mod virtual_layout;
+pub mod walk;
+
+#[cfg(test)]
+mod written;
