@@ -37,7 +37,7 @@ pub fn attribute(blocks: &Blocks, shared: &SharedMessages, body: &Block) -> Resu
     let flags = if version == 1 { 0 } else { flags };
     let name = cursor.take(padded(sizes[0]))?;
     let end = name.iter().position(|&byte| byte == 0);
-    let mut part = |cursor: &mut Cursor<'_>, len: usize, kind: u16, bit: u8| {
+    let part = |cursor: &mut Cursor<'_>, len: usize, kind: u16, bit: u8| {
         let address = cursor.address();
         let bytes = cursor.take(padded(len))?[..len].to_vec();
         let flags = if flags & bit == 0 { 0 } else { SHARED };

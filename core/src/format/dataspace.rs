@@ -42,7 +42,7 @@ pub fn dataspace(cursor: &mut Cursor<'_>) -> Result<Dataspace> {
         return corrupt(address, format_args!("at most {most} dims"), rank);
     }
     let unlimited = ones(cursor.sizes().length);
-    let mut dims = |cursor: &mut Cursor<'_>| {
+    let dims = |cursor: &mut Cursor<'_>| {
         let dim = |_| cursor.length();
         (0..rank).map(dim).collect::<Result<Vec<u64>>>()
     };

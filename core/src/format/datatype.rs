@@ -122,8 +122,8 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
     }
     let flags = cursor.uint(3)? as u32;
     let size = cursor.u32()?;
-    let mut inner = |cursor: &mut Cursor<'_>| nested(cursor, depth + 1);
-    let mut boxed = |cursor: &mut Cursor<'_>| inner(cursor).map(Box::new);
+    let inner = |cursor: &mut Cursor<'_>| nested(cursor, depth + 1);
+    let boxed = |cursor: &mut Cursor<'_>| inner(cursor).map(Box::new);
     let order = match flags & 1 {
         0 => ByteOrder::Little,
         _ => ByteOrder::Big,
@@ -320,7 +320,7 @@ fn check_size(address: u64, size: u32, kind: &Kind) -> Result<()> {
         _ => Some(size.into()),
     };
     match expected {
-        Some(expected) if expected == size.into() && size > 0 => Ok(()),
+        Some(expected) if expected == u64::from(size) && size > 0 => Ok(()),
         Some(expected) => corrupt(address, format_args!("a type of {} bytes", expected.max(1)), size),
         None => corrupt(address, "an array of less than 4 GiB", "a larger one"),
     }

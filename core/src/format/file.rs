@@ -10,7 +10,7 @@ use super::blocks::Blocks;
 use super::btree_v1::{self, Kind};
 use super::btree_v2;
 use super::chunks::{ChunkTable, chunk_table};
-use super::cursor::{Block, UNDEFINED};
+use super::cursor::{Block, Cursor, UNDEFINED};
 use super::dataspace::{Dataspace, dataspace};
 use super::datatype::datatype;
 use super::error::{Result, corrupt, unknown};
@@ -287,8 +287,18 @@ impl File {
             .body(&self.blocks, message.kind, message.flags, &message.body)
     }
 
-    fn body_of(&self, header: &ObjectHeader, kind: u16) -> Result<Option<Block>> {
-        header.find(kind).map(|message| self.body(message)).transpose()
+    /// What the first message of a kind says.
+    fn parsed<T>(
+        &self,
+        header: &ObjectHeader,
+        kind: u16,
+        read: impl FnOnce(&mut Cursor<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(message) = header.find(kind) else {
+            return Ok(None);
+        };
+        let body = self.body(message)?;
+        read(&mut self.blocks.cursor(&body)).map(Some)
     }
 
     /// The element type of a dataset or a committed datatype.
@@ -297,42 +307,33 @@ impl File {
     }
 
     fn required(&self, header: &ObjectHeader, kind: u16, what: &str) -> Result<Block> {
-        match self.body_of(header, kind)? {
-            Some(body) => Ok(body),
+        match header.find(kind) {
+            Some(message) => self.body(message),
             None => corrupt(self.blocks.address(header.offset), what, "none"),
         }
     }
 
     /// What a dataset is.
     pub fn dataset(&self, header: &ObjectHeader) -> Result<Dataset> {
-        let cursor = |body| self.blocks.cursor(body);
         let space = self.required(header, message::DATASPACE, "a dataspace")?;
         let element = self.datatype(header)?;
         let place = self.required(header, message::LAYOUT, "a data layout")?;
-        let filters = match self.body_of(header, message::FILTER_PIPELINE)? {
-            Some(body) => filter_pipeline(&mut cursor(&body))?,
-            None => Vec::new(),
+        let filters = self.parsed(header, message::FILTER_PIPELINE, filter_pipeline)?;
+        let fill = match self.parsed(header, message::FILL_VALUE, fill_value)? {
+            None => self.parsed(header, message::OLD_FILL_VALUE, old_fill_value)?,
+            known => known,
         };
-        let fill = match self.body_of(header, message::FILL_VALUE)? {
-            Some(body) => fill_value(&mut cursor(&body))?,
-            None => match self.body_of(header, message::OLD_FILL_VALUE)? {
-                Some(body) => old_fill_value(&mut cursor(&body))?,
-                None => FillValue::Undefined,
-            },
-        };
-        let external = match self.body_of(header, message::EXTERNAL_FILES)? {
-            Some(body) => external_files(&self.blocks, &mut cursor(&body))?,
-            None => Vec::new(),
-        };
-        let element_bytes = datatype(&mut cursor(&element))?.size;
+        let external = self.parsed(header, message::EXTERNAL_FILES, |cursor| {
+            external_files(&self.blocks, cursor)
+        })?;
         Ok(Dataset {
-            dataspace: dataspace(&mut cursor(&space))?,
-            element_bytes,
+            dataspace: dataspace(&mut self.blocks.cursor(&space))?,
+            element_bytes: datatype(&mut self.blocks.cursor(&element))?.size,
             datatype: element,
-            layout: layout(&mut cursor(&place))?,
-            filters,
-            fill_value: fill,
-            external_files: external,
+            layout: layout(&mut self.blocks.cursor(&place))?,
+            filters: filters.unwrap_or_default(),
+            fill_value: fill.unwrap_or_default(),
+            external_files: external.unwrap_or_default(),
         })
     }
 
