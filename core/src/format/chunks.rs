@@ -309,6 +309,7 @@ impl Index<'_> {
     }
 
     /// The array numbers along its only unlimited axis slowest, wherever this axis is.
+    /// libhdf5 2.0 forgets this when it lists chunks, though not when it reads them.
     fn extensible_array(&self, chunks: &mut Chunks<'_>) -> Result<()> {
         let unlimited = |dim: &&u64| **dim == UNLIMITED;
         let n_unlimited = self.max_dims.iter().filter(unlimited).count();
