@@ -12,6 +12,7 @@ use super::btree_v1::{self, Kind};
 use super::btree_v2::BTreeV2;
 use super::cursor::{Cursor, UNDEFINED};
 use super::error::{Result, corrupt, unknown};
+use super::grid::{Axis, Place, axes};
 use super::{extensible_array, fixed_array};
 
 /// The filter mask of a chunk that no filter was applied to.
@@ -113,66 +114,6 @@ pub fn chunk_table(
         ChunkIndexKind::BTreeV2 => index.btree_v2(&mut chunks),
     }?;
     chunks.in_order(address)
-}
-
-/// One axis of the grid of chunks.
-#[derive(Clone, Copy)]
-struct Axis {
-    chunk_dim: u64,
-    /// In the current dims.
-    n_chunks: u64,
-    /// How far the number in the grid moves with one chunk along this axis.
-    stride: u64,
-    /// Does the last chunk reach over the edge?
-    is_last_cut: bool,
-}
-
-/// The axes, or None: their chunks cannot be counted.
-fn axes(dims: &[u64], chunk_dims: &[u64]) -> Option<Vec<Axis>> {
-    let mut stride = 1_u64;
-    let mut axes = Vec::with_capacity(dims.len());
-    for (&dim, &chunk_dim) in dims.iter().zip(chunk_dims).rev() {
-        let n_chunks = dim.div_ceil(chunk_dim);
-        axes.push(Axis {
-            chunk_dim,
-            n_chunks,
-            stride,
-            is_last_cut: dim % chunk_dim != 0,
-        });
-        stride = stride.checked_mul(n_chunks.max(1))?;
-    }
-    axes.reverse();
-    Some(axes)
-}
-
-/// A place in the grid, which an index tells axis by axis.
-#[derive(Clone, Copy)]
-struct Place {
-    grid_index: u64,
-    is_inside: bool,
-    /// Does its chunk reach over the edge?
-    is_cut: bool,
-}
-
-impl Place {
-    const FIRST: Place = Place {
-        grid_index: 0,
-        is_inside: true,
-        is_cut: false,
-    };
-
-    fn go(&mut self, axis: &Axis, n_chunks: u64) {
-        if n_chunks >= axis.n_chunks {
-            self.is_inside = false;
-            return;
-        }
-        self.grid_index += if self.is_inside {
-            n_chunks * axis.stride
-        } else {
-            0
-        };
-        self.is_cut |= axis.is_last_cut && n_chunks + 1 == axis.n_chunks;
-    }
 }
 
 /// The table while it grows.
@@ -368,6 +309,7 @@ impl Index<'_> {
     }
 
     /// The array numbers along its only unlimited axis slowest, wherever this axis is.
+    /// libhdf5 2.0 forgets this when it lists chunks, though not when it reads them.
     fn extensible_array(&self, chunks: &mut Chunks<'_>) -> Result<()> {
         let unlimited = |dim: &&u64| **dim == UNLIMITED;
         let n_unlimited = self.max_dims.iter().filter(unlimited).count();

@@ -28,6 +28,7 @@ pub mod filter_pipeline;
 pub mod fixed_array;
 pub mod fractal_heap;
 pub mod global_heap;
+pub mod grid;
 pub mod kept;
 pub mod layout;
 pub mod link;
