@@ -2,8 +2,8 @@
 
 Law
 ---
-1. TensorFlow copies each batch that a Python generator gives it; the block goes back then.
-2. What follows from order and epochs is `Batches`'.
+1. TensorFlow copies each batch that a Python generator gives it; then the block goes back.
+2. Order and epochs are those of `Batches`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def tf_dataset(
         Dataset in the file, or several of equal length: elements are then tuples, or dicts with
         the same keys, of tensors.
     batch_size : int
-        Rows of a batch: tensors have the shape ``(None, *row_shape)``, with
+        Rows of a batch. Tensors have the shape ``(None, *row_shape)``, or with
         ``drop_last=True`` ``(batch_size, *row_shape)``.
     open_options : mapping, optional
         Options of `tables.open_file`, as for `Streamer`.
@@ -56,7 +56,7 @@ def tf_dataset(
     OptionsError
         An option that cannot work (a `ValueError`).
     UnsupportedDatasetError
-        TensorFlow has no such dtype (compound types; a `ValueError`).
+        TensorFlow has no such dtype, as of compound types (a `ValueError`).
 
     Examples
     --------
