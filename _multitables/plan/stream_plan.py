@@ -74,7 +74,6 @@ def plan_reads(
     lap_blocks: bool = False,
     direct: bool = False,
     native_filters: Container[int] = (),
-    page_bytes: int = 4096,
     memory_limit_bytes: int = 1 << 46,
 ) -> ReadPlan:
     """Plan the stream of `indexes`, datasets of equal outer length, in lock-step.
@@ -113,7 +112,7 @@ def plan_reads(
     lap_rows = rows if cyclic or remainder else rows // block_rows * block_rows
     if cyclic:
         epochs = None
-    if not cyclic:
+    else:
         block_rows = min(block_rows, max(lap_rows, 1))
     table, tasks = plan_tasks(
         [dataset_of(index, direct, native_filters) for index in indexes],
@@ -136,7 +135,7 @@ def plan_reads(
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
     return ReadPlan(
         table=table,
-        tapes=tapes_of(table.datasets, capacity, page_bytes),
+        tapes=tapes_of(table.datasets, capacity),
         first_row=first_row,
         lap_rows=lap_rows,
         end_row=tape_rows,

@@ -66,7 +66,7 @@ def plan_tasks(
     first_row: int,
     lap_rows: int,
     n_readers: int,
-    memory_limit_bytes: int = 1 << 46,
+    memory_limit_bytes: int,
 ) -> tuple[DatasetTable, Records]:
     """Cut a lap into tasks.
 
