@@ -22,7 +22,7 @@ from _multitables.adapters.loader_epochs import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
-from _multitables.options import check_epoch
+from _multitables.options import check_number
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays
 
@@ -160,7 +160,7 @@ class TorchDataset(IterableDataset[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass begin with `epoch`, also in processes of a `DataLoader`."""
-        epoch = check_epoch("epoch", epoch)
+        epoch = check_number("epoch", epoch)
         if self._mine is not None:
             self._batches().set_epoch(epoch)
         if self._state is not None and self._state[1] != epoch:
