@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from _multitables.errors import UnsupportedDatasetError
+from _multitables.adapters import no_dtype
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays, native
 
@@ -152,9 +152,4 @@ class JaxBatches:
         try:
             return jax.dlpack.from_dlpack(native(array))
         except (BufferError, TypeError):
-            raise UnsupportedDatasetError(
-                f"JAX has no dtype for {array.dtype} of {self._where}",
-                advice="Choose one column of a table with field=, or take NumPy arrays from "
-                "Streamer.get_batches and convert them",
-                dtype=array.dtype,
-            ) from None
+            raise no_dtype("JAX", array.dtype, self._where) from None

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from _multitables.errors import UnsupportedDatasetError
+from _multitables.adapters import no_dtype
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays, native
@@ -72,12 +72,8 @@ def tf_dataset(
         try:
             dtype = tf.as_dtype(index.dtype.newbyteorder("="))
         except TypeError:
-            raise UnsupportedDatasetError(
-                f"TensorFlow has no dtype for {index.dtype} of {index.path!r} in "
-                f"{index.filename!r}",
-                advice="Choose one column of a table with field=",
-                dtype=index.dtype,
-            ) from None
+            where = f"{index.path!r} in {index.filename!r}"
+            raise no_dtype("TensorFlow", index.dtype, where) from None
         specs.append(tf.TensorSpec((rows, *index.row_shape), dtype))
 
     def generate() -> Iterator[Any]:

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from _multitables.errors import SubprocessException, UnsupportedDatasetError
+from _multitables.adapters import no_dtype
+from _multitables.errors import SubprocessException
 from _multitables.tree import native
 
 
@@ -29,12 +30,7 @@ def tensor(array: Any, where: str) -> torch.Tensor:
     try:
         return torch.from_numpy(native(array))
     except TypeError:
-        raise UnsupportedDatasetError(
-            f"torch has no dtype for {array.dtype} of {where}",
-            advice="Choose one column of a table with field=, or take NumPy arrays from "
-            "Streamer.get_batches and convert them",
-            dtype=array.dtype,
-        ) from None
+        raise no_dtype("torch", array.dtype, where) from None
 
 
 def split() -> tuple[int, int] | None:
