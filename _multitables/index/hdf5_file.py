@@ -99,14 +99,7 @@ class Source:
         self.close()
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
-        """Index one dataset.
-
-        Parameters
-        ----------
-        path : str
-            Dataset in the file, below ``root_uep``.
-        field : str, optional
-            A column; ``"a/b"`` is column ``b`` of column ``a``.
+        """Index a dataset below ``root_uep``, or one column; ``"a/b"`` is ``b`` of column ``a``.
 
         Raises
         ------

@@ -59,18 +59,9 @@ def plan_batches(
     native_filters: Container[int] = (),
     memory_limit_bytes: int = 1 << 46,
 ) -> ReadPlan:
-    """Plan `epochs` laps (None: without end) over the same positions of `order`.
+    """Plan `epochs` laps (None: without end) over `ranges` of positions of `order`.
 
-    Parameters
-    ----------
-    ranges : sequence of (int, int)
-        Positions, in the order of delivery.
-    batch_size : int
-        Rows of a batch; the last one of an epoch may be shorter.
-
-    Returns
-    -------
-    ReadPlan
+    The last batch of a lap may be shorter. Other options are those of `plan_reads`.
 
     Raises
     ------

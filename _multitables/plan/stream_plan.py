@@ -78,26 +78,9 @@ def plan_reads(
 ) -> ReadPlan:
     """Plan the stream of `indexes`, datasets of equal outer length, in lock-step.
 
-    Parameters
-    ----------
-    block_rows : int
-        Rows of a block.
-    first_row : int
-        Row of the datasets at which a lap begins.
-    end_row : int, optional
-        Row before which a lap ends; the default is the end of the datasets.
-    epochs : int, optional
-        Laps of the stream; None for no end. (`cyclic` is that with blocks across the end.)
-    lap_blocks : bool
-        Blocks end with their lap.
-    native_filters : container of int
-        Ids that the core decodes; a dataset with any other goes through the library.
-    memory_limit_bytes : int
-        What a block, and the ring, may need.
-
-    Returns
-    -------
-    ReadPlan
+    A lap has the rows from `first_row` on and before `end_row`, and is repeated `epochs` times
+    (None: without end). With `lap_blocks`, blocks end with their lap. A `cyclic` stream has no end,
+    and its blocks go on in the next lap. A library reads what has other than `native_filters`.
 
     Raises
     ------
