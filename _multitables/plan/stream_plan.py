@@ -97,24 +97,12 @@ def plan_reads(
         epochs = None
     else:
         block_rows = min(block_rows, max(lap_rows, 1))
-    table, tasks = plan_tasks(
-        [dataset_of(index, direct, native_filters) for index in indexes],
-        first_row,
-        lap_rows,
-        n_readers,
-        memory_limit_bytes,
-    )
+    datasets = [dataset_of(index, direct, native_filters) for index in indexes]
+    table, tasks = plan_tasks(datasets, first_row, lap_rows, n_readers, memory_limit_bytes)
     tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
-    capacity = capacity_of(
-        table.datasets,
-        block_rows,
-        span,
-        n_readers,
-        read_ahead,
-        direct,
-        None if epochs is None else tape_rows,
-    )
+    most = None if epochs is None else tape_rows
+    capacity = capacity_of(table.datasets, block_rows, span, n_readers, read_ahead, direct, most)
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
     return ReadPlan(
         table=table,

@@ -200,7 +200,7 @@ class Batches:
             "step": order.step,
         }
         if order.listed is not None:
-            identity["listed"] = zlib.crc32(order.listed.astype("<u8", copy=False).data)
+            identity["listed"] = zlib.crc32(order.listed_bytes)
         if order.shuffle in (CHUNKS, WINDOW):
             identity["chunk_rows"] = order.chunk_rows
         if order.shuffle == WINDOW:

@@ -95,8 +95,8 @@ def _name(place: Place, record: Record) -> str:
     if record.filter == 0:
         return "the stored chunk"
     # Names in files are free text, so the core's own come first.
-    name = _core.native_filters().get(record.filter) or place.filter_names.get(record.filter)
-    return name or f"filter {record.filter}"
+    names = {spec.id: spec.name for spec in place.index.pipeline} | _core.native_filters()
+    return names.get(record.filter) or f"filter {record.filter}"
 
 
 def _malformed(place: Place, record: Record) -> Exception:
