@@ -1,38 +1,44 @@
-//! Decoded chunks that are kept from request to request, within a bound.
+//! Decoded chunks that are kept, within a bound.
+//!
+//! Operations: `find` a chunk; `room` for one that is decoded, then `keep` it, or `give_back` the room;
+//! `is_worth_it` and `note` for chunks of which parts can be decoded.
 //!
 //! Law:
-//! 1. Bytes kept, and what it takes to keep them, never exceed the limit; the least recently used
-//!    chunk goes first, but for law 4. A chunk that would not fit alone is not kept.
-//! 2. The memory of a chunk that goes is that of the one that comes: fresh memory costs more than
+//! 1. Bytes kept, and what it takes to keep them, never exceed the limit. A chunk that would not fit
+//!    alone is not kept.
+//! 2. Which chunk goes is the policy's. `S3Fifo` (Yang et al., "FIFO queues are all you need for cache
+//!    eviction", SOSP 2023) has newcomers in a small queue, from which those that are found again go
+//!    to the main one: so what is asked for once replaces nothing that is asked for often. `Never` is
+//!    for shuffles: windows visit chunks cyclically, so any other would evict what is needed next.
+//! 3. The memory of a chunk that goes is that of the one that comes: fresh memory costs more than
 //!    decoding into memory that was used before.
-//! 3. A chunk of which only parts were decoded is a ghost: nothing of it is kept but how much work
-//!    it was. It is worth keeping once, within as many other bytes as the cache holds, the parts
-//!    have been half the work of the whole, or it has been asked for often.
-//! 4. A cache that is full, and holds many chunks, takes newcomers on trial: of those on trial the
-//!    oldest goes first, unless it was found again. Where every chunk is as likely as any other,
-//!    one that comes is worth no more than one that is there: what is kept stays, and chunks are
-//!    decoded into memory that was used a moment ago. A newcomer that was asked for a short while
-//!    ago stays, and now and then one of those that were seen before, as likings change.
+//! 4. A chunk of which only parts were decoded, or that went, is a ghost: nothing of it is kept but how
+//!    much work it was. It is worth keeping once, within as many other bytes as the cache holds, the
+//!    parts have been half the work of the whole, or it has been asked for often.
 //! 5. Knows nothing of files, filters or requests.
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr::NonNull;
 
 /// What a kept chunk takes beside its bytes, generously.
 pub const ENTRY_BYTES: usize = 128;
+/// The small queue has this part of the limit.
+const SMALL: usize = 10;
+/// Uses that are counted.
+const MAX_USES: u8 = 3;
 /// A power of two. A ghost that is overwritten by another one is forgotten.
 const GHOSTS: usize = 1 << 12;
-/// So often, and the whole chunk is decoded and kept.
+/// Asked for this often, the whole chunk is decoded and kept.
 const OFTEN: u32 = 3;
-/// Chunks that may be on trial, and chunks from which on a cache has trials.
-const TRIALS: usize = 4;
-const MANY: usize = 16;
-/// A full cache keeps what was asked for within this part of its limit, and one in `NOW_AND_THEN` others.
-const RECENT: u64 = 16;
-const NOW_AND_THEN: u32 = 8;
-const NONE: u32 = u32::MAX;
+
+/// Which chunks go when others come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Never,
+    S3Fifo,
+}
 
 /// Where a chunk comes from: a way to decode a file, and the chunk's address in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -77,55 +83,46 @@ impl Hasher for Mixed {
 
 #[derive(Debug)]
 struct Entry {
-    key: Key,
     bytes: Vec<u8>,
-    /// Neighbours in the order of use.
-    newer: u32,
-    older: u32,
+    /// How often it was found since it came, or since it was passed over.
+    uses: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Ghost {
     key: Key,
     clock: u64,
-    /// From the touch before the last to the last, by the clock.
-    gap: u64,
     work: u64,
     touches: u32,
 }
 
 #[derive(Debug)]
 pub struct ChunkCache {
+    policy: Policy,
     limit: usize,
+    /// Of all entries, and of rooms that are out.
     bytes: usize,
-    places: HashMap<Key, u32, BuildHasherDefault<Mixed>>,
-    entries: Vec<Entry>,
-    /// Entries without a chunk.
-    free: Vec<u32>,
-    newest: u32,
-    oldest: u32,
-    /// On trial, the oldest first.
-    trials: Vec<u32>,
+    small_bytes: usize,
+    entries: HashMap<Key, Entry, BuildHasherDefault<Mixed>>,
+    /// The next to go is first.
+    small: VecDeque<Key>,
+    main: VecDeque<Key>,
     ghosts: Vec<Ghost>,
-    /// How many chunks a full cache was asked about.
-    asked: u32,
     /// Bytes of all chunks that were asked for and not found.
     clock: u64,
 }
 
 impl ChunkCache {
-    pub fn new(limit_bytes: usize) -> ChunkCache {
+    pub fn new(limit_bytes: usize, policy: Policy) -> ChunkCache {
         ChunkCache {
+            policy,
             limit: limit_bytes,
             bytes: 0,
-            places: HashMap::default(),
-            entries: Vec::new(),
-            free: Vec::new(),
-            newest: NONE,
-            oldest: NONE,
-            trials: Vec::new(),
+            small_bytes: 0,
+            entries: HashMap::default(),
+            small: VecDeque::new(),
+            main: VecDeque::new(),
             ghosts: Vec::new(),
-            asked: 0,
             clock: 0,
         }
     }
@@ -141,22 +138,30 @@ impl ChunkCache {
     }
 
     pub fn holds(&self, key: Key) -> bool {
-        self.places.contains_key(&key)
+        self.entries.contains_key(&key)
     }
 
-    /// The decoded chunk, which is now the most recently used, and on trial no more.
+    /// The decoded chunk.
     pub fn find(&mut self, key: Key) -> Option<&[u8]> {
-        let place = *self.places.get(&key)?;
-        if self.newest != place {
-            self.unlink(place);
-            self.link(place);
-        }
-        self.end_trial(place);
-        Some(&self.entries[place as usize].bytes)
+        let entry = self.entries.get_mut(&key)?;
+        entry.uses = MAX_USES.min(entry.uses + 1);
+        Some(&entry.bytes)
     }
 
-    /// Memory to decode a chunk of `len` bytes into, of chunks that go for it; to be kept, or returned.
-    /// None: it does not fit, or there is no memory.
+    /// The memory of a chunk, to be returned.
+    pub fn lend(&mut self, key: Key) -> Option<Vec<u8>> {
+        let entry = self.entries.get_mut(&key)?;
+        Some(std::mem::take(&mut entry.bytes))
+    }
+
+    pub fn return_lent(&mut self, key: Key, bytes: Vec<u8>) {
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.bytes = bytes;
+        }
+    }
+
+    /// Memory to decode a chunk of `len` bytes into, of chunks that go for it; to be kept, or given
+    /// back. None: it does not fit, or there is no memory.
     pub fn room(&mut self, len: usize) -> Option<Vec<u8>> {
         let needed = len.checked_add(ENTRY_BYTES)?;
         if needed > self.limit {
@@ -164,7 +169,7 @@ impl ChunkCache {
         }
         let mut room = Vec::new();
         while self.bytes + needed > self.limit {
-            let gone = self.forget_one()?;
+            let gone = self.evict()?;
             // Not far more memory than there are bytes: the limit counts bytes.
             if gone.capacity() >= len && gone.capacity() <= len + len / 4 {
                 room = gone;
@@ -183,47 +188,43 @@ impl ChunkCache {
         self.bytes -= room.len() + ENTRY_BYTES;
     }
 
-    /// Keep a decoded chunk in memory from `room`, the most recently used. `worth`: what
-    /// `is_worth_it` said of it.
+    /// Keep a decoded chunk in memory from `room`. `worth`: what `is_worth_it` said of it.
     pub fn keep(&mut self, key: Key, bytes: Vec<u8>, worth: bool) -> &[u8] {
-        let on_trial = !worth && self.is_full(bytes.len(), 1);
-        if on_trial {
-            self.note(key, bytes.len());
+        if self.holds(key) {
+            self.forget_all(|known| *known == key);
         }
-        if let Some(place) = self.places.get(&key).copied() {
-            self.release(place);
+        if worth {
+            self.main.push_back(key);
+        } else {
+            self.small.push_back(key);
+            self.small_bytes += bytes.len() + ENTRY_BYTES;
         }
-        let entry = Entry {
-            key,
-            bytes,
-            newer: NONE,
-            older: NONE,
-        };
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.entries[place as usize] = entry;
-                place
-            }
-            None => {
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
-            }
-        };
-        self.places.insert(key, place);
-        self.link(place);
-        if on_trial {
-            self.trials.push(place);
-        }
-        &self.entries[place as usize].bytes
+        let entry = self.entries.entry(key).or_insert(Entry { bytes, uses: 0 });
+        &entry.bytes
     }
 
     /// Forget everything that was decoded from `source`.
     pub fn forget(&mut self, source: u64) {
-        let of_it = |(key, place): (&Key, &u32)| (key.source == source).then_some(*place);
-        let places: Vec<u32> = self.places.iter().filter_map(of_it).collect();
-        for place in places {
-            self.release(place);
-        }
+        self.forget_all(|key| key.source == source);
+    }
+
+    fn forget_all(&mut self, is_it: impl Fn(&Key) -> bool) {
+        let entries = &mut self.entries;
+        let mut forget = |keys: &mut VecDeque<Key>| {
+            let mut bytes = 0;
+            keys.retain(|key| {
+                if !is_it(key) {
+                    return true;
+                }
+                let gone = entries.remove(key);
+                bytes += gone.map_or(0, |gone| gone.bytes.len() + ENTRY_BYTES);
+                false
+            });
+            bytes
+        };
+        let small = forget(&mut self.small);
+        self.bytes -= small + forget(&mut self.main);
+        self.small_bytes -= small;
     }
 
     /// Whether a chunk that was not found should be decoded whole, to be kept.
@@ -235,28 +236,16 @@ impl ChunkCache {
         let recently = self.limit as u64;
         let clock = self.clock;
         let ghost = self.ghost(key);
-        let gap = clock.wrapping_sub(ghost.clock);
-        if ghost.touches == 0 || ghost.key != key || gap > recently {
+        let age = clock.wrapping_sub(ghost.clock);
+        if ghost.touches == 0 || ghost.key != key || age > recently {
             *ghost = Ghost {
                 key,
                 ..Ghost::default()
             };
         }
-        (ghost.clock, ghost.gap) = (clock, gap);
-        let seen = *ghost;
-        let worked = seen.touches > 0 && seen.work >= len as u64 / 2;
-        let mut is_worth_it = worked || seen.touches >= OFTEN;
-        if is_worth_it && seen.gap > recently / RECENT && self.is_full(len, 2) {
-            self.asked = self.asked.wrapping_add(1);
-            is_worth_it = self.asked % NOW_AND_THEN == 0;
-        }
-        is_worth_it
-    }
-
-    /// Chunks of this size have trials, and the last of `more` others would replace one.
-    fn is_full(&self, len: usize, more: usize) -> bool {
-        let each = len.saturating_add(ENTRY_BYTES);
-        each <= self.limit / MANY && self.bytes + more * each > self.limit
+        ghost.clock = clock;
+        let has_worked = ghost.touches > 0 && ghost.work >= len as u64 / 2;
+        has_worked || ghost.touches >= OFTEN
     }
 
     /// `work` bytes were decoded of a chunk that is not kept, or not for long.
@@ -275,52 +264,34 @@ impl ChunkCache {
         &mut self.ghosts[(key.mixed() >> 7) as usize % GHOSTS]
     }
 
-    fn forget_one(&mut self) -> Option<Vec<u8>> {
-        let place = match self.trials.len() < TRIALS {
-            true => self.oldest,
-            false => self.trials[0],
-        };
-        (place != NONE).then(|| self.release(place))
-    }
-
-    fn end_trial(&mut self, place: u32) {
-        if let Some(at) = self.trials.iter().position(|&trial| trial == place) {
-            self.trials.remove(at);
+    /// Let a chunk go; its memory. None: none may.
+    fn evict(&mut self) -> Option<Vec<u8>> {
+        if self.policy == Policy::Never {
+            return None;
         }
-    }
-
-    /// Take a chunk out; its memory.
-    fn release(&mut self, place: u32) -> Vec<u8> {
-        self.unlink(place);
-        self.end_trial(place);
-        let entry = &mut self.entries[place as usize];
-        let bytes = std::mem::take(&mut entry.bytes);
-        self.places.remove(&entry.key);
-        self.free.push(place);
-        self.bytes -= bytes.len() + ENTRY_BYTES;
-        bytes
-    }
-
-    fn link(&mut self, place: u32) {
-        let older = self.newest;
-        let entry = &mut self.entries[place as usize];
-        (entry.newer, entry.older) = (NONE, older);
-        match older {
-            NONE => self.oldest = place,
-            _ => self.entries[older as usize].newer = place,
-        }
-        self.newest = place;
-    }
-
-    fn unlink(&mut self, place: u32) {
-        let Entry { newer, older, .. } = self.entries[place as usize];
-        match newer {
-            NONE => self.newest = older,
-            _ => self.entries[newer as usize].older = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            _ => self.entries[older as usize].newer = newer,
+        loop {
+            let of_small = self.main.is_empty() || self.small_bytes > self.limit / SMALL;
+            let key = match of_small {
+                true => self.small.pop_front().or_else(|| self.main.pop_front())?,
+                false => self.main.pop_front()?,
+            };
+            let entry = self.entries.get_mut(&key)?;
+            let size = entry.bytes.len() + ENTRY_BYTES;
+            if of_small {
+                self.small_bytes = self.small_bytes.saturating_sub(size);
+            }
+            if entry.uses > 0 {
+                // It stays, or moves on to the main queue.
+                entry.uses = if of_small { 0 } else { entry.uses - 1 };
+                self.main.push_back(key);
+                continue;
+            }
+            let gone = self.entries.remove(&key)?;
+            self.bytes -= size;
+            if of_small {
+                self.note(key, gone.bytes.len());
+            }
+            return Some(gone.bytes);
         }
     }
 }

@@ -6,7 +6,6 @@
 
 pub mod chunk_cache;
 pub mod counters;
-pub mod kept;
 pub mod open_dataset;
 mod partial_decode;
 pub mod place_rows;

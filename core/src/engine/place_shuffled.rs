@@ -3,11 +3,11 @@
 //! Law:
 //! 1. Whole rows are copied at once, parts of rows by strides; chunks with little of each row wait for
 //!    those beside them. A chunk that is wanted whole and in order is decoded where it belongs.
-//! 2. A chunk of which others want the rest is kept decoded (`ChunkStore`).
+//! 2. A chunk of which others want the rest is kept decoded (`ChunkCache`).
 //! 3. Only places of the share's own rows are written.
 
 use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
-use crate::engine::kept::Kept;
+use crate::engine::chunk_cache::{ChunkCache, Key};
 use crate::engine::shuffle_task::ShuffleTask;
 use crate::fetch::coalesce::{Run, runs_within};
 use crate::fetch::data_file::FetchError;
@@ -24,11 +24,11 @@ use std::ops::Range;
 const MIN_KERNEL_PLACE_BYTES: usize = 2 << 10;
 
 /// The fetches of a share: its chunks that are not kept.
-pub fn fetches(share: &mut ShuffleTask, kept: &Kept, into: &mut Vec<Run>) {
-    if !kept.is_empty() {
+pub fn fetches(share: &mut ShuffleTask, cache: &ChunkCache, into: &mut Vec<Run>) {
+    if cache.bytes() > 0 {
         // A chunk that is kept is as if it were nowhere in the file.
         for (read, chunk) in share.reads.iter().zip(&mut share.chunks) {
-            if kept.holds(read.number) {
+            if cache.holds(key(read.number)) {
                 chunk.byte_offset = UNALLOCATED;
             }
         }
@@ -44,10 +44,18 @@ pub struct PlaceShuffled<'a> {
     pub window: &'a mut [u8],
     /// Keep decoded chunks.
     pub caches: bool,
-    pub kept: &'a mut Kept,
+    pub cache: &'a mut ChunkCache,
     pub interleaver: &'a mut Interleaver,
     /// Of the chunk in hand.
     pub offset: Vec<u64>,
+}
+
+/// A stream's chunks are known by the numbers of their records.
+fn key(number: u64) -> Key {
+    Key {
+        source: 0,
+        byte_offset: number,
+    }
 }
 
 fn indices(rows: &Range<u64>) -> Range<usize> {
@@ -55,6 +63,17 @@ fn indices(rows: &Range<u64>) -> Range<usize> {
 }
 
 impl PlaceShuffled<'_> {
+    /// Keep a copy of a decoded chunk, if there is room.
+    fn keep(&mut self, key: Key, decoded: &[u8]) {
+        if self.cache.holds(key) {
+            return;
+        }
+        if let Some(mut room) = self.cache.room(decoded.len()) {
+            room.copy_from_slice(decoded);
+            self.cache.keep(key, room, true);
+        }
+    }
+
     /// Copy whole rows, of which the first is row `first`, to their places.
     pub fn copy(&mut self, first: u64, rows: Range<usize>, bytes: &[u8]) {
         let of = (&*self.share.rows, rows);
@@ -170,7 +189,7 @@ unsafe impl Place for PlaceShuffled<'_> {
     fn place(&mut self, read: &ChunkRead, decoded: &[u8]) {
         self.scatter(read, decoded);
         if self.caches && read.number != NO_CHUNK {
-            self.kept.keep(read.number, decoded);
+            self.keep(key(read.number), decoded);
         }
     }
 
@@ -218,10 +237,11 @@ impl Transfer<'_, PlaceShuffled<'_>> {
             if chunk.byte_offset != UNALLOCATED {
                 continue;
             }
-            match self.place.kept.take(read.number) {
+            let key = key(read.number);
+            match self.place.cache.lend(key) {
                 Some(decoded) => {
                     self.place.scatter(read, &decoded);
-                    self.place.kept.put_back(read.number, decoded);
+                    self.place.cache.return_lent(key, decoded);
                 }
                 None => self.fill(dataset, read)?,
             }

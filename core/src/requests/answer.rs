@@ -7,7 +7,7 @@
 //! 3. What was read from a file that changed meanwhile is neither published nor kept.
 //! 4. A row that is kept costs no system call, no clock and no new memory.
 
-use crate::engine::chunk_cache::ChunkCache;
+use crate::engine::chunk_cache::{ChunkCache, Policy};
 use crate::engine::counters::Record;
 use crate::engine::open_dataset::{Lookup, OpenDataset};
 use crate::engine::read_ahead::ReadAhead;
@@ -100,7 +100,7 @@ impl Answerer {
             last: 0,
             clock: 0,
             next_source: 0,
-            cache: ChunkCache::new(cache_limit_bytes),
+            cache: ChunkCache::new(cache_limit_bytes, Policy::S3Fifo),
             chunk_iter: ChunkIter::default(),
             cursor: Cursor::default(),
             ahead: Cursor::default(),

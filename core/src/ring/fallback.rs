@@ -38,7 +38,7 @@ impl Reader<'_> {
             // SAFETY: this reader owns the task; only places of the share's rows are written.
             window: unsafe { self.rows(&claimed) },
             caches: false,
-            kept: &mut self.kept,
+            cache: &mut self.cache,
             interleaver: &mut Interleaver::default(),
             offset: Vec::new(),
         };

@@ -13,8 +13,8 @@
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
+use crate::engine::chunk_cache::{ChunkCache, Policy};
 use crate::engine::counters::{Mark, Record, add_ns, count};
-use crate::engine::kept::Kept;
 use crate::engine::open_dataset::{OpenDataset, check};
 use crate::engine::place_rows::PlaceRows;
 use crate::engine::place_shuffled::{PlaceShuffled, fetches};
@@ -88,7 +88,7 @@ pub struct Reader<'a> {
     open: Vec<Option<OpenDataset>>,
     spare_runs: Vec<Run>,
     windows: Windows<'a>,
-    pub(super) kept: Kept,
+    pub(super) cache: ChunkCache,
     entered: Vec<Entered>,
     /// Tasks take turns.
     turns: bool,
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
             open,
             spare_runs: Vec::new(),
             windows: Windows::new(plan),
-            kept: Kept::new(plan),
+            cache: ChunkCache::new(plan.cache_bytes() as usize, Policy::Never),
             entered: plan.tapes.iter().map(|_| Entered::default()).collect(),
             turns: plan.table.sources.iter().any(|source| source.turnstile),
             careful: Vec::new(),
@@ -263,7 +263,7 @@ impl<'a> Reader<'a> {
             return Ok(begun);
         }
         match &mut begun.share {
-            Some(share) => fetches(share, &self.kept, &mut begun.runs),
+            Some(share) => fetches(share, &self.cache, &mut begun.runs),
             None => runs(chunks, &mut begun.runs),
         }
         let turn = turn(&control, plan, &task, global);
@@ -388,7 +388,7 @@ impl<'a> Reader<'a> {
         let mut found = std::mem::take(&mut begun.runs);
         if !open.queue.is_direct() {
             // Some chunks may be kept by now.
-            fetches(&mut share, &self.kept, &mut found);
+            fetches(&mut share, &self.cache, &mut found);
         }
         let tape = plan.tape(task);
         let bytes = tape_bytes(tape, claimed.rows());
@@ -400,7 +400,7 @@ impl<'a> Reader<'a> {
             // written, and the others are never read.
             window: unsafe { self.rows(&claimed) },
             caches: tape.caches,
-            kept: &mut self.kept,
+            cache: &mut self.cache,
             interleaver,
             offset: Vec::new(),
         });
