@@ -24,7 +24,6 @@
 #     normalize.py           selection -> native, for a library, or refused
 #   plan/                    what is to be read, and where it goes (pure)
 #     dataset_table.py       the datasets of a plan, and their stored chunks
-#     catalogue.py           index -> catalogue: a plan without tasks, for random access
 #     tasks.py               which rows and chunks a reader claims at once
 #     stream_plan.py         indexes + options -> ReadPlan
 #     ring_size.py           how many rows and slots the ring has

@@ -199,17 +199,10 @@ def _library_class(type_name: str, module: str) -> type[SubprocessException]:
     return made
 
 
-def library_error(
-    type_name: str,
-    module: str,
-    text: str,
-    *,
-    where: str = "",
-    good: str = "",
-    advice: str = "",
-    **values: object,
-) -> SubprocessException:
+def library_error(type_name: str, module: str, text: str, **values: Any) -> SubprocessException:
     """Return the exception that stands for one that a library raised in a reader.
+
+    It is also an instance of the original type, where this process knows that type.
 
     Parameters
     ----------
@@ -217,48 +210,29 @@ def library_error(
         The original type's ``__qualname__`` and ``__module__``.
     text : str
         The original message.
-    where : str
-        Where in the data it happened, e.g. ``"reading '/x' in 'a.h5', rows 0:64"``.
-    good, advice : str
-        As in `MultitablesError`.
     **values : object
-        Further attributes.
-
-    Returns
-    -------
-    SubprocessException
-        Also an instance of the original type, where that type is known to this process.
+        ``good``, ``advice`` and attributes, as of `MultitablesError`.
     """
-    happened = f"{type_name} in a reader{' ' + where if where else ''}: {text}"
-    kind = _library_class(type_name, module)
-    return kind(
-        happened,
-        good=good,
-        advice=advice,
-        original_type=type_name,
-        original_module=module,
-        original_text=text,
-        **values,
-    )
+    return _in_place_of(type_name, module, text, f"{type_name} in a reader: {text}", values)
 
 
-def refused_error(
-    kind: type[Exception], text: str, *, good: str = "", advice: str = "", **values: object
-) -> SubprocessException:
+def refused_error(kind: type[Exception], text: str, **values: Any) -> SubprocessException:
     """Return the exception for what a library would refuse, told without asking it.
 
-    As `library_error`, also an instance of `kind`.
+    As `library_error`, it is also an instance of `kind`.
     """
-    made = _library_class(kind.__qualname__, kind.__module__)
-    return made(
-        text,
-        good=good,
-        advice=advice,
-        original_type=kind.__qualname__,
-        original_module=kind.__module__,
-        original_text=text,
-        **values,
-    )
+    return _in_place_of(kind.__qualname__, kind.__module__, text, text, values)
+
+
+def _in_place_of(
+    type_name: str, module: str, text: str, happened: str, values: dict[str, Any]
+) -> SubprocessException:
+    original = {
+        "original_type": type_name,
+        "original_module": module,
+        "original_text": text,
+    }
+    return _library_class(type_name, module)(happened, **original, **values)
 
 
 def _rebuild_library_error(

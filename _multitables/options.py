@@ -91,17 +91,13 @@ def _flag(_: str, value: Any) -> bool:
     return bool(value)
 
 
-def _number(name: str, value: Any) -> int:
+def check_number(name: str, value: Any) -> int:
+    """Check a seed, or the number of an epoch."""
     number = _whole(name, value, 0, f"It is a number of up to {SEED_BITS} bits")
     if number >> SEED_BITS:
         happened = f"is out of range: expected less than 2**{SEED_BITS}"
         raise _wrong(name, happened, value, "Take a smaller number")
     return number
-
-
-def check_epoch(name: str, epoch: Any) -> int:
-    """Check the number of an epoch."""
-    return _number(name, epoch)
 
 
 def check_procs(name: str, value: Any) -> int:
@@ -205,9 +201,9 @@ class BatchOptions:
     n_procs: int = _option(check_procs)
     #: One of `SHUFFLES`.
     shuffle: str | None = _option(_shuffle)
-    seed: int = _option(_number)
+    seed: int = _option(check_number)
     epochs: int | None = _option(_optional("None has no end"))
-    start_epoch: int = _option(_number)
+    start_epoch: int = _option(check_number)
     drop_last: bool = _option(_flag)
     rank: int = _option(_at_least(0, "Ranks count from 0"))
     world_size: int = _option(_at_least(1, "It is the number of ranks"))

@@ -112,15 +112,12 @@ def test_notes_and_causes(kind: type[MultitablesError]) -> None:
 )
 def test_a_librarys_exception_inherits_its_type(original: Exception, kept: bool | None) -> None:
     name, module = type(original).__qualname__, type(original).__module__
-    error = library_error(
-        name, module, "the text", where="reading '/x'", advice="Look", rows=(1, 2)
-    )
+    error = library_error(name, module, "the text", advice="Look", rows=(1, 2))
     assert isinstance(error, multitables.SubprocessException)
     if kept:
         assert isinstance(error, type(original))
         assert type(error).__name__ == f"SubprocessException[{name}]"
     assert "the text" in str(error)
-    assert "reading '/x'" in str(error)
     assert name in str(error)
     for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(twin) is type(error)

@@ -2,10 +2,11 @@
 
 Law
 ---
-1. Owns the adapters' names, and says which library each needs. `load` is the only way in: a library
-   is imported when its adapter is first named.
-2. A file of this folder knows one library, and `parent/`; `parent/` knows none of this.
-3. An adapter copies nothing that its library can share, and says where it cannot.
+1. `ADAPTERS` names every adapter and the library that it needs. `load` is the only way in: a
+   library is imported when its adapter is first named.
+2. A file of this folder knows at most one library, and `parent/`, which knows nothing of adapters.
+3. An adapter copies only what its library cannot share, and its documentation says what that is. It
+   refuses a dtype that its library does not have.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from _multitables.errors import MissingLibraryError
+from _multitables.errors import MissingLibraryError, UnsupportedDatasetError
 
-#: Name in `multitables` -> the file it is in, and the library, which is also the extra's name.
+#: Name in `multitables` -> its file, and its library, which is also the name of the extra.
 ADAPTERS = {
     "JaxBatches": ("jax_arrays", "jax"),
     "TorchDataset": ("torch_iterable", "torch"),
@@ -45,8 +46,18 @@ def load(name: str) -> Any:
             raise
         raise MissingLibraryError(
             f"multitables.{name} needs {library}, which is not installed",
-            good="All that is not for this library works",
+            good="Everything else works without it",
             advice=f"Install it: pip install multitables[{library}]",
             library=library,
         ) from None
     return getattr(module, name)
+
+
+def no_dtype(library: str, dtype: object, where: str) -> UnsupportedDatasetError:
+    """Compose the error for data whose dtype a library does not have."""
+    return UnsupportedDatasetError(
+        f"{library} has no dtype for {dtype} of {where}",
+        advice="Choose one column of a table with field=, or take NumPy arrays from "
+        "Streamer.get_batches and convert them",
+        dtype=dtype,
+    )

@@ -2,9 +2,9 @@
 
 Law
 ---
-1. An array shares the ring's memory where JAX can use it as it lies, and keeps it: a block goes
-   back when the last array is gone. Elsewhere JAX copies, and the block goes back at once.
-2. What follows from order, epochs and resuming is `Batches`'; an iteration only changes arrays.
+1. An array shares the ring's memory where JAX can use it in place, and keeps it: a block goes back
+   when its last array is gone. Elsewhere JAX copies, and the block goes back at once.
+2. Order, epochs and resuming are those of `Batches`; an iteration only changes the arrays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from _multitables.errors import UnsupportedDatasetError
+from _multitables.adapters import no_dtype
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays, native
 
@@ -46,7 +46,7 @@ def jax_batches(
     batch_size : int
         Rows of a batch.
     transform : callable, optional
-        Is called with each batch of arrays; its value is the batch. For a device other than the
+        Called with each batch of arrays; what it returns is delivered. For a device other than the
         CPU: ``transform=jax.device_put``, or `jax.device_put` with a sharding.
     rank, world_size : int, optional
         Which share of the rows this process gets. Default: `jax.process_index` and
@@ -68,14 +68,16 @@ def jax_batches(
     OptionsError
         An option that cannot work (a `ValueError`). Errors of the file come with the first batch.
     UnsupportedDatasetError
-        JAX has no such dtype (strings, compound types; a `ValueError`); raised by the first batch.
+        JAX has no such dtype, as of strings or compound types (a `ValueError`); raised by the
+        first batch.
 
     Notes
     -----
-    Arrays are on the CPU and share the ring's memory, if a batch begins at a multiple of 64 bytes:
-    so it is when ``batch_size`` rows are a multiple of 64 bytes, except after an epoch's shorter
-    last batch in the same iteration (``drop_last=True`` avoids it). Otherwise JAX copies, as it
-    does with the other byte order, and with 64-bit numbers unless ``jax_enable_x64`` is set.
+    Arrays are on the CPU and share the ring's memory if their batch begins at a multiple of 64
+    bytes. All batches do if ``batch_size`` rows are a multiple of 64 bytes, except those that
+    follow an epoch's shorter last batch in the same iteration (``drop_last=True`` avoids it). JAX
+    copies other batches, numbers in the other byte order, and 64-bit numbers unless
+    ``jax_enable_x64`` is set.
 
     Examples
     --------
@@ -98,7 +100,7 @@ class JaxBatches:
     Attributes
     ----------
     batches : Batches
-        Where they come from.
+        The batches of NumPy arrays, of which it makes arrays of JAX.
     """
 
     def __init__(
@@ -109,7 +111,7 @@ class JaxBatches:
         self._where = where
 
     def __iter__(self) -> Iterator[Any]:
-        return _Pass(iter(self.batches), self._array, self._transform)
+        return map(self._changed, self.batches)
 
     def __len__(self) -> int:
         """Batches of the next iteration."""
@@ -125,7 +127,7 @@ class JaxBatches:
         self.batches.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Describe what was delivered so far; see `Batches.state_dict`."""
+        """Return what was delivered so far; see `Batches.state_dict`."""
         return self.batches.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
@@ -142,31 +144,12 @@ class JaxBatches:
     def __exit__(self, kind: object, value: object, trace: object) -> None:
         self.close()
 
+    def _changed(self, batch: Any) -> Any:
+        arrays = map_arrays(self._array, batch)
+        return arrays if self._transform is None else self._transform(arrays)
+
     def _array(self, array: Any) -> jax.Array:
         try:
             return jax.dlpack.from_dlpack(native(array))
         except (BufferError, TypeError):
-            raise UnsupportedDatasetError(
-                f"JAX has no dtype for {array.dtype} of {self._where}",
-                advice="Choose one column of a table with field=, or take NumPy arrays from "
-                "Streamer.get_batches and convert them",
-                dtype=array.dtype,
-            ) from None
-
-
-class _Pass(Iterator[Any]):
-    """One iteration, as arrays of JAX."""
-
-    def __init__(
-        self,
-        iterator: Iterator[Any],
-        array: Callable[[Any], jax.Array],
-        transform: Callable[[Any], Any] | None,
-    ) -> None:
-        self._iterator = iterator
-        self._array = array
-        self._transform = transform
-
-    def __next__(self) -> Any:
-        batch = map_arrays(self._array, next(self._iterator))
-        return batch if self._transform is None else self._transform(batch)
+            raise no_dtype("JAX", array.dtype, self._where) from None

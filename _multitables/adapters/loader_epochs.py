@@ -1,13 +1,13 @@
-"""Which epoch the processes of a loader are in: they come and go, and must agree.
+"""The epochs of a loader, on which its processes must agree although they come and go.
 
 Law
 ---
-1. One record in shared memory without a name, under a lock. Forked processes inherit it, spawned
-   ones are given it; a copy made otherwise counts on its own.
-2. Each pass of a loader is the next epoch, the same for all of its processes, however late one of
-   them is. Passes of two loaders at once are two epochs.
-3. Programs that share the record (ranks that were forked, say) count each for themselves: a program
-   is known by its process, its loader's processes by their parent.
+1. The processes share one record, in anonymous shared memory under a lock. Forked processes inherit
+   it, spawned ones are given it; a copy made in another way counts on its own.
+2. Each pass of a loader is the next epoch, the same for all of its processes, even for one that
+   comes late. Passes of two loaders at once are two epochs.
+3. Programs that share the record, such as forked ranks, each count for themselves: a program is
+   known by its process, and its loader's processes by their parent.
 4. Knows neither datasets nor the library that has the loader.
 """
 
@@ -25,7 +25,7 @@ from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd
 from typing import Any
 
-#: Passes to which some process never came, and programs, that are remembered.
+#: How many passes are remembered to which some process did not come yet, and how many programs.
 MAX_OPEN = 32
 MAX_PROGRAMS = 1024
 
@@ -36,27 +36,21 @@ class Pass:
 
     #: The epoch with which it begins.
     epoch: int
-    #: Passes of this program before it.
+    #: How many passes this program began before it.
     number: int
     #: This process is the first that came to it.
     is_first: bool
 
 
 class Passes:
-    """The passes of a program's loaders over one dataset.
-
-    Parameters
-    ----------
-    epoch : int
-        The first pass begins with it.
-    """
+    """The passes of a program's loaders over one dataset; the first begins with `epoch`."""
 
     def __init__(self, epoch: int) -> None:
         self._hold(_new_record(), epoch, 0)
 
     def _hold(self, record: int, epoch: int, begun: int) -> None:
         self._record = record
-        #: What a program begins with that is not recorded: it was forked since.
+        #: Where a program begins that is not recorded yet, as one that was forked.
         self._first = epoch
         self._begun = begun
         weakref.finalize(self, os.close, record)
@@ -81,16 +75,14 @@ class Passes:
             mine["next"] = epoch
 
     def begin(self, loader: int, part: int, parts: int, epochs: int) -> Pass:
-        """Come to the next pass of a loader, as one of its processes.
+        """Come to the next pass of a loader, of `epochs` epochs, as one of its processes.
 
         Parameters
         ----------
         loader : int
-            Tells it from others that are at work. (One after the other may have the same number.)
+            A number that no other loader has at the same time.
         part, parts : int
             Which of its processes this is, and how many there are.
-        epochs : int
-            Of a pass.
         """
         with self._recorded(_program_of_loader()) as mine:
             waiting = mine["open"]
@@ -114,7 +106,7 @@ class Passes:
 
     @contextmanager
     def _recorded(self, program: int) -> Iterator[dict[str, Any]]:
-        """Give what is recorded of a program, and record what becomes of it."""
+        """Lend the record of a program, and keep what the block makes of it."""
         fcntl.lockf(self._record, fcntl.LOCK_EX)
         try:
             found = os.pread(self._record, os.fstat(self._record).st_size, 0)
@@ -130,7 +122,7 @@ class Passes:
             fcntl.lockf(self._record, fcntl.LOCK_UN)
 
     def __getstate__(self) -> tuple[Any, int, int]:
-        # What is being spawned gets the record itself.
+        # A process that is being spawned gets the record itself.
         spawns = get_spawning_popen() is not None
         return DupFd(self._record) if spawns else None, self.next, self.begun
 

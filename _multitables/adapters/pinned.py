@@ -1,15 +1,15 @@
-"""Memory of rings that CUDA copies from directly, and leases that end when the copies have.
+"""Rings from which CUDA copies directly, and leases that end with the copies.
 
 Law
 ---
-1. A ring is registered with CUDA once, in one piece, and unregistered before its memory goes:
-   the registration holds the memory, and whatever is lent from it holds the registration.
-2. When the program drops a tensor, copies from it may still run. An event is recorded then, and
-   the block is given back when the event has come. Nothing waits for the whole device.
-3. When no batch is ready, blocks that wait for their event may be what the readers lack: then, and
-   only then, the oldest event is waited for.
-4. All calls of CUDA are in `Cuda`; tests put another in its place. A forked child, which CUDA does
-   not serve, makes none.
+1. A ring is registered with CUDA once, in one piece, and unregistered before its memory is freed:
+   the registration holds the memory, and everything that is lent from it holds the registration.
+2. Copies may still run when the program drops a tensor. So an event is recorded then, and the block
+   is given back when the event has come. Nothing waits for the whole device.
+3. While no batch is ready, the readers may lack the blocks that wait for their events. Only then is
+   the oldest event waited for.
+4. All calls of CUDA are in `Cuda`, for which tests put a stand-in. A forked child makes none, as
+   CUDA does not serve it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _PORTABLE = 1
 
 
 class Event(Protocol):
-    """A mark in the work of a stream."""
+    """A mark in a stream's queue of work."""
 
     def query(self) -> bool:
         """Tell whether the work before it is done."""
 
     def synchronize(self) -> None:
-        """Wait until it is."""
+        """Wait until it is done."""
 
 
 class Cuda:
@@ -46,7 +46,7 @@ class Cuda:
         return torch.cuda.is_available()
 
     def register(self, address: int, n_bytes: int) -> int:
-        """Pin memory; returns CUDA's status, 0 when it went well."""
+        """Pin memory and return CUDA's status; 0 is success."""
         return int(torch.cuda.cudart().cudaHostRegister(address, n_bytes, _PORTABLE))
 
     def unregister(self, address: int) -> int:
@@ -54,9 +54,9 @@ class Cuda:
         return int(torch.cuda.cudart().cudaHostUnregister(address))
 
     def record(self, stream: Any) -> Event:
-        """Record an event on a stream, on the current one if it is None.
+        """Record an event on a stream, or on the current one.
 
-        A wait for it leaves the core to the readers.
+        To wait for it takes no time of a core, which the readers need.
         """
         event = torch.cuda.Event(blocking=True)
         event.record(torch.cuda.current_stream() if stream is None else stream)
@@ -64,15 +64,7 @@ class Cuda:
 
 
 class Registration:
-    """Memory that is registered as long as this object lives.
-
-    Parameters
-    ----------
-    cuda : Cuda
-    address, n_bytes : int
-    owner : object
-        What keeps the memory mapped.
-    """
+    """Memory that is registered as long as this object lives, and that `owner` keeps mapped."""
 
     __slots__ = ("__weakref__",)
 
@@ -86,7 +78,7 @@ class Registration:
                 expected=n_bytes,
                 status=status,
             )
-        # Not at exit: copies may run then, and the end of the process unpins its memory.
+        # Not at exit: copies may still run, and the end of the process unpins its memory anyway.
         weakref.finalize(self, _unregister, cuda, address, owner, os.getpid()).atexit = False
 
 
@@ -98,23 +90,19 @@ def _unregister(cuda: Cuda, address: int, _owner: object, process: int) -> None:
 class Pinned:
     """The rings of a dataset in this process, and its blocks that copies may still read.
 
-    Passes that follow each other may have the same ring, so this outlives them.
-
-    Parameters
-    ----------
-    cuda : Cuda
+    Consecutive passes may share a ring, so this outlives them.
 
     Attributes
     ----------
     streams : sequence
-        Streams on which the program copies. Empty: the one that is current where a tensor is
-        dropped.
+        Streams on which the program copies. If empty, that is the stream that is current where a
+        tensor is dropped.
     """
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
         self.streams: Sequence[Any] = ()
-        #: Those of the pass that was last served, and all that anything of is lent.
+        #: The rings of the latest pass; and all rings of which something is lent.
         self._rings: dict[int, Registration] = {}
         self._known: weakref.WeakValueDictionary[int, Registration] = weakref.WeakValueDictionary()
         self._copied: deque[tuple[list[Event], object]] = deque()
@@ -122,9 +110,9 @@ class Pinned:
         weakref.finalize(self, _wait_for_all, self._copied, self._process)
 
     def renew(self, memory: Iterable[tuple[int, int, object]]) -> None:
-        """Register the rings of the pass as they are now: (address, bytes, owner) of each.
+        """Register the rings that the pass has now: address, bytes and owner of each.
 
-        A ring that is no longer among them stays registered while something of it is lent.
+        A ring that it no longer has stays registered while something of it is lent.
         """
         rings = {}
         for address, n_bytes, owner in memory:
@@ -138,7 +126,7 @@ class Pinned:
         return os.getpid() == self._process
 
     def lend(self, array: Any) -> Any:
-        """Return a view whose block is given back when it is gone and copies from it are done."""
+        """Return a view; when it is gone and copies from it are done, its block is given back."""
         view = array[...]
         weakref.finalize(view, self._dropped, array, tuple(self._rings.values())).atexit = False
         return view
@@ -150,7 +138,7 @@ class Pinned:
             copied.popleft()
 
     def make_room(self, ready: Callable[[], object]) -> None:
-        """Give back blocks until a batch is `ready`, or none waits for its event."""
+        """Give back blocks until a batch is `ready`, or no block waits for its event."""
         self.collect()
         while self._copied and not ready():
             _wait_for_oldest(self._copied)

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. TensorFlow copies each batch that a Python generator gives it; the block goes back then.
-2. What follows from order and epochs is `Batches`'.
+1. TensorFlow copies each batch that a Python generator gives it; then the block goes back.
+2. Order and epochs are those of `Batches`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from _multitables.errors import UnsupportedDatasetError
+from _multitables.adapters import no_dtype
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays, native
@@ -38,7 +38,7 @@ def tf_dataset(
         Dataset in the file, or several of equal length: elements are then tuples, or dicts with
         the same keys, of tensors.
     batch_size : int
-        Rows of a batch: tensors have the shape ``(None, *row_shape)``, with
+        Rows of a batch. Tensors have the shape ``(None, *row_shape)``, or with
         ``drop_last=True`` ``(batch_size, *row_shape)``.
     open_options : mapping, optional
         Options of `tables.open_file`, as for `Streamer`.
@@ -56,7 +56,7 @@ def tf_dataset(
     OptionsError
         An option that cannot work (a `ValueError`).
     UnsupportedDatasetError
-        TensorFlow has no such dtype (compound types; a `ValueError`).
+        TensorFlow has no such dtype, as of compound types (a `ValueError`).
 
     Examples
     --------
@@ -72,12 +72,8 @@ def tf_dataset(
         try:
             dtype = tf.as_dtype(index.dtype.newbyteorder("="))
         except TypeError:
-            raise UnsupportedDatasetError(
-                f"TensorFlow has no dtype for {index.dtype} of {index.path!r} in "
-                f"{index.filename!r}",
-                advice="Choose one column of a table with field=",
-                dtype=index.dtype,
-            ) from None
+            where = f"{index.path!r} in {index.filename!r}"
+            raise no_dtype("TensorFlow", index.dtype, where) from None
         specs.append(tf.TensorSpec((rows, *index.row_shape), dtype))
 
     def generate() -> Iterator[Any]:

@@ -5,9 +5,8 @@ Law
 1. A dataset is a description until a process iterates over it: it can be pickled and forked, and
    each process has a stream of its own.
 2. Ranks, and within a rank the processes of a `DataLoader`, share out the rows; no row comes twice.
-3. What follows from order, epochs and resuming is `Batches`'; here it only reaches the right
-   process.
-4. A batch is not kept here after it was handed out.
+3. Order, epochs and resuming are those of `Batches`; this file only tells the right process.
+4. A batch is not kept after it was handed out.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from _multitables.adapters.loader_epochs import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
-from _multitables.options import check_epoch
+from _multitables.options import check_number
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
 
-#: The library's calls of CUDA; tests put a stand-in here.
+#: All calls of CUDA; tests put a stand-in here.
 cuda = Cuda()
 
 
@@ -51,7 +50,8 @@ class TorchDataset(IterableDataset[Any]):
         straight from it. A block is given back to the readers when its tensors were dropped and
         the copies from them are done; see `copy_on`. Without a CUDA device it has no effect.
     transform : callable, optional
-        Is called with each batch of tensors, in the process that iterates; its value is the batch.
+        Called with each batch of tensors, in the process that iterates; what it returns is
+        delivered.
     rank, world_size : int, optional
         Which share of the rows this process gets. Default: those of `torch.distributed` if it is
         initialised, else everything.
@@ -67,20 +67,20 @@ class TorchDataset(IterableDataset[Any]):
     OptionsError
         An option that cannot work (a `ValueError`). Errors of the file come with the first batch.
     UnsupportedDatasetError
-        Torch has no such dtype (strings, compound types; a `ValueError`); raised by the first
-        batch. Numbers in the other byte order are copied into this machine's.
+        Torch has no such dtype, as of strings or compound types (a `ValueError`); raised by the
+        first batch. Numbers in the other byte order are copied into this machine's.
 
     Notes
     -----
     The tensors are views of the ring, unchanged until they are dropped; a block goes back to the
-    readers with its last tensor. Readers are processes already: a `DataLoader` needs none of its
-    own (``num_workers=0``), except for a slow `transform`. With them, each gets a contiguous run
-    of its rank's rows, ``n_procs`` readers of its own (default: one), and copies its batches to
-    send them; the `DataLoader` takes from them in turn, which mixes the runs.
+    readers with its last tensor. Readers are processes already, so a `DataLoader` needs none of its
+    own (``num_workers=0``), except for a slow `transform`. If it has some, each of them gets a
+    contiguous run of its rank's rows and ``n_procs`` readers of its own (default: one), and copies
+    its batches to send them. The `DataLoader` takes from them in turn, which mixes the runs.
 
-    Each pass is followed by the next epoch; `set_epoch` says which one, where it matters. A pass
-    that is left early is begun again in one process, while with processes of a `DataLoader`, which
-    are ahead of the loop, the next epoch follows.
+    Each pass is the next epoch; `set_epoch` chooses another. If a loop leaves a pass early, the
+    next pass begins the same epoch again; with processes of a `DataLoader`, which are ahead of the
+    loop, it begins the next epoch.
 
     Examples
     --------
@@ -114,13 +114,13 @@ class TorchDataset(IterableDataset[Any]):
         self._options = options
         self._where = f"{path!r} in {os.fspath(filename)!r}"
         self._streams: tuple[Any, ...] = ()
-        #: What `load_state_dict` gave, its epoch, and, if it was not given to a process of a
-        #: DataLoader itself, the number of the pass that it is for.
+        #: What `load_state_dict` was given, its epoch, and the number of the pass that it is for;
+        #: None in a process of a DataLoader.
         self._state: tuple[Any, int, int | None] | None = None
-        self._shared_out(*(self._given or (0, 1)))  # its options are checked now
+        self._shared_out(*(self._given or (0, 1)))  # to check the options now
         self._passes = Passes(options.get("start_epoch", 0))
         self._memory: Pinned | None = None
-        #: Whose the stream is (process, rank, world size), and the stream.
+        #: Process, rank and world size of the stream, and the stream.
         self._mine: tuple[tuple[int, int, int], Batches] | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -159,8 +159,8 @@ class TorchDataset(IterableDataset[Any]):
         return len(self._batches())
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next pass begins with, also in processes of a `DataLoader`."""
-        epoch = check_epoch("epoch", epoch)
+        """Let the next pass begin with `epoch`, also in processes of a `DataLoader`."""
+        epoch = check_number("epoch", epoch)
         if self._mine is not None:
             self._batches().set_epoch(epoch)
         if self._state is not None and self._state[1] != epoch:
@@ -168,12 +168,12 @@ class TorchDataset(IterableDataset[Any]):
         self._passes.tell(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Describe what this process was given so far, for `load_state_dict`.
+        """Return what this process was given so far, for `load_state_dict`.
 
         torchdata's ``StatefulDataLoader`` calls it in each of its processes.
         """
         batches = self._batches()
-        # One of a loader's processes may be through with a pass in which others are not.
+        # In a loader, this process may be through with a pass while others are not.
         return batches.state_dict() if split() is None else batches._state_of_pass()
 
     def load_state_dict(self, state: Any) -> None:
@@ -191,9 +191,9 @@ class TorchDataset(IterableDataset[Any]):
     def copy_on(self, *streams: Any) -> None:
         """Name the CUDA streams on which the program copies pinned tensors, from the next pass on.
 
-        A block is given back when its tensor was dropped and all work that was queued on these
-        streams before that is done. By default, and without arguments, it is the stream that is
-        current where the tensor is dropped: right for programs that copy on their current stream.
+        A block is given back when its tensor was dropped and all work is done that was queued on
+        these streams before that. By default, and without arguments, that is the stream that is
+        current where the tensor is dropped, which suits programs that copy on their current stream.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class TorchDataset(IterableDataset[Any]):
     # ---- inside
 
     def _batches(self) -> Batches:
-        """Return this process' stream, of its share of the rows."""
+        """Return the stream of this process, for its share of the rows."""
         rank, world_size = self._given or distributed() or (0, 1)
         whose = os.getpid(), rank, world_size
         if self._mine is None or self._mine[0] != whose:
@@ -241,8 +241,8 @@ class TorchDataset(IterableDataset[Any]):
             return None
         if split() is not None:
             raise OptionsError(
-                "pin_memory is for the process that trains: this is one of a DataLoader's, whose "
-                "batches are copied on their way",
+                "pin_memory is for the process that trains, and this is one of a DataLoader's, "
+                "whose batches are copied on their way",
                 advice="Use num_workers=0, or DataLoader(..., pin_memory=True) in its place",
                 option="pin_memory",
                 got=True,

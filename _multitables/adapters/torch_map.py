@@ -60,10 +60,10 @@ class TorchMapDataset(Dataset[Any]):
     field : str, optional
         One column of a table or compound dataset.
     transform : callable, optional
-        Is called with each sample; its value is the sample. Without one, `collate` can take the
+        Called with each sample; what it returns is delivered. Without one, `collate` can take the
         rows of a batch in one piece.
     memory_limit_bytes : int, optional
-        What the batches that are kept may take together. Default: 256 MiB.
+        Memory of all batches that are held. Default: 256 MiB.
     cache_limit_bytes : int, optional
         Decoded chunks that each reader keeps. Default: 64 MiB.
     open_options : mapping, optional
@@ -74,15 +74,15 @@ class TorchMapDataset(Dataset[Any]):
     MissingFileError, FileOpenError, MissingDatasetError, MissingFieldError
         The data cannot be opened, when rows or the length are first asked for.
     UnsupportedDatasetError
-        Ragged data, or a dtype that torch has not (strings, compound types; a `ValueError`).
+        Ragged data, or torch has no such dtype, as of strings or compound types (a `ValueError`).
         Numbers in the other byte order are copied into this machine's.
     IndexError
         There is no such row.
 
     Notes
     -----
-    Rows in an order of your own are read by themselves: a chunk may be decoded for one row. Where
-    any random order will do, `TorchDataset` with ``shuffle`` decodes each chunk about once.
+    In an order of your own, a chunk may be decoded for a single row. Where any random order will
+    do, `TorchDataset` with ``shuffle`` decodes each chunk about once.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class TorchMapDataset(Dataset[Any]):
         self._cache_limit_bytes = cache_limit_bytes
         self._open_options = dict(open_options or {})
         self._length: int | None = None
-        #: The process, its Reader, and what to index for rows.
+        #: The process, its Reader, and the datasets to index for rows.
         self._mine: tuple[int, Reader, list[Any]] | None = None
 
     def __len__(self) -> int:
@@ -172,7 +172,7 @@ class TorchMapDataset(Dataset[Any]):
         batch = getattr(samples, "batch", None)
         if batch is None:
             raise OptionsError(
-                "collate takes what a TorchMapDataset without a transform gives to a batch, got "
+                "collate takes a batch of a TorchMapDataset without a transform, got "
                 f"{type(samples).__name__}",
                 advice="Leave collate_fn out, or give it to a DataLoader over the dataset itself",
                 option="collate_fn",
@@ -220,8 +220,8 @@ class TorchMapDataset(Dataset[Any]):
         dataset = reader.get_dataset(path)
         if isinstance(dataset, VLArrayDataset):
             raise UnsupportedDatasetError(
-                f"rows of {path!r} in {os.fspath(self.filename)!r} differ in length, and cannot be "
-                "one tensor",
+                f"rows of {path!r} in {os.fspath(self.filename)!r} differ in length, which one "
+                "tensor cannot hold",
                 advice="Request them from a multitables.Reader, and pad them",
                 path=path,
             )

@@ -2,9 +2,9 @@
 
 Law
 ---
-1. A tensor shares its array's memory and keeps it: a block goes back when the last tensor is gone.
-2. Only what torch has no dtype for is copied (the other byte order) or refused (all else).
-3. Errors can cross to the process that runs a `DataLoader`: by a type that has an address.
+1. A tensor shares its array's memory and keeps it: a block goes back when its last tensor is gone.
+2. Arrays in the other byte order are copied. Other arrays for which torch has no dtype are refused.
+3. Errors cross to the process that runs a `DataLoader` as a type that it can import.
 """
 
 from __future__ import annotations
@@ -14,19 +14,13 @@ from typing import Any
 
 import torch
 
-from _multitables.errors import SubprocessException, UnsupportedDatasetError
+from _multitables.adapters import no_dtype
+from _multitables.errors import SubprocessException
 from _multitables.tree import native
 
 
 def tensor(array: Any, where: str) -> torch.Tensor:
-    """Return the tensor that shares the memory of an array.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Of any shape.
-    where : str
-        The data, for the error.
+    """Return the tensor that shares the memory of an array; `where` names the data in errors.
 
     Raises
     ------
@@ -36,25 +30,17 @@ def tensor(array: Any, where: str) -> torch.Tensor:
     try:
         return torch.from_numpy(native(array))
     except TypeError:
-        raise UnsupportedDatasetError(
-            f"torch has no dtype for {array.dtype} of {where}",
-            advice="Choose one column of a table with field=, or take NumPy arrays from "
-            "Streamer.get_batches and convert them",
-            dtype=array.dtype,
-        ) from None
+        raise no_dtype("torch", array.dtype, where) from None
 
 
 def split() -> tuple[int, int] | None:
-    """Return the number of this one of a `DataLoader`'s processes, and how many there are.
-
-    None: this process is not one of them.
-    """
+    """Return which of a `DataLoader`'s processes this is, and of how many; None if it is none."""
     info = torch.utils.data.get_worker_info()
     return None if info is None else (info.id, info.num_workers)
 
 
 def loader_number() -> int:
-    """Return, in one of a `DataLoader`'s processes, a number that all of them have."""
+    """Return the number that all processes of this `DataLoader` share."""
     info = torch.utils.data.get_worker_info()
     return 0 if info is None else info.seed - info.id
 
@@ -67,10 +53,10 @@ def distributed() -> tuple[int, int] | None:
 
 
 def crossing(error: SubprocessException) -> SubprocessException:
-    """Return what a `DataLoader` can send to its own process.
+    """Return an error that a `DataLoader` can send to its own process.
 
-    It sends the type by its address in a module. The types that also inherit what a library
-    raised have none; without this their message would be lost, and the loop would wait for it.
+    It sends the type by its name in a module, which a type that also inherits a library's
+    exception does not have. Without this its message would be lost, and the loop would wait for it.
     """
     kind = type(error)
     if split() is None or getattr(sys.modules[kind.__module__], kind.__name__, None) is kind:

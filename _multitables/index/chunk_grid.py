@@ -1,9 +1,9 @@
-"""The chunk grid: stored chunks by their row-major number in it.
+"""The chunk grid: each stored chunk has its row-major number in it.
 
 Law
 ---
-1. A record of the file's chunk index that cannot be true is refused, with its address: two chunks
-   at one place, or one outside the grid, would be rows from other places.
+1. A chunk record that cannot be true is refused, with its address: with two chunks at one place, or
+   one outside the grid, a stream would deliver rows from elsewhere.
 
 Pure: this file must never ask an HDF5 library.
 """
@@ -36,19 +36,7 @@ def grid_numbers(
     chunk_dims: tuple[int, ...],
     records: U64,
 ) -> tuple[U64, npt.NDArray[np.intp]]:
-    """Number stored chunks in the grid.
-
-    Parameters
-    ----------
-    records : numpy.ndarray
-        As `hdf5_metadata.chunk_records` returns them.
-
-    Returns
-    -------
-    number : numpy.ndarray of uint64
-        Of each record, row-major.
-    order : numpy.ndarray
-        The records, sorted by it.
+    """Return the row-major numbers of `hdf5_metadata.chunk_records`, and the order that sorts them.
 
     Raises
     ------

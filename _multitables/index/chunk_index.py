@@ -4,8 +4,8 @@ Law
 ---
 1. An index is a value: once made it needs no file. Addresses are absolute in the file (a user
    block is part of it), sorted by the chunk's place in the grid, and inside the file.
-2. A dataset whose bytes are not the delivered bytes has the layout "library" and a reason. An
-   unknown filter is no reason: whether it is known is the core's to say.
+2. A dataset whose stored bytes are not the delivered bytes has the layout "library" and a reason.
+   An unknown filter is not such a reason: the core says which filters it knows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ U64 = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What changes when a file does; taken before it is indexed."""
+    """What changes with a file; taken before the file is indexed."""
 
     device: int
     inode: int
@@ -48,18 +48,18 @@ class ChunkIndex:
     #: Absolute path in the file.
     path: str
     fingerprint: Fingerprint
-    #: Of one element as the user sees it: after the choice of a field, subarrays unpacked.
+    #: Of one element as the user sees it: of the chosen field, with subarrays unpacked.
     dtype: np.dtype[Any]
     #: As the user sees it: `dims`, then the dims of subarrays.
     shape: tuple[int, ...]
     #: Dims of the dataset in HDF5's sense, at least one.
     dims: tuple[int, ...]
     chunk_dims: tuple[int, ...] | None
-    #: Bytes of one stored element, and the part of it that reaches the user.
+    #: Bytes of one stored element, and which of them reach the user.
     element_bytes: int
     field_offset: int
     field_bytes: int
-    #: "chunked", "contiguous", or "library" for a `reason`.
+    #: "chunked" or "contiguous"; "library" has a `reason`.
     layout: str
     #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
     #: contiguous: one entry, or none when nothing is stored.
@@ -67,15 +67,16 @@ class ChunkIndex:
     byte_offset: U64 = field(default_factory=_no_numbers, repr=False)
     stored_size: U64 = field(default_factory=_no_numbers, repr=False)
     filter_mask: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
-    #: The stored bytes, where the file has them among its metadata; addresses count in these.
+    #: The stored bytes of a compact dataset, which lie in the file's metadata; `byte_offset` counts
+    #: from their start.
     inline: bytes = field(default=b"", repr=False)
     #: In the order of writing.
     pipeline: tuple[FilterSpec, ...] = ()
-    #: One stored element.
+    #: As one stored element.
     fill_value: bytes = b""
-    #: Offsets count from the field's first byte.
+    #: Their offsets count from the field's first byte.
     string_fixes: tuple[StringFix, ...] = ()
-    #: "h5py" or "tables": who reads what the core does not.
+    #: "h5py" or "tables": which library reads what the core does not.
     library: str = "h5py"
     reason: str = ""
 

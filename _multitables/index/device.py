@@ -1,11 +1,11 @@
-"""What kind of device holds a file, as far as reading order depends on it.
+"""Whether the device that holds a file rotates, and whether it allows direct I/O.
 
 Law
 ---
-1. Knows sysfs and open flags; never reads a file's data.
-2. When in doubt a device does not rotate: virtual disks say that they do, and do not.
-3. What lies over other devices (LVM, dm-crypt, RAID) rotates when all of these do and each byte
-   is read from one of them: striped disks seek on their own.
+1. Asks sysfs and `open`; never reads a file's data.
+2. In doubt a device does not rotate: virtual disks say that they do, but they do not.
+3. A device over others (LVM, dm-crypt, RAID) rotates if all of them do and one of them holds each
+   byte next to its neighbours: the disks of a striped device seek independently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from _multitables.errors import OptionsError
 
-#: RAID levels of md at which the bytes of one disk follow each other as in the file.
+#: RAID levels of md that keep neighbouring bytes on one disk.
 ONE_AFTER_THE_OTHER = ("raid1", "linear")
 
 
@@ -29,14 +29,14 @@ def rotates(filename: str, sysfs: str = "/sys") -> bool:
         return False
 
 
-@functools.lru_cache(maxsize=64)  # two dozen looks at sysfs, for each of many small streams
+@functools.lru_cache(maxsize=64)  # streams of many small datasets ask again and again
 def _number_rotates(number: int, sysfs: str) -> bool:
     node = Path(sysfs, "dev", "block", f"{os.major(number)}:{os.minor(number)}")
     return _device_rotates(node.resolve(strict=True), Path(sysfs, "class", "block"))
 
 
 def _device_rotates(device: Path, devices: Path) -> bool:
-    """The same of a device's folder in sysfs; `devices` has all of them."""
+    """Tell the same of a device's folder in sysfs; `devices` holds the folders of all."""
     if (device / "partition").exists():
         return _device_rotates(device.parent, devices)
     below = [held.parent.parent for held in devices.glob(f"*/holders/{device.name}")]
@@ -55,7 +55,7 @@ def _text(path: Path) -> str:
 
 
 def check_direct(filename: str, option: str = "DRIVER='H5FD_DIRECT'") -> None:
-    """Raise if the file system refuses direct I/O, which an option of the user's asks for."""
+    """Raise if the file system refuses the direct I/O for which the user's `option` asks."""
     if refuses_direct(filename):
         raise OptionsError(
             f"the file system of {filename!r} refuses direct I/O (O_DIRECT)",

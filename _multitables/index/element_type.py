@@ -2,10 +2,10 @@
 
 1. The dtype is what h5py gives. In PyTables' own datasets the types that PyTables defines are
    what PyTables gives: 8-bit bitfields are bool, Time32 is int32, Time64 is float64.
-2. ``direct`` is promised only when HDF5's conversion from file to memory leaves every byte as
-   it is, up to the `StringFix` es: fixed strings whose padding h5py replaces by NULs.
-   PyTables delivers strings as stored, so its datasets need none.
-3. What neither library reads into fixed-size elements raises `Unsupported`.
+2. A type is ``direct`` only if HDF5's conversion from file to memory leaves every byte as it is,
+   except for each `StringFix`: h5py replaces the padding of fixed strings by NULs. PyTables
+   delivers strings as stored, so its datasets need none.
+3. A type that neither library reads into elements of fixed size raises `Unsupported`.
 
 This file must never know paths, chunks or files.
 """
@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-MAX_STRING_FIXES = 4096  # beyond this the library is as good
+MAX_STRING_FIXES = 4096  # with more of them a library is as fast
 
 PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD = 0, 1, 2
 
 
 class Unsupported(Exception):  # noqa: N818 - internal, turned into UnsupportedDatasetError
-    """Text: what kind of type it is."""
+    """Its text is the kind of type."""
 
 
 @dataclass(frozen=True)
@@ -51,38 +51,27 @@ class ElementType:
     size_bytes: int  # as stored
     direct: bool = True
     reason: str = ""  # why not direct
-    library: str = ""  # which library must read it; "" when either can
+    library: str = ""  # which library must read it; "" if either can
     fixes: tuple[StringFix, ...] = ()
-    own: bool = False  # the dtype differs from h5py's (PyTables' types)
+    own: bool = False  # one of PyTables' types: h5py has another dtype for it
 
 
 def flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return an array of arrays as one array: (4,) of (6, 3) is (4, 6, 3).
+    """Return the dtype of an array of arrays as that of one array: (4,) of (6, 3) is (4, 6, 3).
 
-    NumPy does so when it makes an array of such elements, but keeps the levels in the dtype.
+    NumPy joins the levels when it makes an array of such elements, but keeps them in the dtype.
     """
     one = np.empty(0, dtype)
     return np.dtype((one.dtype, one.shape[1:]))
 
 
 def element_type(tid: Any, pytables: bool) -> ElementType:
-    """Describe an HDF5 type.
-
-    Parameters
-    ----------
-    tid : h5py.h5t.TypeID
-        The type in the file.
-    pytables : bool
-        Whether the dataset is one of PyTables' own.
-
-    Returns
-    -------
-    ElementType
+    """Describe a type of the file; `pytables`: the dataset is one of PyTables' own.
 
     Raises
     ------
     Unsupported
-        When no NumPy dtype of fixed size stands for it.
+        No NumPy dtype of fixed size stands for it.
     """
     from h5py import h5t
 
@@ -178,7 +167,7 @@ def _enum(tid: Any, pytables: bool) -> ElementType:
 def _time(tid: Any) -> ElementType:
     from h5py import h5t
 
-    # h5py's time types do not tell their byte order.
+    # h5py does not tell the byte order of a time.
     order = ">" if tid.equal(h5t.UNIX_D32BE) or tid.equal(h5t.UNIX_D64BE) else "<"
     if tid.get_size() == 4:
         return ElementType(np.dtype(order + "i4"), 4, library="tables", own=True)
@@ -214,7 +203,7 @@ def _members(tid: Any) -> Iterator[tuple[str, int, Any]]:
 def _compound(tid: Any, pytables: bool) -> ElementType:
     size = tid.get_size()
     seen: np.dtype[Any] | None = None
-    with contextlib.suppress(TypeError, ValueError, KeyError):  # some member has none in h5py
+    with contextlib.suppress(TypeError, ValueError, KeyError):  # h5py has none for some member
         seen = tid.dtype
     if seen is not None and seen.kind == "c":
         return _compared(tid)
@@ -238,8 +227,9 @@ def _compound(tid: Any, pytables: bool) -> ElementType:
     odd = next((n for n, m in zip(names, members, strict=True) if not m.direct), None)
     reason = "" if odd is None else f"field {odd!r}: {members[names.index(odd)].reason}"
     library = next((member.library for member in members if member.library), "")
-    if not own and seen is not None and seen != dtype:
-        dtype, reason = seen, "a compound that h5py lays out in another way"
+    if not own and seen is not None:
+        reason = reason if seen == dtype else "a compound that h5py lays out in another way"
+        dtype = seen
     fixes = tuple(
         replace(fix, offset=fix.offset + offset)
         for offset, member in zip(offsets, members, strict=True)
@@ -247,12 +237,11 @@ def _compound(tid: Any, pytables: bool) -> ElementType:
     )
     if len(fixes) > MAX_STRING_FIXES:
         fixes, reason = (), reason or "very many strings in one element"
-    dtype = seen if not own and seen is not None else dtype
     return ElementType(dtype, size, not reason, reason, library, fixes, own)
 
 
 def _parts(tid: Any) -> Iterator[Any]:
-    """Every type that a type is made of, itself included."""
+    """Yield a type and every type that it is made of."""
     from h5py import h5t
 
     yield tid
@@ -264,7 +253,7 @@ def _parts(tid: Any) -> Iterator[Any]:
 
 
 def _of_other_size(tid: Any) -> bool:
-    """Whether a part is stored in another size than it has in memory."""
+    """Whether a type has another size in the file than in memory."""
     from h5py import h5t
 
     if tid.get_class() == h5t.STRING:
@@ -276,26 +265,13 @@ def _of_other_size(tid: Any) -> bool:
 class FieldType:
     """The part of an element that reaches the user."""
 
-    element: ElementType  # of the field (or the whole element); its dtype is `flat`
+    element: ElementType  # of the field, or of the whole element; its dtype is `flat`
     offset: int  # bytes into the stored element
-    leading_dims: tuple[int, ...] = ()  # of arrays of compounds on the way (library only)
+    leading_dims: tuple[int, ...] = ()  # of arrays of compounds that hold the field
 
 
 def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
-    """Describe one field of an HDF5 type, or the whole type.
-
-    Parameters
-    ----------
-    tid : h5py.h5t.TypeID
-        The dataset's type.
-    field : str or None
-        A field's name; ``"a/b"`` is field ``b`` of the nested field ``a``.
-    pytables : bool
-        As in `element_type`.
-
-    Returns
-    -------
-    FieldType
+    """Describe one field of a dataset's type, or the whole type; ``"a/b"`` is ``b`` in ``a``.
 
     Raises
     ------
@@ -306,9 +282,9 @@ def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
     """
     from h5py import h5t
 
-    # Stored and in memory such members differ in size, and with them what follows.
+    # Such members have another size in memory, and what follows them another offset.
     beside = any(map(_of_other_size, _parts(tid)))
-    # h5py reads no field of a compound that has a time somewhere.
+    # h5py reads no field of a compound that has a time anywhere in it.
     times = any(part.get_class() == h5t.TIME for part in _parts(tid))
     offset, leading, inside_array = 0, (), False
     rest = field or ""

@@ -1,13 +1,13 @@
-"""What an HDF5 library says when a file or dataset cannot be opened, as an exception of ours.
+"""What HDF5 says of a file or dataset that does not open, as one of our exceptions.
 
 Law
 ---
-1. One function for each thing that can be wrong; texts of the library are matched in `SAYINGS`
-   only, and the library's own text is never lost.
+1. One function for each thing that can be wrong. Only `SAYINGS` matches texts of the library, and
+   a text that it does not know is passed on.
 2. Names what there is instead: the group's children, the dataset's fields, close matches.
 3. A link that leads nowhere is a missing dataset; a link to what does not open is damage.
 
-This file must never decide what is wrong, and opens only files that a link names, to tell 3.
+This file must never decide what is wrong. It opens only the files that links name, for rule 3.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from _multitables.errors import (
 NAMES_SHOWN = 20
 LINKS_FOLLOWED = 16  # as HDF5 does
 
-#: What h5py raises, depending on which bytes of a file are damaged.
+#: What h5py raises of a damaged file, depending on which bytes are damaged.
 RAISED = (
     OSError,
     RuntimeError,
@@ -68,11 +68,6 @@ SAYINGS = {
         "Check the name; h5dump -H FILE shows what an HDF5 file holds",
     ),
 }
-
-
-def is_ours(error: BaseException) -> bool:
-    """Whether an exception has the grammar already."""
-    return isinstance(error, MultitablesError)
 
 
 def _text(error: BaseException) -> str:
@@ -112,7 +107,7 @@ def cannot_open(filename: str, error: BaseException) -> MultitablesError:
 
 
 def _sizes(said: str) -> str:
-    """Return the numbers in ``truncated file: eof = 9, sblock->base_addr = 0, stored_eof = 12``."""
+    """Tell the sizes in ``truncated file: eof = 9, sblock->base_addr = 0, stored_eof = 12``."""
     found = re.search(r"\beof = (\d+).*\bstored_eof = (\d+)", said)
     return f" (expected {found[2]} bytes, got {found[1]})" if found else ""
 
@@ -128,7 +123,7 @@ def no_file(filename: str) -> FileOpenError:
 
 
 def written_here(filename: str) -> FileOpenError:
-    """Compose the error for a file that this very process has open for writing."""
+    """Compose the error for a file that this process has open for writing."""
     return FileOpenError(
         f"{filename!r} is open for writing in this process: what is written may not be in the "
         "file yet",
@@ -138,7 +133,7 @@ def written_here(filename: str) -> FileOpenError:
 
 
 def damaged(filename: str, path: str, error: BaseException) -> FileOpenError:
-    """Compose the error for a dataset whose description does not make sense."""
+    """Compose the error for a dataset that HDF5 fails to describe."""
     return FileOpenError(
         f"{path!r} in {filename!r} cannot be indexed: {_text(error)}",
         advice="Its structure is damaged: copy the file again from its source or from a backup",
@@ -148,9 +143,9 @@ def damaged(filename: str, path: str, error: BaseException) -> FileOpenError:
 
 
 def damaged_index(filename: str, path: str, record: list[int], what: str) -> FileOpenError:
-    """Compose the error for a chunk that is where none can be.
+    """Compose the error for a chunk record that cannot be true.
 
-    `record` is its chunk_offset, filter_mask, byte_offset and stored_size.
+    `record` is the chunk_offset, filter_mask, byte_offset and stored_size.
     """
     offset, (byte_offset, size) = tuple(record[:-3]), record[-2:]
     return FileOpenError(
@@ -173,7 +168,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def no_such_path(file: Any, filename: str, path: str, error: BaseException) -> MultitablesError:
-    """Compose the error for a path that leads nowhere; says where it stops leading."""
+    """Compose the error for a path that leads nowhere, and say where it ends."""
     import h5py
 
     place: Any = file
@@ -198,18 +193,20 @@ def no_such_path(file: Any, filename: str, path: str, error: BaseException) -> M
     children = list(place)
     if part in children:
         return _does_not_open(place, part, filename, path, error)
-    close = difflib.get_close_matches(part, children, 3, 0.5)
     where = place.name.rstrip("/")
-    advice = "Check the path"
-    if close:
-        advice = "Did you mean " + " or ".join(repr(f"{where}/{name}") for name in close) + "?"
+    close = [f"{where}/{name}" for name in difflib.get_close_matches(part, children, 3, 0.5)]
     return MissingDatasetError(
         f"no such dataset: {path!r} in {filename!r} ({place.name!r} holds {_listed(children)})",
-        advice=advice,
+        advice=_did_you_mean(close) or "Check the path",
         path=path,
         filename=filename,
-        close_matches=[f"{where}/{name}" for name in close],
+        close_matches=close,
     )
+
+
+def _did_you_mean(close: Iterable[str]) -> str:
+    names = " or ".join(map(repr, close))
+    return f"Did you mean {names}?" if names else ""
 
 
 def _does_not_open(
@@ -279,18 +276,13 @@ def no_dataset(found: Any, filename: str, path: str) -> UnsupportedDatasetError:
     )
 
 
-def no_such_field(
-    filename: str, path: str, field: str, names: list[str]
-) -> MissingFieldError | MissingDatasetError:
+def no_such_field(filename: str, path: str, field: str, names: list[str]) -> MissingFieldError:
     """Compose the error for a column that does not exist."""
     there = f"its fields: {_listed(names)}" if names else "its elements have no fields"
-    close = difflib.get_close_matches(field, names, 3, 0.5)
-    advice = "Leave field out" if not names else "Choose one of its fields"
-    if close:
-        advice = "Did you mean " + " or ".join(map(repr, close)) + "?"
+    advice = "Choose one of its fields" if names else "Leave field out"
     return MissingFieldError(
         f"no field {field!r} in {path!r} of {filename!r} ({there})",
-        advice=advice,
+        advice=_did_you_mean(difflib.get_close_matches(field, names, 3, 0.5)) or advice,
         path=path,
         filename=filename,
         field=field,

@@ -2,8 +2,7 @@
 
 Law
 ---
-1. The only file on the parent's read path that asks an HDF5 library; h5py is imported when the
-   first file is opened, not before.
+1. Opens files for the whole library; h5py is imported when the first one is opened, not before.
 2. Every failure is an exception of errors.py that names the file and the path.
 
 This file must never know readers, rings or options of a stream.
@@ -11,15 +10,16 @@ This file must never know readers, rings or options of a stream.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from _multitables.errors import FileOpenError, UnsupportedDatasetError
+from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import PYTABLES
 from _multitables.index import hdf5_errors, hdf5_metadata
 from _multitables.index.chunk_grid import grid_numbers, grid_of
@@ -34,26 +34,14 @@ from _multitables.index.element_type import (
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
 
-#: A filter mask that leaves out every filter; a pipeline has 32 at most.
+#: The filter mask of a chunk that no filter was applied to; a pipeline has 32 filters at most.
 ALL_FILTERS = 2**32 - 1
 
 
 def open_source(
     filename: str | os.PathLike[str] | bytes, open_options: Mapping[str, object]
 ) -> Source:
-    """Open an HDF5 file to index its datasets.
-
-    Parameters
-    ----------
-    filename : str or path-like
-        The file.
-    open_options : mapping
-        Options of ``tables.open_file``.
-
-    Returns
-    -------
-    Source
-        A context manager.
+    """Open an HDF5 file, with options of ``tables.open_file``, to index its datasets.
 
     Raises
     ------
@@ -66,7 +54,7 @@ def open_source(
 
 
 class Source:
-    """An open HDF5 file."""
+    """An open HDF5 file; a context manager."""
 
     def __init__(self, filename: str | os.PathLike[str] | bytes, open_options: OpenOptions) -> None:
         self._options = open_options
@@ -90,12 +78,12 @@ class Source:
 
     @property
     def direct(self) -> bool:
-        """Whether the readers shall bypass the page cache."""
+        """Whether the readers bypass the page cache."""
         return self._options.direct
 
     @property
     def open_options(self) -> dict[str, object]:
-        """How a library in a reader opens the file; values are JSON's."""
+        """How a library in a reader opens the file; the values are of JSON's types."""
         if self._options.kind == "split":
             return {**self._options.for_library, "filename": self._base}
         return self._options.for_library
@@ -111,14 +99,7 @@ class Source:
         self.close()
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
-        """Index one dataset.
-
-        Parameters
-        ----------
-        path : str
-            Dataset in the file, below ``root_uep``.
-        field : str, optional
-            A column; ``"a/b"`` is column ``b`` of column ``a``.
+        """Index a dataset below ``root_uep``, or one column; ``"a/b"`` is ``b`` of column ``a``.
 
         Raises
         ------
@@ -129,14 +110,8 @@ class Source:
         FileOpenError
             The file's structure is damaged or the file is truncated.
         """
-        name = self._options.root + normal_path(path)
-        try:
-            dataset = self._open_dataset(name)
+        with self._dataset(path) as (dataset, name):
             return self._index(dataset, name, field)
-        except hdf5_errors.RAISED as error:
-            if hdf5_errors.is_ours(error):
-                raise
-            raise hdf5_errors.damaged(self.filename, name, error) from error
 
     def describe(self, path: str) -> tuple[str, ChunkIndex]:
         """Index one dataset, which may be ragged, and tell what it is.
@@ -146,22 +121,27 @@ class Source:
         kind : str
             "table" (rows with columns), "array" or "vlarray" (ragged).
         index : ChunkIndex
-            Of ragged data only what it is: its bytes are a library's to read. Its dtype is that
-            of an atom, which may be a subarray.
+            Of ragged data it says what the data is, but not where: a library reads it. Its dtype
+            is that of an atom, which may be a subarray.
         """
-        name = self._options.root + normal_path(path)
-        try:
-            dataset = self._open_dataset(name)
+        with self._dataset(path) as (dataset, name):
             ragged = hdf5_metadata.ragged_type(dataset)
             if ragged is not None:
                 return "vlarray", self._ragged(dataset, name, ragged)
             index = self._index(dataset, name, None)
-        except hdf5_errors.RAISED as error:
-            if hdf5_errors.is_ours(error):
-                raise
-            raise hdf5_errors.damaged(self.filename, name, error) from error
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
+
+    @contextlib.contextmanager
+    def _dataset(self, path: str) -> Iterator[tuple[Any, str]]:
+        """Open a dataset; what HDF5 raises while it is asked becomes an error that names it."""
+        name = self._options.root + normal_path(path)
+        try:
+            yield self._open_dataset(name), name
+        except MultitablesError:
+            raise
+        except hdf5_errors.RAISED as error:
+            raise hdf5_errors.damaged(self.filename, name, error) from error
 
     def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
         filename, fingerprint, path = self._home(dataset, name)
@@ -218,7 +198,7 @@ class Source:
         kind = plist.get_layout()
         chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
         pipeline = hdf5_metadata.pipeline_of(plist)
-        element = part.element.dtype  # a subarray's dims are the user's, too
+        element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
         index = ChunkIndex(
             filename=filename,
             path=path,
@@ -246,7 +226,7 @@ class Source:
         return self._chunked(dataset, index, chunk_dims)
 
     def _home(self, dataset: Any, name: str) -> tuple[str, Fingerprint, str]:
-        """The file that holds a dataset, to which an external link may lead, and its path there."""
+        """Return the file of a dataset, which an external link may name, and its path there."""
         import h5py
 
         home = h5py.h5i.get_file_id(dataset)
@@ -276,7 +256,7 @@ class Source:
             raise hdf5_errors.no_such_field(filename, name, *error.args) from None
 
     def _reason(self, dataset: Any, part: FieldType, plist: Any) -> str:
-        """Why the stored bytes are not the delivered bytes, or ""."""
+        """Say why the stored bytes are not the delivered bytes; "" if they are."""
         from h5py import h5d
 
         if not part.element.direct:
@@ -303,7 +283,7 @@ class Source:
 
     @staticmethod
     def _at(index: ChunkIndex, offset: int) -> ChunkIndex:
-        # A dataset may be stored longer than it is, never shorter.
+        # More bytes may be stored than the dataset has, never fewer.
         size = math.prod(index.dims) * index.element_bytes
         return _replaced(
             index,

@@ -2,9 +2,9 @@
 
 Law
 ---
-1. One question, one function; each takes h5py's low-level dataset (or what that has).
-2. Where HDF5's answer depends on its release, the file itself decides, or a small one in memory.
-3. What h5py does not wrap is asked of the very libhdf5 that h5py is linked to.
+1. One question, one function; each takes h5py's low-level dataset, or its creation properties.
+2. Where HDF5's answer depends on its release, the file itself decides, or a small file in memory.
+3. What h5py does not wrap is asked of the libhdf5 that h5py is linked to.
 
 This file must never know of indexes, plans or options.
 """
@@ -47,7 +47,7 @@ class FilterSpec:
 
 
 def is_pytables(dataset: Any) -> bool:
-    """Whether PyTables wrote a dataset, whose types then are what PyTables makes of them."""
+    """Whether PyTables wrote a dataset: then its types are what PyTables makes of them."""
     from h5py import h5a
 
     if not h5a.exists(dataset, b"CLASS"):
@@ -70,7 +70,7 @@ def ragged_type(dataset: Any) -> Any:
 
 
 def is_pseudo_atom(dataset: Any) -> bool:
-    """Whether a row is what PyTables pickled, or a string of any length, not an array of atoms."""
+    """Whether a row is not an array of atoms but what PyTables pickled, or a string."""
     from h5py import h5a
 
     return bool(h5a.exists(dataset, b"PSEUDOATOM"))
@@ -88,7 +88,7 @@ def _filter_spec(plist: Any, position: int) -> FilterSpec:
 
 
 def partial_chunks_are_unfiltered(plist: Any) -> bool | None:
-    """Whether partial edge chunks are stored as they are, whatever their filter mask says.
+    """Whether partial edge chunks are stored unfiltered, whatever their filter mask says.
 
     None: this build of h5py does not let us ask (``H5Pget_chunk_opts``).
     """
@@ -99,7 +99,7 @@ def partial_chunks_are_unfiltered(plist: Any) -> bool | None:
 
 
 def swizzled_axis(dataset: Any) -> int | None:
-    """Return the axis that an extensible array puts first when it numbers chunks, 0 in most.
+    """Return the axis that an extensible array puts first when it numbers chunks; usually 0.
 
     None: this build of h5py does not let us ask (``H5Dget_chunk_index_type``).
     """
@@ -115,14 +115,14 @@ def swizzled_axis(dataset: Any) -> int | None:
 
 @functools.cache
 def _libhdf5() -> ctypes.CDLL:
-    """libhdf5 as h5py has it: the symbols of a module of h5py, and of what that is linked to."""
+    """Return h5py's libhdf5: a module of h5py finds the symbols of what it is linked to."""
     import h5py
 
     return ctypes.CDLL(h5py.h5d.__file__)
 
 
 def _ask(name: str, identifier: int, answer: Any) -> Any:
-    """Call a function of libhdf5 that fills `answer`. None: there is no such function."""
+    """Call a function of libhdf5 that fills `answer`, and return that; None: there is none."""
     try:
         function = getattr(_libhdf5(), name)
     except (AttributeError, OSError):
@@ -134,9 +134,9 @@ def _ask(name: str, identifier: int, answer: Any) -> Any:
 
 
 def chunk_records(dataset: Any, rank: int) -> U64:
-    """Return a row of numbers for every stored chunk.
+    """Return a row for each stored chunk: chunk_offset, filter_mask, byte_offset, stored_size.
 
-    Its `rank` elements of chunk_offset, filter_mask, byte_offset, stored_size.
+    The chunk_offset is the row's first `rank` numbers.
     """
     records = _told_records(dataset, rank)
     axis = swizzled_axis(dataset)
@@ -147,10 +147,10 @@ def chunk_records(dataset: Any, rank: int) -> U64:
 
 
 def _told_records(dataset: Any, rank: int) -> U64:
-    numbers = array.array("Q")  # a million chunks in 40 MB; as tuples they take 300
+    numbers = array.array("Q")  # a file may have millions of chunks, and tuples are large
     if hasattr(dataset, "chunk_iter"):
         dataset.chunk_iter(lambda chunk: numbers.extend((*chunk[0], *chunk[1:])))
-    else:  # HDF5 before 1.12.3; costs milliseconds a chunk
+    else:  # HDF5 before 1.12.3, slowly
         for position in range(dataset.get_num_chunks()):
             chunk = dataset.get_chunk_info(position)
             numbers.extend((*chunk[0], *chunk[1:]))
@@ -159,10 +159,10 @@ def _told_records(dataset: Any, rank: int) -> U64:
 
 @functools.cache
 def _tells_unswizzled() -> bool:
-    """Whether this HDF5 reports chunks of an extensible array at wrong places (2.0 still does).
+    """Whether this HDF5 reports chunks of an extensible array at wrong places, as 2.0 does.
 
-    The array numbers its chunks with the unlimited axis first; `H5Dchunk_iter` counts them as if
-    it came where it is. Told by a file in memory whose second chunk is at (1, 0).
+    The array numbers its chunks with the unlimited axis first, but `H5Dchunk_iter` counts as if
+    the axes were in order. A file in memory shows it: its second chunk is at (1, 0).
     """
     from h5py import h5d, h5f, h5p, h5s, h5t
 
@@ -182,7 +182,7 @@ def _tells_unswizzled() -> bool:
 
 
 def _swizzled_offsets(dataset: Any, told: U64, axis: int) -> U64:
-    """Return the offsets of chunks that were told as if `axis` were not the array's first."""
+    """Return the true offsets of chunks that were told as if the axes were in order."""
     chunk = np.array(dataset.get_create_plist().get_chunk(), np.uint64)
     most = dataset.get_space().get_simple_extent_dims(True)
     # Chunks along each axis; along the unlimited one, and those before it, nothing is carried.
@@ -203,10 +203,10 @@ def _swizzled_offsets(dataset: Any, told: U64, axis: int) -> U64:
 def missing_user_block(
     dataset: Any, filename: str, chunks: Iterable[tuple[Any, Any, Any]], block: int
 ) -> int:
-    """Bytes to add to chunk addresses: some releases of HDF5 count them from the user block's end.
+    """Return what chunk addresses lack: some releases of HDF5 count from the user block's end.
 
-    Decided by the file itself: stored chunks are compared with the bytes at both places, until
-    only one place fits.
+    The file itself decides: stored chunks are compared with the bytes at both places until only
+    one place fits.
     """
     with open(filename, "rb") as file:
         for offset, address, size in chunks:
@@ -221,9 +221,9 @@ def missing_user_block(
 
 
 def fill_value(dataset: Any) -> bytes:
-    """The fill value as one stored element.
+    """Return the fill value as one stored element.
 
-    h5py converts fill values through NumPy, which not every type has; HDF5 itself fills a dataset
+    h5py converts fill values through NumPy, which lacks some types. HDF5 itself fills a dataset
     that was never written, so one is made in memory and read in its own type.
     """
     from h5py import h5d, h5f, h5p, h5s
@@ -247,7 +247,7 @@ def fill_value(dataset: Any) -> bytes:
 
 
 def compact_bytes(dataset: Any) -> bytes:
-    """The elements of a compact dataset as they are stored; 64 KiB at most."""
+    """Return the elements of a compact dataset, 64 KiB at most, as they are stored."""
     from h5py import h5s
 
     kind = dataset.get_type()

@@ -1,8 +1,8 @@
 """Options of PyTables' ``open_file``, as a stream takes them.
 
-1. Names are taken in any case, as PyTables takes them; unknown ones are ignored, as there.
+1. As in PyTables, names are taken in any case, and unknown ones are ignored.
 2. What only matters to a writer, or to PyTables' own caches, is ignored.
-3. The driver H5FD_DIRECT asks for direct I/O by the readers, whatever libhdf5 was built with.
+3. The driver H5FD_DIRECT asks the readers for direct I/O, whatever libhdf5 was built with.
 
 This file must never open a file or import an HDF5 library.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from _multitables.errors import OptionsError
 
-# What the drivers mean here. "plain": the file holds the bytes at the addresses that HDF5 says.
+# What a driver means here. "plain": the file holds the bytes at the addresses that HDF5 names.
 DRIVERS = {
     "H5FD_SEC2": "plain",
     "H5FD_STDIO": "plain",
@@ -28,7 +28,7 @@ DRIVERS = {
 
 @dataclass(frozen=True)
 class OpenOptions:
-    """What of the options matters to a stream."""
+    """The options that matter to a stream."""
 
     kind: str = "plain"  # a value of DRIVERS
     root: str = ""  # prefix of every path, "" or "/a/b"
@@ -38,7 +38,7 @@ class OpenOptions:
 
     @property
     def direct(self) -> bool:
-        """Whether the readers shall bypass the page cache."""
+        """Whether the readers bypass the page cache."""
         return self.kind == "direct"
 
 
@@ -53,18 +53,18 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
     mode = options.get("mode", "r")
     if mode != "r":
         raise OptionsError(
-            f"a stream only reads, so mode must be 'r' (got {mode!r})",
+            f"mode must be 'r', as a stream only reads, got {mode!r}",
             advice="Leave mode out.",
             mode=mode,
         )
     root = options.get("root_uep", "/")
     if not isinstance(root, str):
-        raise OptionsError(f"root_uep must be a path in the file (got {root!r})", root_uep=root)
+        raise OptionsError(f"root_uep must be a path in the file, got {root!r}", root_uep=root)
     given = {name.upper(): value for name, value in options.items()}
     driver = given.get("DRIVER")
     if driver is not None and driver not in DRIVERS:
         raise OptionsError(
-            f"there is no driver {driver!r} (expected one of {', '.join(DRIVERS)})",
+            f"unknown DRIVER: expected one of {', '.join(DRIVERS)}, got {driver!r}",
             driver=driver,
         )
     if driver == "H5FD_CORE" and given.get("DRIVER_CORE_IMAGE"):
@@ -76,7 +76,7 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
     meta_ext, raw_ext = given.get("DRIVER_SPLIT_META_EXT"), given.get("DRIVER_SPLIT_RAW_EXT")
     for_library = {}
     for name, value in given.items():
-        # root_uep is part of the path by now; only a split file needs its driver again.
+        # root_uep becomes part of the path; only a split file needs its driver again.
         if name in ("MODE", "TITLE", "ROOT_UEP", "FILTERS", "DRIVER_CORE_IMAGE"):
             continue
         if name == "DRIVER" and kind != "split":

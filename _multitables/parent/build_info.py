@@ -7,6 +7,8 @@ Law
 
 from __future__ import annotations
 
+import importlib
+import operator
 import platform
 import sys
 from typing import Any
@@ -28,22 +30,13 @@ def build_info() -> dict[str, Any]:
     info["filters"] = sorted(_core.native_filters().values())
     info["direct"] = sys.platform == "linux"
     info["python"] = platform.python_version()
-    info["numpy"] = _version("numpy")
-    info["h5py"] = _version("h5py")
-    info["tables"] = _version("tables")
-    info["hdf5plugin"] = _version("hdf5plugin")
-    try:
-        import h5py
-
-        info["libhdf5 of h5py"] = str(h5py.version.hdf5_version)
-    except ImportError as error:
-        info["libhdf5 of h5py"] = f"not importable: {error}"
-    try:
-        import tables
-
-        info["libhdf5 of tables"] = str(tables.hdf5_version)
-    except ImportError as error:
-        info["libhdf5 of tables"] = f"not importable: {error}"
+    info |= {name: _version(name) for name in ("numpy", "h5py", "tables", "hdf5plugin")}
+    for library, version in (("h5py", "version.hdf5_version"), ("tables", "hdf5_version")):
+        try:
+            told = operator.attrgetter(version)(importlib.import_module(library))
+        except ImportError as error:
+            told = f"not importable: {error}"
+        info[f"libhdf5 of {library}"] = str(told)
     info["platform"] = platform.platform()
     return info
 

@@ -90,7 +90,6 @@ def _plan(index: ChunkIndex, n_procs: int, direct: bool) -> ReadPlan:
         remainder=True,
         direct=direct,
         native_filters=_core.native_filters(),
-        page_bytes=_core.PAGE_BYTES,
     )
     reason = plan.datasets[0].reason
     if reason:

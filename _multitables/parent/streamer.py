@@ -354,14 +354,14 @@ class Streamer:
                 advice="Make a new Streamer",
             )
 
-        def plan_for(n_readers: int) -> tuple[Opened, ReadPlan, int]:
+        def planned() -> tuple[Opened, ReadPlan, int]:
             opened = open_data(self._spec(path, field))
             lead = opened.indexes[lead_of(opened.indexes)]
             size = wanted.block_size or lead.block_size_default
             plan = plan_reads(
                 opened.indexes,
                 block_rows=size,
-                n_readers=n_readers,
+                n_readers=wanted.n_procs,
                 read_ahead=wanted.read_ahead,
                 cyclic=wanted.cyclic,
                 remainder=wanted.remainder,
@@ -370,6 +370,6 @@ class Streamer:
             )
             return opened, plan, size
 
-        stream = start_stream(self._reader_pool, wanted.n_procs, plan_for)
+        stream = start_stream(self._reader_pool, wanted.n_procs, planned)
         self._queues.add(stream)
         return stream

@@ -15,15 +15,7 @@ SHOWN = 3
 
 
 def title(filename: object, datasets: Iterable[tuple[str, tuple[int, ...] | None]]) -> str:
-    """Return ``'/images' (1000, 64), '/labels' (1000,) in 'run7.h5'``.
-
-    Parameters
-    ----------
-    filename : str, bytes or path-like
-        The file.
-    datasets : iterable of (path, shape)
-        None for a shape that is not known yet.
-    """
+    """Return ``'/images' (1000, 64), '/labels' (1000,) in 'run7.h5'``, shapes if they are known."""
     parts = [f"{path!r}" + (f" {shape}" if shape is not None else "") for path, shape in datasets]
     if len(parts) > SHOWN:
         parts[SHOWN:] = [f"{len(parts) - SHOWN} others"]

@@ -57,21 +57,11 @@ def plan_batches(
     read_ahead: int | None = None,
     direct: bool = False,
     native_filters: Container[int] = (),
-    page_bytes: int = 4096,
     memory_limit_bytes: int = 1 << 46,
 ) -> ReadPlan:
-    """Plan `epochs` laps (None: without end) over the same positions of `order`.
+    """Plan `epochs` laps (None: without end) over `ranges` of positions of `order`.
 
-    Parameters
-    ----------
-    ranges : sequence of (int, int)
-        Positions, in the order of delivery.
-    batch_size : int
-        Rows of a batch; the last one of an epoch may be shorter.
-
-    Returns
-    -------
-    ReadPlan
+    The last batch of a lap may be shorter. Other options are those of `plan_reads`.
 
     Raises
     ------
@@ -95,7 +85,6 @@ def plan_batches(
             lap_blocks=True,
             direct=direct,
             native_filters=native_filters,
-            page_bytes=page_bytes,
             memory_limit_bytes=memory_limit_bytes,
         )
     row_bytes = sum(index.row_bytes for index in indexes)
@@ -142,7 +131,7 @@ def plan_batches(
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "window or batch_size")
     return ReadPlan(
         table=table,
-        tapes=tapes_of(datasets, capacity, page_bytes, _caches(datasets, lead)),
+        tapes=tapes_of(datasets, capacity, _kept(datasets, lead)),
         first_row=0,
         lap_rows=rows,
         end_row=tape_rows,
@@ -183,16 +172,17 @@ def _check_order(
 def _with_chunks(datasets: Sequence[Dataset]) -> DatasetTable:
     """Give every dataset the records of its stored chunks."""
     grids = [0 if dataset.reason else math.prod(dataset.grid) for dataset in datasets]
-    tables = [stored_chunks(*each) for each in zip(datasets, [0] * len(grids), grids, strict=True)]
+    tables = [stored_chunks(one, 0, end) for one, end in zip(datasets, grids, strict=True)]
     return table_of(datasets, tables)
 
 
-def _caches(datasets: Sequence[Dataset], lead: int) -> list[bool]:
+def _kept(datasets: Sequence[Dataset], lead: int) -> set[int]:
     """Return whose decoded chunks readers keep: the lead's are wanted once, or too rarely."""
-    return [
-        number != lead and bool(dataset.index.pipeline) and not dataset.reason
+    return {
+        number
         for number, dataset in enumerate(datasets)
-    ]
+        if number != lead and dataset.index.pipeline and not dataset.reason
+    }
 
 
 def _stored_part(dataset: Dataset) -> float:
@@ -255,10 +245,7 @@ def _tasks(
 
 
 def _shares(
-    dataset: Dataset,
-    rows: Numbers,
-    order: OrderWords,
-    n_readers: int,
+    dataset: Dataset, rows: Numbers, order: OrderWords, n_readers: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return how many shares each window has: as many as are worth a task."""
     outer = dataset.chunk_dims[0]

@@ -73,13 +73,11 @@ class DatasetTable:
 
 def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Dataset:
     """Return how readers shall read one dataset; its chunks are not listed yet."""
-    reason = index.reason
+    reason = ""
     if index.layout == "library":
-        reason = reason or "its storage is not chunked or contiguous"
+        reason = index.reason or "its storage is not chunked or contiguous"
     elif unknown := [spec for spec in index.pipeline if spec.id not in native_filters]:
         reason = f"filter {unknown[0].id} ({unknown[0].name or 'unnamed'}) is not native"
-    else:
-        reason = ""
     stored_row_bytes = max(1, math.prod(index.dims[1:]) * index.element_bytes)
     if reason:
         outer = index.chunk_dims[0] if index.chunk_dims else 1
@@ -103,10 +101,7 @@ def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     index = dataset.index
     if index.layout == "chunked":
         low, high = np.searchsorted(index.grid_index, np.array([begin, end], np.uint64))
-        chunks = np.zeros(high - low, CHUNK)
-        for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
-            chunks[name] = getattr(index, name)[low:high]
-        return chunks
+        return _records(index, low, high)
     if not len(index.byte_offset):
         return np.zeros(0, CHUNK)
     chunks = np.zeros(end - begin, CHUNK)
@@ -117,6 +112,14 @@ def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     chunks["byte_offset"] = index.byte_offset[0] + rows * np.uint64(row_bytes)
     left = np.minimum(np.uint64(index.dims[0]) - rows, piece)
     chunks["stored_size"] = left * np.uint64(row_bytes)
+    return chunks
+
+
+def _records(index: ChunkIndex, low: int, high: int) -> Records:
+    """Return what the index lists from `low` to `high`."""
+    chunks = np.zeros(high - low, CHUNK)
+    for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
+        chunks[name] = getattr(index, name)[low:high]
     return chunks
 
 
@@ -141,8 +144,5 @@ def lookup_table(
     it has a `reason`, and no chunks.
     """
     dataset = dataset_of(index, direct, native_filters)
-    chunks = np.zeros(0 if dataset.reason else len(index.grid_index), CHUNK)
-    if len(chunks):
-        for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
-            chunks[name] = getattr(index, name)
-    return table_of([dataset], [chunks])
+    n_chunks = 0 if dataset.reason else len(index.grid_index)
+    return table_of([dataset], [_records(index, 0, n_chunks)])

@@ -10,12 +10,12 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from _multitables import sizes
+from _multitables import _core, sizes
 from _multitables.errors import OptionsError
 from _multitables.plan.dataset_table import Dataset, Records
 
@@ -70,23 +70,15 @@ def capacity_of(
     return capacity
 
 
-def _round_up(value: int, step: int) -> int:
-    return -(-value // step) * step
-
-
 def tapes_of(
-    datasets: Sequence[Dataset],
-    capacity_rows: int,
-    page_bytes: int,
-    caches: Sequence[bool] = (),
+    datasets: Sequence[Dataset], capacity_rows: int, kept: Container[int] = ()
 ) -> tuple[Tape, ...]:
-    """Return a tape of this many rows for each dataset; `caches`: those whose chunks are kept."""
-    found = []
+    """Return a tape of whole pages for each dataset; `kept` are those whose chunks are kept."""
+    tapes = []
     for number, dataset in enumerate(datasets):
-        n_bytes = _round_up(capacity_rows * dataset.index.row_bytes, page_bytes)
-        keeps = number < len(caches) and caches[number]
-        found.append(Tape(number, max(page_bytes, n_bytes), keeps))
-    return tuple(found)
+        pages = max(1, -(-capacity_rows * dataset.index.row_bytes // _core.PAGE_BYTES))
+        tapes.append(Tape(number, pages * _core.PAGE_BYTES, number in kept))
+    return tuple(tapes)
 
 
 def n_slots(tasks: Records, lap_rows: int, capacity: int, endless: bool) -> int:

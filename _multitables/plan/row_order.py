@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import dataclass
 
 from _multitables import _core, options, sizes
 from _multitables.index.chunk_index import ChunkIndex
@@ -22,22 +19,15 @@ from _multitables.plan.dataset_table import lead_of
 from _multitables.plan.row_subset import Subset
 
 
-@dataclass(frozen=True)
-class OrderWords:
-    """An order as the core knows it; see core/src/shuffle/order.rs.
-
-    Rows that take part are ``start + i * step``, or those listed (then `step` is 0).
-    """
+@dataclass(frozen=True, kw_only=True)
+class OrderWords(Subset):
+    """An order of the rows that take part, as core/src/shuffle/order.rs knows it."""
 
     shuffle: int
     seed: int
     first_epoch: int
-    n_rows: int
     chunk_rows: int
     window_rows: int
-    start: int = 0
-    step: int = 1
-    listed: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
     @property
     def words(self) -> tuple[int, int, int, int, int, int, int, int]:
@@ -107,15 +97,12 @@ def order_of(
         rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
         window = -(-min(rows, MAX_WINDOW_ROWS) // outer) * outer
     return OrderWords(
+        **vars(subset),
         shuffle=kind,
         seed=wanted.seed,
         first_epoch=0,
-        n_rows=subset.n_rows,
         chunk_rows=outer,
         window_rows=window,
-        start=subset.start,
-        step=subset.step,
-        listed=subset.listed,
     )
 
 

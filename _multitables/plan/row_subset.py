@@ -29,17 +29,12 @@ class Subset:
 
 
 def subset_of(rows: object, n_rows: int) -> Subset:
-    """Return the rows of a dataset of `n_rows` rows that take part.
-
-    Parameters
-    ----------
-    rows : None, slice, range, array of int or array of bool
-        As in NumPy; negative numbers count from the end. A mask has one value for each row.
+    """Return the rows of a dataset of `n_rows` rows that take part; `rows` is read as by NumPy.
 
     Raises
     ------
     OptionsError
-        Not such a thing, a mask of another length, or rows that there are not.
+        Not a slice, range, integers or mask, a mask of another length, or rows beyond the dataset.
     """
     if rows is None:
         return Subset(n_rows)

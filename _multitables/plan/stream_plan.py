@@ -74,31 +74,13 @@ def plan_reads(
     lap_blocks: bool = False,
     direct: bool = False,
     native_filters: Container[int] = (),
-    page_bytes: int = 4096,
     memory_limit_bytes: int = 1 << 46,
 ) -> ReadPlan:
     """Plan the stream of `indexes`, datasets of equal outer length, in lock-step.
 
-    Parameters
-    ----------
-    block_rows : int
-        Rows of a block.
-    first_row : int
-        Row of the datasets at which a lap begins.
-    end_row : int, optional
-        Row before which a lap ends; the default is the end of the datasets.
-    epochs : int, optional
-        Laps of the stream; None for no end. (`cyclic` is that with blocks across the end.)
-    lap_blocks : bool
-        Blocks end with their lap.
-    native_filters : container of int
-        Ids that the core decodes; a dataset with any other goes through the library.
-    memory_limit_bytes : int
-        What a block, and the ring, may need.
-
-    Returns
-    -------
-    ReadPlan
+    A lap has the rows from `first_row` on and before `end_row`, and is repeated `epochs` times
+    (None: without end). With `lap_blocks`, blocks end with their lap. A `cyclic` stream has no end,
+    and its blocks go on in the next lap. A library reads what has other than `native_filters`.
 
     Raises
     ------
@@ -113,30 +95,18 @@ def plan_reads(
     lap_rows = rows if cyclic or remainder else rows // block_rows * block_rows
     if cyclic:
         epochs = None
-    if not cyclic:
+    else:
         block_rows = min(block_rows, max(lap_rows, 1))
-    table, tasks = plan_tasks(
-        [dataset_of(index, direct, native_filters) for index in indexes],
-        first_row,
-        lap_rows,
-        n_readers,
-        memory_limit_bytes,
-    )
+    datasets = [dataset_of(index, direct, native_filters) for index in indexes]
+    table, tasks = plan_tasks(datasets, first_row, lap_rows, n_readers, memory_limit_bytes)
     tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
-    capacity = capacity_of(
-        table.datasets,
-        block_rows,
-        span,
-        n_readers,
-        read_ahead,
-        direct,
-        None if epochs is None else tape_rows,
-    )
+    most = None if epochs is None else tape_rows
+    capacity = capacity_of(table.datasets, block_rows, span, n_readers, read_ahead, direct, most)
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
     return ReadPlan(
         table=table,
-        tapes=tapes_of(table.datasets, capacity, page_bytes),
+        tapes=tapes_of(table.datasets, capacity),
         first_row=first_row,
         lap_rows=lap_rows,
         end_row=tape_rows,

@@ -66,21 +66,12 @@ def plan_tasks(
     first_row: int,
     lap_rows: int,
     n_readers: int,
-    memory_limit_bytes: int = 1 << 46,
+    memory_limit_bytes: int,
 ) -> tuple[DatasetTable, Records]:
-    """Cut a lap into tasks.
+    """Cut a lap into tasks of all datasets, each of which has a tape of its own number.
 
-    Returns
-    -------
-    table : DatasetTable
-        Maybe with shorter pieces, where these can have any length.
-    tasks : numpy.ndarray of TASK
-        Of all datasets; each has a tape of the same number.
-
-    Raises
-    ------
-    UnsupportedDatasetError
-        The tables do not fit into memory.
+    Pieces of datasets may become shorter, where they can have any length. Tables that do not fit
+    into memory are an `UnsupportedDatasetError`.
     """
     most = sys.maxsize
     if len(datasets) > 1 and any(dataset.index.row_bytes for dataset in datasets):

@@ -18,21 +18,10 @@ import numpy as np
 
 
 def boxed(key: Any, shape: tuple[int, ...], n_dims: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Part a NumPy key into what a library reads, and the key to what it read.
+    """Part a NumPy key into the box that a library reads, and the key to what it read.
 
-    Parameters
-    ----------
-    key
-        For an array of this shape.
-    shape : tuple of int
-        HDF5's own `n_dims` dims, then a subarray's.
-
-    Returns
-    -------
-    box : tuple
-        A slice for each of HDF5's dims; at most one is a sorted list without repetitions.
-    rest : tuple
-        Index of what the box holds, which gives what `key` would.
+    The box has a slice for each of HDF5's `n_dims` dims, or for one of them a sorted list without
+    repetitions. What follows in `shape` are dims of a subarray.
     """
     items = key if isinstance(key, tuple) else (key,)
     n_left = len(shape) - sum(map(_n_axes, items))

@@ -53,7 +53,7 @@ def read(
     out: memoryview,
     mark: memoryview | None = None,
 ) -> tuple[int, list[int]]:
-    """Read through an HDF5 library.
+    """Read through an HDF5 library; return the bytes and the shape of the result.
 
     Parameters
     ----------
@@ -62,15 +62,9 @@ def read(
     rows : (int, int), optional
         Begin and end, in place of the call's own key. They must fill `out`.
     out : memoryview
-        Receives the result; untouched when it is too small.
+        Receives the result, unless that has more bytes.
     mark : memoryview, optional
         Eight bytes for the chunk in hand, given when a reader died of this call before.
-
-    Returns
-    -------
-    n_bytes : int
-        Of the result; more than ``len(out)`` if it did not fit.
-    shape : list of int
     """
     global _too_large
     if _too_large is not None and _too_large[0] == call:

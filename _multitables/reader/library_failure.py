@@ -33,12 +33,7 @@ class NoFileError(OSError):
 def explained(library: str, open_h5py: Callable[[], tuple[Any, Any]]) -> Iterator[None]:
     """Raise what was missing in place of a library's exception.
 
-    Parameters
-    ----------
-    library : str
-        ``"h5py"`` or ``"tables"``.
-    open_h5py : callable
-        Opens the file and the dataset with h5py.
+    `open_h5py` opens the file and the dataset with h5py, to look for it.
     """
     try:
         yield

@@ -56,10 +56,7 @@ def call_for(
 ) -> LibraryCall:
     """Return how a library serves steps whose first is a key, or a method of tables only.
 
-    Parameters
-    ----------
-    shape : tuple of int or None
-        Of the result, where it can be told.
+    `shape` is that of the result, where it can be told.
     """
     if steps and isinstance(steps[0], (Sorted, Where)):
         first, *rest = steps

@@ -47,11 +47,6 @@ class Hyperslab:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the result."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
 
 def hyperslab_of(view: View) -> Hyperslab:
     """Return the normal form of a view.

@@ -18,6 +18,7 @@ Pure: this file must never know readers or files.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 from collections.abc import Sequence
@@ -110,19 +111,8 @@ def normalize(selection: Selection) -> Native | LibraryCall | Refused:
     """
     dataset = selection.dataset
     try:
-        steps = _as_keys(dataset, selection.steps)
-        if dataset.kind == "vlarray":
-            return ragged_call(dataset, steps)
-        if steps and isinstance(steps[0], (Sorted, Where)):
-            return call_for(dataset, steps, None)
-        slab = _listed_rows(dataset, steps)
-        if slab is not None:
-            return Native(slab)
-        view = _view(dataset, steps)
-        slab = None if view is None else _slab(view)
-        if slab is not None:
-            return Native(slab)
-        return call_for(dataset, steps, None if view is None else view.shape)
+        slab = None if dataset.kind == "vlarray" else _slab(selection)
+        return library_call(selection) if slab is None else Native(slab)
     except KeyError as error:
         missing, names = error.args
         listed = ", ".join(map(repr, names)) or "no names"
@@ -144,8 +134,6 @@ def library_call(selection: Selection) -> LibraryCall:
     steps = _as_keys(dataset, selection.steps)
     if dataset.kind == "vlarray":
         return ragged_call(dataset, steps)
-    if steps and isinstance(steps[0], (Sorted, Where)):
-        return call_for(dataset, steps, None)
     view = _view(dataset, steps)
     return call_for(dataset, steps, None if view is None else view.shape)
 
@@ -260,7 +248,7 @@ def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
     view = whole(dataset.shape, dataset.n_dims, dataset.dtype)
     try:
         for step in steps:
-            if isinstance(step, FieldNames):
+            if isinstance(step, (FieldNames, Sorted, Where)):
                 return None
             if not isinstance(step, str):
                 view = view.index(step)
@@ -273,8 +261,12 @@ def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
     return view
 
 
-def _slab(view: View) -> Hyperslab | None:
-    try:
-        return hyperslab_of(view)
-    except NotNative:
-        return None
+def _slab(selection: Selection) -> Hyperslab | None:
+    """The hyperslab of a result that is not ragged, or None where that cannot be."""
+    dataset = selection.dataset
+    steps = _as_keys(dataset, selection.steps)
+    slab = _listed_rows(dataset, steps)
+    if slab is None and (view := _view(dataset, steps)) is not None:
+        with contextlib.suppress(NotNative):
+            slab = hyperslab_of(view)
+    return slab

@@ -94,15 +94,7 @@ Step = Any
 
 
 class Selection:
-    """A dataset and what to take of it, step by step.
-
-    Parameters
-    ----------
-    dataset : DatasetInfo
-        The dataset.
-    steps : tuple
-        The first acts on the dataset, each other on the result of the one before it.
-    """
+    """A dataset and what to take of it: each step acts on the result of the one before."""
 
     __slots__ = ("dataset", "steps")
 

@@ -69,17 +69,13 @@ def encode_plan(
     Parameters
     ----------
     control_bytes : int
-        Bytes of the ring's control header, a multiple of the page size.
+        Of the ring's control header, a multiple of the page size.
     open_options : mapping
-        How a library opens the file; values are JSON's.
+        How a library opens the file; the values are of JSON's types.
     fields : sequence of str
         Each dataset's field, or "".
     turnstile : bool
         Readers hand their requests to the disk one at a time, in the order of the tape.
-
-    Returns
-    -------
-    bytes
     """
     tapes, tape_at = [], control_bytes
     for tape in plan.tapes:

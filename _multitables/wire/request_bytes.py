@@ -215,15 +215,7 @@ def pack_ragged(rows: Sequence[npt.NDArray[Any]]) -> list[Bytes]:
 def unpack_ragged(
     packed: Bytes, dtype: np.dtype[Any], atom_shape: tuple[int, ...] = ()
 ) -> list[npt.NDArray[Any]]:
-    """Return views of ragged rows that travelled together.
-
-    Parameters
-    ----------
-    packed : ndarray of uint8
-        What a reader delivered.
-    dtype, atom_shape
-        Of one atom.
-    """
+    """Return views of the ragged rows that a reader packed, of atoms of this dtype and shape."""
     count = int(packed[-WORD:].view("<u8")[0])
     lengths = packed[len(packed) - WORD * (count + 1) : len(packed) - WORD].view("<u8").tolist()
     atom_bytes = dtype.itemsize * int(np.prod(atom_shape, dtype=np.int64))

@@ -28,7 +28,7 @@ def test_a_missing_library_is_told(name: str) -> None:
     done = run_script(MISSING, name, library)
     assert done.stdout == (
         f"MissingLibraryError {library} multitables.{name} needs {library}, which is not "
-        "installed. All that is not for this library works. Install it: pip install "
+        "installed. Everything else works without it. Install it: pip install "
         f"multitables[{library}].\n"
     ), done.stderr
 

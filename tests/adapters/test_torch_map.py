@@ -112,7 +112,7 @@ def test_a_transform_is_of_samples(numbered: Path) -> None:
 
 
 def test_collate_takes_its_own_samples_only(numbered: Path) -> None:
-    with pytest.raises(multitables.OptionsError, match="collate takes what"):
+    with pytest.raises(multitables.OptionsError, match="collate takes a batch"):
         multitables.TorchMapDataset.collate([torch.zeros(3)])
     data = dataset(numbered, transform=lambda row: row)
     with pytest.raises(multitables.OptionsError, match="without a transform"):

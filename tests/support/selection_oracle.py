@@ -100,7 +100,7 @@ def agrees(array: np.ndarray, dataset: DatasetInfo, selection: Selection, want: 
     assert not isinstance(found, Refused), found.text
     if isinstance(found, Native):
         slab = found.hyperslab
-        assert slab.n_bytes == want.nbytes
+        assert math.prod(slab.shape) * slab.dtype.itemsize == want.nbytes
         got = np.frombuffer(applied(array, slab, dataset.n_dims), slab.dtype)
         same(got.reshape(slab.shape), want)
     call = library_call(selection)

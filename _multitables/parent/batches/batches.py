@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError, CorruptChunkError
-from _multitables.options import BatchOptions, check_epoch
+from _multitables.options import BatchOptions, check_number
 from _multitables.parent.batches.batch_iterator import BatchIterator, Bookmark, Progress
 from _multitables.parent.batches.epoch_streams import EpochStreams
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -100,7 +100,7 @@ class Batches:
         It begins with the epoch's first batch, unless a state was loaded that stands in this
         epoch: then where that stands.
         """
-        epoch = check_epoch("epoch", epoch)
+        epoch = check_number("epoch", epoch)
         mark = self._bookmark
         if mark.resumed is None or mark.resumed.epoch != epoch:
             mark.epoch, mark.resumed, mark.progress = epoch, None, None
@@ -140,7 +140,7 @@ class Batches:
             Rows of the dataset.
         """
         streams = self._streams
-        wanted = self._bookmark.epoch if epoch is None else check_epoch("epoch", epoch)
+        wanted = self._bookmark.epoch if epoch is None else check_number("epoch", epoch)
         order = streams.order(wanted)
         words, listed = order.words, order.listed_bytes
         shard = shard_of(streams.everything(), streams.shard)
@@ -200,7 +200,7 @@ class Batches:
             "step": order.step,
         }
         if order.listed is not None:
-            identity["listed"] = zlib.crc32(order.listed.astype("<u8", copy=False).data)
+            identity["listed"] = zlib.crc32(order.listed_bytes)
         if order.shuffle in (CHUNKS, WINDOW):
             identity["chunk_rows"] = order.chunk_rows
         if order.shuffle == WINDOW:

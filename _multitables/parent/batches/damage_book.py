@@ -14,16 +14,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import CorruptChunkError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.plan.damaged_chunks import places, rows_of, without_chunk, without_rows
+from _multitables.plan.damaged_chunks import I64, places, rows_of, without_chunk, without_rows
 from _multitables.plan.row_order import OrderWords
 from _multitables.plan.sharding import Ranges, length
-
-I64 = npt.NDArray[np.int64]
 
 
 class DamageBook:

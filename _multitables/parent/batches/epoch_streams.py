@@ -23,6 +23,7 @@ from _multitables.plan.checkpoint import Position
 from _multitables.plan.row_order import OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sharding import Ranges, Shard, between, length, shard_of
+from _multitables.plan.stream_plan import ReadPlan
 
 
 @dataclass(frozen=True)
@@ -108,25 +109,22 @@ class EpochStreams:
                 return idle.stream
             idle.stream.close()
         opened, _ = self.open()
-        size = self.wanted.batch_size
-        return start_stream(
-            self._pool,
-            self.wanted.n_procs,
-            lambda n_readers: (
-                opened,
-                plan_batches(
-                    opened.indexes,
-                    order=self.order(run.first_epoch),
-                    ranges=run.ranges,
-                    batch_size=size,
-                    n_readers=n_readers,
-                    epochs=None if goes_on else run.epochs,
-                    read_ahead=self.wanted.read_ahead,
-                    **opened.facts(),
-                ),
-                size,
-            ),
-        )
+        wanted = self.wanted
+
+        def planned() -> tuple[Opened, ReadPlan, int]:
+            plan = plan_batches(
+                opened.indexes,
+                order=self.order(run.first_epoch),
+                ranges=run.ranges,
+                batch_size=wanted.batch_size,
+                n_readers=wanted.n_procs,
+                epochs=None if goes_on else run.epochs,
+                read_ahead=wanted.read_ahead,
+                **opened.facts(),
+            )
+            return opened, plan, wanted.batch_size
+
+        return start_stream(self._pool, wanted.n_procs, planned)
 
     def leave(self, stream: StreamQueue, run: EpochRun) -> None:
         """Let a stream rest at the end of its run, or end it."""

@@ -19,9 +19,9 @@ from _multitables import _core
 from _multitables.errors import FileChangedError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.hdf5_file import Source, open_source
 from _multitables.parent.random.stage import made
-from _multitables.plan.dataset_table import DatasetTable, lookup_table
+from _multitables.plan.dataset_table import lookup_table
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
 
@@ -35,8 +35,6 @@ class Part:
     chunk_dims: tuple[int, ...]
     #: None: a library reads it.
     core: _core.Dataset | None
-    #: Why a library reads it, or "".
-    reason: str
 
 
 class Catalogues:
@@ -58,7 +56,6 @@ class Catalogues:
             filename, path, options = self._source
             with open_source(filename, options) as source:
                 index = source.index(path, field)
-                given, direct = source.open_options, source.direct
             before = self._parts[""].index.fingerprint
             if index.fingerprint != before:
                 raise FileChangedError(
@@ -71,29 +68,18 @@ class Catalogues:
                     expected=before.size_bytes,
                     got=index.fingerprint.size_bytes,
                 )
-            table = lookup_table(index, direct=direct, native_filters=_core.native_filters())
-            return self.add(field, index, table, given, queue)
+            return self.add(field, index, source, queue)
 
-    def add(
-        self,
-        field: str,
-        index: ChunkIndex,
-        table: DatasetTable | None,
-        open_options: Mapping[str, object],
-        queue: _core.WorkQueue,
-    ) -> Part:
-        """Tell the readers of the dataset or a column; without a table a library reads it."""
-        part = Part(index, index.dims, None, index.reason or "ragged")
-        if table is not None:
-            dataset = table.datasets[0]
-            part = Part(index, dataset.chunk_dims, None, dataset.reason)
-            if not dataset.reason:
-                encoded = plan_bytes.encode_datasets(table, open_options, [field])
-                part.core = made(
-                    lambda: queue.dataset(encoded, index.dtype, list(index.row_shape)),
-                    len(encoded),
-                )
-                self.native[field] = part.core
+    def add(self, field: str, index: ChunkIndex, source: Source, queue: _core.WorkQueue) -> Part:
+        """Tell the readers of the dataset or a column, unless a library reads it."""
+        table = lookup_table(index, direct=source.direct, native_filters=_core.native_filters())
+        (dataset,) = table.datasets
+        part = Part(index, dataset.chunk_dims, None)
+        if not dataset.reason:
+            encoded = plan_bytes.encode_datasets(table, source.open_options, [field])
+            part.core = self.native[field] = made(
+                lambda: queue.dataset(encoded, index.dtype, list(index.row_shape)), len(encoded)
+            )
         self._parts[field] = part
         return part
 
@@ -116,14 +102,10 @@ def open_dataset(
     """Index a dataset and tell the readers of it."""
     with open_source(filename, options) as source:
         kind, index = source.describe(path)
-        given, direct = source.open_options, source.direct
-    if direct:
+    if source.direct:
         device.check_direct(index.filename)
-    table = None
-    if kind != "vlarray":
-        table = lookup_table(index, direct=direct, native_filters=_core.native_filters())
     catalogues = Catalogues(filename, path, options)
-    catalogues.add("", index, table, given, queue)
+    catalogues.add("", index, source, queue)
     return DatasetHandle(
         filename=index.filename,
         path=index.path,
@@ -132,7 +114,7 @@ def open_dataset(
         dtype=index.dtype.base,
         n_dims=len(index.dims),
         library=index.library,
-        open_options=given,
+        open_options=source.open_options,
         atom_shape=index.dtype.shape,
         catalogues=catalogues,
     )

@@ -33,6 +33,7 @@ Law
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -50,7 +51,7 @@ from _multitables.errors import (
     refused_error,
 )
 from _multitables.options import ReaderOptions
-from _multitables.parent.random.dataset_handle import DatasetHandle, Part
+from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle
 from _multitables.parent.random.notifier import Notifier
 from _multitables.parent.random.request import Ask, Request
 from _multitables.parent.random.stage import Stage, arena, made, shortage, users
@@ -148,9 +149,8 @@ class Service:
         self, key: Selection, form: Native, stages: _core.Stages
     ) -> _core.RequestHandle | None:
         """Ask the core; None if it does not read the dataset."""
-        slab, info = form.hyperslab, key.dataset
-        assert isinstance(info, DatasetHandle)
-        core = info.catalogues.part(slab.field, self.queue).core
+        slab = form.hyperslab
+        core = _catalogues(key).part(slab.field, self.queue).core
         if core is None:
             return None
         words, shape = encode_hyperslab(slab), list(slab.shape)
@@ -172,10 +172,7 @@ class Service:
     def _guess(self, call: LibraryCall, stages: _core.Stages) -> int:
         """Bytes of a stage for a library's result, whose size may not be known yet."""
         if call.shape is not None:
-            count = 1
-            for extent in call.shape:
-                count *= extent
-            return count * call.dtype.itemsize
+            return math.prod(call.shape) * call.dtype.itemsize
         return 0 if stages.count is not None else min(options.GUESSED_BYTES, stages.n_bytes)
 
     def _send(
@@ -291,25 +288,14 @@ class Service:
             record = error_report.Record.of(handle.failure())
             if record.kind != "filter_unknown" or ask.by_library:
                 raise self._task_error(key, record)
-            self._by_library(key)
+            _catalogues(key).by_library(_field(key))
             ask.by_library = True
             ask.handle = self.queue.library_again(encode_library(library_call(key)), handle)
         else:
             raise self.closed_error()
 
-    def _part(self, key: Selection) -> Part:
-        assert isinstance(key.dataset, DatasetHandle)
-        form = normalize(key)
-        field = form.hyperslab.field if isinstance(form, Native) else ""
-        return key.dataset.catalogues.part(field, self.queue)
-
-    def _by_library(self, key: Selection) -> None:
-        form = normalize(key)
-        if isinstance(form, Native) and isinstance(key.dataset, DatasetHandle):
-            key.dataset.catalogues.by_library(form.hyperslab.field)
-
     def _task_error(self, key: Selection, record: error_report.Record) -> BaseException:
-        part = self._part(key)
+        part = _catalogues(key).part(_field(key), self.queue)
         death = self.readers.killers.get(record.task) if record.kind == "died" else None
         if death is not None and death.in_library:
             place = place_in_library(part.index, death.chunk, of_request=True)
@@ -352,9 +338,8 @@ class Service:
             return
         self._closing = True
         self.queue.close()
-        if self.notifier.idle and not self.queue.pending():
-            self.end()
-        elif self.notifier.start():
+        self.end_if_drained()
+        if not self.ended and self.notifier.start():
             self.queue.wake()
         if wait:
             self.notifier.join()
@@ -401,6 +386,17 @@ class Service:
             "readers_replaced": self.readers.replaced,
             "readers": readers,
         }
+
+
+def _catalogues(key: Selection) -> Catalogues:
+    assert isinstance(key.dataset, DatasetHandle)  # `ask` has checked it
+    return key.dataset.catalogues
+
+
+def _field(key: Selection) -> str:
+    """Return the column whose catalogue a request uses, or ""."""
+    form = normalize(key)
+    return form.hyperslab.field if isinstance(form, Native) else ""
 
 
 def too_small(needed: int, have: int, stages: _core.Stages) -> SharedMemoryError:

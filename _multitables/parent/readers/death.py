@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from _multitables.parent.readers.process import how_it_ended
-
 
 @dataclass(frozen=True)
 class Death:
@@ -29,8 +27,3 @@ class Death:
     #: Why no reader could be started in its place, if that was tried, and what to do then.
     hindrance: str = ""
     advice: str = ""
-
-    @property
-    def how(self) -> str:
-        """``was killed by SIGKILL`` or ``exited with status 1``."""
-        return how_it_ended(self.status)

@@ -14,6 +14,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from _multitables import _core
 from _multitables.errors import (
@@ -29,6 +30,7 @@ from _multitables.errors import (
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.missing import missing_file, missing_filter
 from _multitables.parent.readers.place import Place
+from _multitables.parent.readers.process import how_it_ended
 from _multitables.plan.stream_plan import ReadPlan
 
 _COPY_AGAIN = "Copy the file again from its source or from a backup"
@@ -36,8 +38,6 @@ _REPAIR = (
     f"{_COPY_AGAIN}; until then leave out the rows in the error's `rows`, as with "
     "get_batches(rows=mask) or get_batches(skip_damaged=True)"
 )
-
-
 _LIBRARY_DIED = (
     "The library died with it, perhaps of damaged data, or was killed: copy the file again from "
     "its source, and look at dmesg for a lack of memory"
@@ -95,8 +95,8 @@ def _name(place: Place, record: Record) -> str:
     if record.filter == 0:
         return "the stored chunk"
     # Names in files are free text, so the core's own come first.
-    name = _core.native_filters().get(record.filter) or place.filter_names.get(record.filter)
-    return name or f"filter {record.filter}"
+    names = {spec.id: spec.name for spec in place.index.pipeline} | _core.native_filters()
+    return names.get(record.filter) or f"filter {record.filter}"
 
 
 def _malformed(place: Place, record: Record) -> Exception:
@@ -137,14 +137,6 @@ def _system(place: Place, record: Record, doing: str) -> Exception:
         f"{doing} failed for {place.where}: {os.strerror(record.detail)} ({code}). "
         f"{place.lost}. Look at the device (dmesg) and at the file's permissions",
     )
-
-
-def _read(place: Place, record: Record) -> Exception:
-    return _system(place, record, "reading")
-
-
-def _open(place: Place, record: Record) -> Exception:
-    return _system(place, record, "opening the file in a reader")
 
 
 def _changed(place: Place, record: Record) -> Exception:
@@ -205,8 +197,8 @@ KINDS: dict[str, Callable[[Place, Record], Exception]] = {
     "filter_unknown": _unknown_filter,
     "filter_truncated": _damaged("{name} data is cut short for {where} " + _SIZES),
     "short": _damaged("the file ends inside {where} " + _SIZES + ": it is truncated"),
-    "read": _read,
-    "open": _open,
+    "read": partial(_system, doing="reading"),
+    "open": partial(_system, doing="opening the file in a reader"),
     "changed": _changed,
     "library": _library,
     "internal": _internal,
@@ -239,7 +231,8 @@ def _death(death: Death, place: Place | None, doing: str, good: str) -> Exceptio
     advice = "The readers' own messages are on standard error"
     if death.status == -9:
         advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
-    happened = f"reader {death.reader} (pid {death.pid}) {death.how}{times}{when}"
+    how = how_it_ended(death.status)
+    happened = f"reader {death.reader} (pid {death.pid}) {how}{times}{when}"
     if death.in_library:
         advice = _LIBRARY_DIED
     if death.timeout_seconds is not None and place is not None and not death.hindrance:

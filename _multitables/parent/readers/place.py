@@ -28,7 +28,6 @@ class Place:
     chunk_offset: tuple[int, ...] | None
     byte_begin: int | None
     byte_end: int | None
-    filter_names: dict[int, str]
     of_request: bool = False
     #: The stream's rows are not in the order of the file.
     of_order: bool = False
@@ -128,9 +127,8 @@ def _place(
     row_end: int,
     chunk: tuple[int, int | None, int] | None,
 ) -> Place:
-    names = {spec.id: spec.name for spec in index.pipeline}
     if chunk is None:
-        return Place(index, row_begin, row_end, None, None, None, names)
+        return Place(index, row_begin, row_end, None, None, None)
     grid_index, byte_offset, stored_size = chunk
     offset = []
     for dim, extent in zip(reversed(index.dims), reversed(chunk_dims), strict=True):
@@ -141,4 +139,4 @@ def _place(
     row_end = min(row_end, offset[0] + chunk_dims[0])
     known = None if index.chunk_dims is None else tuple(offset)
     end = None if byte_offset is None else byte_offset + stored_size
-    return Place(index, row_begin, row_end, known, byte_offset, end, names)
+    return Place(index, row_begin, row_end, known, byte_offset, end)

@@ -57,7 +57,6 @@ class Opened:
         return {
             "direct": self.direct,
             "native_filters": _core.native_filters(),
-            "page_bytes": _core.PAGE_BYTES,
             "memory_limit_bytes": machine.memory_limit_bytes(),
         }
 
@@ -83,19 +82,19 @@ def open_data(spec: DataSpec) -> Opened:
 
 
 def start_stream(
-    pool: ReaderPool, n_procs: int, plan_for: Callable[[int], tuple[Opened, ReadPlan, int]]
+    pool: ReaderPool, n_procs: int, planned: Callable[[], tuple[Opened, ReadPlan, int]]
 ) -> StreamQueue:
     """Let readers of `pool` run a plan.
 
     Parameters
     ----------
-    plan_for : callable
-        Number of readers -> what was opened, the plan, and the rows of a block. Called when the
-        readers are on their way: they start while the file is indexed.
+    planned : callable
+        Returns what was opened, the plan, and the rows of a block. Called after the readers were
+        started, so that they start while the file is indexed.
     """
     readers = pool.take(n_procs)
     try:
-        opened, plan, block_size = plan_for(len(readers))
+        opened, plan, block_size = planned()
         ring = _make_ring(plan, opened)
         readers.assign(ring)
         return StreamQueue(ring, readers, plan, block_size, pool.give_back())

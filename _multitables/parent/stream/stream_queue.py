@@ -64,7 +64,6 @@ class StreamQueue:
         self._readers = readers
         self.plan = plan
         self._error: BaseException | None = None
-        self._accounts: list[dict[str, float]] | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, _end, ring, readers, give_back)
@@ -121,7 +120,7 @@ class StreamQueue:
             if type(got) is _Guard:
                 return got
             if got == _core.ENDED:
-                self._stop()
+                self.close()
                 return QueueClosed
             if got == _core.CLOSED:
                 return self._closed()
@@ -264,9 +263,6 @@ class StreamQueue:
 
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
-        self._stop()
-
-    def _stop(self) -> None:
         self._finalizer()
 
     def __enter__(self) -> StreamQueue:
