@@ -60,7 +60,11 @@ impl Blocks {
         let end = address.saturating_add(len);
         if end > self.file_size() {
             let expected = format_args!("a structure of {len} bytes in the file");
-            return corrupt(address, expected, format_args!("{} bytes", self.file_size()));
+            return corrupt(
+                address,
+                expected,
+                format_args!("{} bytes", self.file_size()),
+            );
         }
         let mut bytes = vec![0; len as usize];
         let read = match len >= PAGE_BYTES {

@@ -29,20 +29,6 @@ pub fn lookup3(bytes: &[u8]) -> u32 {
     c
 }
 
-/// Mutated files would go no further than to the next checksum.
-#[cfg(test)]
-pub static UNCHECKED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-
-#[cfg(test)]
-pub fn is_checked() -> bool {
-    !UNCHECKED.load(std::sync::atomic::Ordering::Relaxed)
-}
-
-#[cfg(not(test))]
-pub fn is_checked() -> bool {
-    true
-}
-
 fn words(block: &[u8]) -> (u32, u32, u32) {
     let word = |at: usize| {
         let mut bytes = [0; 4];

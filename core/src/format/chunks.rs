@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. A chunk is named by its number in the grid of the dataset's current dims, the last axis fastest.
-//!    Chunks outside of these dims, and chunks without an address, are not stored.
+//!    One outside of these dims is corrupt; one without an address is not stored.
 //! 2. The table is in order and names a chunk once. It has no more rows than its index has entries.
 //! 3. Whether a chunk lies in the file is checked where its bytes are read.
 
@@ -101,6 +101,7 @@ pub fn chunk_table(
     };
     let mut chunks = Chunks {
         blocks,
+        dims,
         table: ChunkTable::default(),
         has_plain_edges: has_filters && layout.unfiltered_edges,
         is_in_order: true,
@@ -119,15 +120,21 @@ pub fn chunk_table(
 /// The table while it grows.
 struct Chunks<'a> {
     blocks: &'a Blocks,
+    dims: &'a [u64],
     table: ChunkTable,
     has_plain_edges: bool,
     is_in_order: bool,
 }
 
 impl Chunks<'_> {
-    fn add(&mut self, place: Place, offset: u64, size: u64, mask: u32) {
-        if !place.is_inside || offset == UNDEFINED {
-            return;
+    /// Add a chunk that an entry at this address names, if it is stored.
+    fn add(&mut self, address: u64, place: Place, offset: u64, size: u64, mask: u32) -> Result<()> {
+        if offset == UNDEFINED {
+            return Ok(());
+        }
+        if !place.is_inside {
+            let expected = format_args!("a chunk that begins within the dims {:?}", self.dims);
+            return corrupt(address, expected, "one outside");
         }
         let table = &mut self.table;
         self.is_in_order &= table
@@ -141,6 +148,7 @@ impl Chunks<'_> {
         table
             .filter_mask
             .push(if is_plain { NO_FILTERS } else { mask });
+        Ok(())
     }
 
     fn in_order(self, address: u64) -> Result<ChunkTable> {
@@ -185,6 +193,7 @@ impl Index<'_> {
             rank: self.axes.len(),
         };
         btree_v1::each_leaf(self.blocks, self.address, kind, &mut |mut key, offset| {
+            let address = key.address();
             let (size, mask) = (u64::from(key.u32()?), key.u32()?);
             let mut place = Place::FIRST;
             for axis in &self.axes {
@@ -196,8 +205,7 @@ impl Index<'_> {
                 }
                 place.go(axis, n_chunks);
             }
-            chunks.add(place, offset, size, mask);
-            Ok(())
+            chunks.add(address, place, offset, size, mask)
         })
     }
 
@@ -224,14 +232,13 @@ impl Index<'_> {
             return corrupt(tree.address, expected, tree.record_bytes);
         }
         tree.each_record(&mut |mut record| {
-            let behind = numbers as usize;
+            let (address, behind) = (record.address(), numbers as usize);
             let (offset, size, mask) = self.chunk(&mut record, behind)?;
             let mut place = Place::FIRST;
             for axis in &self.axes {
                 place.go(axis, record.u64()?);
             }
-            chunks.add(place, offset, size, mask);
-            Ok(())
+            chunks.add(address, place, offset, size, mask)
         })
     }
 
@@ -260,8 +267,8 @@ impl Index<'_> {
             place.go(axis, 0);
         }
         let (size, mask) = filtered.unwrap_or((self.chunk_bytes, 0));
-        chunks.add(place, self.address, size, mask);
-        Ok(())
+        let address = self.blocks.address(self.address);
+        chunks.add(address, place, self.address, size, mask)
     }
 
     /// Chunks one behind the other, numbered in the grid of the max dims.
@@ -293,11 +300,12 @@ impl Index<'_> {
                 number += along * stride;
             }
             chunks.add(
+                address,
                 place,
                 self.address + number * self.chunk_bytes,
                 self.chunk_bytes,
                 0,
-            );
+            )?;
         }
         Ok(())
     }
@@ -333,6 +341,7 @@ impl Index<'_> {
         let mut numbering: Vec<(&Axis, u64)> = self.axes.iter().zip(strides).collect();
         numbering[..=slowest].rotate_right(1);
         each_element(&mut |number, mut element| {
+            let address = element.address();
             let (offset, size, mask) = self.chunk(&mut element, 0)?;
             if offset == UNDEFINED {
                 return Ok(());
@@ -343,8 +352,7 @@ impl Index<'_> {
                 rest -= along * stride;
                 place.go(axis, along);
             }
-            chunks.add(place, offset, size, mask);
-            Ok(())
+            chunks.add(address, place, offset, size, mask)
         })
     }
 

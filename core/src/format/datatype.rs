@@ -113,7 +113,11 @@ pub fn datatype(cursor: &mut Cursor<'_>) -> Result<Datatype> {
 fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
     let address = cursor.address();
     if depth > MAX_DEPTH {
-        return corrupt(address, format_args!("types in at most {MAX_DEPTH} types"), "more");
+        return corrupt(
+            address,
+            format_args!("types in at most {MAX_DEPTH} types"),
+            "more",
+        );
     }
     let class_and_version = cursor.u8()?;
     let (class, version) = (class_and_version & 15, class_and_version >> 4);
@@ -227,7 +231,8 @@ fn padded_name(cursor: &mut Cursor<'_>, version: u8) -> Result<Vec<u8>> {
     let begin = cursor.position();
     let name = cursor.name()?;
     if version < 3 {
-        cursor.skip((cursor.position() - begin).next_multiple_of(8) - (cursor.position() - begin))?;
+        cursor
+            .skip((cursor.position() - begin).next_multiple_of(8) - (cursor.position() - begin))?;
     }
     Ok(name.to_vec())
 }
@@ -283,7 +288,11 @@ fn first_dims(cursor: &mut Cursor<'_>) -> Result<Vec<u32>> {
 fn array_of(address: u64, dims: Vec<u32>, base: Datatype) -> Result<Datatype> {
     let size = array_size(&dims, base.size);
     let Some(size) = size.and_then(|size| u32::try_from(size).ok()) else {
-        return corrupt(address, "an array of less than 4 GiB", format_args!("{dims:?}"));
+        return corrupt(
+            address,
+            "an array of less than 4 GiB",
+            format_args!("{dims:?}"),
+        );
     };
     let base = Box::new(base);
     let kind = Kind::Array { dims, base };
@@ -299,7 +308,11 @@ fn array_dims(cursor: &mut Cursor<'_>, version: u8) -> Result<Vec<u32>> {
     let address = cursor.address();
     let rank: usize = cursor.u8()?.into();
     if rank > MAX_RANK {
-        return corrupt(address, format_args!("an array of at most {MAX_RANK} dims"), rank);
+        return corrupt(
+            address,
+            format_args!("an array of at most {MAX_RANK} dims"),
+            rank,
+        );
     }
     if version < 3 {
         cursor.skip(3)?;
@@ -321,7 +334,11 @@ fn check_size(address: u64, size: u32, kind: &Kind) -> Result<()> {
     };
     match expected {
         Some(expected) if expected == u64::from(size) && size > 0 => Ok(()),
-        Some(expected) => corrupt(address, format_args!("a type of {} bytes", expected.max(1)), size),
+        Some(expected) => corrupt(
+            address,
+            format_args!("a type of {} bytes", expected.max(1)),
+            size,
+        ),
         None => corrupt(address, "an array of less than 4 GiB", "a larger one"),
     }
 }

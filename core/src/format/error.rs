@@ -21,11 +21,7 @@ pub enum FormatError {
 pub type Result<T> = std::result::Result<T, FormatError>;
 
 /// What contradicts the specification at an address.
-pub fn corrupt<T>(
-    address: u64,
-    expected: impl fmt::Display,
-    got: impl fmt::Display,
-) -> Result<T> {
+pub fn corrupt<T>(address: u64, expected: impl fmt::Display, got: impl fmt::Display) -> Result<T> {
     Err(FormatError::Corrupt {
         address,
         expected: expected.to_string(),

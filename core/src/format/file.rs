@@ -54,9 +54,13 @@ pub enum ObjectKind {
 pub enum Found {
     Object(u64),
     /// There is no such link in the object with this offset.
-    Missing { parent: u64 },
+    Missing {
+        parent: u64,
+    },
     /// What is before this link is no group.
-    NotAGroup { parent: u64 },
+    NotAGroup {
+        parent: u64,
+    },
     /// The rest of the path is in another file.
     External {
         file: Vec<u8>,
@@ -80,14 +84,12 @@ pub struct Dataset {
 }
 
 impl File {
-    pub fn open(source: Box<dyn ByteSource>) -> Result<File> {
-        let superblock = Superblock::read(source)?;
+    pub fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> Result<File> {
+        let superblock = Superblock::read(source, checks_sums)?;
         let blocks = superblock.blocks;
         let shared = match superblock.extension {
             UNDEFINED => SharedMessages::default(),
-            extension => {
-                SharedMessages::open(&blocks, &ObjectHeader::read(&blocks, extension)?)?
-            }
+            extension => SharedMessages::open(&blocks, &ObjectHeader::read(&blocks, extension)?)?,
         };
         Ok(File {
             blocks,
@@ -160,11 +162,7 @@ impl File {
         Ok(links)
     }
 
-    fn each_link(
-        &self,
-        group: &ObjectHeader,
-        f: &mut dyn FnMut(Link) -> Result<()>,
-    ) -> Result<()> {
+    fn each_link(&self, group: &ObjectHeader, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
         for message in &group.messages {
             match message.kind {
                 message::LINK => f(link(&mut self.blocks.cursor(&self.body(message)?))?)?,
@@ -177,11 +175,7 @@ impl File {
     }
 
     /// Links in a heap, of which a tree knows the names' hashes.
-    fn dense_links(
-        &self,
-        info: &Message,
-        f: &mut dyn FnMut(Link) -> Result<()>,
-    ) -> Result<()> {
+    fn dense_links(&self, info: &Message, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
         let mut cursor = self.blocks.cursor(&info.body);
         cursor.version("link info", 0)?;
         if cursor.u8()? & 1 != 0 {
@@ -192,9 +186,11 @@ impl File {
             return Ok(());
         }
         let heap = FractalHeap::open(&self.blocks, heap)?;
+        let mut total = Total::new(&self.blocks);
         btree_v2::each_record(&self.blocks, by_name, &mut |mut record| {
             record.skip(4)?; // the hash
             let body = heap.object(&self.blocks, record.take(7)?)?;
+            total.add(&body)?;
             f(link(&mut self.blocks.cursor(&body))?)
         })
     }
@@ -236,14 +232,15 @@ impl File {
     /// All attributes of an object: those of its header in their order, or those of its heap by hash,
     /// each with its number in the order of creation where the object keeps it.
     pub fn attributes(&self, header: &ObjectHeader) -> Result<Vec<(u32, Attribute)>> {
-        let mut found = Vec::new();
+        let (mut found, mut total) = (Vec::new(), Total::new(&self.blocks));
         for message in header.all(message::ATTRIBUTE) {
             let body = self.body(message)?;
+            total.add(&body)?;
             let order = message.creation_order.into();
             found.push((order, attribute(&self.blocks, &self.shared, &body)?));
         }
         if let Some(info) = header.find(message::ATTRIBUTE_INFO) {
-            self.dense_attributes(info, &mut found)?;
+            self.dense_attributes(info, &mut total, &mut found)?;
         }
         Ok(found)
     }
@@ -251,6 +248,7 @@ impl File {
     fn dense_attributes(
         &self,
         info: &Message,
+        total: &mut Total,
         found: &mut Vec<(u32, Attribute)>,
     ) -> Result<()> {
         let mut cursor = self.blocks.cursor(&info.body);
@@ -276,6 +274,7 @@ impl File {
                     self.shared.body(&self.blocks, kind, flags, &body)?
                 }
             };
+            total.add(&body)?;
             found.push((order, attribute(&self.blocks, &self.shared, &body)?));
             Ok(())
         })
@@ -376,6 +375,28 @@ impl ObjectHeader {
             () if has(message::DATATYPE) => ObjectKind::Datatype,
             () => ObjectKind::Other,
         }
+    }
+}
+
+/// Bytes of all messages of an object: heaps lend the same bytes to any number of them, but all
+/// together are no longer than the file.
+struct Total {
+    left: u64,
+}
+
+impl Total {
+    fn new(blocks: &Blocks) -> Total {
+        Total {
+            left: blocks.file_size(),
+        }
+    }
+
+    fn add(&mut self, body: &Block) -> Result<()> {
+        match self.left.checked_sub(body.bytes.len() as u64) {
+            Some(left) => self.left = left,
+            None => return corrupt(body.address, "messages within the file's size", "more"),
+        }
+        Ok(())
     }
 }
 

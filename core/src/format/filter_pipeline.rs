@@ -27,7 +27,11 @@ pub fn filter_pipeline(cursor: &mut Cursor<'_>) -> Result<Vec<Filter>> {
         _ => return corrupt(address, "version 1 or 2 of the filter pipeline", version),
     }
     if count > MAX_FILTERS {
-        return corrupt(address, format_args!("at most {MAX_FILTERS} filters"), count);
+        return corrupt(
+            address,
+            format_args!("at most {MAX_FILTERS} filters"),
+            count,
+        );
     }
     (0..count).map(|_| filter(cursor, version)).collect()
 }

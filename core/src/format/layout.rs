@@ -10,12 +10,20 @@ const MAX_RANK: u8 = 33;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Among the metadata: the elements themselves, and their offset from the superblock.
-    Compact { elements: Vec<u8>, address: u64 },
+    Compact {
+        elements: Vec<u8>,
+        address: u64,
+    },
     /// In one piece at an offset from the superblock, which may be undefined.
-    Contiguous { address: u64 },
+    Contiguous {
+        address: u64,
+    },
     Chunked(ChunkedLayout),
     /// In other datasets: the mappings are an object of the global heap.
-    Virtual { heap: u64, index: u32 },
+    Virtual {
+        heap: u64,
+        index: u32,
+    },
 }
 
 /// Read a data layout message.
@@ -89,10 +97,16 @@ fn rank(cursor: &mut Cursor<'_>) -> Result<u8> {
 /// The dims of a chunk; the bytes of an element behind them are said by the datatype.
 fn chunk_dims(cursor: &mut Cursor<'_>, rank: u8, size: usize) -> Result<Vec<u64>> {
     let address = cursor.address();
-    let dims = (0..rank).map(|_| cursor.uint(size)).collect::<Result<Vec<_>>>()?;
+    let dims = (0..rank)
+        .map(|_| cursor.uint(size))
+        .collect::<Result<Vec<_>>>()?;
     match dims.split_last() {
         Some((_, dims)) if !dims.is_empty() && !dims.contains(&0) => Ok(dims.to_vec()),
-        _ => corrupt(address, "a chunk of at least one element", format_args!("{dims:?}")),
+        _ => corrupt(
+            address,
+            "a chunk of at least one element",
+            format_args!("{dims:?}"),
+        ),
     }
 }
 
@@ -114,7 +128,11 @@ fn chunked(cursor: &mut Cursor<'_>, version: u8) -> Result<Layout> {
     // Behind the kind are the parameters of the index, which it repeats in its own header.
     let (index, skipped) = match kind {
         1 if flags & 2 != 0 => {
-            let bytes = if version == 5 { 8 } else { cursor.sizes().length };
+            let bytes = if version == 5 {
+                8
+            } else {
+                cursor.sizes().length
+            };
             let filtered = Some((cursor.uint(bytes)?, cursor.u32()?));
             (ChunkIndexKind::Single { filtered }, 0)
         }

@@ -29,7 +29,8 @@ pub mod fixed_array;
 pub mod fractal_heap;
 pub mod global_heap;
 pub mod grid;
-pub mod kept;
+
+mod kept;
 pub mod layout;
 pub mod link;
 pub mod local_heap;

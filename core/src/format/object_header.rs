@@ -89,6 +89,12 @@ impl ObjectHeader {
         Ok(reading.header)
     }
 
+    /// Bytes of all messages.
+    pub fn bytes(&self) -> u64 {
+        let bodies = self.messages.iter().map(|message| message.body.bytes.len());
+        bodies.sum::<usize>() as u64
+    }
+
     /// The first message of a kind.
     pub fn find(&self, kind: u16) -> Option<&Message> {
         self.messages.iter().find(|message| message.kind == kind)

@@ -7,11 +7,13 @@ use super::blocks::Blocks;
 use super::cursor::{Block, Cursor};
 use super::error::{Result, corrupt};
 use super::fractal_heap::FractalHeap;
+use super::kept::Kept;
 use super::object_header::{ObjectHeader, SHARED, message};
 
-/// Heaps of shared messages.
+/// Heaps of shared messages, and objects whose messages are shared.
 #[derive(Default)]
 pub struct SharedMessages {
+    objects: Kept<ObjectHeader>,
     /// The types of messages of each heap, a bit each.
     heaps: Vec<(u16, FractalHeap)>,
 }
@@ -59,13 +61,27 @@ impl SharedMessages {
                 cursor.length()?; // an offset in a heap, which no release used
             }
             2 | 3 => {}
-            _ => return corrupt(body.address, "version 1 to 3 of the shared message", version),
+            _ => {
+                return corrupt(
+                    body.address,
+                    "version 1 to 3 of the shared message",
+                    version,
+                );
+            }
         }
         let offset = cursor.offset()?;
-        let header = ObjectHeader::read(blocks, offset)?;
+        let header = self.objects.get(offset, || {
+            let header = ObjectHeader::read(blocks, offset)?;
+            let bytes = header.bytes();
+            Ok((header, bytes))
+        })?;
         match header.find(kind) {
             Some(message) if message.flags & SHARED == 0 => Ok(message.body.clone()),
-            Some(_) => corrupt(blocks.address(offset), "the shared message", "one shared again"),
+            Some(_) => corrupt(
+                blocks.address(offset),
+                "the shared message",
+                "one shared again",
+            ),
             None => {
                 let expected = format_args!("an object with a message of type {kind}");
                 corrupt(blocks.address(offset), expected, "none")
@@ -75,7 +91,11 @@ impl SharedMessages {
 
     fn in_heap(&self, blocks: &Blocks, kind: u16, cursor: &mut Cursor<'_>) -> Result<Block> {
         let address = cursor.address();
-        let of_kind = |(types, _): &&(u16, FractalHeap)| types.checked_shr(kind.into()) .is_some_and(|bits| bits & 1 == 1);
+        let of_kind = |(types, _): &&(u16, FractalHeap)| {
+            types
+                .checked_shr(kind.into())
+                .is_some_and(|bits| bits & 1 == 1)
+        };
         match self.heaps.iter().find(of_kind) {
             Some((_, heap)) => heap.object(blocks, cursor.take(8)?),
             None => {

@@ -3,7 +3,6 @@
 //! Law: it stands at byte 0, 512, 1024, ...: what is before it is the user's.
 
 use super::blocks::Blocks;
-use super::checksum::lookup3;
 use super::cursor::{Cursor, Sizes, UNDEFINED};
 use super::error::{FormatError, Result, corrupt};
 use super::source::ByteSource;
@@ -25,7 +24,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    pub fn read(source: Box<dyn ByteSource>) -> Result<Superblock> {
+    pub fn read(source: Box<dyn ByteSource>, checks_sums: bool) -> Result<Superblock> {
         let base = find(&*source)?;
         let len = MAX_BYTES.min(source.size() - base);
         let mut bytes = vec![0; len as usize];
@@ -37,6 +36,7 @@ impl Superblock {
         let unknown_sizes = Sizes {
             address: 8,
             length: 8,
+            checks_sums,
         };
         let mut cursor = Cursor::over(&bytes, base, unknown_sizes);
         cursor.skip(SIGNATURE.len())?;
@@ -47,7 +47,10 @@ impl Superblock {
         if version < 2 {
             cursor.skip(1 + 1 + 1 + 1)?; // versions of what is inside, which say it again
         }
-        let sizes = sizes(&mut cursor)?;
+        let sizes = Sizes {
+            checks_sums,
+            ..sizes(&mut cursor)?
+        };
         cursor = Cursor::over(&bytes, base, sizes);
         let (extension, end, root) = match version {
             0 | 1 => {
@@ -61,18 +64,12 @@ impl Superblock {
             _ => {
                 cursor.seek(12)?;
                 let (_base, extension, end, root) = four(&mut cursor)?;
-                let summed = &bytes[..cursor.position()];
-                let (address, stored) = (cursor.address(), cursor.u32()?);
-                let sum = lookup3(summed);
-                if stored != sum {
-                    let expected = format_args!("the checksum {sum:#010x} of the superblock");
-                    return corrupt(address, expected, format_args!("{stored:#010x}"));
-                }
+                cursor.checksum()?;
                 (extension, end, root)
             }
         };
         let blocks = Blocks::new(source, base, sizes);
-        let end = blocks.address(end);
+        // Absolute, as libhdf5 writes it: the specification says otherwise.
         if end != UNDEFINED && end > blocks.file_size() {
             let expected = format_args!("a file of {end} bytes, as its writer left it");
             return corrupt(base, expected, format_args!("{} bytes", blocks.file_size()));
@@ -102,6 +99,7 @@ fn sizes(cursor: &mut Cursor<'_>) -> Result<Sizes> {
     Ok(Sizes {
         address: offsets.into(),
         length: lengths.into(),
+        checks_sums: true,
     })
 }
 
@@ -120,5 +118,9 @@ fn find(source: &dyn ByteSource) -> Result<u64> {
         }
         base = (2 * base).max(FIRST_USER_BLOCK);
     }
-    corrupt(0, "HDF5's signature at byte 0, 512, 1024, ...", "other bytes")
+    corrupt(
+        0,
+        "HDF5's signature at byte 0, 512, 1024, ...",
+        "other bytes",
+    )
 }

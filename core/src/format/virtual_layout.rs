@@ -21,11 +21,17 @@ pub enum Selection {
     None,
     All,
     /// Coordinates, `rank` for each point.
-    Points { rank: usize, coordinates: Vec<u64> },
+    Points {
+        rank: usize,
+        coordinates: Vec<u64>,
+    },
     /// (start, stride, count, block) for each axis; all ones is without a bound.
     Regular(Vec<[u64; 4]>),
     /// First and last coordinates of each block, `rank` each.
-    Blocks { rank: usize, bounds: Vec<u64> },
+    Blocks {
+        rank: usize,
+        bounds: Vec<u64>,
+    },
 }
 
 /// Read the mappings of a virtual dataset, an object of the global heap.
@@ -33,7 +39,11 @@ pub fn mappings(body: &Block, sizes: Sizes) -> Result<Vec<Mapping>> {
     let mut cursor = Cursor::new(body, sizes).checked()?;
     let version = cursor.u8()?;
     if version > 1 {
-        return corrupt(body.address, "version 0 or 1 of the virtual layout", version);
+        return corrupt(
+            body.address,
+            "version 0 or 1 of the virtual layout",
+            version,
+        );
     }
     let count = cursor.length()?;
     let mut mappings: Vec<Mapping> = Vec::new();
@@ -64,10 +74,16 @@ pub fn mappings(body: &Block, sizes: Sizes) -> Result<Vec<Mapping>> {
 /// Version 1 names a string once.
 fn earlier<'m>(cursor: &mut Cursor<'_>, mappings: &'m [Mapping]) -> Result<&'m Mapping> {
     let (address, number) = (cursor.address(), cursor.length()?);
-    let found = usize::try_from(number).ok().and_then(|number| mappings.get(number));
+    let found = usize::try_from(number)
+        .ok()
+        .and_then(|number| mappings.get(number));
     match found {
         Some(mapping) => Ok(mapping),
-        None => corrupt(address, format_args!("one of {} mappings", mappings.len()), number),
+        None => corrupt(
+            address,
+            format_args!("one of {} mappings", mappings.len()),
+            number,
+        ),
     }
 }
 
@@ -78,7 +94,11 @@ pub fn selection(cursor: &mut Cursor<'_>) -> Result<Selection> {
     match (kind, version) {
         (0 | 3, _) => {
             cursor.skip(8)?;
-            Ok(if kind == 0 { Selection::None } else { Selection::All })
+            Ok(if kind == 0 {
+                Selection::None
+            } else {
+                Selection::All
+            })
         }
         (1, 1) => {
             cursor.skip(8)?; // reserved; length
@@ -124,7 +144,11 @@ fn rank(cursor: &mut Cursor<'_>) -> Result<usize> {
 fn numbers(cursor: &mut Cursor<'_>, count: u64, size: usize) -> Result<Vec<u64>> {
     if count > cursor.left() as u64 {
         let left = cursor.left();
-        return corrupt(cursor.address(), format_args!("numbers in {left} bytes"), count);
+        return corrupt(
+            cursor.address(),
+            format_args!("numbers in {left} bytes"),
+            count,
+        );
     }
     (0..count).map(|_| cursor.uint(size)).collect()
 }
@@ -146,8 +170,14 @@ fn regular(cursor: &mut Cursor<'_>, rank: usize, size: usize) -> Result<Selectio
     let unbounded = super::cursor::ones(size);
     let mut number = || {
         let number = cursor.uint(size)?;
-        Ok(if number == unbounded { u64::MAX } else { number })
+        Ok(if number == unbounded {
+            u64::MAX
+        } else {
+            number
+        })
     };
     let mut axis = |_| Ok([number()?, number()?, number()?, number()?]);
-    Ok(Selection::Regular((0..rank).map(&mut axis).collect::<Result<_>>()?))
+    Ok(Selection::Regular(
+        (0..rank).map(&mut axis).collect::<Result<_>>()?,
+    ))
 }

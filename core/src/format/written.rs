@@ -12,6 +12,7 @@ pub fn blocks(bytes: Vec<u8>) -> Blocks {
     let sizes = Sizes {
         address: 8,
         length: 8,
+        checks_sums: true,
     };
     Blocks::new(Box::new(bytes), 0, sizes)
 }

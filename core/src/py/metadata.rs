@@ -58,13 +58,14 @@ pub struct MetadataFile(File);
 impl MetadataFile {
     #[new]
     fn new(py: Python<'_>, filename: PathBuf) -> PyResult<MetadataFile> {
-        py.detach(|| MetadataFile::open(Box::new(LocalFile::open(&filename)?)))
+        py.detach(|| MetadataFile::open(Box::new(LocalFile::open(&filename)?), true))
     }
 
-    /// A file in memory.
+    /// A file in memory. Tests of damaged files get further without its checksums.
     #[staticmethod]
-    fn from_bytes(py: Python<'_>, bytes: Vec<u8>) -> PyResult<MetadataFile> {
-        py.detach(|| MetadataFile::open(Box::new(bytes)))
+    #[pyo3(signature = (bytes, *, checks_sums=true))]
+    fn from_bytes(py: Python<'_>, bytes: Vec<u8>, checks_sums: bool) -> PyResult<MetadataFile> {
+        py.detach(|| MetadataFile::open(Box::new(bytes), checks_sums))
     }
 
     #[getter]
@@ -120,9 +121,7 @@ impl MetadataFile {
             let (name, order) = (bytes(py, &link.name), link.creation_order);
             let tuple = match link.target {
                 Target::Hard(offset) => (name, order, "hard", offset).into_pyobject(py)?,
-                Target::Soft(path) => {
-                    (name, order, "soft", bytes(py, &path)).into_pyobject(py)?
-                }
+                Target::Soft(path) => (name, order, "soft", bytes(py, &path)).into_pyobject(py)?,
                 Target::External { file, path } => {
                     let (file, path) = (bytes(py, &file), bytes(py, &path));
                     (name, order, "external", file, path).into_pyobject(py)?
@@ -238,8 +237,8 @@ impl MetadataFile {
 }
 
 impl MetadataFile {
-    fn open(source: Box<dyn ByteSource>) -> PyResult<MetadataFile> {
-        Ok(MetadataFile(File::open(source)?))
+    fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> PyResult<MetadataFile> {
+        Ok(MetadataFile(File::open(source, checks_sums)?))
     }
 }
 
@@ -306,6 +305,7 @@ pub fn describe_datatype<'py>(py: Python<'py>, body: Vec<u8>) -> PyResult<Bound<
     let sizes = Sizes {
         address: 8,
         length: 8,
+        checks_sums: true,
     };
     let datatype = datatype::datatype(&mut Cursor::new(&block, sizes))?;
     described(py, &datatype)
@@ -373,7 +373,9 @@ fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'py, P
         }
         Kind::Enum { base: of, values } => {
             base(of)?;
-            let values = values.iter().map(|(name, value)| (bytes(py, name), bytes(py, value)));
+            let values = values
+                .iter()
+                .map(|(name, value)| (bytes(py, name), bytes(py, value)));
             dict.set_item("values", values.collect::<Vec<_>>())?;
             "enum"
         }
