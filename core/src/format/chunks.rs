@@ -86,7 +86,7 @@ pub fn chunk_table(
         return corrupt(address, "a chunk of 1 to 2^64 bytes", got);
     };
     let Some(axes) = axes(dims, chunk_dims) else {
-        return unknown(address, "a grid of more than 2^64 chunks");
+        return unknown(address, "a grid of more than 2^63 chunks");
     };
     if dims.contains(&0) {
         return Ok(ChunkTable::default());
@@ -482,7 +482,7 @@ mod tests {
         let error = chunk_table(&blocks(vec![]), &implicit, &dims, &dims, 1, false).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "a grid of more than 2^64 chunks at byte 0"
+            "a grid of more than 2^63 chunks at byte 0"
         );
     }
 }

@@ -19,6 +19,7 @@ use super::fill_value::{FillValue, fill_value, old_fill_value};
 use super::filter_pipeline::{Filter, filter_pipeline};
 use super::fractal_heap::FractalHeap;
 use super::global_heap::GlobalHeaps;
+use super::kept::Kept;
 use super::layout::{Layout, layout};
 use super::link::{Link, Target, link};
 use super::local_heap::LocalHeap;
@@ -27,9 +28,12 @@ use super::shared_messages::SharedMessages;
 use super::source::ByteSource;
 use super::superblock::Superblock;
 use super::virtual_layout::{Mapping, mappings};
+use std::collections::HashMap;
 
 /// As many soft links as HDF5 follows on the way to an object.
 const MAX_SOFT_LINKS: usize = 16;
+/// What a link takes beside its name, generously.
+const LINK_BYTES: usize = 256;
 /// What a symbol table says of an entry that is a soft link.
 const CACHED_SOFT_LINK: u32 = 2;
 
@@ -37,7 +41,11 @@ pub struct File {
     pub blocks: Blocks,
     shared: SharedMessages,
     heaps: GlobalHeaps,
+    /// The links of groups that paths went through.
+    groups: Kept<HashMap<Vec<u8>, Link>>,
     root: u64,
+    /// Where the file ends as its writer left it: a file that is shorter is truncated.
+    pub end: u64,
 }
 
 /// What an object is.
@@ -95,7 +103,9 @@ impl File {
             blocks,
             shared,
             heaps: GlobalHeaps::default(),
+            groups: Kept::default(),
             root: superblock.root,
+            end: superblock.end,
         })
     }
 
@@ -142,14 +152,19 @@ impl File {
 
     /// The link of this name, if there is one.
     pub fn link(&self, group: &ObjectHeader, name: &[u8]) -> Result<Option<Link>> {
-        let mut found = None;
-        self.each_link(group, &mut |link| {
-            if link.name == name {
-                found = Some(link);
-            }
-            Ok(())
+        let by_name = self.groups.get(group.offset, || {
+            let links = self.links(group)?;
+            let bytes = links
+                .iter()
+                .map(|link| link.name.len() + LINK_BYTES)
+                .sum::<usize>();
+            let by_name: HashMap<_, _> = links
+                .into_iter()
+                .map(|link| (link.name.clone(), link))
+                .collect();
+            Ok((by_name, bytes as u64))
         })?;
-        Ok(found)
+        Ok(by_name.get(name).cloned())
     }
 
     /// All links of a group, in the order of the file.
@@ -207,11 +222,13 @@ impl File {
             cursor.version("symbol table node", 1)?;
             cursor.skip(1)?;
             let count = u64::from(cursor.u16()?);
-            let entry = 2 * self.blocks.sizes.address as u64 + 4 + 4 + 16;
+            // libhdf5 has the names' offsets as long as lengths, not as specified.
+            let sizes = self.blocks.sizes;
+            let entry = (sizes.length + sizes.address + 4 + 4 + 16) as u64;
             let entries = self.blocks.block(node.saturating_add(8), count * entry)?;
             let mut cursor = self.blocks.cursor(&entries);
             for _ in 0..count {
-                let name = names.name(cursor.uint(self.blocks.sizes.address)?)?;
+                let name = names.name(cursor.length()?)?;
                 let (header, cached) = (cursor.offset()?, cursor.u32()?);
                 cursor.skip(4)?;
                 let mut scratch = cursor.part(16)?;
@@ -322,12 +339,20 @@ impl File {
             None => self.parsed(header, message::OLD_FILL_VALUE, old_fill_value)?,
             known => known,
         };
+        let element_bytes = datatype(&mut self.blocks.cursor(&element))?.size;
+        if let Some(FillValue::Value(value)) = &fill {
+            if value.len() != element_bytes as usize {
+                let address = self.blocks.address(header.offset);
+                let expected = format_args!("a fill value of {element_bytes} bytes");
+                return corrupt(address, expected, value.len());
+            }
+        }
         let external = self.parsed(header, message::EXTERNAL_FILES, |cursor| {
             external_files(&self.blocks, cursor)
         })?;
         Ok(Dataset {
             dataspace: dataspace(&mut self.blocks.cursor(&space))?,
-            element_bytes: datatype(&mut self.blocks.cursor(&element))?.size,
+            element_bytes,
             datatype: element,
             layout: layout(&mut self.blocks.cursor(&place))?,
             filters: filters.unwrap_or_default(),

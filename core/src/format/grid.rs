@@ -3,6 +3,9 @@
 //! Law: every chunk inside the grid has a number of 64 bits, the last axis fastest; a grid with more
 //! chunks is refused before.
 
+/// Of a grid, so that numbers in it are numbers everywhere.
+const MAX_CHUNKS: u64 = 1 << 63;
+
 /// One axis of the grid of chunks.
 #[derive(Clone, Copy)]
 pub struct Axis {
@@ -30,7 +33,7 @@ pub fn axes(dims: &[u64], chunk_dims: &[u64]) -> Option<Vec<Axis>> {
         stride = stride.checked_mul(n_chunks.max(1))?;
     }
     axes.reverse();
-    Some(axes)
+    (stride <= MAX_CHUNKS).then_some(axes)
 }
 
 /// A place in the grid, which an index tells axis by axis.

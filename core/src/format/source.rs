@@ -1,13 +1,10 @@
-//! Where the bytes of a file come from: ranges of a local file, or memory.
+//! Where the bytes of a file come from: a local file (`fetch::local_file`), or memory.
 //!
 //! Law:
 //! 1. A source has a length that does not change while it is used, and gives any range within it.
 //! 2. No memory map: a file that others truncate would kill the process.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 pub trait ByteSource: Send + Sync {
     /// Length in bytes.
@@ -15,30 +12,6 @@ pub trait ByteSource: Send + Sync {
 
     /// Fill `out` with the bytes from `offset` on.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
-}
-
-/// A file of this machine.
-pub struct LocalFile {
-    file: File,
-    size: u64,
-}
-
-impl LocalFile {
-    pub fn open(path: &Path) -> io::Result<LocalFile> {
-        let file = File::open(path)?;
-        let size = file.metadata()?.len();
-        Ok(LocalFile { file, size })
-    }
-}
-
-impl ByteSource for LocalFile {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, offset)
-    }
 }
 
 /// A file in memory.

@@ -4,6 +4,7 @@
 //! 1. Offsets count from the superblock, as in the file; addresses of stored bytes are absolute.
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
+use crate::fetch::local_file::LocalFile;
 use crate::format::cursor::{Block, Cursor, Sizes, UNDEFINED};
 use crate::format::dataspace::Dataspace;
 use crate::format::datatype::{self, Bits, ByteOrder, Datatype, Kind, Text};
@@ -13,7 +14,7 @@ use crate::format::fill_value::FillValue;
 use crate::format::filter_pipeline::Filter;
 use crate::format::layout::Layout;
 use crate::format::link::Target;
-use crate::format::source::{ByteSource, LocalFile};
+use crate::format::source::ByteSource;
 use crate::format::virtual_layout::Selection;
 use numpy::PyArray1;
 use pyo3::create_exception;
@@ -71,6 +72,12 @@ impl MetadataFile {
     #[getter]
     fn root(&self) -> u64 {
         self.0.root()
+    }
+
+    /// Where the file ends as its writer left it: a file that is shorter is truncated.
+    #[getter]
+    fn end(&self) -> u64 {
+        self.0.end
     }
 
     /// Bytes of the user block.
