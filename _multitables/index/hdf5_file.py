@@ -221,7 +221,8 @@ class Source:
         )
         if index.reason or 0 in index.shape:
             return _replaced(index, layout=index.layout if index.reason else "contiguous")
-        fill = stored["fill_value"]
+        # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
+        fill = b"" if stored["fill_is_never_written"] else stored["fill_value"]
         if stored["layout"] == "compact":
             return _at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":

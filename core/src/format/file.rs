@@ -15,7 +15,7 @@ use super::dataspace::{Dataspace, dataspace};
 use super::datatype::datatype;
 use super::error::{Result, corrupt, unknown};
 use super::external_files::{ExternalFile, external_files};
-use super::fill_value::{FillValue, fill_value, old_fill_value};
+use super::fill_value::{Fill, FillValue, fill_value, old_fill_value};
 use super::filter_pipeline::{Filter, filter_pipeline};
 use super::fractal_heap::FractalHeap;
 use super::global_heap::GlobalHeaps;
@@ -87,7 +87,7 @@ pub struct Dataset {
     pub element_bytes: u32,
     pub layout: Layout,
     pub filters: Vec<Filter>,
-    pub fill_value: FillValue,
+    pub fill: Fill,
     pub external_files: Vec<ExternalFile>,
 }
 
@@ -340,7 +340,8 @@ impl File {
             known => known,
         };
         let element_bytes = datatype(&mut self.blocks.cursor(&element))?.size;
-        if let Some(FillValue::Value(value)) = &fill {
+        let fill = fill.unwrap_or_default();
+        if let FillValue::Value(value) = &fill.value {
             if value.len() != element_bytes as usize {
                 let address = self.blocks.address(header.offset);
                 let expected = format_args!("a fill value of {element_bytes} bytes");
@@ -356,7 +357,7 @@ impl File {
             datatype: element,
             layout: layout(&mut self.blocks.cursor(&place))?,
             filters: filters.unwrap_or_default(),
-            fill_value: fill.unwrap_or_default(),
+            fill,
             external_files: external.unwrap_or_default(),
         })
     }

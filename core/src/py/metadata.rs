@@ -167,7 +167,8 @@ impl MetadataFile {
     }
 
     /// What a dataset is: dims, max_dims (None: scalar or null, as is_null says), datatype, layout and
-    /// what it needs, filters, fill_value (None: undefined, b"": zeros), external_files.
+    /// what it needs, filters, fill_value (None: undefined, b"": zeros) and
+    /// fill_is_never_written, external_files.
     fn dataset<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyDict>> {
         let dataset = py.detach(|| self.0.dataset(&self.0.object(offset)?))?;
         let dict = PyDict::new(py);
@@ -177,12 +178,13 @@ impl MetadataFile {
         set_layout(&dict, &dataset.layout, &self.0)?;
         let filters = dataset.filters.iter().map(|filter| told(py, filter));
         dict.set_item("filters", filters.collect::<PyResult<Vec<_>>>()?)?;
-        let fill = match &dataset.fill_value {
+        let fill = match &dataset.fill.value {
             FillValue::Undefined => None,
             FillValue::Default => Some(&[][..]),
             FillValue::Value(value) => Some(&value[..]),
         };
         dict.set_item("fill_value", fill.map(|value| bytes(py, value)))?;
+        dict.set_item("fill_is_never_written", dataset.fill.is_never_written)?;
         let external = dataset.external_files.iter();
         let external = external.map(|file| (bytes(py, &file.name), file.byte_offset, file.size));
         dict.set_item("external_files", external.collect::<Vec<_>>())?;
