@@ -11,7 +11,6 @@
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
 #     hdf5_metadata.py       what HDF5 tells of one dataset: filters, chunks, fill value
-#     chunk_grid.py          chunk records -> their numbers in the grid
 #     element_type.py        HDF5 type -> NumPy dtype, and whether stored bytes are delivered
 #     open_options.py        PyTables' open_file options -> what matters to a stream
 #     hdf5_errors.py         what HDF5 says of a bad file or path -> exception

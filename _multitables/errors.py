@@ -121,6 +121,13 @@ class FileOpenError(MultitablesError, OSError):
     """The file cannot be opened or is no intact HDF5 file."""
 
 
+class CorruptFileError(FileOpenError):
+    """A structure of the file contradicts the HDF5 specification.
+
+    ``values`` has the ``address`` in the file, and ``expected`` and ``got`` in words.
+    """
+
+
 class MissingFileError(FileOpenError, FileNotFoundError):
     """There is no such file."""
 

@@ -8,6 +8,8 @@ Law
 
 from __future__ import annotations
 
+#: HDF5's own, which new files do not name.
+HDF5 = {1: "deflate", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset"}
 #: Filters that hdf5plugin adds to h5py's HDF5.
 HDF5PLUGIN = {
     307: "bzip2",

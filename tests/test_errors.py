@@ -20,6 +20,7 @@ BUILTINS = {
     "ClosedError": ValueError,
     "CorruptChunkError": OSError,
     "CorruptChunkWarning": UserWarning,
+    "CorruptFileError": OSError,
     "FileChangedError": OSError,
     "FileOpenError": OSError,
     "LibraryTimeoutError": TimeoutError,

@@ -35,6 +35,11 @@ class Fingerprint:
     mtime_ns: int
 
 
+def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Chunks along each axis."""
+    return tuple(-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True))
+
+
 def _no_numbers() -> U64:
     return np.zeros(0, np.uint64)
 

@@ -20,7 +20,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from _multitables import _core
 from _multitables.errors import (
+    CorruptFileError,
     FileOpenError,
     MissingDatasetError,
     MissingFieldError,
@@ -142,22 +144,28 @@ def damaged(filename: str, path: str, error: BaseException) -> FileOpenError:
     )
 
 
-def damaged_index(filename: str, path: str, record: list[int], what: str) -> FileOpenError:
-    """Compose the error for a chunk record that cannot be true.
-
-    `record` is the chunk_offset, filter_mask, byte_offset and stored_size.
-    """
-    offset, (byte_offset, size) = tuple(record[:-3]), record[-2:]
-    return FileOpenError(
-        f"the chunk index of {path!r} in {filename!r} is damaged: chunk {offset}, file bytes "
-        f"{byte_offset}:{byte_offset + size}, {what}",
-        good="Other datasets of the file are not affected",
+def corrupt(filename: str, path: str, error: _core.Corrupt) -> CorruptFileError:
+    """Compose the error for a structure that contradicts HDF5's specification."""
+    _, address, expected, got = error.args
+    return CorruptFileError(
+        f"{filename!r} is damaged: for {path!r} expected {expected} at byte {address}, got {got}",
+        good="Other datasets of the file may be intact",
         advice="Copy the file again from its source or from a backup",
         filename=filename,
         path=path,
-        chunk_offset=offset,
-        byte_offset=byte_offset,
-        byte_range=(byte_offset, byte_offset + size),
+        address=address,
+        expected=expected,
+        got=got,
+    )
+
+
+def unknown(filename: str, path: str, error: _core.Unknown) -> UnsupportedDatasetError:
+    """Compose the error for a structure that the core does not know."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} is stored in a way that the core does not know: {error.args[0]}",
+        advice="Read it with h5py, and report it with multitables.build_info()",
+        path=path,
+        filename=filename,
     )
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from _multitables import _core
 from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import PYTABLES
 from _multitables.index import hdf5_errors, hdf5_metadata
-from _multitables.index.chunk_grid import grid_numbers, grid_of
 from _multitables.index.chunk_index import ChunkIndex, Fingerprint
 from _multitables.index.element_type import (
     FieldType,
@@ -66,6 +66,7 @@ class Source:
             driver = {"driver": "split", "meta_ext": meta_ext.encode(), "raw_ext": raw_ext.encode()}
             self.filename = self._base + meta_ext
         self._fingerprint = _fingerprint(self.filename)  # before anything is read
+        self._files: dict[str, _core.MetadataFile] = {}
         import h5py
 
         try:
@@ -140,6 +141,10 @@ class Source:
             yield self._open_dataset(name), name
         except MultitablesError:
             raise
+        except _core.Corrupt as error:
+            raise hdf5_errors.corrupt(self.filename, name, error) from None
+        except _core.Unknown as error:
+            raise hdf5_errors.unknown(self.filename, name, error) from None
         except hdf5_errors.RAISED as error:
             raise hdf5_errors.damaged(self.filename, name, error) from error
 
@@ -188,16 +193,14 @@ class Source:
         return found
 
     def _index(self, dataset: Any, name: str, field: str | None) -> ChunkIndex:
-        from h5py import h5d
-
         filename, fingerprint, path = self._home(dataset, name)
         pytables = hdf5_metadata.is_pytables(dataset)
         part = self._field_type(dataset, filename, name, field, pytables)
-        dims = _dims(dataset, filename, name)
-        plist = dataset.get_create_plist()
-        kind = plist.get_layout()
-        chunk_dims = tuple(plist.get_chunk()) if kind == h5d.CHUNKED else None
-        pipeline = hdf5_metadata.pipeline_of(plist)
+        _dims(dataset, filename, name)
+        metadata = self._metadata(filename)
+        offset = _offset(metadata, filename, path)
+        stored = metadata.dataset(offset)
+        dims, pipeline = stored["dims"], hdf5_metadata.pipeline_of(stored["filters"])
         element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
         index = ChunkIndex(
             filename=filename,
@@ -206,7 +209,7 @@ class Source:
             dtype=element.base,
             shape=dims + part.leading_dims + element.shape,
             dims=dims,
-            chunk_dims=chunk_dims,
+            chunk_dims=stored.get("chunk_dims"),
             element_bytes=dataset.get_type().get_size(),
             field_offset=part.offset,
             field_bytes=part.element.size_bytes,
@@ -214,16 +217,24 @@ class Source:
             pipeline=pipeline,
             string_fixes=part.element.fixes,
             library=part.element.library or _library_for(pytables, pipeline),
-            reason=self._reason(dataset, part, plist),
+            reason=self._reason(part, stored),
         )
         if index.reason or 0 in index.shape:
             return _replaced(index, layout=index.layout if index.reason else "contiguous")
-        if kind == h5d.COMPACT:
-            stored = hdf5_metadata.compact_bytes(dataset)
-            return self._at(replace(index, inline=stored), 0)
-        if chunk_dims is None:
-            return self._contiguous(dataset, index)
-        return self._chunked(dataset, index, chunk_dims)
+        # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
+        fill = b"" if stored["fill_is_never_written"] else stored["fill_value"]
+        if stored["layout"] == "compact":
+            return _at(replace(index, inline=stored["elements"]), 0)
+        if stored["layout"] == "chunked":
+            return _inside_file(_chunked(index, metadata.chunks(offset), fill))
+        if stored["byte_offset"] is None:
+            return _replaced(index, layout="contiguous", fill_value=fill)
+        return _inside_file(_at(index, stored["byte_offset"]))
+
+    def _metadata(self, filename: str) -> _core.MetadataFile:
+        if filename not in self._files:
+            self._files[filename] = _core.MetadataFile(filename)
+        return self._files[filename]
 
     def _home(self, dataset: Any, name: str) -> tuple[str, Fingerprint, str]:
         """Return the file of a dataset, which an external link may name, and its path there."""
@@ -255,70 +266,53 @@ class Source:
         except KeyError as error:
             raise hdf5_errors.no_such_field(filename, name, *error.args) from None
 
-    def _reason(self, dataset: Any, part: FieldType, plist: Any) -> str:
+    def _reason(self, part: FieldType, stored: dict[str, Any]) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""
-        from h5py import h5d
-
         if not part.element.direct:
             return part.element.reason
         if self._options.kind == "split":
             return "the file is split over two"
-        kind = plist.get_layout()
-        if kind == h5d.CONTIGUOUS and plist.get_external_count():
+        if stored["external_files"]:
             return "its bytes lie in external files"
-        if kind == h5d.CHUNKED and hdf5_metadata.swizzled_axis(dataset) is None:
-            return "the order of its chunk index cannot be told"
-        if plist.get_nfilters() and hdf5_metadata.partial_chunks_are_unfiltered(plist) is None:
-            return "whether its partial chunks are filtered cannot be told"
-        return "a virtual dataset" if kind == h5d.VIRTUAL else ""
+        return "a virtual dataset" if stored["layout"] == "virtual" else ""
 
-    def _contiguous(self, dataset: Any, index: ChunkIndex) -> ChunkIndex:
-        size = dataset.get_storage_size()
-        offset = dataset.get_offset()
-        if size == 0 or offset is None:
-            return _replaced(
-                index, layout="contiguous", fill_value=hdf5_metadata.fill_value(dataset)
-            )
-        return _inside_file(self._at(index, offset))
 
-    @staticmethod
-    def _at(index: ChunkIndex, offset: int) -> ChunkIndex:
-        # More bytes may be stored than the dataset has, never fewer.
-        size = math.prod(index.dims) * index.element_bytes
-        return _replaced(
-            index,
-            layout="contiguous",
-            grid_index=np.zeros(1, np.uint64),
-            byte_offset=np.array([offset], np.uint64),
-            stored_size=np.array([size], np.uint64),
-            filter_mask=np.zeros(1, np.uint32),
-        )
+def _offset(metadata: _core.MetadataFile, filename: str, path: str) -> int:
+    kind, *where = metadata.find(path.encode("utf-8", "surrogateescape"))
+    if kind == "object":
+        return int(where[0])
+    raise FileOpenError(
+        f"{path!r} in {filename!r} cannot be indexed: HDF5 finds it, but its links say {kind!r}",
+        advice="Its structure may be damaged: copy the file again from its source",
+        filename=filename,
+        path=path,
+    )
 
-    def _chunked(self, dataset: Any, index: ChunkIndex, chunk_dims: tuple[int, ...]) -> ChunkIndex:
-        records = hdf5_metadata.chunk_records(dataset, len(index.dims))
-        records = records[records[:, -2] != np.iinfo(np.uint64).max]
-        offsets, filter_mask = records[:, :-3], records[:, -3].astype(np.uint32)
-        address, size = records[:, -2], records[:, -1]
-        number, order = grid_numbers(index.filename, index.path, index.dims, chunk_dims, records)
-        plist = dataset.get_create_plist()
-        if index.pipeline and hdf5_metadata.partial_chunks_are_unfiltered(plist):
-            partial = (offsets + np.array(chunk_dims, np.uint64) > np.array(index.dims)).any(axis=1)
-            filter_mask[partial] = ALL_FILTERS
-        if len(order) and (block := self._file.userblock_size):
-            chunks = zip(offsets[order], address[order], size[order], strict=True)
-            missing = hdf5_metadata.missing_user_block(dataset, index.filename, chunks, block)
-            address = address + np.uint64(missing)
-        complete = len(order) == math.prod(grid_of(index.dims, chunk_dims))
-        found = _replaced(
-            index,
-            layout="chunked",
-            grid_index=number[order],
-            byte_offset=address[order],
-            stored_size=size[order],
-            filter_mask=filter_mask[order],
-            fill_value=b"" if complete else hdf5_metadata.fill_value(dataset),
-        )
-        return _inside_file(found)
+
+def _at(index: ChunkIndex, offset: int) -> ChunkIndex:
+    # More bytes may be stored than the dataset has, never fewer.
+    size = math.prod(index.dims) * index.element_bytes
+    return _replaced(
+        index,
+        layout="contiguous",
+        grid_index=np.zeros(1, np.uint64),
+        byte_offset=np.array([offset], np.uint64),
+        stored_size=np.array([size], np.uint64),
+        filter_mask=np.zeros(1, np.uint32),
+    )
+
+
+def _chunked(index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None) -> ChunkIndex:
+    grid_index, byte_offset, stored_size, filter_mask = table
+    return _replaced(
+        index,
+        layout="chunked",
+        grid_index=grid_index,
+        byte_offset=byte_offset,
+        stored_size=stored_size,
+        filter_mask=filter_mask,
+        fill_value=fill_value,
+    )
 
 
 def _dims(dataset: Any, filename: str, name: str) -> tuple[int, ...]:

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import sizes
-from _multitables.index.chunk_grid import grid_of
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, grid_of
 
 #: One stored chunk; the layout is that of `Chunk` in core/src/tables/dataset.rs. Its source is
 #: numbered when the table is encoded.

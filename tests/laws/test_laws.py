@@ -75,7 +75,6 @@ PURE = {"errors", "filter_names", "sizes", "tree", "options", "select", "plan", 
 KNOW_NUMBERS = {"options", "plan", "wire"}
 #: Of the index, those that are asked what was read already.
 PURE_FILES = {
-    "_multitables.index.chunk_grid",
     "_multitables.index.chunk_index",
     "_multitables.index.element_type",
     "_multitables.index.open_options",
@@ -146,7 +145,7 @@ def against_the_law(module: str) -> set[tuple[str, str]]:
     for name in ours(NAMES[module]):
         other = folder(name)
         if name == "_multitables._core":  # of which what is pure knows the numbers only
-            allowed = mine.startswith(("parent", "reader")) or mine in KNOW_NUMBERS
+            allowed = mine.startswith(("index", "parent", "reader")) or mine in KNOW_NUMBERS
         elif mine == "reader" or other == "reader":
             allowed = mine == "reader" and other in READER_MAY
         else:

@@ -21,7 +21,7 @@ CORE = Path(__file__).parents[2] / "core" / "src"
 LAYERS = (
     ("os",),
     ("autotune",),
-    ("filters", "shuffle"),
+    ("filters", "shuffle", "format"),
     ("tables",),
     ("fetch", "select"),
     ("task_error", "scatter"),

@@ -7,4 +7,5 @@
 pub mod coalesce;
 pub mod data_file;
 pub mod direct;
+pub mod local_file;
 pub mod queue;

@@ -5,6 +5,7 @@
 //! 2. Each binding says what it binds; the work is done in the other folders.
 
 pub mod codec_limit;
+pub mod metadata;
 mod module;
 pub mod request_handle;
 pub mod requests;

@@ -1,0 +1,455 @@
+//! A file: its objects by path, their links, attributes and what a dataset is.
+//!
+//! Law:
+//! 1. A path is followed component by component; soft links count against a bound, as in HDF5. An
+//!    external link is told, not followed: other files are the caller's.
+//! 2. Each question reads what it needs, and no more.
+
+use super::attribute::{Attribute, attribute};
+use super::blocks::Blocks;
+use super::btree_v1::{self, Kind};
+use super::btree_v2;
+use super::chunks::{ChunkTable, chunk_table};
+use super::cursor::{Block, Cursor, UNDEFINED};
+use super::dataspace::{Dataspace, dataspace};
+use super::datatype::datatype;
+use super::error::{Result, corrupt, unknown};
+use super::external_files::{ExternalFile, external_files};
+use super::fill_value::{Fill, FillValue, fill_value, old_fill_value};
+use super::filter_pipeline::{Filter, filter_pipeline};
+use super::fractal_heap::FractalHeap;
+use super::global_heap::GlobalHeaps;
+use super::kept::Kept;
+use super::layout::{Layout, layout};
+use super::link::{Link, Target, link};
+use super::local_heap::LocalHeap;
+use super::object_header::{Message, ObjectHeader, SHARED, message};
+use super::shared_messages::SharedMessages;
+use super::source::ByteSource;
+use super::superblock::Superblock;
+use super::virtual_layout::{Mapping, mappings};
+use std::collections::HashMap;
+
+/// As many soft links as HDF5 follows on the way to an object.
+const MAX_SOFT_LINKS: usize = 16;
+/// What a link takes beside its name, generously.
+const LINK_BYTES: usize = 256;
+/// What a symbol table says of an entry that is a soft link.
+const CACHED_SOFT_LINK: u32 = 2;
+
+pub struct File {
+    pub blocks: Blocks,
+    shared: SharedMessages,
+    heaps: GlobalHeaps,
+    /// The links of groups that paths went through.
+    groups: Kept<HashMap<Vec<u8>, Link>>,
+    root: u64,
+    /// Where the file ends as its writer left it: a file that is shorter is truncated.
+    pub end: u64,
+}
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    Group,
+    Dataset,
+    Datatype,
+    Other,
+}
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Object(u64),
+    /// There is no such link in the object with this offset.
+    Missing {
+        parent: u64,
+    },
+    /// What is before this link is no group.
+    NotAGroup {
+        parent: u64,
+    },
+    /// The rest of the path is in another file.
+    External {
+        file: Vec<u8>,
+        path: Vec<u8>,
+    },
+    UserDefined(u8),
+    TooManyLinks,
+}
+
+/// What a dataset is, but for its attributes and chunks.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    pub dataspace: Dataspace,
+    /// The message that says the element type, wherever it is.
+    pub datatype: Block,
+    pub element_bytes: u32,
+    pub layout: Layout,
+    pub filters: Vec<Filter>,
+    pub fill: Fill,
+    pub external_files: Vec<ExternalFile>,
+}
+
+impl File {
+    pub fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> Result<File> {
+        let superblock = Superblock::read(source, checks_sums)?;
+        let blocks = superblock.blocks;
+        let shared = match superblock.extension {
+            UNDEFINED => SharedMessages::default(),
+            extension => SharedMessages::open(&blocks, &ObjectHeader::read(&blocks, extension)?)?,
+        };
+        Ok(File {
+            blocks,
+            shared,
+            heaps: GlobalHeaps::default(),
+            groups: Kept::default(),
+            root: superblock.root,
+            end: superblock.end,
+        })
+    }
+
+    /// Offset of the root group.
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    pub fn object(&self, offset: u64) -> Result<ObjectHeader> {
+        ObjectHeader::read(&self.blocks, offset)
+    }
+
+    /// Follow a path from an object on; a path that begins with a slash from the root.
+    pub fn find(&self, from: u64, path: &[u8]) -> Result<Found> {
+        let mut rest = Rest::default();
+        let mut at = rest.put(path, from, self.root);
+        let mut soft_links = 0;
+        while let Some(name) = rest.next() {
+            let header = self.object(at)?;
+            if header.kind() != ObjectKind::Group {
+                return Ok(Found::NotAGroup { parent: at });
+            }
+            let Some(link) = self.link(&header, &name)? else {
+                return Ok(Found::Missing { parent: at });
+            };
+            match link.target {
+                Target::Hard(offset) => at = offset,
+                Target::Soft(path) => {
+                    soft_links += 1;
+                    if soft_links > MAX_SOFT_LINKS {
+                        return Ok(Found::TooManyLinks);
+                    }
+                    at = rest.put(&path, at, self.root);
+                }
+                Target::External { file, path } => {
+                    let path = rest.behind(path);
+                    return Ok(Found::External { file, path });
+                }
+                Target::UserDefined(kind) => return Ok(Found::UserDefined(kind)),
+            }
+        }
+        Ok(Found::Object(at))
+    }
+
+    /// The link of this name, if there is one.
+    pub fn link(&self, group: &ObjectHeader, name: &[u8]) -> Result<Option<Link>> {
+        let by_name = self.groups.get(group.offset, || {
+            let links = self.links(group)?;
+            let bytes = links
+                .iter()
+                .map(|link| link.name.len() + LINK_BYTES)
+                .sum::<usize>();
+            let by_name: HashMap<_, _> = links
+                .into_iter()
+                .map(|link| (link.name.clone(), link))
+                .collect();
+            Ok((by_name, bytes as u64))
+        })?;
+        Ok(by_name.get(name).cloned())
+    }
+
+    /// All links of a group, in the order of the file.
+    pub fn links(&self, group: &ObjectHeader) -> Result<Vec<Link>> {
+        let mut links = Vec::new();
+        self.each_link(group, &mut |link| {
+            links.push(link);
+            Ok(())
+        })?;
+        Ok(links)
+    }
+
+    fn each_link(&self, group: &ObjectHeader, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
+        for message in &group.messages {
+            match message.kind {
+                message::LINK => f(link(&mut self.blocks.cursor(&self.body(message)?))?)?,
+                message::LINK_INFO => self.dense_links(message, f)?,
+                message::SYMBOL_TABLE => self.symbols(message, f)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Links in a heap, of which a tree knows the names' hashes.
+    fn dense_links(&self, info: &Message, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
+        let mut cursor = self.blocks.cursor(&info.body);
+        cursor.version("link info", 0)?;
+        if cursor.u8()? & 1 != 0 {
+            cursor.skip(8)?; // the largest creation order
+        }
+        let (heap, by_name) = (cursor.offset()?, cursor.offset()?);
+        if heap == UNDEFINED {
+            return Ok(());
+        }
+        let heap = FractalHeap::open(&self.blocks, heap)?;
+        let mut total = Total::new(&self.blocks);
+        btree_v2::each_record(&self.blocks, by_name, &mut |mut record| {
+            record.skip(4)?; // the hash
+            let body = heap.object(&self.blocks, record.take(7)?)?;
+            total.add(&body)?;
+            f(link(&mut self.blocks.cursor(&body))?)
+        })
+    }
+
+    /// Links of a group as files had them before HDF5 1.8.
+    fn symbols(&self, table: &Message, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
+        let mut cursor = self.blocks.cursor(&table.body);
+        let (tree, heap) = (cursor.offset()?, cursor.offset()?);
+        let names = LocalHeap::open(&self.blocks, heap)?;
+        btree_v1::each_leaf(&self.blocks, tree, Kind::Group, &mut |_, node| {
+            let head = self.blocks.block(node, 8)?;
+            let mut cursor = self.blocks.cursor(&head);
+            cursor.signature(b"SNOD")?;
+            cursor.version("symbol table node", 1)?;
+            cursor.skip(1)?;
+            let count = u64::from(cursor.u16()?);
+            // libhdf5 has the names' offsets as long as lengths, not as specified.
+            let sizes = self.blocks.sizes;
+            let entry = (sizes.length + sizes.address + 4 + 4 + 16) as u64;
+            let entries = self.blocks.block(node.saturating_add(8), count * entry)?;
+            let mut cursor = self.blocks.cursor(&entries);
+            for _ in 0..count {
+                let name = names.name(cursor.length()?)?;
+                let (header, cached) = (cursor.offset()?, cursor.u32()?);
+                cursor.skip(4)?;
+                let mut scratch = cursor.part(16)?;
+                let target = match cached {
+                    CACHED_SOFT_LINK => Target::Soft(names.name(scratch.u32()?.into())?),
+                    _ => Target::Hard(header),
+                };
+                f(Link {
+                    name,
+                    target,
+                    creation_order: None,
+                })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// All attributes of an object: those of its header in their order, or those of its heap by hash,
+    /// each with its number in the order of creation where the object keeps it.
+    pub fn attributes(&self, header: &ObjectHeader) -> Result<Vec<(u32, Attribute)>> {
+        let (mut found, mut total) = (Vec::new(), Total::new(&self.blocks));
+        for message in header.all(message::ATTRIBUTE) {
+            let body = self.body(message)?;
+            total.add(&body)?;
+            let order = message.creation_order.into();
+            found.push((order, attribute(&self.blocks, &self.shared, &body)?));
+        }
+        if let Some(info) = header.find(message::ATTRIBUTE_INFO) {
+            self.dense_attributes(info, &mut total, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn dense_attributes(
+        &self,
+        info: &Message,
+        total: &mut Total,
+        found: &mut Vec<(u32, Attribute)>,
+    ) -> Result<()> {
+        let mut cursor = self.blocks.cursor(&info.body);
+        cursor.version("attribute info", 0)?;
+        if cursor.u8()? & 1 != 0 {
+            cursor.skip(2)?; // the largest creation order
+        }
+        let (heap, by_name) = (cursor.offset()?, cursor.offset()?);
+        if heap == UNDEFINED {
+            return Ok(());
+        }
+        let heap = FractalHeap::open(&self.blocks, heap)?;
+        btree_v2::each_record(&self.blocks, by_name, &mut |mut record| {
+            let (address, id) = (record.address(), record.take(8)?);
+            let (flags, order) = (record.u8()?, record.u32()?);
+            let body = match flags & SHARED {
+                0 => heap.object(&self.blocks, id)?,
+                _ => {
+                    let mut bytes = vec![3, 1];
+                    bytes.extend(id);
+                    let body = Block { bytes, address };
+                    let kind = message::ATTRIBUTE;
+                    self.shared.body(&self.blocks, kind, flags, &body)?
+                }
+            };
+            total.add(&body)?;
+            found.push((order, attribute(&self.blocks, &self.shared, &body)?));
+            Ok(())
+        })
+    }
+
+    /// The body of a message, wherever it is.
+    fn body(&self, message: &Message) -> Result<Block> {
+        self.shared
+            .body(&self.blocks, message.kind, message.flags, &message.body)
+    }
+
+    /// What the first message of a kind says.
+    fn parsed<T>(
+        &self,
+        header: &ObjectHeader,
+        kind: u16,
+        read: impl FnOnce(&mut Cursor<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(message) = header.find(kind) else {
+            return Ok(None);
+        };
+        let body = self.body(message)?;
+        read(&mut self.blocks.cursor(&body)).map(Some)
+    }
+
+    /// The element type of a dataset or a committed datatype.
+    pub fn datatype(&self, header: &ObjectHeader) -> Result<Block> {
+        self.required(header, message::DATATYPE, "a datatype")
+    }
+
+    fn required(&self, header: &ObjectHeader, kind: u16, what: &str) -> Result<Block> {
+        match header.find(kind) {
+            Some(message) => self.body(message),
+            None => corrupt(self.blocks.address(header.offset), what, "none"),
+        }
+    }
+
+    /// What a dataset is.
+    pub fn dataset(&self, header: &ObjectHeader) -> Result<Dataset> {
+        let space = self.required(header, message::DATASPACE, "a dataspace")?;
+        let element = self.datatype(header)?;
+        let place = self.required(header, message::LAYOUT, "a data layout")?;
+        let filters = self.parsed(header, message::FILTER_PIPELINE, filter_pipeline)?;
+        let fill = match self.parsed(header, message::FILL_VALUE, fill_value)? {
+            None => self.parsed(header, message::OLD_FILL_VALUE, old_fill_value)?,
+            known => known,
+        };
+        let element_bytes = datatype(&mut self.blocks.cursor(&element))?.size;
+        let fill = fill.unwrap_or_default();
+        if let FillValue::Value(value) = &fill.value {
+            if value.len() != element_bytes as usize {
+                let address = self.blocks.address(header.offset);
+                let expected = format_args!("a fill value of {element_bytes} bytes");
+                return corrupt(address, expected, value.len());
+            }
+        }
+        let external = self.parsed(header, message::EXTERNAL_FILES, |cursor| {
+            external_files(&self.blocks, cursor)
+        })?;
+        Ok(Dataset {
+            dataspace: dataspace(&mut self.blocks.cursor(&space))?,
+            element_bytes,
+            datatype: element,
+            layout: layout(&mut self.blocks.cursor(&place))?,
+            filters: filters.unwrap_or_default(),
+            fill,
+            external_files: external.unwrap_or_default(),
+        })
+    }
+
+    /// The stored chunks of a dataset.
+    pub fn chunks(&self, dataset: &Dataset) -> Result<ChunkTable> {
+        let Layout::Chunked(chunked) = &dataset.layout else {
+            return unknown(0, "a dataset without chunks");
+        };
+        chunk_table(
+            &self.blocks,
+            chunked,
+            &dataset.dataspace.dims,
+            &dataset.dataspace.max_dims,
+            dataset.element_bytes.into(),
+            !dataset.filters.is_empty(),
+        )
+    }
+
+    /// What a virtual dataset shows.
+    pub fn mappings(&self, heap: u64, index: u32) -> Result<Vec<Mapping>> {
+        match heap {
+            UNDEFINED => Ok(Vec::new()),
+            _ => mappings(&self.global(heap, index)?, self.blocks.sizes),
+        }
+    }
+
+    /// An object of the global heap: the elements of a sequence or a string, mappings, a reference.
+    pub fn global(&self, heap: u64, index: u32) -> Result<Block> {
+        self.heaps.object(&self.blocks, heap, index)
+    }
+}
+
+impl ObjectHeader {
+    pub fn kind(&self) -> ObjectKind {
+        let has = |kind| self.find(kind).is_some();
+        let is_group = [message::SYMBOL_TABLE, message::LINK_INFO, message::LINK];
+        match () {
+            () if is_group.into_iter().any(has) => ObjectKind::Group,
+            () if has(message::DATATYPE) && has(message::DATASPACE) => ObjectKind::Dataset,
+            () if has(message::DATATYPE) => ObjectKind::Datatype,
+            () => ObjectKind::Other,
+        }
+    }
+}
+
+/// Bytes of all messages of an object: heaps lend the same bytes to any number of them, but all
+/// together are no longer than the file.
+struct Total {
+    left: u64,
+}
+
+impl Total {
+    fn new(blocks: &Blocks) -> Total {
+        Total {
+            left: blocks.file_size(),
+        }
+    }
+
+    fn add(&mut self, body: &Block) -> Result<()> {
+        match self.left.checked_sub(body.bytes.len() as u64) {
+            Some(left) => self.left = left,
+            None => return corrupt(body.address, "messages within the file's size", "more"),
+        }
+        Ok(())
+    }
+}
+
+/// The names that are left of a path, the next one last.
+#[derive(Default)]
+struct Rest(Vec<Vec<u8>>);
+
+impl Rest {
+    /// Put a path before what is left; where it begins.
+    fn put(&mut self, path: &[u8], from: u64, root: u64) -> u64 {
+        let is_name = |name: &&[u8]| !name.is_empty() && *name != b".";
+        let names = path.split(|&byte| byte == b'/').filter(is_name);
+        let names: Vec<_> = names.map(<[u8]>::to_vec).collect();
+        self.0.extend(names.into_iter().rev());
+        if path.starts_with(b"/") { root } else { from }
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.0.pop()
+    }
+
+    /// A path in another file, and what is left behind it.
+    fn behind(self, mut path: Vec<u8>) -> Vec<u8> {
+        for name in self.0.into_iter().rev() {
+            path.push(b'/');
+            path.extend(name);
+        }
+        path
+    }
+}

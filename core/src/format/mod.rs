@@ -1,0 +1,45 @@
+//! The metadata of HDF5 files, read without an HDF5 library.
+//!
+//! Law:
+//! 1. Follows the HDF5 File Format Specification, version 3.0, and says so where libhdf5 does otherwise.
+//! 2. Bytes are untrusted: no panic, no unbounded loop or recursion, and no allocation that is not
+//!    backed by bytes of the file or by a stated limit.
+//! 3. What contradicts the specification is `Corrupt`, with its address, what was expected and what
+//!    was there. What is beyond this reader is `Unknown`: an HDF5 library may know it.
+//! 4. Reads metadata only. Knows no filter, plan, ring or Python.
+
+pub mod array_elements;
+pub mod attribute;
+pub mod blocks;
+pub mod btree_v1;
+pub mod btree_v2;
+pub mod checksum;
+pub mod chunks;
+pub mod cursor;
+pub mod dataspace;
+pub mod datatype;
+pub mod doubling_table;
+pub mod error;
+pub mod extensible_array;
+pub mod external_files;
+pub mod file;
+pub mod fill_value;
+pub mod filter_pipeline;
+pub mod fixed_array;
+pub mod fractal_heap;
+pub mod global_heap;
+pub mod grid;
+
+mod kept;
+pub mod layout;
+pub mod link;
+pub mod local_heap;
+pub mod object_header;
+pub mod shared_messages;
+pub mod source;
+pub mod superblock;
+pub mod virtual_layout;
+pub mod walk;
+
+#[cfg(test)]
+mod written;

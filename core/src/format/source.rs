@@ -1,0 +1,30 @@
+//! Where the bytes of a file come from: a local file (`fetch::local_file`), or memory.
+//!
+//! Law:
+//! 1. A source has a length that does not change while it is used, and gives any range within it.
+//! 2. No memory map: a file that others truncate would kill the process.
+
+use std::io;
+
+pub trait ByteSource: Send + Sync {
+    /// Length in bytes.
+    fn size(&self) -> u64;
+
+    /// Fill `out` with the bytes from `offset` on.
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+}
+
+/// A file in memory.
+impl ByteSource for Vec<u8> {
+    fn size(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let bytes = usize::try_from(offset)
+            .ok()
+            .and_then(|begin| self.get(begin..)?.get(..out.len()));
+        out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
