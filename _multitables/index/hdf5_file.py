@@ -3,7 +3,8 @@
 Law
 ---
 1. Opens files for the whole library; h5py is imported when the first one is opened, not before.
-2. Every failure is an exception of errors.py that names the file and the path.
+2. h5py tells names, types and who wrote a dataset; where its bytes lie is read by the core.
+3. Every failure is an exception of errors.py that names the file and the path.
 
 This file must never know readers, rings or options of a stream.
 """
