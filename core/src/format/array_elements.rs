@@ -27,7 +27,7 @@ impl Elements {
     pub fn read(cursor: &mut Cursor<'_>, header: u64, is_filtered: bool) -> Result<Elements> {
         let (address, client) = (cursor.address(), cursor.u8()?);
         if client != u8::from(is_filtered) {
-            let expected = format_args!("an array of kind {}", u8::from(is_filtered));
+            let expected = format!("an array of kind {}", u8::from(is_filtered));
             return corrupt(address, expected, client);
         }
         let (address, bytes) = (cursor.address(), u64::from(cursor.u8()?));
@@ -37,7 +37,7 @@ impl Elements {
             false => (plain, plain),
         };
         if !(least..=most).contains(&bytes) {
-            let expected = format_args!("elements of {least} to {most} bytes");
+            let expected = format!("elements of {least} to {most} bytes");
             return corrupt(address, expected, bytes);
         }
         Ok(Elements {
@@ -56,7 +56,7 @@ impl Elements {
         if got == (self.client, self.header) {
             return Ok(());
         }
-        let expected = format_args!("kind {} and header {}", self.client, self.header);
+        let expected = format!("kind {} and header {}", self.client, self.header);
         corrupt(address, expected, format_args!("{} and {}", got.0, got.1))
     }
 

@@ -52,7 +52,7 @@ pub fn attribute(blocks: &Blocks, shared: &SharedMessages, body: &Block) -> Resu
         .and_then(|count| count.checked_mul(element.size.into()))
         .and_then(|len| usize::try_from(len).ok());
     let Some(len) = len else {
-        let got = format_args!("{:?} elements of {} bytes", dataspace.dims, element.size);
+        let got = format!("{:?} elements of {} bytes", dataspace.dims, element.size);
         return corrupt(body.address, "an attribute within its message", got);
     };
     Ok(Attribute {

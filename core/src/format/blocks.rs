@@ -59,7 +59,7 @@ impl Blocks {
         }
         let end = address.saturating_add(len);
         if end > self.file_size() {
-            let expected = format_args!("a structure of {len} bytes in the file");
+            let expected = format!("a structure of {len} bytes in the file");
             return corrupt(
                 address,
                 expected,

@@ -72,7 +72,7 @@ impl Tree<'_> {
         cursor.signature(b"TREE")?;
         let (address, kind, level) = (cursor.address(), cursor.u8()?, cursor.u8()?);
         if kind != self.kind.number() {
-            let expected = format_args!("a B-tree node of kind {}", self.kind.number());
+            let expected = format!("a B-tree node of kind {}", self.kind.number());
             return corrupt(address, expected, kind);
         }
         match expected_level {

@@ -63,7 +63,7 @@ impl<'a> BTreeV2<'a> {
         let root = cursor.offset()?;
         let n_root_records = u64::from(cursor.u16()?);
         if record_bytes == 0 || depth > MAX_DEPTH {
-            let got = format_args!("{record_bytes} bytes at depth {depth}");
+            let got = format!("{record_bytes} bytes at depth {depth}");
             return corrupt(
                 depth_address,
                 format_args!("records at depth 0 to {MAX_DEPTH}"),
@@ -71,7 +71,7 @@ impl<'a> BTreeV2<'a> {
             );
         }
         let Some(levels) = levels(node_bytes, record_bytes, depth, sizes.address) else {
-            let expected = format_args!("a B-tree node for records of {record_bytes} bytes");
+            let expected = format!("a B-tree node for records of {record_bytes} bytes");
             return corrupt(
                 block.address,
                 expected,
@@ -113,7 +113,7 @@ impl<'a> BTreeV2<'a> {
     ) -> Result<()> {
         let level = &self.levels[height];
         if n_records > level.max_records {
-            let expected = format_args!("a B-tree node of at most {} records", level.max_records);
+            let expected = format!("a B-tree node of at most {} records", level.max_records);
             return corrupt(self.blocks.address(offset), expected, n_records);
         }
         let pointers = (n_records + 1) * level.pointer_bytes;

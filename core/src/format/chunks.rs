@@ -74,7 +74,7 @@ pub fn chunk_table(
     let address = blocks.address(layout.address);
     let (rank, chunk_dims) = (dims.len(), &layout.chunk_dims);
     if rank == 0 || chunk_dims.len() != rank || max_dims.len() != rank || chunk_dims.contains(&0) {
-        let expected = format_args!("chunks for dims {dims:?} of at most {max_dims:?}");
+        let expected = format!("chunks for dims {dims:?} of at most {max_dims:?}");
         return corrupt(address, expected, format_args!("{chunk_dims:?}"));
     }
     let bytes = chunk_dims
@@ -82,7 +82,7 @@ pub fn chunk_table(
         .copied()
         .try_fold(element_bytes, u64::checked_mul);
     let Some(chunk_bytes) = bytes.filter(|bytes| *bytes > 0) else {
-        let got = format_args!("{chunk_dims:?} elements of {element_bytes} bytes");
+        let got = format!("{chunk_dims:?} elements of {element_bytes} bytes");
         return corrupt(address, "a chunk of 1 to 2^64 bytes", got);
     };
     let Some(axes) = axes(dims, chunk_dims) else {
@@ -133,7 +133,7 @@ impl Chunks<'_> {
             return Ok(());
         }
         if !place.is_inside {
-            let expected = format_args!("a chunk that begins within the dims {:?}", self.dims);
+            let expected = format!("a chunk that begins within the dims {:?}", self.dims);
             return corrupt(address, expected, "one outside");
         }
         let table = &mut self.table;
@@ -167,7 +167,7 @@ impl Chunks<'_> {
         let twice = sorted.grid_index.windows(2).find(|pair| pair[0] == pair[1]);
         match twice {
             Some(pair) => {
-                let got = format_args!("chunk {} of the grid twice", pair[0]);
+                let got = format!("chunk {} of the grid twice", pair[0]);
                 corrupt(address, "an index of chunks that names each once", got)
             }
             None => Ok(sorted),
@@ -200,7 +200,7 @@ impl Index<'_> {
                 let element = key.u64()?;
                 let n_chunks = element / axis.chunk_dim;
                 if n_chunks * axis.chunk_dim != element {
-                    let expected = format_args!("a multiple of {} elements", axis.chunk_dim);
+                    let expected = format!("a multiple of {} elements", axis.chunk_dim);
                     return corrupt(key.address() - 8, expected, element);
                 }
                 place.go(axis, n_chunks);
@@ -217,7 +217,7 @@ impl Index<'_> {
             PLAIN_CHUNKS
         };
         if tree.kind != kind {
-            let expected = format_args!("a B-tree of kind {kind}");
+            let expected = format!("a B-tree of kind {kind}");
             return corrupt(tree.address, expected, format_args!("kind {}", tree.kind));
         }
         let numbers = 8 * self.axes.len() as u64;
@@ -228,7 +228,7 @@ impl Index<'_> {
             plain..=plain
         };
         if !widths.contains(&tree.record_bytes) {
-            let expected = format_args!("records of {} to {} bytes", widths.start(), widths.end());
+            let expected = format!("records of {} to {} bytes", widths.start(), widths.end());
             return corrupt(tree.address, expected, tree.record_bytes);
         }
         tree.each_record(&mut |mut record| {
@@ -257,7 +257,7 @@ impl Index<'_> {
         let mut place = Place::FIRST;
         for axis in &self.axes {
             if axis.n_chunks > 1 {
-                let got = format_args!("{} along an axis", axis.n_chunks);
+                let got = format!("{} along an axis", axis.n_chunks);
                 return corrupt(
                     self.blocks.address(self.address),
                     "a grid of one chunk",
@@ -282,7 +282,7 @@ impl Index<'_> {
         let bytes = last.saturating_add(1).saturating_mul(self.chunk_bytes);
         let address = self.blocks.address(self.address);
         if address.saturating_add(bytes) > self.blocks.file_size() {
-            let expected = format_args!(
+            let expected = format!(
                 "{n_chunks} chunks of {} bytes in the file",
                 self.chunk_bytes
             );

@@ -262,7 +262,7 @@ fn compound(
             datatype = array_of(address, dims, datatype)?;
         }
         if u64::from(offset) + u64::from(datatype.size) > size.into() {
-            let got = format_args!("{} bytes from byte {offset} on", datatype.size);
+            let got = format!("{} bytes from byte {offset} on", datatype.size);
             return corrupt(address, format_args!("a field within {size} bytes"), got);
         }
         fields.push(Field {

@@ -82,8 +82,7 @@ impl Shape {
         let mut byte = || cursor.u8().map(u64::from);
         let (bits, n_in_index, data_min) = (byte()?, byte()?, byte()?);
         let (super_min, page_bits) = (byte()?, byte()?);
-        let got =
-            format_args!("{bits}, {n_in_index}, {data_min}, {super_min}, {page_bits}").to_string();
+        let got = format!("{bits}, {n_in_index}, {data_min}, {super_min}, {page_bits}").to_string();
         let wrong = |expected| corrupt(address, expected, &got);
         if bits > MAX_BITS || page_bits > MAX_BITS {
             return wrong("an extensible array of at most 48 bits");

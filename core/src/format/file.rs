@@ -344,7 +344,7 @@ impl File {
         if let FillValue::Value(value) = &fill.value {
             if value.len() != element_bytes as usize {
                 let address = self.blocks.address(header.offset);
-                let expected = format_args!("a fill value of {element_bytes} bytes");
+                let expected = format!("a fill value of {element_bytes} bytes");
                 return corrupt(address, expected, value.len());
             }
         }

@@ -38,7 +38,7 @@ pub fn each_element(
         return Ok(());
     }
     if n > blocks.file_size() {
-        let expected = format_args!("at most {} elements", blocks.file_size());
+        let expected = format!("at most {} elements", blocks.file_size());
         return corrupt(n_address, expected, n);
     }
     let walk = &mut Walk::new(blocks);

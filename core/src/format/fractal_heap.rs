@@ -91,7 +91,7 @@ impl FractalHeap {
     /// The object with an id.
     pub fn object(&self, blocks: &Blocks, id: &[u8]) -> Result<Block> {
         if id.len() as u64 != self.id_bytes {
-            let expected = format_args!("a heap id of {} bytes", self.id_bytes);
+            let expected = format!("a heap id of {} bytes", self.id_bytes);
             return corrupt(self.address, expected, id.len());
         }
         let mut cursor = Cursor::over(id, self.address, blocks.sizes);
@@ -116,8 +116,7 @@ impl FractalHeap {
         let (from, size) = (at - begin, block.bytes.len() as u64);
         let head = self.head_bytes(blocks) + if self.are_direct_summed { 4 } else { 0 };
         if from < head || len > size.saturating_sub(from) {
-            let expected =
-                format_args!("an object within bytes {head} to {size} of the heap's block");
+            let expected = format!("an object within bytes {head} to {size} of the heap's block");
             return corrupt(
                 block.address,
                 expected,
@@ -184,7 +183,7 @@ impl FractalHeap {
             let block = self.indirect_block(blocks, offset, rows, begin)?;
             let (entry, from) = self.table.entry(at - begin);
             if entry.row >= rows {
-                let expected = format_args!("an offset of the heap within {rows} rows");
+                let expected = format!("an offset of the heap within {rows} rows");
                 return corrupt(block.address, expected, at);
             }
             let index = entry.row * self.table.width + entry.column;
@@ -208,7 +207,7 @@ impl FractalHeap {
         }
         let past = at - begin;
         if past >= bytes {
-            let expected = format_args!("an offset within {bytes} bytes of the heap");
+            let expected = format!("an offset within {bytes} bytes of the heap");
             return corrupt(blocks.address(offset), expected, past);
         }
         Ok((self.direct_block(blocks, offset, bytes, begin)?, begin))
@@ -227,7 +226,7 @@ impl FractalHeap {
         if got == (self.offset, begin) {
             return Ok(());
         }
-        let expected = format_args!("byte {begin} of the heap of offset {}", self.offset);
+        let expected = format!("byte {begin} of the heap of offset {}", self.offset);
         corrupt(
             address,
             expected,
@@ -285,7 +284,7 @@ impl FractalHeap {
     ) -> Result<Arc<Block>> {
         let block = self.read.get(offset, || read().map(|block| (block, len)))?;
         if block.bytes.len() as u64 != len {
-            let got = format_args!("{} bytes elsewhere", block.bytes.len());
+            let got = format!("{} bytes elsewhere", block.bytes.len());
             return corrupt(block.address, format_args!("a block of {len} bytes"), got);
         }
         Ok(block)

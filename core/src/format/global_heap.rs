@@ -88,7 +88,7 @@ impl Collection {
 
     fn object(&self, index: u32) -> Result<Block> {
         let Some(range) = self.objects.get(&index) else {
-            let expected = format_args!("object {index} in the global heap");
+            let expected = format!("object {index} in the global heap");
             return corrupt(self.block.address, expected, "none");
         };
         Ok(Block {

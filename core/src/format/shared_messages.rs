@@ -83,7 +83,7 @@ impl SharedMessages {
                 "one shared again",
             ),
             None => {
-                let expected = format_args!("an object with a message of type {kind}");
+                let expected = format!("an object with a message of type {kind}");
                 corrupt(blocks.address(offset), expected, "none")
             }
         }
@@ -99,7 +99,7 @@ impl SharedMessages {
         match self.heaps.iter().find(of_kind) {
             Some((_, heap)) => heap.object(blocks, cursor.take(8)?),
             None => {
-                let expected = format_args!("a heap of shared messages of type {kind}");
+                let expected = format!("a heap of shared messages of type {kind}");
                 corrupt(address, expected, "none")
             }
         }

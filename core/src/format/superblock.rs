@@ -88,7 +88,7 @@ fn sizes(cursor: &mut Cursor<'_>) -> Result<Sizes> {
     let (offsets, lengths) = (cursor.u8()?, cursor.u8()?);
     let known = [2, 4, 8];
     if !known.contains(&offsets) || !known.contains(&lengths) {
-        let got = format_args!("{offsets} and {lengths}");
+        let got = format!("{offsets} and {lengths}");
         return corrupt(address, "addresses and lengths of 2, 4 or 8 bytes", got);
     }
     Ok(Sizes {

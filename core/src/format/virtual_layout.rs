@@ -127,7 +127,7 @@ pub fn selection(cursor: &mut Cursor<'_>) -> Result<Selection> {
             }
         }
         _ => {
-            let got = format_args!("type {kind}, version {version}");
+            let got = format!("type {kind}, version {version}");
             corrupt(address, "a selection of type 0 to 3", got)
         }
     }

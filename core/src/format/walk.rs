@@ -31,7 +31,7 @@ impl<'a> Walk<'a> {
             return corrupt(block.address, "a block not met before", "one met before");
         }
         let Some(left) = self.bytes_left.checked_sub(len) else {
-            let expected = format_args!(
+            let expected = format!(
                 "blocks that take {} bytes together",
                 self.blocks.file_size()
             );
