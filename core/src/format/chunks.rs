@@ -411,7 +411,13 @@ mod tests {
 
     #[test]
     fn chunks_are_sorted_and_edges_have_no_filters() {
-        let got = table(&[(9, 8, 300), (8, 0, 100), (5, 12, 400), (6, 4, UNDEFINED)]).unwrap();
+        let got = table(&[
+            (9, 8, 300),
+            (8, 0, 100),
+            (6, 4, UNDEFINED),
+            (6, 12, UNDEFINED),
+        ])
+        .unwrap();
         let expected = ChunkTable {
             grid_index: vec![0, 2],
             byte_offset: vec![100, 300],
@@ -435,6 +441,8 @@ mod tests {
             astray,
             "expected a multiple of 4 elements at byte 32, got 3"
         );
+        let outside = table(&[(5, 12, 400)]).unwrap_err().to_string();
+        assert!(outside.contains("within the dims [10]"), "{outside}");
     }
 
     #[test]
