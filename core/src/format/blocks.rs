@@ -7,28 +7,20 @@
 
 use super::cursor::{Cursor, Sizes, UNDEFINED};
 use super::error::{FormatError, Result, corrupt};
+use super::kept::Kept;
 use super::source::ByteSource;
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 pub use super::cursor::Block;
 
 const PAGE_BYTES: u64 = 16 << 10;
-const MAX_PAGES: usize = 512;
 
 pub struct Blocks {
     source: Box<dyn ByteSource>,
     /// Where the superblock is: behind a user block, if there is one.
     pub base: u64,
     pub sizes: Sizes,
-    pages: Mutex<Pages>,
-}
-
-#[derive(Default)]
-struct Pages {
-    kept: HashMap<u64, Arc<[u8]>>,
-    /// The next to go is first.
-    order: VecDeque<u64>,
+    pages: Kept<Vec<u8>>,
 }
 
 impl Blocks {
@@ -37,7 +29,7 @@ impl Blocks {
             source,
             base,
             sizes,
-            pages: Mutex::default(),
+            pages: Kept::default(),
         }
     }
 
@@ -100,24 +92,13 @@ impl Blocks {
         Ok(())
     }
 
-    fn page(&self, number: u64) -> std::io::Result<Arc<[u8]>> {
-        let pages = || self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(page) = pages().kept.get(&number) {
-            return Ok(page.clone());
-        }
+    fn page(&self, number: u64) -> std::io::Result<Arc<Vec<u8>>> {
         let begin = number * PAGE_BYTES;
-        let len = PAGE_BYTES.min(self.file_size() - begin);
-        let mut bytes = vec![0; len as usize];
-        self.source.read(begin, &mut bytes)?;
-        let page: Arc<[u8]> = bytes.into();
-        let mut pages = pages();
-        if pages.kept.insert(number, page.clone()).is_none() {
-            pages.order.push_back(number);
-        }
-        if pages.order.len() > MAX_PAGES {
-            let gone = pages.order.pop_front();
-            gone.map(|gone| pages.kept.remove(&gone));
-        }
-        Ok(page)
+        self.pages.get(begin, || {
+            let len = PAGE_BYTES.min(self.file_size() - begin);
+            let mut bytes = vec![0; len as usize];
+            self.source.read(begin, &mut bytes)?;
+            Ok((bytes, len))
+        })
     }
 }

@@ -63,7 +63,7 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// `expected_level` is None at the root.
+    /// The root may have any level: `expected_level` has no value there.
     fn node(&mut self, offset: u64, expected_level: Option<u8>, f: OnLeaf<'_>) -> Result<()> {
         let sizes = self.blocks.sizes;
         let key_bytes = self.kind.key_bytes(sizes.length);

@@ -223,7 +223,7 @@ impl Array<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::written::{Written, blocks};
+    use crate::format::written::{Written, blocks, listed};
 
     /// A header of 72 bytes with the index block at byte 80. Parameters: bits, elements in the index
     /// block, elements of the least data block, pointers of the least super block, bits of a page.
@@ -237,13 +237,7 @@ mod tests {
     }
 
     fn elements(file: Written) -> std::result::Result<Vec<[u64; 2]>, String> {
-        let mut got = Vec::new();
-        let mut add = |index, mut element: Cursor<'_>| {
-            got.push([index, element.offset()?]);
-            Ok(())
-        };
-        let read = each_element(&blocks(file.0), 0, false, &mut add);
-        read.map(|()| got).map_err(|error| error.to_string())
+        listed(|f| each_element(&blocks(file.0), 0, false, f))
     }
 
     /// Super blocks have 1, 1, 2, 2, 4 data blocks of 1, 2, 2, 4, 4 elements; the index block names the

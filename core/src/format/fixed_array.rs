@@ -71,9 +71,8 @@ pub fn each_element(
 
 #[cfg(test)]
 mod tests {
-    use super::super::cursor::Cursor;
     use super::*;
-    use crate::format::written::{Written, blocks};
+    use crate::format::written::{Written, blocks, listed};
 
     /// A header of 28 bytes, with the data block at byte 40.
     fn header(page_bits: u8, n: u64) -> Written {
@@ -89,13 +88,7 @@ mod tests {
     }
 
     fn elements(file: Written) -> std::result::Result<Vec<[u64; 2]>, String> {
-        let mut got = Vec::new();
-        let mut add = |index, mut element: Cursor<'_>| {
-            got.push([index, element.offset()?]);
-            Ok(())
-        };
-        let read = each_element(&blocks(file.0), 0, false, &mut add);
-        read.map(|()| got).map_err(|error| error.to_string())
+        listed(|f| each_element(&blocks(file.0), 0, false, f))
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What was read of a heap, kept for the next object of it.
+//! What was read of a file, kept for the next question: pages, parts of heaps, links, headers.
 //!
 //! Law: bounded in bytes. The first that was kept is the first to go, and the newest always stays.
 
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Parts of a heap by their offset.
+/// Parts of a file by their offset.
 pub struct Kept<T> {
     parts: Mutex<Parts<T>>,
 }

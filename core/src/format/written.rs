@@ -3,9 +3,11 @@
 //! Law: lays bytes out as the specification says, with addresses and lengths of eight bytes, and shares
 //! no code with the readers but the checksum.
 
+use super::array_elements::OnElement;
 use super::blocks::Blocks;
 use super::checksum::lookup3;
 use super::cursor::Sizes;
+use super::error::Result;
 
 /// A file of these bytes.
 pub fn blocks(bytes: Vec<u8>) -> Blocks {
@@ -15,6 +17,18 @@ pub fn blocks(bytes: Vec<u8>) -> Blocks {
         checks_sums: true,
     };
     Blocks::new(Box::new(bytes), 0, sizes)
+}
+
+/// The index and the offset of each element that an array tells.
+pub fn listed(
+    each_element: impl FnOnce(OnElement<'_>) -> Result<()>,
+) -> std::result::Result<Vec<[u64; 2]>, String> {
+    let mut got = Vec::new();
+    let read = each_element(&mut |index, mut element| {
+        got.push([index, element.offset()?]);
+        Ok(())
+    });
+    read.map(|()| got).map_err(|error| error.to_string())
 }
 
 /// Bytes of a structure, in order.
