@@ -34,7 +34,7 @@ def tensor(array: Any, where: str) -> torch.Tensor:
 
 
 def split() -> tuple[int, int] | None:
-    """Return which of a `DataLoader`'s processes this is, and of how many; None if it is none."""
+    """Return this process's number among a `DataLoader`'s, and their count; None elsewhere."""
     info = torch.utils.data.get_worker_info()
     return None if info is None else (info.id, info.num_workers)
 

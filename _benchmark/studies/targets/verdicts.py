@@ -23,7 +23,7 @@ Values = Sequence[float]
 
 @dataclass(frozen=True)
 class Target:
-    """One row of the final table; ``met`` is None for what was not measured or not judged."""
+    """One row of the final table. ``met`` has no value where nothing was measured or judged."""
 
     what: str
     measured: str
