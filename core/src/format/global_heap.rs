@@ -30,11 +30,6 @@ pub struct GlobalHeaps {
     kept: Kept<Collection>,
 }
 
-/// One object of the collection at an offset.
-pub fn object(blocks: &Blocks, offset: u64, index: u32) -> Result<Block> {
-    Collection::read(blocks, offset)?.object(index)
-}
-
 impl GlobalHeaps {
     /// One object of the collection at an offset.
     pub fn object(&self, blocks: &Blocks, offset: u64, index: u32) -> Result<Block> {
@@ -121,7 +116,7 @@ mod tests {
             let abc = heaps.object(&file, 0, 2).unwrap();
             assert_eq!((&abc.bytes[..], abc.address), (&b"abc"[..], 32));
         }
-        assert_eq!(object(&file, 0, 1).unwrap().bytes, b"01234567");
+        assert_eq!(heaps.object(&file, 0, 1).unwrap().bytes, b"01234567");
         let error = heaps.object(&file, 0, 3).unwrap_err().to_string();
         assert_eq!(
             error,
@@ -131,7 +126,8 @@ mod tests {
 
     #[test]
     fn lying_sizes_are_corrupt() {
-        let error = |file| object(&file, 0, 1).unwrap_err().to_string();
+        let heaps = GlobalHeaps::default;
+        let error = |file| heaps().object(&file, 0, 1).unwrap_err().to_string();
         assert!(error(collection(1 << 50, &[])).contains("in the file at byte 0"));
         assert!(error(collection(128, &[(1, 97, b"")])).contains("97 more bytes"));
         assert!(error(collection(128, &[(1, u64::MAX, b"")])).contains("at byte 32, got 96"));
@@ -141,7 +137,8 @@ mod tests {
     #[test]
     fn an_index_twice_is_corrupt() {
         let file = collection(128, &[(1, 0, b""), (1, 0, b"")]);
-        let error = object(&file, 0, 1).unwrap_err().to_string();
+        let error = GlobalHeaps::default().object(&file, 0, 1);
+        let error = error.unwrap_err().to_string();
         assert_eq!(
             error,
             "expected an object's index once at byte 32, got 1 twice"

@@ -1,7 +1,7 @@
 //! Where a dataset's elements are stored (IV.A.2.i), of versions 1 to 5.
 
 use super::chunks::{ChunkIndexKind, ChunkedLayout};
-use super::cursor::{Cursor, UNDEFINED};
+use super::cursor::Cursor;
 use super::error::{Result, corrupt};
 
 /// Dims of a chunk, and one more for the bytes of an element.
@@ -150,15 +150,4 @@ fn chunked(cursor: &mut Cursor<'_>, version: u8) -> Result<Layout> {
         chunk_dims,
         unfiltered_edges: flags & 1 != 0,
     }))
-}
-
-impl Layout {
-    /// Nothing is stored yet.
-    pub fn is_unallocated(&self) -> bool {
-        match self {
-            Layout::Contiguous { address } => *address == UNDEFINED,
-            Layout::Chunked(chunked) => chunked.address == UNDEFINED,
-            Layout::Compact { .. } | Layout::Virtual { .. } => false,
-        }
-    }
 }

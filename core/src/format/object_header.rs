@@ -25,7 +25,6 @@ pub mod message {
     pub const LINK: u16 = 6;
     pub const EXTERNAL_FILES: u16 = 7;
     pub const LAYOUT: u16 = 8;
-    pub const GROUP_INFO: u16 = 10;
     pub const FILTER_PIPELINE: u16 = 11;
     pub const ATTRIBUTE: u16 = 12;
     pub const SHARED_TABLE: u16 = 15;
@@ -48,8 +47,6 @@ pub struct Message {
 pub struct ObjectHeader {
     /// From the superblock.
     pub offset: u64,
-    /// Attributes know the order in which they were created.
-    pub keeps_order: bool,
     pub messages: Vec<Message>,
 }
 
@@ -66,7 +63,6 @@ impl ObjectHeader {
         let mut reading = Reading {
             header: ObjectHeader {
                 offset,
-                keeps_order: form.keeps_order,
                 messages: Vec::new(),
             },
             continuations: VecDeque::new(),
