@@ -86,7 +86,11 @@ def encode_plan(
         words = np.array(order.words, "<u8")
         if order.listed is not None:
             listed = order.listed.astype("<u8", copy=False)
-    table = encode_datasets(plan.table, open_options, fields, turnstile)
+    calls = [
+        encode_rows(rows_call(dataset.index, field, open_options))
+        for dataset, field in zip(plan.table.datasets, fields, strict=True)
+    ]
+    table = encode_datasets(plan.table, calls, turnstile)
     arrays = (plan.tasks, words, listed)
     parts: list[bytes | memoryview] = [*tapes, *map(_bytes, arrays), table]
     header = _PLAN_HEADER.pack(
@@ -113,20 +117,17 @@ def encode_plan(
 
 
 def encode_datasets(
-    table: DatasetTable,
-    open_options: Mapping[str, object],
-    fields: Sequence[str],
-    turnstile: bool = False,
+    table: DatasetTable, calls: Sequence[bytes] = (), turnstile: bool = False
 ) -> bytes:
-    """Lay a dataset table out, of a plan or on its own; arguments as those of `encode_plan`."""
+    """Lay a dataset table out. `calls`: how a library serves rows of each, if one is asked for."""
     tables = _Tables()
     sources: dict[bytes, int] = {}
     records = []
     chunks = table.chunks.copy()
-    for dataset, field in zip(table.datasets, fields, strict=True):
+    for dataset, call in zip(table.datasets, calls or [b""] * len(table.datasets), strict=True):
         what = _encode_source(dataset, tables, turnstile)
         source = sources.setdefault(what, len(sources))
-        records.append(_encode_dataset(dataset, source, tables, open_options, field))
+        records.append(_encode_dataset(dataset, source, tables, call))
         chunks["source"][dataset.chunks_at : dataset.chunks_at + dataset.n_chunks] = source
     words = np.array(tables.words, dtype="<u8")
     parts: list[bytes | memoryview] = [
@@ -167,13 +168,7 @@ def _encode_source(dataset: Dataset, tables: _Tables, turnstile: bool) -> bytes:
     )
 
 
-def _encode_dataset(
-    dataset: Dataset,
-    source: int,
-    tables: _Tables,
-    open_options: Mapping[str, object],
-    field: str,
-) -> bytes:
+def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes) -> bytes:
     index = dataset.index
     element = (index.element_bytes, index.field_offset, index.field_bytes)
     if dataset.reason:
@@ -191,7 +186,6 @@ def _encode_dataset(
     for fix in fixes:
         tables.add_words([fix.offset, fix.size, fix.count, fix.padding])
     fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
-    call = encode_rows(rows_call(index, field, open_options))
     library_at, library_len = tables.add_bytes(call)
     return _DATASET.pack(
         source,

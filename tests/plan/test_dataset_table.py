@@ -67,9 +67,7 @@ def test_equal_arguments_give_equal_bytes(h5: Path, chunks: tuple[int, ...] | No
     with h5py.File(h5, "w") as file:
         file.create_dataset("x", data=np.arange(600).reshape(100, 6), chunks=chunks)
     made = [
-        plan_bytes.encode_datasets(
-            lookup_table(indexed(h5), direct=direct, native_filters=NATIVE), {}, [""]
-        )
+        plan_bytes.encode_datasets(lookup_table(indexed(h5), direct=direct, native_filters=NATIVE))
         for direct in (False, False, True)
     ]
     assert made[0] == made[1] != made[2]

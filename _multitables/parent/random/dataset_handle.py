@@ -76,7 +76,7 @@ class Catalogues:
         (dataset,) = table.datasets
         part = Part(index, dataset.chunk_dims, None)
         if not dataset.reason:
-            encoded = plan_bytes.encode_datasets(table, source.open_options, [field])
+            encoded = plan_bytes.encode_datasets(table)
             part.core = self.native[field] = made(
                 lambda: queue.dataset(encoded, index.dtype, list(index.row_shape)), len(encoded)
             )
