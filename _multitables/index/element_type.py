@@ -1,7 +1,7 @@
 """HDF5 element type -> NumPy dtype, and whether the stored bytes are the delivered bytes.
 
-1. The dtype is what h5py gives. In PyTables' own datasets the types that PyTables defines are
-   what PyTables gives: 8-bit bitfields are bool, Time32 is int32, Time64 is float64.
+1. The dtype is what h5py gives (numpy_type.py). In PyTables' own datasets the types that PyTables
+   defines are what PyTables gives: 8-bit bitfields are bool, Time32 is int32, Time64 is float64.
 2. A type is ``direct`` only if HDF5's conversion from file to memory leaves every byte as it is,
    except for each `StringFix`: h5py replaces the padding of fixed strings by NULs. PyTables
    delivers strings as stored, so its datasets need none.
@@ -13,16 +13,34 @@ This file must never know paths, chunks or files.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+
+from _multitables.index.numpy_type import Datatype, numpy_dtype
 
 MAX_STRING_FIXES = 4096  # with more of them a library is as fast
 
 PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD = 0, 1, 2
+
+#: NumPy's floats, by bytes and bits of mantissa: where the sign, the exponent (with its bits), the
+#: mantissa lie, the bias, and whether the first bit of the mantissa is left out (2) or stored (0).
+FLOATS = {
+    (2, 10): (15, (10, 5), (0, 10), 15, 2),
+    (4, 23): (31, (23, 8), (0, 23), 127, 2),
+    (8, 52): (63, (52, 11), (0, 52), 1023, 2),
+    (16, 63): (79, (64, 15), (0, 64), 16383, 0),
+    (16, 112): (127, (112, 15), (0, 112), 16383, 2),
+}
+#: Kinds without a fixed size, and what they are called.
+NOT_FIXED = {
+    "variable_string": "variable-length string",
+    "sequence": "variable-length",
+    "reference": "reference",
+}
 
 
 class Unsupported(Exception):  # noqa: N818 - internal, turned into UnsupportedDatasetError
@@ -65,7 +83,7 @@ def flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype((one.dtype, one.shape[1:]))
 
 
-def element_type(tid: Any, pytables: bool) -> ElementType:
+def element_type(datatype: Datatype, pytables: bool) -> ElementType:
     """Describe a type of the file; `pytables`: the dataset is one of PyTables' own.
 
     Raises
@@ -73,114 +91,102 @@ def element_type(tid: Any, pytables: bool) -> ElementType:
     Unsupported
         No NumPy dtype of fixed size stands for it.
     """
-    from h5py import h5t
-
-    kind = tid.get_class()
-    if kind in (h5t.INTEGER, h5t.FLOAT):
-        return _compared(tid)
-    if kind == h5t.BITFIELD:
-        return _bitfield(tid, pytables)
-    if kind == h5t.STRING:
-        return _string(tid, pytables)
-    if kind == h5t.ENUM:
-        return _enum(tid, pytables)
-    if kind == h5t.TIME:
-        return _time(tid)
-    if kind == h5t.ARRAY:
-        return _array(tid, pytables)
-    if kind == h5t.COMPOUND:
-        return _compound(tid, pytables)
-    if kind == h5t.OPAQUE:
-        found = ElementType(_h5py_dtype(tid), tid.get_size())
-        if found.dtype.hasobject or found.dtype.itemsize != found.size_bytes:
-            raise Unsupported(f"opaque ({found.dtype})")
-        return found
-    if kind == h5t.VLEN:
-        raise Unsupported("variable-length")
-    if kind == h5t.REFERENCE:
-        raise Unsupported("reference")
-    return _compared(tid)  # e.g. HDF5 2's native complex numbers
+    kind = datatype["kind"]
+    if kind in NOT_FIXED:
+        raise Unsupported(NOT_FIXED[kind])
+    return ELEMENTS[kind](datatype, pytables)
 
 
-def _h5py_dtype(tid: Any) -> np.dtype[Any]:
+def _dtype(datatype: Datatype) -> np.dtype[Any]:
     try:
-        dtype: np.dtype[Any] = tid.dtype
-    except (TypeError, ValueError, KeyError) as error:
-        raise Unsupported(str(error) or type(tid).__name__) from None
+        dtype = numpy_dtype(datatype)
+    except TypeError as error:
+        raise Unsupported(str(error)) from None
     if dtype.hasobject:
         raise Unsupported("object")
     return dtype
 
 
-def _same_as_memory(tid: Any, dtype: DTypeLike) -> bool:
-    from h5py import h5t
+def _is_whole(datatype: Datatype) -> bool:
+    """Whether all bits of a number count, in an order that NumPy has."""
+    return datatype["bits"] == (0, 8 * datatype["size"]) and datatype["order"] in "<>"
 
-    try:
-        return bool(tid.equal(h5t.py_create(dtype)))
-    except (TypeError, ValueError):
+
+def _is_numpys_float(datatype: Datatype, dtype: np.dtype[Any]) -> bool:
+    if dtype.itemsize != datatype["size"]:
         return False
+    fields = tuple(datatype[name] for name in ("sign_at", "exponent", "mantissa", "exponent_bias"))
+    layout = FLOATS.get((dtype.itemsize, np.finfo(dtype).nmant))
+    return layout == (*fields, datatype["normalization"])
 
 
-def _compared(tid: Any) -> ElementType:
-    from h5py import h5t
-
-    dtype = _h5py_dtype(tid)
-    if tid.get_class() == h5t.INTEGER and tid.get_size() == 1:
-        tid = tid.copy()
-        tid.set_order(h5t.ORDER_LE)  # one byte has no order, though files name one
-    if _same_as_memory(tid, dtype):
-        return ElementType(dtype, tid.get_size())
+def _number(datatype: Datatype, is_numpys: bool) -> ElementType:
+    dtype = _dtype(datatype)
+    if is_numpys:
+        return ElementType(dtype, datatype["size"])
     reason = f"a number format that NumPy does not have (read as {dtype})"
-    return ElementType(dtype, tid.get_size(), False, reason)
+    return ElementType(dtype, datatype["size"], False, reason)
 
 
-def _bitfield(tid: Any, pytables: bool) -> ElementType:
-    size = tid.get_size()
+def _integer(datatype: Datatype, _: bool) -> ElementType:
+    return _number(datatype, _is_whole(datatype))
+
+
+def _float(datatype: Datatype, _: bool) -> ElementType:
+    return _number(datatype, _is_numpys_float(datatype, _dtype(datatype)))
+
+
+def _complex(datatype: Datatype, pytables: bool) -> ElementType:
+    return _number(datatype, element_type(datatype["base"], pytables).direct)
+
+
+def _bitfield(datatype: Datatype, pytables: bool) -> ElementType:
+    size = datatype["size"]
     if pytables and size == 1:
         return ElementType(np.dtype(np.bool_), 1, own=True)
-    from h5py import h5t
-
-    dtype = _h5py_dtype(tid)
-    standard = [getattr(h5t, f"STD_B{8 * size}{order}", None) for order in ("LE", "BE")]
-    if any(kind is not None and tid.equal(kind) for kind in standard):
+    dtype = _dtype(datatype)
+    if _is_whole(datatype):
         return ElementType(dtype, size)
     return ElementType(dtype, size, False, "a bitfield with unused bits")
 
 
-def _string(tid: Any, pytables: bool) -> ElementType:
-    if tid.is_variable_str():
-        raise Unsupported("variable-length string")
-    size, padding = tid.get_size(), tid.get_strpad()
+def _string(datatype: Datatype, pytables: bool) -> ElementType:
+    size, padding = datatype["size"], datatype["padding"]
     fixes: tuple[StringFix, ...] = ()
     if padding != PADDING_NULLPAD and not pytables:
         fixes = (StringFix(0, size, 1, padding),)
-    return ElementType(_h5py_dtype(tid), size, fixes=fixes)
+    return ElementType(_dtype(datatype), size, fixes=fixes)
 
 
-def _enum(tid: Any, pytables: bool) -> ElementType:
-    if _same_as_memory(tid, np.bool_):
-        return ElementType(np.dtype(np.bool_), 1)
-    base = element_type(tid.get_super(), pytables)
-    return replace(base, dtype=_h5py_dtype(tid))  # h5py keeps the names as metadata
+def _opaque(datatype: Datatype, _: bool) -> ElementType:
+    found = ElementType(_dtype(datatype), datatype["size"])
+    if found.dtype.itemsize != found.size_bytes:
+        raise Unsupported(f"opaque ({found.dtype})")
+    return found
 
 
-def _time(tid: Any) -> ElementType:
-    from h5py import h5t
+def _enum(datatype: Datatype, pytables: bool) -> ElementType:
+    base = element_type(datatype["base"], pytables)
+    found = replace(base, dtype=_dtype(datatype))  # h5py keeps the names as metadata
+    if found.dtype.itemsize == base.size_bytes:
+        return found
+    return replace(found, direct=False, reason=f"a bool in {base.size_bytes} bytes")
 
-    # h5py does not tell the byte order of a time.
-    order = ">" if tid.equal(h5t.UNIX_D32BE) or tid.equal(h5t.UNIX_D64BE) else "<"
-    if tid.get_size() == 4:
+
+def _time(datatype: Datatype, _: bool) -> ElementType:
+    order, size = datatype["order"], datatype["size"]
+    if size == 4:
         return ElementType(np.dtype(order + "i4"), 4, library="tables", own=True)
-    if tid.get_size() == 8:
+    if size == 8:
         reason = "Time64, whose stored form only PyTables knows"
         return ElementType(np.dtype(order + "f8"), 8, False, reason, "tables", own=True)
     raise Unsupported("time")
 
 
-def _array(tid: Any, pytables: bool) -> ElementType:
-    base, dims = element_type(tid.get_super(), pytables), tuple(tid.get_array_dims())
-    count = int(np.prod(dims, dtype=np.int64))
-    found = replace(base, dtype=np.dtype((base.dtype, dims)), size_bytes=tid.get_size())
+def _array(datatype: Datatype, pytables: bool) -> ElementType:
+    base, dims = element_type(datatype["base"], pytables), datatype["dims"]
+    count = math.prod(dims)
+    found = replace(base, dtype=np.dtype((base.dtype, dims)), size_bytes=datatype["size"])
     if not base.fixes:
         return found
     first = base.fixes[0]
@@ -194,27 +200,27 @@ def _array(tid: Any, pytables: bool) -> ElementType:
     )
 
 
-def _members(tid: Any) -> Iterator[tuple[str, int, Any]]:
-    for position in range(tid.get_nmembers()):
-        name = tid.get_member_name(position).decode("utf-8", "surrogateescape")
-        yield name, tid.get_member_offset(position), tid.get_member_type(position)
+def _members(datatype: Datatype) -> Iterator[tuple[str, int, Datatype]]:
+    for name, offset, member in datatype["fields"]:
+        yield name.decode("utf-8", "surrogateescape"), offset, member
 
 
-def _compound(tid: Any, pytables: bool) -> ElementType:
-    size = tid.get_size()
+def _compound(datatype: Datatype, pytables: bool) -> ElementType:
+    size = datatype["size"]
     seen: np.dtype[Any] | None = None
-    with contextlib.suppress(TypeError, ValueError, KeyError):  # h5py has none for some member
-        seen = tid.dtype
-    if seen is not None and seen.kind == "c":
-        return _compared(tid)
+    with contextlib.suppress(TypeError):  # h5py has none for some member
+        seen = numpy_dtype(datatype)
     names, offsets, members = [], [], []
-    for name, offset, member in _members(tid):
+    for name, offset, member in _members(datatype):
         try:
             members.append(element_type(member, pytables))
         except Unsupported as error:
             raise Unsupported(f"{error}, field {name!r}") from None
         names.append(name)
         offsets.append(offset)
+    if seen is not None and seen.kind == "c":
+        numpys = all(member.direct for member in members) and offsets == [0, size // 2]
+        return _number(datatype, numpys and seen.itemsize == size)
     dtype = np.dtype(
         {
             "names": names,
@@ -240,25 +246,24 @@ def _compound(tid: Any, pytables: bool) -> ElementType:
     return ElementType(dtype, size, not reason, reason, library, fixes, own)
 
 
-def _parts(tid: Any) -> Iterator[Any]:
-    """Yield a type and every type that it is made of."""
-    from h5py import h5t
+ELEMENTS: dict[str, Callable[[Datatype, bool], ElementType]] = {
+    "integer": _integer,
+    "float": _float,
+    "complex": _complex,
+    "bitfield": _bitfield,
+    "string": _string,
+    "opaque": _opaque,
+    "enum": _enum,
+    "time": _time,
+    "array": _array,
+    "compound": _compound,
+}
 
-    yield tid
-    if tid.get_class() == h5t.COMPOUND:
-        for _, _, member in _members(tid):
-            yield from _parts(member)
-    elif tid.get_class() == h5t.ARRAY:
-        yield from _parts(tid.get_super())
 
-
-def _of_other_size(tid: Any) -> bool:
-    """Whether a type has another size in the file than in memory."""
-    from h5py import h5t
-
-    if tid.get_class() == h5t.STRING:
-        return bool(tid.is_variable_str())
-    return tid.get_class() in (h5t.VLEN, h5t.REFERENCE)
+def _has_time(datatype: Datatype) -> bool:
+    inner = [member for _, _, member in datatype.get("fields", ())]
+    inner += [datatype["base"]] if datatype["kind"] == "array" else []
+    return datatype["kind"] == "time" or any(map(_has_time, inner))
 
 
 @dataclass(frozen=True)
@@ -270,7 +275,7 @@ class FieldType:
     leading_dims: tuple[int, ...] = ()  # of arrays of compounds that hold the field
 
 
-def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
+def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldType:
     """Describe one field of a dataset's type, or the whole type; ``"a/b"`` is ``b`` in ``a``.
 
     Raises
@@ -280,34 +285,28 @@ def field_type(tid: Any, field: str | None, pytables: bool) -> FieldType:
     Unsupported
         As `element_type`.
     """
-    from h5py import h5t
-
-    # Such members have another size in memory, and what follows them another offset.
-    beside = any(map(_of_other_size, _parts(tid)))
     # h5py reads no field of a compound that has a time anywhere in it.
-    times = any(part.get_class() == h5t.TIME for part in _parts(tid))
+    times = _has_time(datatype)
     offset, leading, inside_array = 0, (), False
     rest = field or ""
     while rest:
-        while tid.get_class() == h5t.ARRAY:
-            leading, inside_array = (*leading, *tid.get_array_dims()), True
-            tid = tid.get_super()
+        while datatype["kind"] == "array":
+            leading, inside_array = (*leading, *datatype["dims"]), True
+            datatype = datatype["base"]
         found = {}
-        if tid.get_class() == h5t.COMPOUND:
-            found = {name: (at, member) for name, at, member in _members(tid)}
+        if datatype["kind"] == "compound":
+            found = {name: (at, member) for name, at, member in _members(datatype)}
         name, _, after = rest.partition("/")
         if rest in found:  # a name may itself hold a slash
             name, after = rest, ""
         if name not in found:
             raise KeyError(rest, list(found))
-        at, tid = found[name]
+        at, datatype = found[name]
         offset, rest = offset + at, after
-    element = element_type(tid, pytables)
-    if inside_array or beside:
-        reason = "a field inside an array of compounds"
-        if beside:
-            reason = "a field beside variable-length ones or references"
-        element = replace(element, direct=False, reason=element.reason or reason, fixes=())
+    element = element_type(datatype, pytables)
+    if inside_array:
+        reason = element.reason or "a field inside an array of compounds"
+        element = replace(element, direct=False, reason=reason, fixes=())
     if times:
         element = replace(element, library="tables")
     return FieldType(replace(element, dtype=flat(element.dtype)), offset, leading)

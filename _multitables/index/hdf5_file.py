@@ -2,9 +2,8 @@
 
 Law
 ---
-1. Opens files for the whole library; h5py is imported when the first one is opened, not before.
-2. h5py tells names, types and who wrote a dataset; where its bytes lie is read by the core.
-3. Every failure is an exception of errors.py that names the file and the path.
+1. Opens files for the whole library, and only the core reads them.
+2. Every failure is an exception of errors.py that names the file and the path.
 
 This file must never know readers, rings or options of a stream.
 """
@@ -15,7 +14,7 @@ import contextlib
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,18 @@ from _multitables import _core
 from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import PYTABLES
 from _multitables.index import hdf5_errors, hdf5_metadata
-from _multitables.index.chunk_index import ChunkIndex, Fingerprint
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
+    ElementType,
     FieldType,
     Unsupported,
     element_type,
     field_type,
     flat,
 )
-from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.hdf5_metadata import Attribute, FilterSpec
+from _multitables.index.open_files import OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
-
-#: The filter mask of a chunk that no filter was applied to; a pipeline has 32 filters at most.
-ALL_FILTERS = 2**32 - 1
 
 
 def open_source(
@@ -60,23 +58,9 @@ class Source:
     def __init__(self, filename: str | os.PathLike[str] | bytes, open_options: OpenOptions) -> None:
         self._options = open_options
         self._base = os.path.abspath(os.fsdecode(filename))
-        self.filename = self._base
-        driver: dict[str, str | bytes] = {}
-        if open_options.kind == "split":
-            meta_ext, raw_ext = open_options.meta_ext, open_options.raw_ext
-            driver = {"driver": "split", "meta_ext": meta_ext.encode(), "raw_ext": raw_ext.encode()}
-            self.filename = self._base + meta_ext
-        self._fingerprint = _fingerprint(self.filename)  # before anything is read
-        self._files: dict[str, _core.MetadataFile] = {}
-        import h5py
-
-        try:
-            self._file = h5py.File(self._base, "r", **driver)
-        except hdf5_errors.RAISED as error:
-            raise hdf5_errors.cannot_open(self.filename, error) from error
-        if self._file.id.get_intent() & h5py.h5f.ACC_RDWR:
-            self._file.close()
-            raise hdf5_errors.written_here(self.filename)
+        is_split = open_options.kind == "split"
+        self.filename = self._base + (open_options.meta_ext if is_split else "")
+        self.files = OpenFiles(self.filename, is_split=is_split)
 
     @property
     def direct(self) -> bool:
@@ -92,7 +76,7 @@ class Source:
 
     def close(self) -> None:
         """Close the file. May be called again."""
-        self._file.close()
+        self.files.close()
 
     def __enter__(self) -> Source:
         return self
@@ -112,8 +96,27 @@ class Source:
         FileOpenError
             The file's structure is damaged or the file is truncated.
         """
-        with self._dataset(path) as (dataset, name):
-            return self._index(dataset, name, field)
+        return self.index_at(self.find(path), field)
+
+    def find(self, path: str) -> Place:
+        """Return the object of a path below ``root_uep``; its errors are those of `index`."""
+        return self.files.find(self._options.root + normal_path(path))
+
+    def index_at(
+        self, place: Place, field: str | None = None, *, as_stored: bool = False
+    ) -> ChunkIndex:
+        """Index the dataset at a place; see `index`.
+
+        With `as_stored`, its elements are bytes as they are stored, whatever their type, and a
+        scalar is one row.
+        """
+        with _errors_named(place):
+            dataset = _dataset(place)
+            if not as_stored:
+                return self._index(dataset, _field_type(dataset, field), dataset.dims)
+            n_bytes = dataset.stored["element_bytes"]
+            whole = FieldType(ElementType(np.dtype(f"V{n_bytes}"), n_bytes), 0)
+            return self._index(dataset, whole, dataset.stored["dims"] or (1,))
 
     def describe(self, path: str) -> tuple[str, ChunkIndex]:
         """Index one dataset, which may be ragged, and tell what it is.
@@ -126,98 +129,66 @@ class Source:
             Of ragged data it says what the data is, but not where: a library reads it. Its dtype
             is that of an atom, which may be a subarray.
         """
-        with self._dataset(path) as (dataset, name):
-            ragged = hdf5_metadata.ragged_type(dataset)
-            if ragged is not None:
-                return "vlarray", self._ragged(dataset, name, ragged)
-            index = self._index(dataset, name, None)
+        place = self.find(path)
+        with _errors_named(place):
+            dataset = _dataset(place)
+            if dataset.datatype["kind"] == "sequence":
+                return "vlarray", self._ragged(dataset)
+            index = self._index(dataset, _field_type(dataset, None), dataset.dims)
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
 
-    @contextlib.contextmanager
-    def _dataset(self, path: str) -> Iterator[tuple[Any, str]]:
-        """Open a dataset; what HDF5 raises while it is asked becomes an error that names it."""
-        name = self._options.root + normal_path(path)
+    def _ragged(self, dataset: _Dataset) -> ChunkIndex:
+        file, path, dims = dataset.place.file, dataset.place.path, dataset.dims
         try:
-            yield self._open_dataset(name), name
-        except MultitablesError:
-            raise
-        except _core.Corrupt as error:
-            raise hdf5_errors.corrupt(self.filename, name, error) from None
-        except _core.Unknown as error:
-            raise hdf5_errors.unknown(self.filename, name, error) from None
-        except hdf5_errors.RAISED as error:
-            raise hdf5_errors.damaged(self.filename, name, error) from error
-
-    def _ragged(self, dataset: Any, name: str, atom: Any) -> ChunkIndex:
-        filename, fingerprint, path = self._home(dataset, name)
-        dims, pytables = _dims(dataset, filename, name), hdf5_metadata.is_pytables(dataset)
-        try:
-            element = element_type(atom, pytables)
+            element = element_type(dataset.datatype["base"], dataset.pytables)
             if len(dims) != 1:
                 raise Unsupported(f"ragged in {len(dims)} dimensions")
-            if hdf5_metadata.is_pseudo_atom(dataset):
+            if hdf5_metadata.is_pseudo_atom(dataset.attributes):
                 raise Unsupported("Python objects or strings")
         except Unsupported as error:
             raise UnsupportedDatasetError(
-                f"{name!r} in {filename!r} is ragged, with elements of another kind: {error} "
+                f"{path!r} in {file.filename!r} is ragged, with elements of another kind: {error} "
                 "(expected one dimension of numbers, fixed-length strings or compounds of them)",
                 advice="Read it with h5py or PyTables",
-                path=name,
-                filename=filename,
+                path=path,
+                filename=file.filename,
             ) from None
         return ChunkIndex(
-            filename=filename,
+            filename=file.filename,
             path=path,
-            fingerprint=fingerprint,
+            fingerprint=file.fingerprint,
             dtype=flat(element.dtype),
             shape=dims,
             dims=dims,
             chunk_dims=None,
-            element_bytes=dataset.get_type().get_size(),
+            element_bytes=dataset.stored["element_bytes"],
             field_offset=0,
             field_bytes=element.size_bytes,
             layout="library",
-            library="tables" if pytables else "h5py",
+            library="tables" if dataset.pytables else "h5py",
             reason="ragged",
         )
 
-    def _open_dataset(self, name: str) -> Any:
-        import h5py
-
-        try:
-            found = h5py.h5o.open(self._file.id, name.encode("utf-8", "surrogateescape"))
-        except hdf5_errors.RAISED as error:
-            raise hdf5_errors.no_such_path(self._file, self.filename, name, error) from error
-        if not isinstance(found, h5py.h5d.DatasetID):
-            raise hdf5_errors.no_dataset(found, self.filename, name)
-        return found
-
-    def _index(self, dataset: Any, name: str, field: str | None) -> ChunkIndex:
-        filename, fingerprint, path = self._home(dataset, name)
-        pytables = hdf5_metadata.is_pytables(dataset)
-        part = self._field_type(dataset, filename, name, field, pytables)
-        _dims(dataset, filename, name)
-        metadata = self._metadata(filename)
-        offset = _offset(metadata, filename, path)
-        stored = metadata.dataset(offset)
-        dims, pipeline = stored["dims"], hdf5_metadata.pipeline_of(stored["filters"])
+    def _index(self, dataset: _Dataset, part: FieldType, dims: tuple[int, ...]) -> ChunkIndex:
+        file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
+        pipeline = hdf5_metadata.pipeline_of(stored["filters"])
         element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
         index = ChunkIndex(
-            filename=filename,
+            filename=file.filename,
             path=path,
-            fingerprint=fingerprint,
+            fingerprint=file.fingerprint,
             dtype=element.base,
             shape=dims + part.leading_dims + element.shape,
             dims=dims,
             chunk_dims=stored.get("chunk_dims"),
-            element_bytes=dataset.get_type().get_size(),
+            element_bytes=stored["element_bytes"],
             field_offset=part.offset,
             field_bytes=part.element.size_bytes,
             layout="library",
             pipeline=pipeline,
             string_fixes=part.element.fixes,
-            library=part.element.library or _library_for(pytables, pipeline),
+            library=part.element.library or _library_for(dataset.pytables, pipeline),
             reason=self._reason(part, stored),
         )
         if index.reason or 0 in index.shape:
@@ -227,45 +198,11 @@ class Source:
         if stored["layout"] == "compact":
             return _at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
-            return _inside_file(_chunked(index, metadata.chunks(offset), fill))
+            table = file.metadata.chunks(dataset.place.offset)
+            return _inside_file(_chunked(index, table, fill))
         if stored["byte_offset"] is None:
             return _replaced(index, layout="contiguous", fill_value=fill)
         return _inside_file(_at(index, stored["byte_offset"]))
-
-    def _metadata(self, filename: str) -> _core.MetadataFile:
-        if filename not in self._files:
-            self._files[filename] = _core.MetadataFile(filename)
-        return self._files[filename]
-
-    def _home(self, dataset: Any, name: str) -> tuple[str, Fingerprint, str]:
-        """Return the file of a dataset, which an external link may name, and its path there."""
-        import h5py
-
-        home = h5py.h5i.get_file_id(dataset)
-        if home == self._file.id or self._options.kind == "split":
-            return self.filename, self._fingerprint, name
-        filename = os.path.abspath(os.fsdecode(h5py.h5f.get_name(home)))
-        if filename == self._base:
-            return self.filename, self._fingerprint, name
-        inside = h5py.h5i.get_name(dataset)
-        path = inside.decode("utf-8", "surrogateescape") if inside else name
-        return filename, _fingerprint(filename), path
-
-    def _field_type(
-        self, dataset: Any, filename: str, name: str, field: str | None, pytables: bool
-    ) -> FieldType:
-        try:
-            return field_type(dataset.get_type(), field, pytables)
-        except Unsupported as error:
-            raise UnsupportedDatasetError(
-                f"{name!r} in {filename!r} has elements without a fixed size: {error} "
-                "(expected numbers, fixed-length strings or compounds of them)",
-                advice="Stream the other fields by name, or read it with h5py or PyTables",
-                path=name,
-                filename=filename,
-            ) from None
-        except KeyError as error:
-            raise hdf5_errors.no_such_field(filename, name, *error.args) from None
 
     def _reason(self, part: FieldType, stored: dict[str, Any]) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""
@@ -278,16 +215,74 @@ class Source:
         return "a virtual dataset" if stored["layout"] == "virtual" else ""
 
 
-def _offset(metadata: _core.MetadataFile, filename: str, path: str) -> int:
-    kind, *where = metadata.find(path.encode("utf-8", "surrogateescape"))
-    if kind == "object":
-        return int(where[0])
-    raise FileOpenError(
-        f"{path!r} in {filename!r} cannot be indexed: HDF5 finds it, but its links say {kind!r}",
-        advice="Its structure may be damaged: copy the file again from its source",
-        filename=filename,
-        path=path,
-    )
+@dataclass(frozen=True, slots=True)
+class _Dataset:
+    """What the core tells of a dataset."""
+
+    place: Place
+    stored: dict[str, Any]
+    datatype: dict[str, Any]
+    attributes: list[Attribute]
+
+    @property
+    def pytables(self) -> bool:
+        """Whether PyTables wrote it."""
+        return hdf5_metadata.is_pytables(self.attributes)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        dims: tuple[int, ...] = self.stored["dims"]
+        if dims and not self.stored["is_null"]:
+            return dims
+        path, filename = self.place.path, self.place.file.filename
+        what = "is a scalar" if not self.stored["is_null"] else "has a null dataspace: no shape"
+        raise UnsupportedDatasetError(
+            f"{path!r} in {filename!r} {what} (expected at least one dimension)",
+            advice=f"Read it with multitables.open({filename!r})[{path!r}][()]",
+            path=path,
+            filename=filename,
+        )
+
+
+def _dataset(place: Place) -> _Dataset:
+    metadata, offset = place.file.metadata, place.offset
+    kind = metadata.kind(offset)
+    if kind != "dataset":
+        names = children(place) if kind == "group" else None
+        raise hdf5_errors.no_dataset(place.file.filename, place.path, names)
+    stored, attributes = metadata.dataset(offset), metadata.attributes(offset)
+    return _Dataset(place, stored, _core.datatype(stored["datatype"]), attributes)
+
+
+@contextlib.contextmanager
+def _errors_named(place: Place) -> Iterator[None]:
+    """Make what the core raises of a dataset an error that names it."""
+    try:
+        yield
+    except _core.Corrupt as error:
+        raise hdf5_errors.corrupt(place.file.filename, place.path, error) from None
+    except _core.Unknown as error:
+        raise hdf5_errors.unknown(place.file.filename, place.path, error) from None
+    except OSError as error:
+        if isinstance(error, MultitablesError):
+            raise
+        raise hdf5_errors.cannot_open(place.file.filename, error) from None
+
+
+def _field_type(dataset: _Dataset, field: str | None) -> FieldType:
+    path, filename = dataset.place.path, dataset.place.file.filename
+    try:
+        return field_type(dataset.datatype, field, dataset.pytables)
+    except Unsupported as error:
+        raise UnsupportedDatasetError(
+            f"{path!r} in {filename!r} has elements without a fixed size: {error} "
+            "(expected numbers, fixed-length strings or compounds of them)",
+            advice="Stream the other fields by name, or read it with h5py or PyTables",
+            path=path,
+            filename=filename,
+        ) from None
+    except KeyError as error:
+        raise hdf5_errors.no_such_field(filename, path, *error.args) from None
 
 
 def _at(index: ChunkIndex, offset: int) -> ChunkIndex:
@@ -316,34 +311,9 @@ def _chunked(index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None
     )
 
 
-def _dims(dataset: Any, filename: str, name: str) -> tuple[int, ...]:
-    from h5py import h5s
-
-    kind = dataset.get_space().get_simple_extent_type()
-    if kind == h5s.SIMPLE:
-        return tuple(dataset.shape)
-    what = "is a scalar" if kind == h5s.SCALAR else "has a null dataspace (h5py.Empty): no shape"
-    raise UnsupportedDatasetError(
-        f"{name!r} in {filename!r} {what} (expected at least one dimension)",
-        advice=f"Read it with h5py: h5py.File({filename!r})[{name!r}][()]",
-        path=name,
-        filename=filename,
-    )
-
-
 def _replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
     fill = changes.get("fill_value") or bytes(index.element_bytes)
     return replace(index, **{**changes, "fill_value": fill})
-
-
-def _fingerprint(filename: str) -> Fingerprint:
-    try:
-        stat = os.stat(filename)
-    except OSError as error:
-        raise hdf5_errors.cannot_open(filename, error) from None
-    if not os.path.isfile(filename):
-        raise hdf5_errors.no_file(filename)
-    return Fingerprint(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def _library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. One question, one function; each takes h5py's low-level dataset, or what the core tells of it.
+1. One question, one function; each takes what the core tells of a dataset.
 
 This file must never know of indexes, plans or options.
 """
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
+from _multitables import _core
 from _multitables.filter_names import HDF5
 
+#: Name, number in the order of creation, datatype, dims (None: a null dataspace) and elements.
+Attribute = tuple[bytes, int, bytes, "tuple[int, ...] | None", bytes]
 #: Classes of datasets that PyTables wrote, in the attribute CLASS.
 PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY", b"VLARRAY")
 
@@ -31,34 +31,18 @@ class FilterSpec:
     name: str
 
 
-def is_pytables(dataset: Any) -> bool:
+def is_pytables(attributes: Iterable[Attribute]) -> bool:
     """Whether PyTables wrote a dataset: then its types are what PyTables makes of them."""
-    from h5py import h5a
-
-    if not h5a.exists(dataset, b"CLASS"):
-        return False
-    attribute = h5a.open(dataset, b"CLASS")
-    kind = attribute.get_type()
-    if attribute.shape != () or not hasattr(kind, "is_variable_str") or kind.is_variable_str():
-        return False
-    text = np.zeros((), attribute.dtype)
-    attribute.read(text)
-    return bytes(text[()]).rstrip(b"\0") in PYTABLES_CLASSES
+    for name, _, datatype, dims, value in attributes:
+        if name == b"CLASS":
+            is_text = dims == () and _core.datatype(datatype)["kind"] == "string"
+            return is_text and value.rstrip(b"\0") in PYTABLES_CLASSES
+    return False
 
 
-def ragged_type(dataset: Any) -> Any:
-    """Return the type of one atom of ragged data, or None for any other dataset."""
-    from h5py import h5t
-
-    kind = dataset.get_type()
-    return kind.get_super() if kind.get_class() == h5t.VLEN else None
-
-
-def is_pseudo_atom(dataset: Any) -> bool:
+def is_pseudo_atom(attributes: Iterable[Attribute]) -> bool:
     """Whether a row is not an array of atoms but what PyTables pickled, or a string."""
-    from h5py import h5a
-
-    return bool(h5a.exists(dataset, b"PSEUDOATOM"))
+    return any(name == b"PSEUDOATOM" for name, *_ in attributes)
 
 
 def pipeline_of(

@@ -1,4 +1,4 @@
-"""Bytes changed anywhere in a file's metadata: an exception of ours, whatever h5py raises for it.
+"""Bytes changed anywhere in a file's metadata: an exception of ours, whatever the bytes are.
 
 Law
 ---
@@ -10,6 +10,7 @@ Law
 from __future__ import annotations
 
 import dataclasses
+import errno
 import math
 from pathlib import Path
 from typing import Any
@@ -111,23 +112,19 @@ def _either_rows_or_an_error(path: Path) -> None:
     same(got, h5py_read(path, "/g/x"))
 
 
-@pytest.mark.parametrize("kind", [TypeError, MemoryError, SystemError, OverflowError])
-def test_whatever_h5py_raises(
-    h5: Path, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Which of them comes depends on the byte and on h5py's release."""
+def test_a_file_that_the_system_fails_to_read(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with h5py.File(h5, "w") as file:
         file["x"] = smooth((5,))
 
-    def damaged(*_: Any) -> None:
-        raise kind
+    def failed(*_: Any) -> None:
+        raise OSError(errno.EIO, "some disk")
 
-    monkeypatch.setattr("_multitables.index.hdf5_metadata.pipeline_of", damaged)
+    monkeypatch.setattr("_multitables.index.hdf5_metadata.pipeline_of", failed)
     for ask in (
         lambda: multitables.Streamer(h5).get_queue("/x", n_procs=1),
         lambda: _indexed_by_a_reader(h5),
     ):
-        with pytest.raises(multitables.FileOpenError, match=r"'/x' in .* cannot be indexed: \w+"):
+        with pytest.raises(multitables.FileOpenError, match=r"data\.h5' cannot be opened: .*EIO"):
             ask()
 
 

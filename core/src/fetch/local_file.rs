@@ -1,10 +1,13 @@
 //! A file of this machine as a source of metadata.
 //!
-//! Law: its length is that at its opening. It is not mapped, as others may truncate it.
+//! Law:
+//! 1. Its length is that at its opening. It is not mapped, as others may truncate it.
+//! 2. Who holds the lock of HDF5's readers keeps HDF5 libraries from opening the file for writing.
 
 use crate::format::source::ByteSource;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -28,5 +31,25 @@ impl ByteSource for LocalFile {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(out, offset)
+    }
+}
+
+/// The lock of HDF5's readers, which it takes by `flock`. Dropping it releases it.
+pub struct ReadLock {
+    /// Kept open.
+    _file: File,
+}
+
+impl ReadLock {
+    /// As HDF5's "best effort": a file system may have no locks. The kind of the error of a file that
+    /// is locked by a writer is `WouldBlock`.
+    pub fn take(path: &Path) -> io::Result<ReadLock> {
+        let file = File::open(path)?;
+        // SAFETY: a live descriptor.
+        let failed = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } != 0;
+        match io::Error::last_os_error() {
+            error if failed && error.kind() == io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(ReadLock { _file: file }),
+        }
     }
 }

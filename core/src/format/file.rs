@@ -34,6 +34,8 @@ use std::collections::HashMap;
 const MAX_SOFT_LINKS: usize = 16;
 /// What a link takes beside its name, generously.
 const LINK_BYTES: usize = 256;
+/// The name of a driver.
+const DRIVER_BYTES: usize = 8;
 /// What a symbol table says of an entry that is a soft link.
 const CACHED_SOFT_LINK: u32 = 2;
 
@@ -46,6 +48,10 @@ pub struct File {
     root: u64,
     /// Where the file ends as its writer left it: a file that is shorter is truncated.
     pub end: u64,
+    /// Of the driver that wrote the file, if a part of it is in another file.
+    pub driver: Vec<u8>,
+    /// A writer has the file open, or was killed.
+    pub is_written: bool,
 }
 
 /// What an object is.
@@ -95,10 +101,20 @@ impl File {
     pub fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> Result<File> {
         let superblock = Superblock::read(source, checks_sums)?;
         let blocks = superblock.blocks;
-        let shared = match superblock.extension {
-            UNDEFINED => SharedMessages::default(),
-            extension => SharedMessages::open(&blocks, &ObjectHeader::read(&blocks, extension)?)?,
-        };
+        let (mut shared, mut driver) = (SharedMessages::default(), Vec::new());
+        if superblock.extension != UNDEFINED {
+            let extension = ObjectHeader::read(&blocks, superblock.extension)?;
+            shared = SharedMessages::open(&blocks, &extension)?;
+            if let Some(message) = extension.find(message::DRIVER) {
+                let mut cursor = blocks.cursor(&message.body);
+                cursor.skip(1)?; // the version
+                driver = cursor.take(DRIVER_BYTES)?.to_vec();
+            }
+        }
+        if superblock.driver != UNDEFINED {
+            let head = blocks.block(superblock.driver, 8 + DRIVER_BYTES as u64)?;
+            driver = head.bytes[8..].to_vec(); // behind a version and a size
+        }
         Ok(File {
             blocks,
             shared,
@@ -106,6 +122,8 @@ impl File {
             groups: Kept::default(),
             root: superblock.root,
             end: superblock.end,
+            driver,
+            is_written: superblock.is_written,
         })
     }
 

@@ -30,6 +30,7 @@ pub mod message {
     pub const SHARED_TABLE: u16 = 15;
     pub const CONTINUATION: u16 = 16;
     pub const SYMBOL_TABLE: u16 = 17;
+    pub const DRIVER: u16 = 20;
     pub const ATTRIBUTE_INFO: u16 = 21;
 }
 

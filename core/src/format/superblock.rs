@@ -21,6 +21,10 @@ pub struct Superblock {
     pub extension: u64,
     /// Where the file ends as the writer left it: absolute, as libhdf5 has it, not as specified.
     pub end: u64,
+    /// Where versions 0 and 1 tell the driver that wrote the file, which may be undefined.
+    pub driver: u64,
+    /// A writer has the file open, or was killed (version 3).
+    pub is_written: bool,
 }
 
 impl Superblock {
@@ -52,20 +56,22 @@ impl Superblock {
             ..sizes(&mut cursor)?
         };
         cursor = Cursor::over(&bytes, base, sizes);
-        let (extension, end, root) = match version {
+        let (extension, end, driver, is_written, root) = match version {
             0 | 1 => {
                 // Behind the sizes: reserved, two numbers of groups' trees, flags, and in version 1
                 // the number of chunks' trees.
                 cursor.seek(15 + 1 + 2 + 2 + 4 + 4 * u64::from(version))?;
-                let (_base, _free, end, _driver) = four(&mut cursor)?;
+                let (_base, _free, end, driver) = four(&mut cursor)?;
                 cursor.length()?; // the root's name; libhdf5 has it as long as a length
-                (UNDEFINED, end, cursor.offset()?)
+                (UNDEFINED, end, driver, false, cursor.offset()?)
             }
             _ => {
+                cursor.seek(11)?;
+                let is_written = version == 3 && cursor.u8()? & 1 != 0;
                 cursor.seek(12)?;
                 let (_base, extension, end, root) = four(&mut cursor)?;
                 cursor.checksum()?;
-                (extension, end, root)
+                (extension, end, UNDEFINED, is_written, root)
             }
         };
         let blocks = Blocks::new(source, base, sizes);
@@ -74,6 +80,8 @@ impl Superblock {
             root,
             extension,
             end,
+            driver,
+            is_written,
         })
     }
 }

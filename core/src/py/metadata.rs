@@ -4,7 +4,7 @@
 //! 1. Offsets count from the superblock, as in the file; addresses of stored bytes are absolute.
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
-use crate::fetch::local_file::LocalFile;
+use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::format::cursor::{Block, Cursor, Sizes, UNDEFINED};
 use crate::format::dataspace::Dataspace;
 use crate::format::datatype::{self, Bits, ByteOrder, Datatype, Kind, Text};
@@ -21,7 +21,9 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use std::io;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 create_exception!(
     _core,
@@ -53,13 +55,39 @@ impl From<FormatError> for PyErr {
 
 /// The metadata of an HDF5 file. May be used by several threads at once.
 #[pyclass(frozen)]
-pub struct MetadataFile(File);
+pub struct MetadataFile {
+    file: File,
+    lock: Mutex<Option<ReadLock>>,
+}
+
+fn os_error(error: io::Error) -> PyErr {
+    PyOSError::new_err((error.raw_os_error(), error.to_string()))
+}
 
 #[pymethods]
 impl MetadataFile {
+    /// With `takes_lock`, the lock of HDF5's readers is held until `release`.
     #[new]
-    fn new(py: Python<'_>, filename: PathBuf) -> PyResult<MetadataFile> {
-        py.detach(|| MetadataFile::open(Box::new(LocalFile::open(&filename)?), true))
+    #[pyo3(signature = (filename, *, takes_lock=false))]
+    fn new(py: Python<'_>, filename: PathBuf, takes_lock: bool) -> PyResult<MetadataFile> {
+        py.detach(|| {
+            let take = || ReadLock::take(&filename);
+            let lock = takes_lock.then(take).transpose().map_err(os_error)?;
+            let source = LocalFile::open(&filename).map_err(os_error)?;
+            let mut file = MetadataFile::open(Box::new(source), true)?;
+            file.lock = Mutex::new(lock);
+            Ok(file)
+        })
+    }
+
+    /// Release the lock, if it is held.
+    fn release(&self) {
+        drop(
+            self.lock
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 
     /// A file in memory. Tests of damaged files get further without its checksums.
@@ -71,19 +99,31 @@ impl MetadataFile {
 
     #[getter]
     fn root(&self) -> u64 {
-        self.0.root()
+        self.file.root()
     }
 
     /// Where the file ends as its writer left it: a file that is shorter is truncated.
     #[getter]
     fn end(&self) -> u64 {
-        self.0.end
+        self.file.end
+    }
+
+    /// The name of the driver that wrote the file, if a part of it is in another file.
+    #[getter]
+    fn driver<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        bytes(py, &self.file.driver)
+    }
+
+    /// A writer has the file open, or was killed.
+    #[getter]
+    fn is_written(&self) -> bool {
+        self.file.is_written
     }
 
     /// Bytes of the user block.
     #[getter]
     fn user_block(&self) -> u64 {
-        self.0.blocks.base
+        self.file.blocks.base
     }
 
     /// Where a path leads: ("object", offset), ("missing", parent), ("not_a_group", parent),
@@ -95,7 +135,7 @@ impl MetadataFile {
         path: &[u8],
         start: Option<u64>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let found = py.detach(|| self.0.find(start.unwrap_or(self.0.root()), path))?;
+        let found = py.detach(|| self.file.find(start.unwrap_or(self.file.root()), path))?;
         match found {
             Found::Object(offset) => ("object", offset).into_pyobject(py),
             Found::Missing { parent } => ("missing", parent).into_pyobject(py),
@@ -110,7 +150,7 @@ impl MetadataFile {
 
     /// "group", "dataset", "datatype" or "other".
     fn kind(&self, py: Python<'_>, offset: u64) -> PyResult<&'static str> {
-        let header = py.detach(|| self.0.object(offset))?;
+        let header = py.detach(|| self.file.object(offset))?;
         Ok(match header.kind() {
             ObjectKind::Group => "group",
             ObjectKind::Dataset => "dataset",
@@ -122,7 +162,7 @@ impl MetadataFile {
     /// (name, creation order or None, "hard", offset), (.., "soft", path), (.., "external", file,
     /// path) or (.., "user_defined", type) for each link of a group.
     fn links<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
-        let links = py.detach(|| self.0.links(&self.0.object(offset)?))?;
+        let links = py.detach(|| self.file.links(&self.file.object(offset)?))?;
         let list = PyList::empty(py);
         for link in links {
             let (name, order) = (bytes(py, &link.name), link.creation_order);
@@ -144,7 +184,7 @@ impl MetadataFile {
 
     /// (name, creation order, datatype, dims or None, elements as stored) for each attribute.
     fn attributes<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
-        let found = py.detach(|| self.0.attributes(&self.0.object(offset)?))?;
+        let found = py.detach(|| self.file.attributes(&self.file.object(offset)?))?;
         let list = PyList::empty(py);
         for (order, attribute) in found {
             let space = &attribute.dataspace;
@@ -162,7 +202,7 @@ impl MetadataFile {
 
     /// The element type of a dataset or a committed datatype, as `datatype` takes it.
     fn datatype<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let body = py.detach(|| self.0.datatype(&self.0.object(offset)?))?;
+        let body = py.detach(|| self.file.datatype(&self.file.object(offset)?))?;
         Ok(bytes(py, &body.bytes))
     }
 
@@ -170,12 +210,12 @@ impl MetadataFile {
     /// what it needs, filters, fill_value (None: undefined, b"": zeros) and
     /// fill_is_never_written, external_files.
     fn dataset<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyDict>> {
-        let dataset = py.detach(|| self.0.dataset(&self.0.object(offset)?))?;
+        let dataset = py.detach(|| self.file.dataset(&self.file.object(offset)?))?;
         let dict = PyDict::new(py);
         set_space(&dict, &dataset.dataspace)?;
         dict.set_item("datatype", bytes(py, &dataset.datatype.bytes))?;
         dict.set_item("element_bytes", dataset.element_bytes)?;
-        set_layout(&dict, &dataset.layout, &self.0)?;
+        set_layout(&dict, &dataset.layout, &self.file)?;
         let filters = dataset.filters.iter().map(|filter| told(py, filter));
         dict.set_item("filters", filters.collect::<PyResult<Vec<_>>>()?)?;
         let fill = match &dataset.fill.value {
@@ -204,7 +244,10 @@ impl MetadataFile {
         Bound<'py, PyArray1<u64>>,
         Bound<'py, PyArray1<u32>>,
     )> {
-        let table = py.detach(|| self.0.chunks(&self.0.dataset(&self.0.object(offset)?)?))?;
+        let table = py.detach(|| {
+            self.file
+                .chunks(&self.file.dataset(&self.file.object(offset)?)?)
+        })?;
         Ok((
             PyArray1::from_vec(py, table.grid_index),
             PyArray1::from_vec(py, table.byte_offset),
@@ -220,7 +263,7 @@ impl MetadataFile {
         heap: u64,
         index: u32,
     ) -> PyResult<Bound<'py, PyList>> {
-        let mappings = py.detach(|| self.0.mappings(heap, index))?;
+        let mappings = py.detach(|| self.file.mappings(heap, index))?;
         let list = PyList::empty(py);
         for mapping in mappings {
             list.append((
@@ -240,14 +283,17 @@ impl MetadataFile {
         heap: u64,
         index: u32,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let block = py.detach(|| self.0.global(heap, index))?;
+        let block = py.detach(|| self.file.global(heap, index))?;
         Ok(bytes(py, &block.bytes))
     }
 }
 
 impl MetadataFile {
     fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> PyResult<MetadataFile> {
-        Ok(MetadataFile(File::open(source, checks_sums)?))
+        Ok(MetadataFile {
+            file: File::open(source, checks_sums)?,
+            lock: Mutex::default(),
+        })
     }
 }
 

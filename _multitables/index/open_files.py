@@ -1,0 +1,254 @@
+"""HDF5 files that are open to be indexed, and the objects that paths lead to.
+
+Law
+---
+1. The core reads the files: no HDF5 library opens one in this process. A file that is open for
+   writing, truncated or a part of several is refused, as HDF5 refuses it.
+2. A path is followed through soft links by the core, and through external links here: where HDF5
+   looks for the other file.
+3. Each file is opened once, and holds the lock of HDF5's readers as long as it is open.
+
+This file must never know datasets: what an object is, others ask.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from _multitables import _core
+from _multitables.errors import MultitablesError
+from _multitables.index import hdf5_errors
+from _multitables.index.chunk_index import Fingerprint
+
+LINKS_FOLLOWED = 16  # as HDF5 does
+SIGNATURE = "HDF5's signature"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenFile:
+    """One file."""
+
+    filename: str
+    fingerprint: Fingerprint
+    metadata: _core.MetadataFile
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An object: its file, where its header is (from the superblock), and its path there."""
+
+    file: OpenFile
+    offset: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A path that leads nowhere."""
+
+    #: What it leads to in another file, and that file.
+    path: str = ""
+    filename: str = ""
+    has_file: bool = True
+
+
+class OpenFiles:
+    """A file, and those that its external links name."""
+
+    def __init__(self, filename: str, *, is_split: bool = False) -> None:
+        self.main = open_file(filename, is_split=is_split)
+        self._files = {filename: self.main}
+
+    @property
+    def root(self) -> Place:
+        """The root group."""
+        return Place(self.main, self.main.metadata.root, "/")
+
+    def close(self) -> None:
+        """Release the locks. A file is closed when the last place in it is forgotten."""
+        for file in self._files.values():
+            file.metadata.release()
+
+    def find(self, path: str, start: Place | None = None) -> Place:
+        """Return the object of a path, which may be relative to a group.
+
+        Raises
+        ------
+        MissingDatasetError
+            There is none.
+        FileOpenError, CorruptFileError, UnsupportedDatasetError
+            Something on the way is damaged, or is not known to the core.
+        """
+        found = self.look(path, start or self.root)
+        if isinstance(found, Lost):
+            raise self._where_it_ends(path, start or self.root)
+        return found
+
+    def look(self, path: str, start: Place) -> Place | Lost:
+        """Return the object of a path, or that there is none."""
+        place, lost = start, Lost()
+        for _ in range(LINKS_FOLLOWED):
+            kind, *told = _asked(place, path)
+            if kind == "object":
+                return Place(place.file, told[0], joined(place.path, path))
+            if kind != "external":
+                return lost
+            named, path = os.fsdecode(told[0]), joined("/", _text(told[1]))
+            filename = next(_existing(place.file.filename, named), None)
+            if filename is None:
+                return Lost(path, named, has_file=False)
+            lost, file = Lost(path, filename), self._opened(filename)
+            place = Place(file, file.metadata.root, "/")
+        return lost
+
+    def _where_it_ends(self, path: str, place: Place) -> MultitablesError:
+        """Find out why a path leads nowhere."""
+        filename, whole = place.file.filename, joined(place.path, path)
+        parts = [part for part in whole.split("/") if part]
+        place = Place(place.file, place.file.metadata.root, "/")
+        for depth, part in enumerate(parts):
+            inside = self.look(part, place)
+            if isinstance(inside, Lost):
+                return self._nothing(filename, whole, place, part, inside)
+            if depth + 1 < len(parts) and inside.file.metadata.kind(inside.offset) != "group":
+                return hdf5_errors.not_a_group(filename, whole, inside.path)
+            place = inside
+        return hdf5_errors.leads_nowhere(filename, whole, whole)  # through too many links
+
+    def _nothing(
+        self, filename: str, path: str, group: Place, name: str, lost: Lost
+    ) -> MultitablesError:
+        names = children(group)
+        if name not in names:
+            return hdf5_errors.no_such_path(filename, path, group.path, name, names)
+        if lost.filename:
+            return hdf5_errors.leads_nowhere(filename, path, *astuple(lost))
+        return hdf5_errors.leads_nowhere(filename, path, self._target(group, name))
+
+    def _target(self, place: Place, name: str) -> str:
+        """Return what a soft link in a group names, through all that follow it."""
+        for _ in range(LINKS_FOLLOWED):
+            links = {_text(link[0]): link[2:] for link in place.file.metadata.links(place.offset)}
+            kind, *told = links.get(name, ("none",))
+            if kind != "soft":
+                break
+            group, _, name = joined(place.path, _text(told[0])).rpartition("/")
+            found = self.look(group or "/", place)
+            if isinstance(found, Lost):
+                return f"{group}/{name}"
+            place = found
+        return joined(place.path, name)
+
+    def _opened(self, filename: str) -> OpenFile:
+        if filename not in self._files:
+            self._files[filename] = open_file(filename)
+        return self._files[filename]
+
+
+def open_file(filename: str, *, is_split: bool = False) -> OpenFile:
+    """Open a file.
+
+    Raises
+    ------
+    MissingFileError, FileOpenError
+        No such file; not an HDF5 file, truncated, locked by a writer, not allowed.
+    CorruptFileError
+        Its first structures are damaged.
+    """
+    fingerprint = _fingerprint(filename)  # before anything is read
+    locks = os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() not in ("FALSE", "0")
+    try:
+        metadata = _core.MetadataFile(filename, takes_lock=locks)
+    except _core.Corrupt as error:
+        if error.args[2].startswith(SIGNATURE):
+            raise hdf5_errors.refused(filename, "signature") from None
+        raise hdf5_errors.corrupt(filename, "/", error) from None
+    except _core.Unknown as error:
+        raise hdf5_errors.unknown(filename, "/", error) from None
+    except OSError as error:
+        if error.errno != errno.EWOULDBLOCK:
+            raise hdf5_errors.cannot_open(filename, error) from None
+        raise _written(filename, "locked") from None
+    if metadata.is_written or (not locks and _written_here(filename)):
+        raise _written(filename, "written")
+    if not is_split:
+        if metadata.driver:
+            raise hdf5_errors.refused(filename, "parts")
+        if metadata.end > fingerprint.size_bytes:
+            raise hdf5_errors.truncated(filename, metadata.end, fingerprint.size_bytes)
+    return OpenFile(filename, fingerprint, metadata)
+
+
+def _fingerprint(filename: str) -> Fingerprint:
+    try:
+        stat = os.stat(filename)
+    except OSError as error:
+        raise hdf5_errors.cannot_open(filename, error) from None
+    if not os.path.isfile(filename):
+        raise hdf5_errors.no_file(filename)
+    return Fingerprint(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _written(filename: str, where: str) -> MultitablesError:
+    return hdf5_errors.refused(filename, "here" if _written_here(filename) else where)
+
+
+def _written_here(filename: str) -> bool:
+    """Whether this process has a file open for writing."""
+    file = os.stat(filename)
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            is_it = os.path.samestat(os.fstat(int(name)), file)
+            if is_it and fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                return True
+        except OSError:  # closed meanwhile
+            continue
+    return False
+
+
+def _asked(place: Place, path: str) -> tuple[Any, ...]:
+    try:
+        return place.file.metadata.find(_bytes(path), place.offset)
+    except _core.Corrupt as error:
+        raise hdf5_errors.corrupt(place.file.filename, joined(place.path, path), error) from None
+    except _core.Unknown as error:
+        raise hdf5_errors.unknown(place.file.filename, joined(place.path, path), error) from None
+
+
+def children(place: Place) -> list[str]:
+    """Return the names of a group's links, in the order of the file."""
+    return [_text(link[0]) for link in place.file.metadata.links(place.offset)]
+
+
+def joined(group: str, path: str) -> str:
+    """Return a path, which may be relative to a group, as ``/a/b``."""
+    parts = [] if path.startswith("/") else group.split("/")
+    return "/" + "/".join(part for part in (*parts, *path.split("/")) if part not in ("", "."))
+
+
+def _existing(home: str, named: str) -> Iterator[str]:
+    """Yield the files that an external link may mean, in the order in which HDF5 tries them.
+
+    Source: the reference manual of ``H5Lcreate_external``.
+    """
+    places = []
+    if os.path.isabs(named):
+        places, named = [named], os.path.basename(named)
+    prefixes = os.environ.get("HDF5_EXT_PREFIX", "").split(":")
+    folders = [*filter(None, prefixes), os.path.dirname(home)]
+    places += [os.path.join(folder, named) for folder in folders]
+    places += [named, os.path.join(os.path.dirname(os.path.realpath(home)), named)]
+    yield from (os.path.abspath(place) for place in places if os.path.isfile(place))
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
