@@ -44,7 +44,7 @@ def integers(draw: Any) -> Any:
 @st.composite
 def floats(draw: Any) -> Any:
     kind = h5t.__dict__[
-        draw(st.sampled_from("IEEE_F32LE IEEE_F64BE IEEE_F16LE NATIVE_LDOUBLE".split()))
+        draw(st.sampled_from(["IEEE_F32LE", "IEEE_F64BE", "IEEE_F16LE", "NATIVE_LDOUBLE"]))
     ]
     kind = kind.copy()
     if draw(st.booleans()):
@@ -73,13 +73,13 @@ def opaque(size: int, tag: bytes) -> Any:
 @st.composite
 def enums(draw: Any) -> Any:
     kind = h5t.enum_create(
-        h5t.__dict__[draw(st.sampled_from("STD_I8LE STD_U16BE STD_I64LE".split()))]
+        h5t.__dict__[draw(st.sampled_from(["STD_I8LE", "STD_U16BE", "STD_I64LE"]))]
     )
     names = draw(st.lists(NAMES, unique=True, min_size=1, max_size=4))
     values = draw(
         st.lists(st.integers(0, 100), unique=True, min_size=len(names), max_size=len(names))
     )
-    for name, value in zip(names, values if draw(st.booleans()) else range(9)):
+    for name, value in zip(names, values if draw(st.booleans()) else range(9), strict=False):
         kind.enum_insert(name.encode(), value)
     return kind
 
