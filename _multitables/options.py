@@ -176,6 +176,7 @@ class StreamerOptions:
 
     rotational: bool | None = _option(_rotational)
     library_timeout_seconds: float | None = _option(_timeout)
+    trusted: bool = _option(_flag)
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,7 @@ class ReaderOptions:
     memory_limit_bytes: int = _option(_optional("Leave it out for 256 MiB", REQUEST_BYTES))
     cache_limit_bytes: int | None = _option(_optional("0 keeps no chunks", least=0))
     library_timeout_seconds: float | None = _option(_timeout)
+    trusted: bool = _option(_flag)
 
     @property
     def cache_bytes(self) -> int:

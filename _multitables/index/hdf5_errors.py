@@ -132,6 +132,17 @@ def unknown(filename: str, path: str, error: _core.Unknown) -> UnsupportedDatase
     )
 
 
+def untrusted(filename: str, path: str, reason: str) -> UnsupportedDatasetError:
+    """Compose the error for what only an HDF5 library could read, which the user has ruled out."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} needs an HDF5 library, which trusted=False switches off: "
+        f"{reason}",
+        advice="If you trust the file, leave trusted out",
+        path=path,
+        filename=filename,
+    )
+
+
 def _listed(names: Iterable[str]) -> str:
     shown = [repr(name) for name in names]
     more = f", and {len(shown) - NAMES_SHOWN} more" if len(shown) > NAMES_SHOWN else ""

@@ -133,7 +133,7 @@ class Source:
         with _errors_named(place):
             dataset = _dataset(place)
             if dataset.datatype["kind"] == "sequence":
-                return "vlarray", self._ragged(dataset)
+                return "vlarray", self._trusted(self._ragged(dataset))
             index = self._index(dataset, _field_type(dataset, None), dataset.dims)
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
@@ -191,6 +191,7 @@ class Source:
             library=part.element.library or _library_for(dataset.pytables, pipeline),
             reason=self._reason(part, stored),
         )
+        self._trusted(index)
         if index.reason or 0 in index.shape:
             return _replaced(index, layout=index.layout if index.reason else "contiguous")
         # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
@@ -203,6 +204,16 @@ class Source:
         if stored["byte_offset"] is None:
             return _replaced(index, layout="contiguous", fill_value=fill)
         return _inside_file(_at(index, stored["byte_offset"]))
+
+    def _trusted(self, index: ChunkIndex) -> ChunkIndex:
+        """Return the index, if the core reads the dataset or a library may."""
+        if self._options.trusted:
+            return index
+        missing = [spec for spec in index.pipeline if spec.id not in _core.native_filters()]
+        filters = "".join(f"filter {spec.id} ({spec.name or 'unnamed'})" for spec in missing[:1])
+        if reason := index.reason or filters:
+            raise hdf5_errors.untrusted(index.filename, index.path, reason)
+        return index
 
     def _reason(self, part: FieldType, stored: dict[str, Any]) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""

@@ -35,6 +35,7 @@ class OpenOptions:
     meta_ext: str = "-m.h5"
     raw_ext: str = "-r.h5"
     for_library: dict[str, object] = field(default_factory=dict)  # for PyTables in a reader
+    trusted: bool = True  # False: no library opens the file
 
     @property
     def direct(self) -> bool:
@@ -79,6 +80,8 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
         # root_uep becomes part of the path; only a split file needs its driver again.
         if name in ("MODE", "TITLE", "ROOT_UEP", "FILTERS", "DRIVER_CORE_IMAGE"):
             continue
+        if name == "TRUSTED" and value:  # a library is told only that it must not
+            continue
         if name == "DRIVER" and kind != "split":
             continue
         try:
@@ -92,6 +95,7 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
         meta_ext=str(meta_ext) if meta_ext is not None else "-m.h5",
         raw_ext=str(raw_ext) if raw_ext is not None else "-r.h5",
         for_library=for_library,
+        trusted=bool(given.get("TRUSTED", True)),
     )
 
 

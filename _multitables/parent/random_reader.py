@@ -55,6 +55,9 @@ class Reader:
         How long a reader may be inside an HDF5 library without reading from the file. Then it is
         replaced, once, and the next time the request fails with `LibraryTimeoutError`. None waits
         for ever.
+    trusted : bool, default True
+        False switches h5py, PyTables and HDF5's plugins off, as for `Streamer`: what needs them is
+        an `UnsupportedDatasetError`.
     **kw_args
         Options of `tables.open_file`, as for `Streamer`.
 
@@ -88,6 +91,7 @@ class Reader:
         memory_limit_bytes: int | None = None,
         cache_limit_bytes: int | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
+        trusted: bool = True,
         **kw_args: Any,
     ) -> None:
         wanted = options.checked(
@@ -96,10 +100,11 @@ class Reader:
             memory_limit_bytes=memory_limit_bytes,
             cache_limit_bytes=cache_limit_bytes,
             library_timeout_seconds=library_timeout_seconds,
+            trusted=trusted,
         )
-        open_source(filename, kw_args).close()
+        self._open_options = {**kw_args, "trusted": trusted}
+        open_source(filename, self._open_options).close()
         self.filename = filename
-        self._open_options = kw_args
         self._notified = notify
         self._service = service = Service(os.fsdecode(filename), wanted, notify)
         self._queue, self._pool = service.queue, service.pool

@@ -45,6 +45,10 @@ class Streamer:
         How long a reader may be inside an HDF5 library without reading from the file, for data that
         readers do not decode themselves. Then it is replaced, once, and the next time the stream
         ends with `LibraryTimeoutError`. None waits for ever.
+    trusted : bool, default True
+        What readers do not decode themselves is left to h5py, PyTables and HDF5's plugins in the
+        reader processes. False switches these off, for files that may be made to attack them:
+        what needs them is an `UnsupportedDatasetError`.
     **kw_args
         Options of `tables.open_file`. ``DRIVER='H5FD_DIRECT'`` reads around the page cache, with
         any build of HDF5. ``root_uep`` prefixes paths. Others as PyTables treats them.
@@ -69,13 +73,17 @@ class Streamer:
         *,
         rotational: bool | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
+        trusted: bool = True,
         **kw_args: Any,
     ) -> None:
         self.filename = filename
         self._wanted = checked(
-            StreamerOptions, rotational=rotational, library_timeout_seconds=library_timeout_seconds
+            StreamerOptions,
+            rotational=rotational,
+            library_timeout_seconds=library_timeout_seconds,
+            trusted=trusted,
         )
-        self._open_options = kw_args
+        self._open_options = {**kw_args, "trusted": trusted}
         self._closed = False
         self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
         self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.reader.box import boxed
-from _multitables.reader.library_failure import explained
+from _multitables.reader.library_failure import UntrustedError, explained
 from _multitables.wire.request_bytes import decode_library, pack_ragged
 
 #: Files that are kept open.
@@ -71,6 +71,8 @@ def read(
         _, parts, shape = _too_large
     else:
         told = decode_library(call)
+        if not told["open_options"].get("trusted", True):
+            raise UntrustedError
         if rows is not None:
             told["arguments"]["key"] = slice(*rows)
         parts, shape = _answer(told, out, mark)

@@ -29,6 +29,10 @@ class NoFileError(OSError):
     """Text: the file's name as stored."""
 
 
+class UntrustedError(ValueError):
+    """The user does not trust the file with a library. It has no text."""
+
+
 @contextlib.contextmanager
 def explained(library: str, open_h5py: Callable[[], tuple[Any, Any]]) -> Iterator[None]:
     """Raise what was missing in place of a library's exception.

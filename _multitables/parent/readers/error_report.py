@@ -28,7 +28,7 @@ from _multitables.errors import (
     library_error,
 )
 from _multitables.parent.readers.death import Death
-from _multitables.parent.readers.missing import missing_file, missing_filter
+from _multitables.parent.readers.missing import missing_file, missing_filter, untrusted
 from _multitables.parent.readers.place import Place
 from _multitables.parent.readers.process import how_it_ended
 from _multitables.plan.stream_plan import ReadPlan
@@ -173,7 +173,11 @@ def _library(place: Place, record: Record) -> Exception:
 
 
 #: By what `explained` in reader/library_failure.py raises.
-LACKED = {"NoFilterError": missing_filter, "NoFileError": missing_file}
+LACKED: dict[str, Callable[[Place, str], Exception]] = {
+    "NoFilterError": missing_filter,
+    "NoFileError": missing_file,
+    "UntrustedError": untrusted,
+}
 
 
 def _internal(place: Place, record: Record) -> Exception:

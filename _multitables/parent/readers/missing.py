@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from _multitables.errors import MissingFileError, MissingFilterError, refused_error
 from _multitables.filter_names import HDF5PLUGIN, PYTABLES
+from _multitables.index import hdf5_errors
 from _multitables.parent.readers.place import Place
 
 _PYTABLES_FROM = "pip install tables, or conda install pytables"
@@ -46,6 +47,11 @@ def missing_filter(place: Place, text: str) -> MissingFilterError:
         filter_name=stored or known or "",
         **place.values(),
     )
+
+
+def untrusted(place: Place, _: str) -> Exception:
+    """Compose the error for a library that the user has ruled out."""
+    return hdf5_errors.untrusted(place.index.filename, place.index.path, f"for {place.where}")
 
 
 def missing_file(place: Place, name: str) -> Exception:
