@@ -122,6 +122,17 @@ def corrupt(filename: str, path: str, error: _core.Corrupt) -> CorruptFileError:
     )
 
 
+def library_failed(filename: str, path: str, why: str) -> FileOpenError:
+    """Compose the error for a structure that neither the core nor libhdf5 reads."""
+    return FileOpenError(
+        f"{path!r} in {filename!r} cannot be indexed: the core does not know how it is stored, and "
+        f"the h5py library failed: {why}",
+        advice="Its structure is damaged: copy the file again from its source or from a backup",
+        filename=filename,
+        path=path,
+    )
+
+
 def unknown(filename: str, path: str, error: _core.Unknown) -> UnsupportedDatasetError:
     """Compose the error for a structure that the core does not know."""
     return UnsupportedDatasetError(

@@ -22,7 +22,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import PYTABLES
-from _multitables.index import hdf5_errors, hdf5_metadata
+from _multitables.index import by_library, hdf5_errors, hdf5_metadata
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
     ElementType,
@@ -33,8 +33,14 @@ from _multitables.index.element_type import (
     flat,
 )
 from _multitables.index.hdf5_metadata import Attribute, FilterSpec
-from _multitables.index.open_files import OpenFiles, Place, children
+from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
+
+#: Layouts that only a library reads, and why.
+REASONS = {
+    "virtual": "a virtual dataset",
+    "unknown": "its metadata is of a kind that the core does not know",
+}
 
 
 def open_source(
@@ -111,7 +117,7 @@ class Source:
         scalar is one row.
         """
         with _errors_named(place):
-            dataset = _dataset(place)
+            dataset = self._dataset(place)
             if not as_stored:
                 return self._index(dataset, _field_type(dataset, field), dataset.dims)
             n_bytes = dataset.stored["element_bytes"]
@@ -131,7 +137,7 @@ class Source:
         """
         place = self.find(path)
         with _errors_named(place):
-            dataset = _dataset(place)
+            dataset = self._dataset(place)
             if dataset.datatype["kind"] == "sequence":
                 return "vlarray", self._trusted(self._ragged(dataset))
             index = self._index(dataset, _field_type(dataset, None), dataset.dims)
@@ -205,6 +211,26 @@ class Source:
             return _replaced(index, layout="contiguous", fill_value=fill)
         return _inside_file(_at(index, stored["byte_offset"]))
 
+    def _dataset(self, place: Place) -> _Dataset:
+        metadata, filename = place.file.metadata, place.file.filename
+        try:
+            if place.offset == UNKNOWN:
+                raise _core.Unknown(
+                    "a group on the way to it is stored as the core does not know", 0
+                )
+            kind = metadata.kind(place.offset)
+            if kind != "dataset":
+                names = children(place) if kind == "group" else None
+                raise hdf5_errors.no_dataset(filename, place.path, names)
+            stored = metadata.dataset(place.offset)
+            attributes = metadata.attributes(place.offset)
+        except _core.Unknown as error:
+            if not self._options.trusted:
+                raise hdf5_errors.untrusted(filename, place.path, error.args[0]) from None
+            options = self.open_options
+            stored, attributes = by_library.described(filename, place.path, options)
+        return _Dataset(place, stored, _core.datatype(stored["datatype"]), attributes)
+
     def _trusted(self, index: ChunkIndex) -> ChunkIndex:
         """Return the index, if the core reads the dataset or a library may."""
         if self._options.trusted:
@@ -223,7 +249,7 @@ class Source:
             return "the file is split over two"
         if stored["external_files"]:
             return "its bytes lie in external files"
-        return "a virtual dataset" if stored["layout"] == "virtual" else ""
+        return REASONS.get(stored["layout"], "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +279,6 @@ class _Dataset:
             path=path,
             filename=filename,
         )
-
-
-def _dataset(place: Place) -> _Dataset:
-    metadata, offset = place.file.metadata, place.offset
-    kind = metadata.kind(offset)
-    if kind != "dataset":
-        names = children(place) if kind == "group" else None
-        raise hdf5_errors.no_dataset(place.file.filename, place.path, names)
-    stored, attributes = metadata.dataset(offset), metadata.attributes(offset)
-    return _Dataset(place, stored, _core.datatype(stored["datatype"]), attributes)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from _multitables.errors import MultitablesError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
 
+UNKNOWN = -1
 LINKS_FOLLOWED = 16  # as HDF5 does
 SIGNATURE = "HDF5's signature"
 
@@ -43,6 +44,7 @@ class Place:
     """An object: its file, where its header is (from the superblock), and its path there."""
 
     file: OpenFile
+    #: `UNKNOWN` where the core cannot follow the path, and HDF5's library might.
     offset: int
     path: str
 
@@ -216,8 +218,8 @@ def _asked(place: Place, path: str) -> tuple[Any, ...]:
         return place.file.metadata.find(_bytes(path), place.offset)
     except _core.Corrupt as error:
         raise hdf5_errors.corrupt(place.file.filename, joined(place.path, path), error) from None
-    except _core.Unknown as error:
-        raise hdf5_errors.unknown(place.file.filename, joined(place.path, path), error) from None
+    except _core.Unknown:
+        return "object", UNKNOWN
 
 
 def children(place: Place) -> list[str]:

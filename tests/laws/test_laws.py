@@ -53,11 +53,12 @@ LEVELS = {
 #: The reader's side sees these, itself, and the core.
 READER_MAY = {"errors", "filter_names", "wire", "reader"}
 HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
-#: The folders that import an HDF5 library: the index and the fallback.
-TOUCH_HDF5 = {"index", "reader"}
+#: The folder that imports an HDF5 library: what runs in processes of its own.
+TOUCH_HDF5 = {"reader"}
 #: It asks for versions, not for data.
 ASKS_VERSIONS = "_multitables.parent.build_info"
-START_PROCESSES = {"_multitables.parent.readers.process"}
+#: Readers, and the process that asks libhdf5 what the core does not know.
+START_PROCESSES = {"_multitables.parent.readers.process", "_multitables.index.by_library"}
 #: What a file may import that is started by others' processes: who it is, and what it shares.
 KNOW_PROCESSES = {
     "_multitables.adapters.loader_epochs": {

@@ -1,0 +1,88 @@
+"""What a dataset is where the core does not know a structure: libhdf5 is asked in another process.
+
+Law
+---
+1. The process may crash or hang: then the dataset is damaged, and this process goes on.
+2. The answer is what the core tells of a dataset, without where its bytes lie.
+
+This file must never import an HDF5 library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import _multitables
+from _multitables.index import hdf5_errors
+from _multitables.index.hdf5_metadata import Attribute
+
+#: A healthy library takes a tenth of a second, most of it to start.
+TIMEOUT_SECONDS = 60.0
+MODULE = "_multitables.reader.describe"
+
+
+def described(
+    filename: str, path: str, open_options: Mapping[str, object]
+) -> tuple[dict[str, Any], list[Attribute]]:
+    """Return what libhdf5 says of a dataset, as the core says it, and its attributes of PyTables.
+
+    Raises
+    ------
+    MissingDatasetError
+        There is no such dataset.
+    UnsupportedDatasetError
+        It is a group or a named type.
+    FileOpenError
+        The library failed, crashed, or did not come back.
+    """
+    import subprocess
+
+    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
+    command = [sys.executable, "-m", MODULE, filename, path, json.dumps(dict(open_options))]
+    try:
+        answer = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            env=environment,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        why = f"it did not come back within {TIMEOUT_SECONDS:g} s"
+        raise hdf5_errors.library_failed(filename, path, why) from None
+    if answer.returncode:
+        lines = answer.stderr.decode("utf-8", "replace").strip().splitlines() or [""]
+        died = f"it was killed by signal {-answer.returncode}"
+        why = died if answer.returncode < 0 else lines[-1]
+        raise hdf5_errors.library_failed(filename, path, why)
+    told = json.loads(answer.stdout)
+    if "missing" in told:
+        group, name = posixpath.split(path)
+        raise hdf5_errors.no_such_path(filename, path, group, name, told["missing"])
+    if "children" in told:
+        raise hdf5_errors.no_dataset(filename, path, told["children"])
+    unhex = bytes.fromhex
+    attributes: list[Attribute] = [
+        (unhex(name), 0, unhex(kind), None if dims is None else tuple(dims), unhex(value))
+        for name, kind, dims, value in told.pop("attributes")
+    ]
+    filters = [
+        (number, flags, tuple(values), unhex(name))
+        for number, flags, values, name in told["filters"]
+    ]
+    return {
+        **told,
+        "datatype": unhex(told["datatype"]),
+        "dims": tuple(told["dims"]),
+        "max_dims": tuple(told["max_dims"]),
+        "filters": filters,
+        "layout": "unknown",
+        "external_files": [],
+    }, attributes
