@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from _multitables.adapters import no_dtype
+from _multitables.index.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays, native
@@ -65,7 +66,8 @@ def tf_dataset(
     """
     opened_with = dict(open_options or {})
     batches = Streamer(filename, **opened_with).get_batches(path, batch_size, **options)
-    opened = open_data(DataSpec(filename, opened_with, path, options.get("field")))
+    file = KeptSource(filename, opened_with, keeps=False)
+    opened = open_data(DataSpec(file, path, options.get("field")))
     rows = batch_size if options.get("drop_last") else None
     specs = []
     for index in opened.indexes:

@@ -20,6 +20,7 @@ from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
+from _multitables.index.kept_source import KeptSource
 from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
@@ -120,7 +121,9 @@ class TorchMapDataset(Dataset[Any]):
     def __len__(self) -> int:
         """Rows of the dataset."""
         if self._length is None:  # without readers: a DataLoader asks where nothing is read
-            spec = DataSpec(self.filename, self._open_options, self.path, self._field)
+            spec = DataSpec(
+                KeptSource(self.filename, self._open_options, keeps=False), self.path, self._field
+            )
             self._length = open_data(spec).indexes[0].n_rows
         return self._length
 

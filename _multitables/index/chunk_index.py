@@ -11,6 +11,7 @@ Law
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,11 @@ class Fingerprint:
     inode: int
     size_bytes: int
     mtime_ns: int
+
+    @classmethod
+    def of(cls, stat: os.stat_result) -> Fingerprint:
+        """Take it from what the system says of a file."""
+        return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:

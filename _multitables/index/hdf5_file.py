@@ -84,6 +84,10 @@ class Source:
         """Close the file. May be called again."""
         self.files.close()
 
+    def reopen(self, filename: str | os.PathLike[str] | bytes) -> bool:
+        """Use a closed source again; False if its file, which has this name, has changed."""
+        return os.path.abspath(os.fsdecode(filename)) == self._base and self.files.reopen()
+
     def __enter__(self) -> Source:
         return self
 

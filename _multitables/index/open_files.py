@@ -76,6 +76,19 @@ class OpenFiles:
         for file in self._files.values():
             file.metadata.release()
 
+    def reopen(self) -> bool:
+        """Take the locks again; False if a file changed, or is open for writing."""
+        try:
+            for file in self._files.values():
+                if Fingerprint.of(os.stat(file.filename)) != file.fingerprint:
+                    return False
+                if _takes_locks():
+                    file.metadata.lock(file.filename)
+        except OSError:
+            self.close()
+            return False
+        return True
+
     def find(self, path: str, start: Place | None = None) -> Place:
         """Return the object of a path, which may be relative to a group.
 
@@ -163,7 +176,7 @@ def open_file(filename: str, *, is_split: bool = False) -> OpenFile:
         Its first structures are damaged.
     """
     fingerprint = _fingerprint(filename)  # before anything is read
-    locks = os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() not in ("FALSE", "0")
+    locks = _takes_locks()
     try:
         metadata = _core.MetadataFile(filename, takes_lock=locks)
     except _core.Corrupt as error:
@@ -186,6 +199,10 @@ def open_file(filename: str, *, is_split: bool = False) -> OpenFile:
     return OpenFile(filename, fingerprint, metadata)
 
 
+def _takes_locks() -> bool:
+    return os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() not in ("FALSE", "0")
+
+
 def _fingerprint(filename: str) -> Fingerprint:
     try:
         stat = os.stat(filename)
@@ -193,7 +210,7 @@ def _fingerprint(filename: str) -> Fingerprint:
         raise hdf5_errors.cannot_open(filename, error) from None
     if not os.path.isfile(filename):
         raise hdf5_errors.no_file(filename)
-    return Fingerprint(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return Fingerprint.of(stat)
 
 
 def _written(filename: str, where: str) -> MultitablesError:

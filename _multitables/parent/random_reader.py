@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from _multitables import _core, options
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.kept_source import KeptSource
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
 from _multitables.parent.random.request import Request
@@ -102,8 +102,9 @@ class Reader:
             library_timeout_seconds=library_timeout_seconds,
             trusted=trusted,
         )
-        self._open_options = {**kw_args, "trusted": trusted}
-        open_source(filename, self._open_options).close()
+        self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=True)
+        with self._file.open():
+            pass  # what is wrong with it is told at once
         self.filename = filename
         self._notified = notify
         self._service = service = Service(os.fsdecode(filename), wanted, notify)
@@ -142,8 +143,7 @@ class Reader:
         """
         if self._service.closed:
             raise self._service.closed_error()
-        options = self._open_options
-        info = open_dataset(self._queue, self.filename, one_path(path), options)
+        info = open_dataset(self._queue, self._file, one_path(path))
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:
@@ -223,10 +223,12 @@ class Reader:
         wait : bool, optional
             Return when everything is answered and the readers have ended.
         """
+        self._file.close()
         self._service.close(wait)
 
     def stop(self) -> None:
         """End the readers now. Requests that are not answered fail with `ClosedError`."""
+        self._file.close()
         self._finalizer()
 
     def __enter__(self) -> Reader:

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. Cheap to make; the file is opened, indexed and closed again at each call that needs it.
+1. Cheap to make; the file is opened, indexed and closed again at each call that needs it. Inside
+   ``with Streamer(...)`` what was read of it is kept.
 2. Options are checked before anything is started; readers start while the file is indexed.
 3. Readers belong to one stream, or, inside ``with Streamer(...)``, to the streamer.
 """
@@ -18,6 +19,7 @@ import numpy as np
 
 from _multitables import options
 from _multitables.errors import ClosedError, QueueClosed
+from _multitables.index.kept_source import KeptSource
 from _multitables.options import BatchOptions, StreamerOptions, StreamOptions, checked
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -83,7 +85,7 @@ class Streamer:
             library_timeout_seconds=library_timeout_seconds,
             trusted=trusted,
         )
-        self._open_options = {**kw_args, "trusted": trusted}
+        self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=False)
         self._closed = False
         self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
         self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()
@@ -340,9 +342,10 @@ class Streamer:
         for stream in list(self._queues):
             stream.close()
         self._reader_pool.close()
+        self._file.close()
 
     def __enter__(self) -> Streamer:
-        self._reader_pool.keep = True
+        self._reader_pool.keep = self._file.keeps = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -351,7 +354,7 @@ class Streamer:
     # ---- inside
 
     def _spec(self, path: Paths, field: str | None) -> DataSpec:
-        return DataSpec(self.filename, self._open_options, path, field, self._wanted.rotational)
+        return DataSpec(self._file, path, field, self._wanted.rotational)
 
     def _start(
         self, path: Paths, wanted: StreamOptions, field: str | None, tail_only: bool = False

@@ -83,7 +83,7 @@ class Batches:
             indexes = self._streams.open()[0].indexes
             of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         else:
-            of = title(self._spec.filename, [(path, None) for path in self._paths])
+            of = title(self._spec.file.filename, [(path, None) for path in self._paths])
         shuffle, readers = self._wanted.shuffle, count(self._wanted.n_procs, "reader")
         rows = count(self.batch_size, "row")
         return f"{of}: batches of {rows}, shuffle={shuffle!r}, {readers}"
@@ -212,7 +212,7 @@ class Batches:
     def __iter__(self) -> BatchIterator:
         if self._closed:
             raise ClosedError(
-                f"the batches of {os.fspath(self._spec.filename)!r} are closed",
+                f"the batches of {os.fspath(self._spec.file.filename)!r} are closed",
                 advice="Make new ones with get_batches",
             )
         streams, start = self._streams, self._start()

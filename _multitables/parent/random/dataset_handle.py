@@ -11,15 +11,14 @@ Law
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from _multitables import _core
 from _multitables.errors import FileChangedError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import Source, open_source
+from _multitables.index.hdf5_file import Source
+from _multitables.index.kept_source import KeptSource
 from _multitables.parent.random.stage import made
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.select.selection import DatasetInfo
@@ -40,11 +39,11 @@ class Part:
 class Catalogues:
     """Where the chunks of a dataset and of its columns lie, told to the readers; grows only."""
 
-    def __init__(self, filename: Any, path: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, file: KeptSource, path: str) -> None:
         #: Column, or "" -> its catalogue; for the shortest way to a request.
         self.native: dict[str, _core.Dataset] = {}
         self._lock = threading.Lock()
-        self._source = filename, path, options
+        self._dataset = file, path
         self._parts: dict[str, Part] = {}
 
     def part(self, field: str, queue: _core.WorkQueue) -> Part:
@@ -53,8 +52,8 @@ class Catalogues:
             known = self._parts.get(field)
             if known is not None:
                 return known
-            filename, path, options = self._source
-            with open_source(filename, options) as source:
+            file, path = self._dataset
+            with file.open() as source:
                 index = source.index(path, field)
             before = self._parts[""].index.fingerprint
             if index.fingerprint != before:
@@ -96,15 +95,13 @@ class DatasetHandle(DatasetInfo):
     catalogues: Catalogues = field(kw_only=True)
 
 
-def open_dataset(
-    queue: _core.WorkQueue, filename: Any, path: str, options: Mapping[str, Any]
-) -> DatasetHandle:
+def open_dataset(queue: _core.WorkQueue, file: KeptSource, path: str) -> DatasetHandle:
     """Index a dataset and tell the readers of it."""
-    with open_source(filename, options) as source:
+    with file.open() as source:
         kind, index = source.describe(path)
     if source.direct:
         device.check_direct(index.filename)
-    catalogues = Catalogues(filename, path, options)
+    catalogues = Catalogues(file, path)
     catalogues.add("", index, source, queue)
     return DatasetHandle(
         filename=index.filename,

@@ -10,7 +10,6 @@ Law
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from _multitables import _core, machine
 from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.kept_source import KeptSource
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.stream_plan import ReadPlan
@@ -31,9 +30,7 @@ from _multitables.wire import plan_bytes
 class DataSpec:
     """Which data a stream is of, as the user said it."""
 
-    filename: str | os.PathLike[str]
-    #: Of ``tables.open_file``.
-    open_options: Mapping[str, Any]
+    file: KeptSource
     path: Paths
     field: str | None = None
     #: What the user says of the disk; None: what the kernel says.
@@ -64,7 +61,7 @@ class Opened:
 def open_data(spec: DataSpec) -> Opened:
     """Index the datasets that `spec.path` names."""
     structure, paths = structure_of(spec.path)
-    with open_source(spec.filename, spec.open_options) as source:
+    with spec.file.open() as source:
         indexes = [source.index(one, spec.field) for one in paths]
         rotates = spec.rotational
         opened = Opened(

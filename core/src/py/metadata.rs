@@ -80,6 +80,13 @@ impl MetadataFile {
         })
     }
 
+    /// Take the lock again; it must be the file of this name still.
+    fn lock(&self, py: Python<'_>, filename: PathBuf) -> PyResult<()> {
+        let lock = py.detach(|| ReadLock::take(&filename)).map_err(os_error)?;
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+        Ok(())
+    }
+
     /// Release the lock, if it is held.
     fn release(&self) {
         drop(
