@@ -7,13 +7,18 @@
 #   sizes.py                 sizes that the library chooses
 #   tree.py                  one array, or a tuple or dict of them, and their paths
 #   machine.py               the cores and the memory that this process may use
-#   index/                   HDF5 files -> values; the only folder that touches HDF5 in the parent
+#   index/                   HDF5 files -> values, through the core's reader of metadata
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
-#     hdf5_metadata.py       what HDF5 tells of one dataset: filters, chunks, fill value
-#     element_type.py        HDF5 type -> NumPy dtype, and whether stored bytes are delivered
+#     kept_source.py         a file that is opened again and again
+#     open_files.py          files that are open, and the objects that paths lead to
+#     hdf5_metadata.py       who wrote a dataset, and its filters
+#     by_library.py          what the core does not know, asked of libhdf5 in another process
+#     numpy_type.py          HDF5 type -> the NumPy dtype that h5py gives
+#     element_type.py        the same, and whether stored bytes are delivered
+#     references.py          references to objects and regions, as values
 #     open_options.py        PyTables' open_file options -> what matters to a stream
-#     hdf5_errors.py         what HDF5 says of a bad file or path -> exception
+#     hdf5_errors.py         what is wrong with a file or path -> exception
 #     device.py              what kind of device holds a file
 #   select/                  what indexing a dataset means (pure)
 #     selection.py           what indexing a dataset describes, as written
@@ -81,5 +86,6 @@
 #     fallback.py            what the core does not decode, through h5py or PyTables
 #     box.py                 a NumPy key in two: what a library reads, and the rest
 #     library_failure.py     what a library raised, explained
+#     describe.py            a process that asks libhdf5 what a dataset is
 #     output.py              what libraries print, held back
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter
