@@ -92,7 +92,12 @@ def test_caches_are_a_small_share_of_the_memory(monkeypatch: pytest.MonkeyPatch)
         (1 << 62, 2, 512 * mib),
     ):
         monkeypatch.setattr(options, "available_bytes", lambda available=available: available)
-        given = {"n_procs": procs, "memory_limit_bytes": None, "library_timeout_seconds": None}
+        given = {
+            "n_procs": procs,
+            "memory_limit_bytes": None,
+            "library_timeout_seconds": None,
+            "trusted": True,
+        }
         found = options.checked(options.ReaderOptions, **given, cache_limit_bytes=None)
         assert found.cache_bytes == want
         assert options.checked(options.ReaderOptions, **given, cache_limit_bytes=5).cache_bytes == 5
