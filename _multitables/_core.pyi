@@ -48,6 +48,7 @@ class MetadataFile:
     def __init__(self, filename: str, *, takes_lock: bool = False) -> None: ...
     def lock(self, filename: str) -> None: ...
     def release(self) -> None: ...
+    def close(self) -> None: ...
     @staticmethod
     def from_bytes(data: bytes, *, checks_sums: bool = True) -> MetadataFile: ...
     @property
@@ -63,9 +64,10 @@ class MetadataFile:
     def find(self, path: bytes, start: int | None = None) -> tuple[Any, ...]: ...
     def kind(self, offset: int) -> str: ...
     def links(self, offset: int) -> list[tuple[Any, ...]]: ...
+    def link(self, offset: int, name: bytes) -> tuple[Any, ...] | None: ...
     def attributes(
         self, offset: int
-    ) -> list[tuple[bytes, int, bytes, tuple[int, ...] | None, bytes]]: ...
+    ) -> list[tuple[bytes, int | None, bytes, tuple[int, ...] | None, bytes]]: ...
     def datatype(self, offset: int) -> bytes: ...
     def dataset(self, offset: int) -> dict[str, Any]: ...
     def chunks(
@@ -78,8 +80,105 @@ class MetadataFile:
     ]: ...
     def mappings(self, heap: int, index: int) -> list[tuple[Any, ...]]: ...
     def global_object(self, heap: int, index: int) -> bytes: ...
+    def region(self, heap: int, index: int) -> tuple[int, tuple[Any, ...]]: ...
+    def sequences(
+        self, descriptors: bytes, element_bytes: int, each: int
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]: ...
+    def strings(self, descriptors: bytes, each: int) -> list[bytes]: ...
 
 def datatype(body: bytes) -> dict[str, Any]: ...
+
+class ReadFailed(Exception):  # noqa: N818 - becomes the error that a Reader raises
+    """A read of a `LocalDataset` failed; the result holds anything.
+
+    ``args`` is what ``failure()`` of a handle gives: kind, filter, detail, task (0), chunk (its
+    number in the dataset's table, or `NO_CHUNK`), expected, got, text. So ``Record.of(error.args)``
+    of `parent.readers.error_report` names it. Kind "filter_unknown": only a library may know how to
+    decode it, so the same selection can be asked of a library.
+    """
+
+    args: tuple[int, int, int, int, int, int, int, str]
+
+class LocalReader:
+    """Threads and decoded chunks that datasets read in this process share.
+
+    Parameters
+    ----------
+    n_threads : int
+        Threads that decode, at least 1: the caller's, and ``n_threads - 1`` of the core's, which
+        start with the first read that is worth them and end with the last of the LocalReader and
+        its datasets.
+    cache_bytes : int
+        Decoded chunks that are kept, in all. 0: none.
+
+    Notes
+    -----
+    May be used by any number of threads at once. A forked child has threads and a cache of its own.
+    """
+
+    def __new__(cls, n_threads: int, cache_bytes: int) -> LocalReader: ...
+    @property
+    def n_threads(self) -> int: ...
+    @property
+    def cache_bytes(self) -> int: ...
+    def dataset(self, table: bytes) -> LocalDataset:
+        """Know a dataset by its table (`wire.plan_bytes.encode_datasets` of one dataset).
+
+        Its file is opened by the first read, once for all datasets of the same file.
+
+        Raises
+        ------
+        ValueError
+            The table is malformed, has several datasets, or one that only a library reads.
+        """
+
+    def counters(self) -> list[int]:
+        """What was done in this process so far, in the order of `COUNTERS`."""
+
+class LocalDataset:
+    """A dataset, or one field of it, that is read in this process; may outlive its LocalReader."""
+
+    @property
+    def row_bytes(self) -> int: ...
+    def chunk(self, number: int) -> tuple[int, int, int] | None:
+        """A stored chunk, by its number in the table: (grid index, byte offset, stored size)."""
+
+    def read(self, words: bytes, out: npt.NDArray[Any]) -> None:
+        """Read a hyperslab.
+
+        Parameters
+        ----------
+        words : bytes
+            As `wire.request_bytes.encode_hyperslab` lays it out.
+        out : ndarray
+            Is filled: writable, C-contiguous, of any dtype without objects, and exactly as many
+            bytes as the result.
+
+        Raises
+        ------
+        ReadFailed
+            A chunk cannot be had, or is damaged; a panic of the core, too.
+        ValueError
+            The words do not fit the dataset, or `out` does not fit the result.
+        KeyboardInterrupt
+            Whatever a signal's handler raised: the read stops early.
+        """
+
+    def read_rows(self, start: int, step: int, count: int, out: npt.NDArray[Any]) -> None:
+        """Read whole rows ``start``, ``start + step``, ...; the short way. As `read`."""
+
+class ResultMemory:
+    """Memory for a result of at least `MIN_BYTES`; what it holds is anything.
+
+    ``np.asarray(ResultMemory(n))`` is a writable array of ``n`` bytes. When its last view is gone,
+    the memory is kept for later ones, at most 1 GiB, unless the kernel needs it: new pages would
+    have to be zeroed first, which takes as long as to fill them.
+    """
+
+    MIN_BYTES: int
+    def __new__(cls, n_bytes: int) -> ResultMemory: ...
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
 
 class Lease: ...
 

@@ -67,10 +67,66 @@ impl TaskError {
         }
     }
 
+    /// All that is told of it.
+    pub fn told(&self, task: u64) -> Failure {
+        let (mut chunk, mut text) = (NO_CHUNK, "");
+        let (kind, filter, detail, expected, got) = match self {
+            TaskError::Filter(at, error) => {
+                chunk = *at;
+                let kind = match error.kind {
+                    FilterErrorKind::Checksum => error_kind::FILTER_CHECKSUM,
+                    FilterErrorKind::WrongSize => error_kind::FILTER_SIZE,
+                    FilterErrorKind::Truncated => error_kind::FILTER_TRUNCATED,
+                    FilterErrorKind::Malformed => error_kind::FILTER_MALFORMED,
+                    FilterErrorKind::Unsupported => error_kind::FILTER_UNKNOWN,
+                };
+                (kind, error.filter, 0, error.expected, error.got)
+            }
+            TaskError::Fetch(at, error) => {
+                chunk = *at;
+                match error {
+                    FetchError::Short { expected, got } => {
+                        (error_kind::SHORT, 0, 0, *expected, *got)
+                    }
+                    FetchError::Changed { expected, got } => {
+                        (error_kind::CHANGED, 0, 0, *expected, *got)
+                    }
+                    FetchError::Read(error) => (error_kind::READ, 0, code(error), 0, 0),
+                    FetchError::Open(error) => (error_kind::OPEN, 0, code(error), 0, 0),
+                }
+            }
+            TaskError::UnknownFilter(id) => (error_kind::FILTER_UNKNOWN, *id, 0, 0, 0),
+            TaskError::Library(reason) => {
+                text = reason;
+                (error_kind::LIBRARY, 0, 0, 0, 0)
+            }
+            TaskError::Internal(reason) => {
+                text = reason;
+                (error_kind::INTERNAL, 0, 0, 0, 0)
+            }
+            TaskError::Died(at, status, deaths) => {
+                chunk = *at;
+                (error_kind::DIED, 0, *status as u32, 0, *deaths)
+            }
+        };
+        let text = text.to_owned();
+        (kind, filter, detail, task, chunk, expected, got, text)
+    }
+
     /// Fetching the chunk numbered so in the plan failed.
     pub fn read(chunk: u64, error: std::io::Error) -> TaskError {
         TaskError::Fetch(chunk, FetchError::Read(error))
     }
+}
+
+/// A panic is a bug, and nothing worse.
+pub fn panicked(panic: &(dyn std::any::Any + Send)) -> TaskError {
+    let text = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => *text,
+        _ => "a panic without a message",
+    };
+    TaskError::Internal(text.into())
 }
 
 /// A failed task: kind, filter, detail, task, chunk, expected, got, text.
@@ -132,46 +188,7 @@ impl ErrorRecord {
 
     /// Leave the reason why `task` failed.
     pub fn set(&self, task: u64, error: &TaskError) {
-        let (mut chunk, mut text) = (NO_CHUNK, "");
-        let (kind, filter, detail, expected, got) = match error {
-            TaskError::Filter(at, error) => {
-                chunk = *at;
-                let kind = match error.kind {
-                    FilterErrorKind::Checksum => error_kind::FILTER_CHECKSUM,
-                    FilterErrorKind::WrongSize => error_kind::FILTER_SIZE,
-                    FilterErrorKind::Truncated => error_kind::FILTER_TRUNCATED,
-                    FilterErrorKind::Malformed => error_kind::FILTER_MALFORMED,
-                    FilterErrorKind::Unsupported => error_kind::FILTER_UNKNOWN,
-                };
-                (kind, error.filter, 0, error.expected, error.got)
-            }
-            TaskError::Fetch(at, error) => {
-                chunk = *at;
-                match error {
-                    FetchError::Short { expected, got } => {
-                        (error_kind::SHORT, 0, 0, *expected, *got)
-                    }
-                    FetchError::Changed { expected, got } => {
-                        (error_kind::CHANGED, 0, 0, *expected, *got)
-                    }
-                    FetchError::Read(error) => (error_kind::READ, 0, code(error), 0, 0),
-                    FetchError::Open(error) => (error_kind::OPEN, 0, code(error), 0, 0),
-                }
-            }
-            TaskError::UnknownFilter(id) => (error_kind::FILTER_UNKNOWN, *id, 0, 0, 0),
-            TaskError::Library(reason) => {
-                text = reason;
-                (error_kind::LIBRARY, 0, 0, 0, 0)
-            }
-            TaskError::Internal(reason) => {
-                text = reason;
-                (error_kind::INTERNAL, 0, 0, 0, 0)
-            }
-            TaskError::Died(at, status, deaths) => {
-                chunk = *at;
-                (error_kind::DIED, 0, *status as u32, 0, *deaths)
-            }
-        };
+        let (kind, filter, detail, task, chunk, expected, got, text) = error.told(task);
         self.task.store(task, Relaxed);
         self.chunk.store(chunk, Relaxed);
         self.filter.store(filter, Relaxed);

@@ -1,7 +1,8 @@
 //! Decoded chunks that are kept, within a bound.
 //!
 //! Operations: `find` a chunk; `room` for one that is decoded, then `keep` it, or `give_back` the room;
-//! `is_worth_it` and `note` for chunks of which parts can be decoded.
+//! `is_worth_it` and `note` for chunks of which parts can be decoded. `SharedCache` has the same for
+//! threads.
 //!
 //! Law:
 //! 1. Bytes kept, and what it takes to keep them, never exceed the limit. A chunk that would not fit
@@ -15,12 +16,18 @@
 //! 4. A chunk of which only parts were decoded, or that went, is a ghost: nothing of it is kept but how
 //!    much work it was. It is worth keeping once, within as many other bytes as the cache holds, the
 //!    parts have been half the work of the whole, or it has been asked for often.
-//! 5. Knows nothing of files, filters or requests.
+//! 5. A chunk that goes while somebody copies from it lives on until that is done.
+//! 6. Knows nothing of files, filters or requests.
+
+mod shared;
+
+pub use shared::SharedCache;
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// What a kept chunk takes beside its bytes, generously.
 pub const ENTRY_BYTES: usize = 128;
@@ -81,9 +88,12 @@ impl Hasher for Mixed {
     }
 }
 
+/// A decoded chunk that is kept, or that somebody still looks at.
+pub type Kept = Arc<Vec<u8>>;
+
 #[derive(Debug)]
 struct Entry {
-    bytes: Vec<u8>,
+    bytes: Kept,
     /// How often it was found since it came, or since it was passed over.
     uses: u8,
 }
@@ -142,56 +152,52 @@ impl ChunkCache {
     }
 
     /// The decoded chunk.
-    pub fn find(&mut self, key: Key) -> Option<&[u8]> {
+    pub fn find(&mut self, key: Key) -> Option<Kept> {
         let entry = self.entries.get_mut(&key)?;
         entry.uses = MAX_USES.min(entry.uses + 1);
-        Some(&entry.bytes)
-    }
-
-    /// The memory of a chunk, to be returned.
-    pub fn lend(&mut self, key: Key) -> Option<Vec<u8>> {
-        let entry = self.entries.get_mut(&key)?;
-        Some(std::mem::take(&mut entry.bytes))
-    }
-
-    pub fn return_lent(&mut self, key: Key, bytes: Vec<u8>) {
-        if let Some(entry) = self.entries.get_mut(&key) {
-            entry.bytes = bytes;
-        }
+        Some(entry.bytes.clone())
     }
 
     /// Memory to decode a chunk of `len` bytes into, of chunks that go for it; to be kept, or given
     /// back. None: it does not fit, or there is no memory.
     pub fn room(&mut self, len: usize) -> Option<Vec<u8>> {
-        let needed = len.checked_add(ENTRY_BYTES)?;
-        if needed > self.limit {
+        let mut gone = Vec::new();
+        if !self.reserve(len, &mut gone) {
             return None;
         }
-        let mut room = Vec::new();
-        while self.bytes + needed > self.limit {
-            let gone = self.evict()?;
-            // Not far more memory than there are bytes: the limit counts bytes.
-            if gone.capacity() >= len && gone.capacity() <= len + len / 4 {
-                room = gone;
-            }
+        let room = made_of(gone, len);
+        if room.is_none() {
+            self.give_back(len);
         }
-        if room.capacity() < len {
-            room = zeroed(len)?;
-        }
-        room.resize(len, 0);
-        self.bytes += needed;
-        Some(room)
+        room
     }
 
-    /// Take memory from `room` back: its chunk is not kept.
-    pub fn give_back(&mut self, room: &[u8]) {
-        self.bytes -= room.len() + ENTRY_BYTES;
+    /// Let chunks go until there is room for one of `len` bytes, which counts from now on. False: it
+    /// does not fit.
+    fn reserve(&mut self, len: usize, gone: &mut Vec<Kept>) -> bool {
+        if !self.fits(len) {
+            return false;
+        }
+        while self.bytes + len + ENTRY_BYTES > self.limit {
+            match self.evict() {
+                Some(chunk) => gone.push(chunk),
+                None => return false,
+            }
+        }
+        self.bytes += len + ENTRY_BYTES;
+        true
+    }
+
+    /// Take memory from `room` back, of `len` bytes: its chunk is not kept.
+    pub fn give_back(&mut self, len: usize) {
+        self.bytes -= len + ENTRY_BYTES;
     }
 
     /// Keep a decoded chunk in memory from `room`. `worth`: what `is_worth_it` said of it.
-    pub fn keep(&mut self, key: Key, bytes: Vec<u8>, worth: bool) -> &[u8] {
+    pub fn keep(&mut self, key: Key, bytes: Kept, worth: bool) {
         if self.holds(key) {
-            self.forget_all(|known| *known == key);
+            // Another thread decoded it, too.
+            return self.give_back(bytes.len());
         }
         if worth {
             self.main.push_back(key);
@@ -199,8 +205,7 @@ impl ChunkCache {
             self.small.push_back(key);
             self.small_bytes += bytes.len() + ENTRY_BYTES;
         }
-        let entry = self.entries.entry(key).or_insert(Entry { bytes, uses: 0 });
-        &entry.bytes
+        self.entries.insert(key, Entry { bytes, uses: 0 });
     }
 
     /// Forget everything that was decoded from `source`.
@@ -264,8 +269,8 @@ impl ChunkCache {
         &mut self.ghosts[(key.mixed() >> 7) as usize % GHOSTS]
     }
 
-    /// Let a chunk go; its memory. None: none may.
-    fn evict(&mut self) -> Option<Vec<u8>> {
+    /// Let a chunk go. None: none may.
+    fn evict(&mut self) -> Option<Kept> {
         if self.policy == Policy::Never {
             return None;
         }
@@ -294,6 +299,16 @@ impl ChunkCache {
             return Some(gone.bytes);
         }
     }
+}
+
+/// Memory for `len` bytes, of chunks that went if it fits. None: there is no memory.
+fn made_of(gone: Vec<Kept>, len: usize) -> Option<Vec<u8>> {
+    // Not far more memory than there are bytes: the limit counts bytes.
+    let fits = |room: &Vec<u8>| room.capacity() >= len && room.capacity() <= len + len / 4;
+    let mut unused = gone.into_iter().filter_map(Arc::into_inner);
+    let mut room = unused.find(fits).or_else(|| zeroed(len))?;
+    room.resize(len, 0);
+    Some(room)
 }
 
 /// Memory from the kernel is zero already: to write that would touch it once more. None: there is

@@ -12,6 +12,7 @@ pub mod place_rows;
 pub mod place_selected;
 pub mod place_shuffled;
 pub mod read_ahead;
+pub mod read_context;
 pub mod selected_read;
 pub mod shuffle_task;
 mod sieve;

@@ -7,7 +7,7 @@
 
 use crate::engine::counters::{Record, add_ns};
 use crate::engine::transfer::Transfer;
-use crate::fetch::data_file::FetchError;
+use crate::fetch::data_file::{FetchError, OpenFiles};
 use crate::fetch::queue::FetchQueue;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::scatter::interleave::Interleaver;
@@ -32,13 +32,14 @@ impl OpenDataset {
     pub fn open(
         table: &DatasetTable,
         dataset: &Dataset,
+        files: &OpenFiles,
         record: &Record,
         number: u64,
     ) -> Result<OpenDataset, TaskError> {
         let start = Instant::now();
         let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size)
             .map_err(TaskError::UnknownFilter)?;
-        let queue = FetchQueue::open(table.source(dataset));
+        let queue = FetchQueue::open(table.source(dataset), files);
         let queue = queue.map_err(|error| TaskError::Fetch(number, error))?;
         add_ns(&record.open_ns, start);
         Ok(OpenDataset {

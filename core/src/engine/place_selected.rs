@@ -2,12 +2,16 @@
 //!
 //! Law:
 //! 1. A chunk that is wanted whole and in its own order is decoded straight into the result. Others
-//!    are decoded into memory that is kept (`ChunkCache`), or that was used before, and gathered.
-//! 2. Nothing but the selection's own elements of the result is written.
+//!    are decoded into memory that is kept (`SharedCache`), or that was used before, and gathered.
+//! 2. What is decoded is not kept yet: the file is compared first (selected_read.rs).
+//! 3. Nothing but the selection's own elements of the result is written.
 
-use crate::engine::chunk_cache::{ChunkCache, Key};
+use crate::engine::chunk_cache::{Key, SharedCache};
 use crate::engine::counters::Record;
 use crate::engine::transfer::{ChunkRead, Place};
+use crate::fetch::coalesce::Run;
+use crate::fetch::data_file::FetchError;
+use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor, Pair, Segment};
 use crate::tables::dataset::{Chunk, Dataset};
@@ -25,8 +29,8 @@ pub struct Wanted {
     /// Its bytes from this one on are fetched.
     pub base: usize,
     pub len: usize,
-    /// Memory of the cache, while it is decoded.
-    room: Vec<u8>,
+    /// Memory of the cache, in which it is decoded.
+    pub room: Vec<u8>,
 }
 
 /// The chunks of a selection that are fetched together.
@@ -36,7 +40,8 @@ pub struct PlaceSelected<'a> {
     pub record: &'a Record,
     pub chunk_iter: &'a ChunkIter,
     pub unit: Unit<'a>,
-    pub cache: &'a mut ChunkCache,
+    /// None: nothing of this read is kept.
+    pub cache: Option<&'a SharedCache>,
     pub wanted: &'a mut [Wanted],
     pub out: &'a mut [u8],
 }
@@ -67,6 +72,19 @@ pub fn deliver(
 }
 
 impl PlaceSelected<'_> {
+    /// What a run's chunks have to give, if that is its bytes in their order.
+    fn rows_of(&self, run: &Run, chunks: &[Chunk]) -> Option<Vec<Row>> {
+        let mut end = run.byte_offset;
+        let each = run.chunks.clone().map(|index| {
+            let (chunk, wanted) = (&chunks[index], &self.wanted[index]);
+            let row = (self.unit).only_row(&wanted.cursor.segments, self.chunk_iter.pairs())?;
+            let follows = chunk.byte_offset == end && row.n * self.unit.bytes == wanted.len;
+            end += chunk.stored_size;
+            (follows && self.unit.is_contiguous(&row)).then_some(row)
+        });
+        each.collect()
+    }
+
     fn whole(&self, wanted: &Wanted) -> Option<Row> {
         let row = (self.unit).only_row(&wanted.cursor.segments, self.chunk_iter.pairs());
         whole(&self.unit, row, self.dataset.decoded_size)
@@ -101,7 +119,7 @@ unsafe impl Place for PlaceSelected<'_> {
         if let Some(row) = self.whole(wanted) {
             return Some(&raw mut self.out[row.dst..row.dst + read.size]);
         }
-        let room = self.cache.room(read.size)?;
+        let room = self.cache?.room(read.size)?;
         let wanted = &mut self.wanted[index(read)];
         wanted.room = room;
         Some(&raw mut wanted.room[..])
@@ -114,24 +132,47 @@ unsafe impl Place for PlaceSelected<'_> {
     }
 
     fn placed(&mut self, read: &ChunkRead) {
-        let room = std::mem::take(&mut self.wanted[index(read)].room);
         let wanted = &self.wanted[index(read)];
-        if room.is_empty() {
+        if wanted.room.is_empty() {
             if let Some(row) = self.whole(wanted) {
                 (self.unit).end_strings(&mut self.out[row.dst..row.dst + read.size]);
             }
             return;
         }
-        let bytes = self.cache.keep(wanted.key, room, wanted.worth);
         let (segments, pairs) = (&wanted.cursor.segments, self.chunk_iter.pairs());
-        deliver(&self.unit, segments, pairs, bytes, 0, self.out);
+        deliver(&self.unit, segments, pairs, &wanted.room, 0, self.out);
     }
 
     fn released(&mut self, read: &ChunkRead) {
         let room = std::mem::take(&mut self.wanted[index(read)].room);
-        if !room.is_empty() {
-            self.cache.give_back(&room);
+        if let Some(cache) = self.cache.filter(|_| !room.is_empty()) {
+            cache.give_back(room.len());
         }
+    }
+
+    fn fetch_in_place(
+        &mut self,
+        queue: &mut FetchQueue,
+        left: &[Run],
+        chunks: &[Chunk],
+        _: Option<Turn<'_>>,
+    ) -> Result<bool, FetchError> {
+        let Some(rows) = self.rows_of(&left[0], chunks) else {
+            return Ok(false);
+        };
+        let bytes = self.unit.bytes;
+        let out = &mut *self.out;
+        let places = rows.iter().map(|row| libc::iovec {
+            iov_base: out[row.dst..row.dst + row.n * bytes].as_mut_ptr().cast(),
+            iov_len: row.n * bytes,
+        });
+        let places: Vec<libc::iovec> = places.collect();
+        // SAFETY: each place is a part of `out`, which is this placement's.
+        let done = unsafe { queue.read_places(&places, left[0].byte_offset) };
+        for row in rows.iter().filter(|_| done) {
+            (self.unit).end_strings(&mut out[row.dst..row.dst + row.n * bytes]);
+        }
+        Ok(done)
     }
 
     fn fill_rows(&mut self, read: &ChunkRead) {

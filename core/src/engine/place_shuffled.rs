@@ -19,6 +19,7 @@ use crate::shuffle::row_map::Run as Stretch;
 use crate::tables::dataset::{Chunk, Dataset, UNALLOCATED};
 use crate::task_error::TaskError;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Places at least this long on the average are filled by the kernel, if nothing decodes them.
 const MIN_KERNEL_PLACE_BYTES: usize = 2 << 10;
@@ -70,7 +71,7 @@ impl PlaceShuffled<'_> {
         }
         if let Some(mut room) = self.cache.room(decoded.len()) {
             room.copy_from_slice(decoded);
-            self.cache.keep(key, room, true);
+            self.cache.keep(key, Arc::new(room), true);
         }
     }
 
@@ -238,11 +239,8 @@ impl Transfer<'_, PlaceShuffled<'_>> {
                 continue;
             }
             let key = key(read.number);
-            match self.place.cache.lend(key) {
-                Some(decoded) => {
-                    self.place.scatter(read, &decoded);
-                    self.place.cache.return_lent(key, decoded);
-                }
+            match self.place.cache.find(key) {
+                Some(decoded) => self.place.scatter(read, &decoded),
                 None => self.fill(dataset, read)?,
             }
         }

@@ -14,8 +14,9 @@ use crate::task_error::TaskError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// Chunks that are named at once.
+/// Chunks that are named at once, and their bytes, unless the first has more.
 const HINTS: usize = 128;
+const HINT_BYTES: u64 = 32 << 20;
 
 pub struct ReadAhead<'a> {
     pub lookup: Lookup<'a>,
@@ -87,13 +88,29 @@ impl<'a> ReadAhead<'a> {
         read.map(|_| ())
     }
 
+    /// Name the chunks behind `cursor`, as the page cache lacks what is read.
+    pub fn name_next(&mut self, cursor: &Cursor) {
+        self.ahead.clone_from(cursor);
+        let (lookup, chunk_iter, ahead) = (self.lookup, self.chunk_iter, &mut *self.ahead);
+        if chunk_iter.next_of_all(ahead) {
+            (self.queue).ahead(|file| hint(file, lookup, chunk_iter, ahead));
+        }
+    }
+
+    /// What was read came from the file that was indexed.
+    pub fn compare(&mut self) -> Result<(), FetchError> {
+        self.queue.check_unchanged()?;
+        self.touched = false;
+        Ok(())
+    }
+
     /// No chunk is in hand any more. The file is still the one that was indexed, if it was read.
     pub fn end(&mut self) -> Result<(), FetchError> {
         if self.marked {
             self.record.chunk.store(0, Relaxed);
         }
         match self.touched {
-            true => self.queue.check_unchanged(),
+            true => self.compare(),
             false => Ok(()),
         }
     }
@@ -101,11 +118,13 @@ impl<'a> ReadAhead<'a> {
 
 /// Name the chunks from where `ahead` stands to the kernel.
 fn hint(file: &mut DataFile, lookup: Lookup<'_>, chunk_iter: &ChunkIter, ahead: &mut Cursor) {
+    let mut bytes = 0;
     for _ in 0..HINTS {
         if let Some((_, chunk)) = lookup.chunk(ahead.grid_index) {
             file.hint(chunk.byte_offset, chunk.stored_size);
+            bytes += chunk.stored_size;
         }
-        if !chunk_iter.next(ahead) {
+        if bytes >= HINT_BYTES || !chunk_iter.next_of_all(ahead) {
             break;
         }
     }

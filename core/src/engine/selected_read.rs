@@ -7,9 +7,10 @@
 //!    decoded alone the wanted blocks. All others wait until some are together, and are transferred.
 //! 3. Around the page cache, the next chunks are asked for before these are decoded. However a read
 //!    ends, it leaves no request in flight.
-//! 4. An error names the chunk by the number of its record.
+//! 4. What was decoded is kept only when the file was compared after it was fetched.
+//! 5. An error names the chunk by the number of its record.
 
-use crate::engine::chunk_cache::{ChunkCache, Key};
+use crate::engine::chunk_cache::{Key, SharedCache};
 use crate::engine::counters::{add_ns, count};
 use crate::engine::partial_decode::WantedBlocks;
 use crate::engine::place_selected::{PlaceSelected, Wanted, deliver, whole};
@@ -23,6 +24,7 @@ use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::tables::dataset::Chunk;
 use crate::task_error::TaskError;
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// How many chunks are transferred together, and how much one fetch brings, ...
@@ -30,6 +32,8 @@ const BATCH_CHUNKS: usize = 64;
 const RUN_BYTES: u64 = 256 << 10;
 /// ... and how many around the page cache, where two such batches are in flight.
 const DIRECT_BATCH_CHUNKS: usize = 4;
+/// Larger pieces of chunks that are stored as they are have a fetch of their own.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Memory that is used again and again.
 #[derive(Debug, Default)]
@@ -94,7 +98,9 @@ pub struct SelectedRead<'a> {
     pub pipeline: &'a mut Pipeline,
     /// The file and the way its chunks are decoded, as the cache numbers them.
     pub source: u64,
-    pub cache: &'a mut ChunkCache,
+    pub cache: &'a SharedCache,
+    /// Chunks that are decoded are kept. If not, those that are kept are found all the same.
+    pub keeps: bool,
     pub unit: Unit<'a>,
     pub scratch: &'a mut Scratch,
     pub out: &'a mut [u8],
@@ -105,11 +111,8 @@ impl<'a> SelectedRead<'a> {
         self.stored.chunk_iter
     }
 
-    /// Write all that is wanted; `cursor` is anything.
+    /// Write what is wanted of the chunk at which `cursor` stands and of those behind it.
     pub fn run(&mut self, cursor: &mut Cursor) -> Result<(), TaskError> {
-        if !self.chunk_iter().begin(cursor) {
-            return Ok(());
-        }
         let result = self.run_from(cursor);
         self.discard();
         result
@@ -117,8 +120,8 @@ impl<'a> SelectedRead<'a> {
 
     fn run_from(&mut self, cursor: &mut Cursor) -> Result<(), TaskError> {
         self.scratch.served.0.clear();
-        let may_be_kept = self.cache.bytes() > 0 && !self.pipeline.is_identity(0);
-        if may_be_kept && !self.chunk_iter().is_last(cursor) {
+        let is_last = self.chunk_iter().is_last(cursor);
+        if !is_last && !self.pipeline.is_identity(0) && self.cache.bytes() > 0 {
             self.serve_cached(cursor);
         }
         loop {
@@ -156,7 +159,7 @@ impl<'a> SelectedRead<'a> {
         self.scratch.cached = ahead;
     }
 
-    fn key(&self, chunk: &Chunk) -> Key {
+    pub fn key(&self, chunk: &Chunk) -> Key {
         Key {
             source: self.source,
             byte_offset: chunk.byte_offset,
@@ -164,12 +167,12 @@ impl<'a> SelectedRead<'a> {
     }
 
     /// Gather from a chunk that the cache has. False if it has not.
-    fn find(&mut self, cursor: &Cursor, key: Key) -> bool {
+    pub fn find(&mut self, cursor: &Cursor, key: Key) -> bool {
         let Some(bytes) = self.cache.find(key) else {
             return false;
         };
         let (segments, pairs) = (&cursor.segments, self.stored.chunk_iter.pairs());
-        deliver(&self.unit, segments, pairs, bytes, 0, self.out);
+        deliver(&self.unit, segments, pairs, &bytes, 0, self.out);
         count(&self.stored.record.cache_hits, 1);
         true
     }
@@ -202,7 +205,10 @@ impl<'a> SelectedRead<'a> {
             (true, _) if !lookup.dataset.clipped && stored != size => {
                 Err(here.wrong(wrong_size(size, stored)))
             }
-            (true, false) => self.read_wanted(here),
+            (true, false) => match self.piece(cursor) {
+                Some(piece) => self.add(&here, piece.clone(), piece.len(), false),
+                None => self.read_wanted(here),
+            },
             (true, true) => {
                 let hull = self.hull(cursor);
                 self.add(&here, hull.clone(), hull.len(), false)
@@ -234,12 +240,23 @@ impl<'a> SelectedRead<'a> {
         let size = self.stored.lookup.dataset.decoded_size;
         let row = (self.unit).only_row(&here.cursor.segments, self.chunk_iter().pairs());
         let is_part = whole(&self.unit, row, size).is_none();
-        let worth = is_part && self.cache.is_worth_it(here.key, size);
+        let worth = is_part && self.keeps && self.cache.is_worth_it(here.key, size);
         let has_parts = is_part && self.pipeline.parts(here.chunk.filter_mask).is_some();
         if has_parts && !worth && self.decode_parts(here, row)? {
             return Ok(());
         }
         self.add(here, 0..here.chunk.stored_size as usize, size, worth)
+    }
+
+    /// The wanted bytes of a chunk that is stored as it is, if they are few and lie together, and there
+    /// are other chunks: neighbours are then read by one call.
+    fn piece(&self, cursor: &Cursor) -> Option<Range<usize>> {
+        let chunk_iter = self.chunk_iter();
+        let row = self.unit.only_row(&cursor.segments, chunk_iter.pairs())?;
+        let piece = self.unit.reach(&row);
+        let is_alone = self.stored.turn == 1 && chunk_iter.is_last(cursor);
+        let is_one = self.unit.is_contiguous(&row) && piece.len() <= PIECE_BYTES && !is_alone;
+        is_one.then_some(piece)
     }
 
     /// From the first wanted byte of a chunk to the last.
@@ -315,7 +332,7 @@ impl<'a> SelectedRead<'a> {
             record: self.stored.record,
             chunk_iter: self.stored.chunk_iter,
             unit: self.unit,
-            cache: self.cache,
+            cache: self.keeps.then_some(self.cache),
             wanted: &mut batch.wanted,
             out: self.out,
         };
@@ -332,6 +349,11 @@ impl<'a> SelectedRead<'a> {
             turn: None,
         };
         let result = transfer.run(&batch.chunks, fetches);
+        let decoded = &mut batch.wanted[..batch.chunks.len()];
+        keep(decoded, self.cache, &mut self.stored);
+        if let Some(last) = decoded.last().filter(|_| self.stored.queue.cold) {
+            self.stored.name_next(&last.cursor);
+        }
         batch.chunks.clear();
         batch.tickets.clear();
         result
@@ -346,4 +368,23 @@ impl<'a> SelectedRead<'a> {
             }
         }
     }
+}
+
+/// Keep what was decoded into memory of the cache, if the file is still the one that was indexed. (If
+/// not, the read's end tells.)
+fn keep(decoded: &mut [Wanted], cache: &SharedCache, stored: &mut ReadAhead<'_>) {
+    let has_room = |wanted: &Wanted| !wanted.room.is_empty();
+    if !decoded.iter().any(has_room) {
+        return;
+    }
+    let is_good = stored.compare().is_ok();
+    for wanted in decoded.iter_mut().filter(|wanted| has_room(wanted)) {
+        let room = std::mem::take(&mut wanted.room);
+        match is_good {
+            true => cache.keep(wanted.key, room, wanted.worth),
+            false => cache.give_back(room.len()),
+        }
+    }
+    let kept = cache.bytes() as u64;
+    stored.record.cache_bytes.store(kept, Relaxed);
 }

@@ -5,12 +5,15 @@
 //!    compared at opening and after each fetch.
 //! 2. The page cache can be asked without waiting for the device.
 //! 3. Bytes that came with the plan are copied from there; the file is still compared.
-//! 4. This file knows nothing of filters, tapes or tasks.
+//! 4. Those who read one file together share its descriptor; a position is named with each read.
+//! 5. This file knows nothing of filters, tapes or tasks.
 
+use super::recent::Recent;
 use crate::tables::dataset::{Fingerprint, Source};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kernel's default of how far it reads ahead.
 const HINT_BYTES: u64 = 128 << 10;
@@ -32,10 +35,54 @@ pub enum FetchError {
     },
 }
 
+/// The descriptors of files that were opened lately; others are their readers' alone.
+const DESCRIPTORS: usize = 64;
+
+/// What a file was opened as: its name, what it was then, and whether the page cache is bypassed.
+type OpenedAs = (Vec<u8>, Fingerprint, bool);
+
+/// The descriptors of data files that are open.
+#[derive(Debug)]
+pub struct OpenFiles(Mutex<Recent<OpenedAs, Arc<OwnedFd>>>);
+
+impl Default for OpenFiles {
+    fn default() -> OpenFiles {
+        OpenFiles(Mutex::new(Recent::new(DESCRIPTORS)))
+    }
+}
+
+impl OpenFiles {
+    fn descriptor(&self, source: &Source, direct: bool) -> Result<Arc<OwnedFd>, FetchError> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |(name, fingerprint, around): &OpenedAs| {
+            *fingerprint == source.fingerprint && *around == direct && *name == source.filename
+        };
+        let found = open.get_or_make(is_it, || {
+            let fd = Arc::new(descriptor(&source.filename, direct)?);
+            Ok(((source.filename.clone(), source.fingerprint, direct), fd))
+        });
+        found.map(|fd| fd.clone())
+    }
+}
+
+fn descriptor(filename: &[u8], direct: bool) -> Result<OwnedFd, FetchError> {
+    let name = CString::new(filename)
+        .map_err(|_| FetchError::Open(io::Error::from_raw_os_error(libc::EINVAL)))?;
+    let around = if direct { libc::O_DIRECT } else { 0 };
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC | around;
+    // SAFETY: a valid C string; the result is owned below.
+    let raw = unsafe { libc::open(name.as_ptr(), flags) };
+    if raw < 0 {
+        return Err(FetchError::Open(io::Error::last_os_error()));
+    }
+    // SAFETY: `raw` was just opened and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
 /// An opened data file.
 #[derive(Debug)]
 pub struct DataFile {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     fingerprint: Fingerprint,
     /// The page cache can be asked without waiting (preadv2 with RWF_NOWAIT).
     probe: bool,
@@ -47,20 +94,10 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    pub fn open(source: &Source, direct: bool) -> Result<DataFile, FetchError> {
-        let name = CString::new(source.filename.as_slice())
-            .map_err(|_| FetchError::Open(io::Error::from_raw_os_error(libc::EINVAL)))?;
-        let around = if direct { libc::O_DIRECT } else { 0 };
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC | around;
-        // SAFETY: a valid C string; the result is owned below.
-        let raw = unsafe { libc::open(name.as_ptr(), flags) };
-        if raw < 0 {
-            return Err(FetchError::Open(io::Error::last_os_error()));
-        }
-        // SAFETY: `raw` was just opened and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+    /// Open it, unless it is among the `files` already.
+    pub fn open(source: &Source, direct: bool, files: &OpenFiles) -> Result<DataFile, FetchError> {
         let file = DataFile {
-            fd,
+            fd: files.descriptor(source, direct)?,
             fingerprint: source.fingerprint,
             probe: !direct,
             fetches: 0,

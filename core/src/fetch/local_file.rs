@@ -10,9 +10,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub struct LocalFile {
-    file: File,
+    /// None: it was closed. Locked only to take or clone it: a process may be forked any time.
+    file: Mutex<Option<Arc<File>>>,
     size: u64,
 }
 
@@ -20,17 +22,31 @@ impl LocalFile {
     pub fn open(path: &Path) -> io::Result<LocalFile> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
+        let file = Mutex::new(Some(Arc::new(file)));
         Ok(LocalFile { file, size })
+    }
+
+    /// Close the file, though others may hold this. What was not read yet cannot be read then.
+    pub fn close(&self) {
+        self.file().take();
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<Arc<File>>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ByteSource for LocalFile {
+impl ByteSource for Arc<LocalFile> {
     fn size(&self) -> u64 {
         self.size
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, offset)
+        let file = self.file().clone();
+        match file {
+            Some(file) => file.read_exact_at(out, offset),
+            None => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
     }
 }
 

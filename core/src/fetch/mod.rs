@@ -9,3 +9,4 @@ pub mod data_file;
 pub mod direct;
 pub mod local_file;
 pub mod queue;
+pub mod recent;

@@ -12,7 +12,7 @@
 //! 3. Knows nothing of chunks, rows and filters.
 
 use super::coalesce::Run;
-use super::data_file::{DataFile, FetchError};
+use super::data_file::{DataFile, FetchError, OpenFiles};
 use super::direct::{Direct, Finished};
 use crate::tables::dataset::Source;
 use std::io;
@@ -91,8 +91,8 @@ impl Fetched {
 }
 
 impl FetchQueue {
-    pub fn open(source: &Source) -> Result<FetchQueue, FetchError> {
-        let file = DataFile::open(source, source.direct)?;
+    pub fn open(source: &Source, files: &OpenFiles) -> Result<FetchQueue, FetchError> {
+        let file = DataFile::open(source, source.direct, files)?;
         let way = match source.direct {
             true => Way::Direct(Direct::new(file.raw_fd()).map_err(FetchError::Open)?),
             false => Way::Buffered(Vec::new()),
@@ -238,6 +238,13 @@ impl FetchQueue {
         ahead(&mut self.file);
         self.file.read(out, byte_offset, have)?;
         Ok(true)
+    }
+
+    /// Ask for what will be wanted soon, through the page cache.
+    pub fn ahead(&mut self, ask: impl FnOnce(&mut DataFile)) {
+        if !self.is_direct() {
+            ask(&mut self.file);
+        }
     }
 
     /// Fill places one after the other with what the page cache has. False: they were not all filled,

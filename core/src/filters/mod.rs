@@ -41,7 +41,7 @@ pub use pipeline::{GroupItem, MAX_GROUP_BYTES, Pipeline};
 use std::fmt;
 
 /// One filter of a dataset's pipeline, as the file describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilterSpec {
     pub id: u32,
     pub flags: u32,

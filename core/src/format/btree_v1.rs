@@ -1,7 +1,8 @@
 //! Version 1 B-trees (III.A.1): of a group's symbol tables, and of a dataset's chunks.
 //!
 //! Law: every child is one level below its node, and the root is at most `MAX_LEVEL` above the leaves,
-//! so the recursion is bounded; walk.rs bounds the rest. An undefined root is an empty tree.
+//! so the recursion is bounded; walk.rs bounds the rest. An undefined root is an empty tree. A search
+//! reads only the nodes that may have what is wanted.
 
 use super::blocks::Blocks;
 use super::cursor::{Cursor, UNDEFINED};
@@ -37,12 +38,25 @@ impl Kind {
 }
 
 type OnLeaf<'f> = &'f mut dyn FnMut(Cursor<'_>, u64) -> Result<()>;
+/// Whether a child with this key before it, and this one behind it, may have what is wanted.
+type MayHave<'f> = &'f dyn Fn(Cursor<'_>, Cursor<'_>) -> Result<bool>;
 
 /// Every child of the lowest level in order: the key before it, and its offset.
 pub fn each_leaf(
     blocks: &Blocks,
     root: u64,
     kind: Kind,
+    f: &mut dyn FnMut(Cursor<'_>, u64) -> Result<()>,
+) -> Result<()> {
+    find(blocks, root, kind, &|_, _| Ok(true), f)
+}
+
+/// The same, of those children that may have what is wanted.
+pub fn find(
+    blocks: &Blocks,
+    root: u64,
+    kind: Kind,
+    may_have: &dyn Fn(Cursor<'_>, Cursor<'_>) -> Result<bool>,
     f: &mut dyn FnMut(Cursor<'_>, u64) -> Result<()>,
 ) -> Result<()> {
     if root == UNDEFINED {
@@ -53,7 +67,7 @@ pub fn each_leaf(
         walk: Walk::new(blocks),
         kind,
     };
-    tree.node(root, None, f)
+    tree.node(root, None, may_have, f)
 }
 
 struct Tree<'a> {
@@ -64,7 +78,13 @@ struct Tree<'a> {
 
 impl Tree<'_> {
     /// The root may have any level: `expected_level` has no value there.
-    fn node(&mut self, offset: u64, expected_level: Option<u8>, f: OnLeaf<'_>) -> Result<()> {
+    fn node(
+        &mut self,
+        offset: u64,
+        expected_level: Option<u8>,
+        may_have: MayHave<'_>,
+        f: OnLeaf<'_>,
+    ) -> Result<()> {
         let sizes = self.blocks.sizes;
         let key_bytes = self.kind.key_bytes(sizes.length);
         let head = self.blocks.block(offset, 8)?;
@@ -96,9 +116,12 @@ impl Tree<'_> {
         cursor.skip(8 + siblings)?;
         for _ in 0..n_children {
             let (key, child) = (cursor.part(key_bytes)?, cursor.offset()?);
+            if !may_have(key.clone(), cursor.clone().part(key_bytes)?)? {
+                continue;
+            }
             match level.checked_sub(1) {
                 None => f(key, child)?,
-                below => self.node(child, below, f)?,
+                below => self.node(child, below, may_have, f)?,
             }
         }
         Ok(())

@@ -4,11 +4,13 @@
 //! 1. A node is at the depth that its parent says, with at most the records that fit in it; the depth is
 //!    at most `MAX_DEPTH`, so the recursion is bounded. walk.rs bounds the rest.
 //! 2. Records are given in order, each with a cursor of its own. An undefined root is an empty tree.
+//! 3. A search reads only the nodes that may have what is wanted.
 
 use super::blocks::Blocks;
 use super::cursor::{Cursor, UNDEFINED, bytes_for};
 use super::error::{Result, corrupt};
 use super::walk::Walk;
+use std::cmp::Ordering;
 
 /// A tree of this depth has more records than any file has bytes.
 const MAX_DEPTH: u16 = 64;
@@ -16,6 +18,8 @@ const MAX_DEPTH: u16 = 64;
 const NODE_OVERHEAD: u64 = 4 + 1 + 1 + 4;
 
 type OnRecord<'f> = &'f mut dyn FnMut(Cursor<'_>) -> Result<()>;
+/// Where a record stands beside what is wanted.
+type Side<'f> = &'f dyn Fn(Cursor<'_>) -> Result<Ordering>;
 
 pub struct BTreeV2<'a> {
     blocks: &'a Blocks,
@@ -90,6 +94,15 @@ impl<'a> BTreeV2<'a> {
     }
 
     pub fn each_record(&self, f: &mut dyn FnMut(Cursor<'_>) -> Result<()>) -> Result<()> {
+        self.find(&|_| Ok(Ordering::Equal), f)
+    }
+
+    /// Every record whose side is `Equal`.
+    pub fn find(
+        &self,
+        side: &dyn Fn(Cursor<'_>) -> Result<Ordering>,
+        f: &mut dyn FnMut(Cursor<'_>) -> Result<()>,
+    ) -> Result<()> {
         if self.root == UNDEFINED {
             return Ok(());
         }
@@ -99,6 +112,7 @@ impl<'a> BTreeV2<'a> {
             self.root,
             self.n_root_records,
             height,
+            side,
             f,
         )
     }
@@ -109,6 +123,7 @@ impl<'a> BTreeV2<'a> {
         offset: u64,
         n_records: u64,
         height: usize,
+        side: Side<'_>,
         f: OnRecord<'_>,
     ) -> Result<()> {
         let level = &self.levels[height];
@@ -131,16 +146,28 @@ impl<'a> BTreeV2<'a> {
             );
         }
         let mut records = cursor.part((n_records * self.record_bytes) as usize)?;
+        let mut before = Ordering::Less;
         for child in 0..=n_records {
+            let record = match child < n_records {
+                true => Some(records.part(self.record_bytes as usize)?),
+                false => None,
+            };
+            let after = match &record {
+                Some(record) => side(record.clone())?,
+                None => Ordering::Greater,
+            };
             if let Some(below) = height.checked_sub(1) {
                 let child_offset = cursor.offset()?;
                 let n_child_records = cursor.uint(bytes_for(self.levels[0].max_records))?;
                 cursor.skip(level.below_bytes)?;
-                self.node(walk, child_offset, n_child_records, below, f)?;
+                if before.is_le() && after.is_ge() {
+                    self.node(walk, child_offset, n_child_records, below, side, f)?;
+                }
             }
-            if child < n_records {
-                f(records.part(self.record_bytes as usize)?)?;
+            if let (Some(record), Ordering::Equal) = (record, after) {
+                f(record)?;
             }
+            before = after;
         }
         Ok(())
     }

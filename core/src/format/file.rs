@@ -3,17 +3,18 @@
 //! Law:
 //! 1. A path is followed component by component; soft links count against a bound, as in HDF5. An
 //!    external link is told, not followed: other files are the caller's.
-//! 2. Each question reads what it needs, and no more.
+//! 2. Each question reads what it needs, and no more: a name is looked up in the trees of its group.
+//!    The links of a group that is asked for many names are read once, and kept.
 
-use super::attribute::{Attribute, attribute};
 use super::blocks::Blocks;
 use super::btree_v1::{self, Kind};
-use super::btree_v2;
+use super::btree_v2::BTreeV2;
+use super::checksum::lookup3;
 use super::chunks::{ChunkTable, chunk_table};
 use super::cursor::{Block, Cursor, UNDEFINED};
 use super::dataspace::{Dataspace, dataspace};
 use super::datatype::datatype;
-use super::error::{Result, corrupt, unknown};
+use super::error::{FormatError, Result, corrupt, unknown};
 use super::external_files::{ExternalFile, external_files};
 use super::fill_value::{Fill, FillValue, fill_value, old_fill_value};
 use super::filter_pipeline::{Filter, filter_pipeline};
@@ -23,17 +24,22 @@ use super::kept::Kept;
 use super::layout::{Layout, layout};
 use super::link::{Link, Target, link};
 use super::local_heap::LocalHeap;
-use super::object_header::{Message, ObjectHeader, SHARED, message};
+use super::object_header::{Message, ObjectHeader, message};
 use super::shared_messages::SharedMessages;
 use super::source::ByteSource;
 use super::superblock::Superblock;
-use super::virtual_layout::{Mapping, mappings};
+use super::variable_length::{Elements, elements};
+use super::virtual_layout::{Mapping, Selection, mappings, selection};
+use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// As many soft links as HDF5 follows on the way to an object.
 const MAX_SOFT_LINKS: usize = 16;
 /// What a link takes beside its name, generously.
 const LINK_BYTES: usize = 256;
+/// Names that are looked up in a group before all its links are read.
+const MAX_LOOK_UPS: u32 = 64;
 /// The name of a driver.
 const DRIVER_BYTES: usize = 8;
 /// What a symbol table says of an entry that is a soft link.
@@ -41,10 +47,12 @@ const CACHED_SOFT_LINK: u32 = 2;
 
 pub struct File {
     pub blocks: Blocks,
-    shared: SharedMessages,
+    pub(super) shared: SharedMessages,
     heaps: GlobalHeaps,
     /// The links of groups that paths went through.
     groups: Kept<HashMap<Vec<u8>, Link>>,
+    /// How many names were looked up in a group.
+    look_ups: Kept<AtomicU32>,
     root: u64,
     /// Where the file ends as its writer left it: a file that is shorter is truncated.
     pub end: u64,
@@ -120,6 +128,7 @@ impl File {
             shared,
             heaps: GlobalHeaps::default(),
             groups: Kept::default(),
+            look_ups: Kept::default(),
             root: superblock.root,
             end: superblock.end,
             driver,
@@ -170,6 +179,19 @@ impl File {
 
     /// The link of this name, if there is one.
     pub fn link(&self, group: &ObjectHeader, name: &[u8]) -> Result<Option<Link>> {
+        let look_ups = (self.look_ups).get(group.offset, || {
+            Ok::<_, FormatError>((AtomicU32::new(0), size_of::<AtomicU32>() as u64))
+        })?;
+        if look_ups.fetch_add(1, Relaxed) < MAX_LOOK_UPS {
+            let mut found = None;
+            self.each_link(group, Some(name), &mut |link| {
+                if link.name == name {
+                    found = Some(link);
+                }
+                Ok(())
+            })?;
+            return Ok(found);
+        }
         let by_name = self.groups.get(group.offset, || {
             let links = self.links(group)?;
             let bytes = links
@@ -188,19 +210,25 @@ impl File {
     /// All links of a group, in the order of the file.
     pub fn links(&self, group: &ObjectHeader) -> Result<Vec<Link>> {
         let mut links = Vec::new();
-        self.each_link(group, &mut |link| {
+        self.each_link(group, None, &mut |link| {
             links.push(link);
             Ok(())
         })?;
         Ok(links)
     }
 
-    fn each_link(&self, group: &ObjectHeader, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
+    /// Every link, or at least those of the wanted name.
+    fn each_link(
+        &self,
+        group: &ObjectHeader,
+        wanted: Option<&[u8]>,
+        f: &mut dyn FnMut(Link) -> Result<()>,
+    ) -> Result<()> {
         for message in &group.messages {
             match message.kind {
                 message::LINK => f(link(&mut self.blocks.cursor(&self.body(message)?))?)?,
-                message::LINK_INFO => self.dense_links(message, f)?,
-                message::SYMBOL_TABLE => self.symbols(message, f)?,
+                message::LINK_INFO => self.dense_links(message, wanted, f)?,
+                message::SYMBOL_TABLE => self.symbols(message, wanted, f)?,
                 _ => {}
             }
         }
@@ -208,7 +236,12 @@ impl File {
     }
 
     /// Links in a heap, of which a tree knows the names' hashes.
-    fn dense_links(&self, info: &Message, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
+    fn dense_links(
+        &self,
+        info: &Message,
+        wanted: Option<&[u8]>,
+        f: &mut dyn FnMut(Link) -> Result<()>,
+    ) -> Result<()> {
         let mut cursor = self.blocks.cursor(&info.body);
         cursor.version("link info", 0)?;
         if cursor.u8()? & 1 != 0 {
@@ -220,7 +253,12 @@ impl File {
         }
         let heap = FractalHeap::open(&self.blocks, heap)?;
         let mut total = Total::new(&self.blocks);
-        btree_v2::each_record(&self.blocks, by_name, &mut |mut record| {
+        let wanted = wanted.map(lookup3);
+        let side = |mut record: Cursor<'_>| match wanted {
+            Some(hash) => Ok(record.u32()?.cmp(&hash)),
+            None => Ok(Ordering::Equal),
+        };
+        BTreeV2::open(&self.blocks, by_name)?.find(&side, &mut |mut record| {
             record.skip(4)?; // the hash
             let body = heap.object(&self.blocks, record.take(7)?)?;
             total.add(&body)?;
@@ -229,94 +267,61 @@ impl File {
     }
 
     /// Links of a group as files had them before HDF5 1.8.
-    fn symbols(&self, table: &Message, f: &mut dyn FnMut(Link) -> Result<()>) -> Result<()> {
+    fn symbols(
+        &self,
+        table: &Message,
+        wanted: Option<&[u8]>,
+        f: &mut dyn FnMut(Link) -> Result<()>,
+    ) -> Result<()> {
         let mut cursor = self.blocks.cursor(&table.body);
         let (tree, heap) = (cursor.offset()?, cursor.offset()?);
         let names = LocalHeap::open(&self.blocks, heap)?;
-        btree_v1::each_leaf(&self.blocks, tree, Kind::Group, &mut |_, node| {
-            let head = self.blocks.block(node, 8)?;
-            let mut cursor = self.blocks.cursor(&head);
-            cursor.signature(b"SNOD")?;
-            cursor.version("symbol table node", 1)?;
-            cursor.skip(1)?;
-            let count = u64::from(cursor.u16()?);
-            // libhdf5 has the names' offsets as long as lengths, not as specified.
-            let sizes = self.blocks.sizes;
-            let entry = (sizes.length + sizes.address + 4 + 4 + 16) as u64;
-            let entries = self.blocks.block(node.saturating_add(8), count * entry)?;
-            let mut cursor = self.blocks.cursor(&entries);
-            for _ in 0..count {
-                let name = names.name(cursor.length()?)?;
-                let (header, cached) = (cursor.offset()?, cursor.u32()?);
-                cursor.skip(4)?;
-                let mut scratch = cursor.part(16)?;
-                let target = match cached {
-                    CACHED_SOFT_LINK => Target::Soft(names.name(scratch.u32()?.into())?),
-                    _ => Target::Hard(header),
-                };
-                f(Link {
-                    name,
-                    target,
-                    creation_order: None,
-                })?;
-            }
-            Ok(())
-        })
-    }
-
-    /// All attributes of an object: those of its header in their order, or those of its heap by hash,
-    /// each with its number in the order of creation where the object keeps it.
-    pub fn attributes(&self, header: &ObjectHeader) -> Result<Vec<(u32, Attribute)>> {
-        let (mut found, mut total) = (Vec::new(), Total::new(&self.blocks));
-        for message in header.all(message::ATTRIBUTE) {
-            let body = self.body(message)?;
-            total.add(&body)?;
-            let order = message.creation_order.into();
-            found.push((order, attribute(&self.blocks, &self.shared, &body)?));
-        }
-        if let Some(info) = header.find(message::ATTRIBUTE_INFO) {
-            self.dense_attributes(info, &mut total, &mut found)?;
-        }
-        Ok(found)
-    }
-
-    fn dense_attributes(
-        &self,
-        info: &Message,
-        total: &mut Total,
-        found: &mut Vec<(u32, Attribute)>,
-    ) -> Result<()> {
-        let mut cursor = self.blocks.cursor(&info.body);
-        cursor.version("attribute info", 0)?;
-        if cursor.u8()? & 1 != 0 {
-            cursor.skip(2)?; // the largest creation order
-        }
-        let (heap, by_name) = (cursor.offset()?, cursor.offset()?);
-        if heap == UNDEFINED {
-            return Ok(());
-        }
-        let heap = FractalHeap::open(&self.blocks, heap)?;
-        btree_v2::each_record(&self.blocks, by_name, &mut |mut record| {
-            let (address, id) = (record.address(), record.take(8)?);
-            let (flags, order) = (record.u8()?, record.u32()?);
-            let body = match flags & SHARED {
-                0 => heap.object(&self.blocks, id)?,
-                _ => {
-                    let mut bytes = vec![3, 1];
-                    bytes.extend(id);
-                    let body = Block { bytes, address };
-                    let kind = message::ATTRIBUTE;
-                    self.shared.body(&self.blocks, kind, flags, &body)?
-                }
+        // The names of a child are behind that of the key before it, up to that of the key behind it.
+        let may_have =
+            |mut before: Cursor<'_>, mut after: Cursor<'_>| match wanted {
+                Some(name) => Ok(*names.name(before.length()?)? < *name
+                    && *name <= *names.name(after.length()?)?),
+                None => Ok(true),
             };
-            total.add(&body)?;
-            found.push((order, attribute(&self.blocks, &self.shared, &body)?));
-            Ok(())
-        })
+        btree_v1::find(
+            &self.blocks,
+            tree,
+            Kind::Group,
+            &may_have,
+            &mut |_, node| {
+                let head = self.blocks.block(node, 8)?;
+                let mut cursor = self.blocks.cursor(&head);
+                cursor.signature(b"SNOD")?;
+                cursor.version("symbol table node", 1)?;
+                cursor.skip(1)?;
+                let count = u64::from(cursor.u16()?);
+                // libhdf5 has the names' offsets as long as lengths, not as specified.
+                let sizes = self.blocks.sizes;
+                let entry = (sizes.length + sizes.address + 4 + 4 + 16) as u64;
+                let entries = self.blocks.block(node.saturating_add(8), count * entry)?;
+                let mut cursor = self.blocks.cursor(&entries);
+                for _ in 0..count {
+                    let name = names.name(cursor.length()?)?;
+                    let (header, cached) = (cursor.offset()?, cursor.u32()?);
+                    cursor.skip(4)?;
+                    let mut scratch = cursor.part(16)?;
+                    let target = match cached {
+                        CACHED_SOFT_LINK => Target::Soft(names.name(scratch.u32()?.into())?),
+                        _ => Target::Hard(header),
+                    };
+                    f(Link {
+                        name,
+                        target,
+                        creation_order: None,
+                    })?;
+                }
+                Ok(())
+            },
+        )
     }
 
     /// The body of a message, wherever it is.
-    fn body(&self, message: &Message) -> Result<Block> {
+    pub(super) fn body(&self, message: &Message) -> Result<Block> {
         self.shared
             .body(&self.blocks, message.kind, message.flags, &message.body)
     }
@@ -407,6 +412,18 @@ impl File {
     pub fn global(&self, heap: u64, index: u32) -> Result<Block> {
         self.heaps.object(&self.blocks, heap, index)
     }
+
+    /// The dataset and the selection of a reference to a region, an object of the global heap.
+    pub fn region(&self, heap: u64, index: u32) -> Result<(u64, Selection)> {
+        let body = self.global(heap, index)?;
+        let mut cursor = self.blocks.cursor(&body);
+        Ok((cursor.offset()?, selection(&mut cursor)?))
+    }
+
+    /// What descriptors of variable length name; see `variable_length`.
+    pub fn variable(&self, descriptors: &[u8], element_bytes: u64, each: u64) -> Result<Elements> {
+        elements(&self.blocks, &self.heaps, descriptors, element_bytes, each)
+    }
 }
 
 impl ObjectHeader {
@@ -424,18 +441,18 @@ impl ObjectHeader {
 
 /// Bytes of all messages of an object: heaps lend the same bytes to any number of them, but all
 /// together are no longer than the file.
-struct Total {
+pub(super) struct Total {
     left: u64,
 }
 
 impl Total {
-    fn new(blocks: &Blocks) -> Total {
+    pub(super) fn new(blocks: &Blocks) -> Total {
         Total {
             left: blocks.file_size(),
         }
     }
 
-    fn add(&mut self, body: &Block) -> Result<()> {
+    pub(super) fn add(&mut self, body: &Block) -> Result<()> {
         match self.left.checked_sub(body.bytes.len() as u64) {
             Some(left) => self.left = left,
             None => return corrupt(body.address, "messages within the file's size", "more"),

@@ -12,13 +12,14 @@ use super::error::{Result, corrupt};
 use super::kept::Kept;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Everything in a collection begins at a multiple of this many bytes.
 const ALIGNED: usize = 8;
 /// What an object costs to keep, beside its bytes.
 const ENTRY_BYTES: u64 = 48;
 
-struct Collection {
+pub struct Collection {
     block: Block,
     /// Bytes of the block by the object's index.
     objects: HashMap<u32, Range<usize>>,
@@ -33,13 +34,18 @@ pub struct GlobalHeaps {
 impl GlobalHeaps {
     /// One object of the collection at an offset.
     pub fn object(&self, blocks: &Blocks, offset: u64, index: u32) -> Result<Block> {
+        self.collection(blocks, offset)?.object(index)
+    }
+
+    /// All objects at an offset.
+    pub fn collection(&self, blocks: &Blocks, offset: u64) -> Result<Arc<Collection>> {
         let read = || {
             let collection = Collection::read(blocks, offset)?;
             let entries = ENTRY_BYTES * collection.objects.len() as u64;
             let bytes = collection.block.bytes.len() as u64 + entries;
             Ok((collection, bytes))
         };
-        self.kept.get(offset, read)?.object(index)
+        self.kept.get(offset, read)
     }
 }
 
@@ -82,14 +88,24 @@ impl Collection {
     }
 
     fn object(&self, index: u32) -> Result<Block> {
-        let Some(range) = self.objects.get(&index) else {
-            let expected = format!("object {index} in the global heap");
-            return corrupt(self.block.address, expected, "none");
-        };
+        let range = self.range(index)?;
         Ok(Block {
             bytes: self.block.bytes[range.clone()].to_vec(),
             address: self.block.address + range.start as u64,
         })
+    }
+
+    /// The bytes of an object.
+    pub fn bytes(&self, index: u32) -> Result<&[u8]> {
+        Ok(&self.block.bytes[self.range(index)?])
+    }
+
+    fn range(&self, index: u32) -> Result<Range<usize>> {
+        let Some(range) = self.objects.get(&index) else {
+            let expected = format!("object {index} in the global heap");
+            return corrupt(self.block.address, expected, "none");
+        };
+        Ok(range.clone())
     }
 }
 

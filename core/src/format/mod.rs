@@ -10,6 +10,7 @@
 
 pub mod array_elements;
 pub mod attribute;
+pub mod attributes;
 pub mod blocks;
 pub mod btree_v1;
 pub mod btree_v2;
@@ -38,6 +39,7 @@ pub mod object_header;
 pub mod shared_messages;
 pub mod source;
 pub mod superblock;
+pub mod variable_length;
 pub mod virtual_layout;
 pub mod walk;
 

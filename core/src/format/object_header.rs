@@ -48,6 +48,8 @@ pub struct Message {
 pub struct ObjectHeader {
     /// From the superblock.
     pub offset: u64,
+    /// Whether attributes have numbers in the order of their creation.
+    pub keeps_order: bool,
     pub messages: Vec<Message>,
 }
 
@@ -64,6 +66,7 @@ impl ObjectHeader {
         let mut reading = Reading {
             header: ObjectHeader {
                 offset,
+                keeps_order: form.keeps_order,
                 messages: Vec::new(),
             },
             continuations: VecDeque::new(),

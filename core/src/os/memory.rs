@@ -207,6 +207,31 @@ impl Mapping {
         Mapping::take(at, len.max(1))
     }
 
+    /// New memory of this process alone, without a page yet.
+    pub fn private(len: usize) -> io::Result<Mapping> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no Rust memory.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len.max(1),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        Mapping::take(at, len.max(1))
+    }
+
+    /// Advise the kernel on all of it, which may be of no effect. False: it cannot take the advice.
+    ///
+    /// # Safety
+    /// The advice must leave what the bytes are, or nobody may need them.
+    pub(super) unsafe fn advise(&self, advice: libc::c_int) -> bool {
+        // SAFETY: exactly the mapping; the rest is the caller's promise.
+        unsafe { libc::madvise(self.base().cast(), self.len, advice) == 0 }
+    }
+
     /// Enter the pages of a part into the page table, all at once: one by one, as they are first
     /// written, costs several times as much. It is a hint, and may be of no effect.
     pub fn enter(&self, part: Range<usize>) {
@@ -295,21 +320,9 @@ pub struct ForkMark(Mapping);
 
 impl ForkMark {
     pub fn new() -> io::Result<ForkMark> {
-        let len = page_bytes();
-        // SAFETY: a new private mapping of memory, which nothing else knows.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        let page = Mapping::take(at, len)?;
-        // SAFETY: the page just mapped.
-        if unsafe { libc::madvise(at, len, libc::MADV_WIPEONFORK) } != 0 {
+        let page = Mapping::private(page_bytes())?;
+        // SAFETY: a page that nothing else knows.
+        if !unsafe { page.advise(libc::MADV_WIPEONFORK) } {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the page is ours and writable.

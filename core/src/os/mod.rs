@@ -8,4 +8,6 @@ pub mod clock;
 pub mod futex;
 pub mod memory;
 pub mod prefetch;
+pub mod recycled;
 pub mod spawn;
+pub mod workers;

@@ -11,6 +11,7 @@ use crate::engine::counters::{Record, count};
 use crate::engine::open_dataset::{OpenDataset, check};
 use crate::engine::transfer::{ChunkRead, Fetches, Place};
 use crate::fetch::coalesce::{Run, runs};
+use crate::fetch::data_file::OpenFiles;
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::memory::{Mapping, file_len};
@@ -90,9 +91,9 @@ struct Submitted {
 
 impl Part<'_> {
     fn open(&mut self) -> Result<(), TaskError> {
-        let table = &self.plan.table;
+        let (table, files) = (&self.plan.table, OpenFiles::default());
         for dataset in &table.datasets {
-            let open = OpenDataset::open(table, dataset, self.record, 0)?;
+            let open = OpenDataset::open(table, dataset, &files, self.record, 0)?;
             self.open.push(open);
         }
         Ok(())

@@ -14,7 +14,7 @@ use crate::requests::work_queue::WORK_QUEUE;
 use crate::ring::maps::{RingMaps, map_ring};
 use crate::ring::reader_loop::{End, LibraryRead, Reader};
 use crate::tables::plan::Plan;
-use crate::task_error::TaskError;
+use crate::task_error::panicked;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -64,11 +64,6 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
     let mut reader = Reader::new(plan, ring.control, &ring.tapes, me);
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.run(library)));
     let end = ran.unwrap_or_else(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
-            .unwrap_or_else(|| "a panic without a message".into());
         // Whatever was in hand is lost; set_error it, so that the parent hears of it.
         let current = record.current.load(Relaxed);
         let tasks = ring.control.inherited(me);
@@ -78,7 +73,7 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
             tasks.first().copied()
         };
         if let Some(task) = set_error {
-            reader.fail(task, &TaskError::Internal(text));
+            reader.fail(task, &panicked(&*panic));
         }
         End::Failed
     });

@@ -5,15 +5,14 @@
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
 use crate::fetch::local_file::{LocalFile, ReadLock};
-use crate::format::cursor::{Block, Cursor, Sizes, UNDEFINED};
+use crate::format::cursor::UNDEFINED;
 use crate::format::dataspace::Dataspace;
-use crate::format::datatype::{self, Bits, ByteOrder, Datatype, Kind, Text};
 use crate::format::error::FormatError;
 use crate::format::file::{File, Found, ObjectKind};
 use crate::format::fill_value::FillValue;
 use crate::format::filter_pipeline::Filter;
 use crate::format::layout::Layout;
-use crate::format::link::Target;
+use crate::format::link::{Link, Target};
 use crate::format::source::ByteSource;
 use crate::format::virtual_layout::Selection;
 use numpy::PyArray1;
@@ -23,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 create_exception!(
     _core,
@@ -58,6 +57,8 @@ impl From<FormatError> for PyErr {
 pub struct MetadataFile {
     file: File,
     lock: Mutex<Option<ReadLock>>,
+    /// None: in memory.
+    source: Option<Arc<LocalFile>>,
 }
 
 fn os_error(error: io::Error) -> PyErr {
@@ -73,9 +74,9 @@ impl MetadataFile {
         py.detach(|| {
             let take = || ReadLock::take(&filename);
             let lock = takes_lock.then(take).transpose().map_err(os_error)?;
-            let source = LocalFile::open(&filename).map_err(os_error)?;
-            let mut file = MetadataFile::open(Box::new(source), true)?;
-            file.lock = Mutex::new(lock);
+            let source = Arc::new(LocalFile::open(&filename).map_err(os_error)?);
+            let mut file = MetadataFile::open(Box::new(source.clone()), true)?;
+            (file.lock, file.source) = (Mutex::new(lock), Some(source));
             Ok(file)
         })
     }
@@ -95,6 +96,14 @@ impl MetadataFile {
                 .unwrap_or_else(PoisonError::into_inner)
                 .take(),
         );
+    }
+
+    /// Release the lock and close the file, for good: what was not read yet cannot be read then.
+    fn close(&self) {
+        self.release();
+        if let Some(source) = &self.source {
+            source.close();
+        }
     }
 
     /// A file in memory. Tests of damaged files get further without its checksums.
@@ -172,24 +181,23 @@ impl MetadataFile {
         let links = py.detach(|| self.file.links(&self.file.object(offset)?))?;
         let list = PyList::empty(py);
         for link in links {
-            let (name, order) = (bytes(py, &link.name), link.creation_order);
-            let tuple = match link.target {
-                Target::Hard(offset) => (name, order, "hard", offset).into_pyobject(py)?,
-                Target::Soft(path) => (name, order, "soft", bytes(py, &path)).into_pyobject(py)?,
-                Target::External { file, path } => {
-                    let (file, path) = (bytes(py, &file), bytes(py, &path));
-                    (name, order, "external", file, path).into_pyobject(py)?
-                }
-                Target::UserDefined(kind) => {
-                    (name, order, "user_defined", kind).into_pyobject(py)?
-                }
-            };
-            list.append(tuple)?;
+            list.append(told_link(py, link)?)?;
         }
         Ok(list)
     }
 
-    /// (name, creation order, datatype, dims or None, elements as stored) for each attribute.
+    /// The link of this name in a group, as `links` tells it, or None.
+    fn link<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        name: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let link = py.detach(|| self.file.link(&self.file.object(offset)?, name))?;
+        link.map(|link| told_link(py, link)).transpose()
+    }
+
+    /// (name, creation order or None, datatype, dims or None, elements as stored) for each attribute.
     fn attributes<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
         let found = py.detach(|| self.file.attributes(&self.file.object(offset)?))?;
         let list = PyList::empty(py);
@@ -293,6 +301,50 @@ impl MetadataFile {
         let block = py.detach(|| self.file.global(heap, index))?;
         Ok(bytes(py, &block.bytes))
     }
+
+    /// What a reference to a region is to: the offset of a dataset, and the selection in it.
+    fn region<'py>(
+        &self,
+        py: Python<'py>,
+        heap: u64,
+        index: u32,
+    ) -> PyResult<(u64, Bound<'py, PyTuple>)> {
+        let (offset, selected) = py.detach(|| self.file.region(heap, index))?;
+        Ok((offset, selection(py, selected)?))
+    }
+
+    /// The elements that descriptors of sequences name, one after the other, and where those of each
+    /// descriptor end, in bytes. `each`: bytes that are allowed for a descriptor, beyond the file's.
+    #[allow(clippy::type_complexity)] // two arrays
+    fn sequences<'py>(
+        &self,
+        py: Python<'py>,
+        descriptors: &[u8],
+        element_bytes: u64,
+        each: u64,
+    ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u64>>)> {
+        let found = py.detach(|| self.file.variable(descriptors, element_bytes, each))?;
+        let bytes = PyArray1::from_vec(py, found.bytes);
+        Ok((bytes, PyArray1::from_vec(py, found.ends)))
+    }
+
+    /// The strings that descriptors name, each up to its first NUL.
+    fn strings<'py>(
+        &self,
+        py: Python<'py>,
+        descriptors: &[u8],
+        each: u64,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let found = py.detach(|| self.file.variable(descriptors, 1, each))?;
+        let mut begin = 0;
+        let strings = found.ends.iter().map(|&end| {
+            let text = &found.bytes[begin..end as usize];
+            begin = end as usize;
+            let len = text.iter().position(|&byte| byte == 0);
+            bytes(py, &text[..len.unwrap_or(text.len())])
+        });
+        PyList::new(py, strings)
+    }
 }
 
 impl MetadataFile {
@@ -300,11 +352,12 @@ impl MetadataFile {
         Ok(MetadataFile {
             file: File::open(source, checks_sums)?,
             lock: Mutex::default(),
+            source: None,
         })
     }
 }
 
-fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
+pub fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {
     PyBytes::new(py, bytes)
 }
 
@@ -341,6 +394,19 @@ fn set_layout(dict: &Bound<'_, PyDict>, layout: &Layout, file: &File) -> PyResul
     dict.set_item("layout", kind)
 }
 
+fn told_link(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
+    let (name, order) = (bytes(py, &link.name), link.creation_order);
+    match link.target {
+        Target::Hard(offset) => (name, order, "hard", offset).into_pyobject(py),
+        Target::Soft(path) => (name, order, "soft", bytes(py, &path)).into_pyobject(py),
+        Target::External { file, path } => {
+            let (file, path) = (bytes(py, &file), bytes(py, &path));
+            (name, order, "external", file, path).into_pyobject(py)
+        }
+        Target::UserDefined(kind) => (name, order, "user_defined", kind).into_pyobject(py),
+    }
+}
+
 /// (id, flags, values, name)
 fn told<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
     let values = PyTuple::new(py, &filter.values)?;
@@ -355,130 +421,4 @@ fn selection(py: Python<'_>, selection: Selection) -> PyResult<Bound<'_, PyTuple
         Selection::Regular(axes) => ("regular", axes.to_vec()).into_pyobject(py),
         Selection::Blocks { rank, bounds } => ("blocks", rank, bounds).into_pyobject(py),
     }
-}
-
-/// What a datatype message says: its kind, size, and what belongs to the kind.
-#[pyfunction(name = "datatype")]
-pub fn describe_datatype<'py>(py: Python<'py>, body: Vec<u8>) -> PyResult<Bound<'py, PyDict>> {
-    let block = Block {
-        bytes: body,
-        address: 0,
-    };
-    let sizes = Sizes {
-        address: 8,
-        length: 8,
-        checks_sums: true,
-    };
-    let datatype = datatype::datatype(&mut Cursor::new(&block, sizes))?;
-    described(py, &datatype)
-}
-
-fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("size", datatype.size)?;
-    let base = |base: &Datatype| dict.set_item("base", described(py, base)?);
-    let kind = match &datatype.kind {
-        Kind::Integer {
-            order,
-            bits,
-            signed,
-            ..
-        } => {
-            set_order(&dict, *order)?;
-            set_bits(&dict, *bits)?;
-            dict.set_item("signed", signed)?;
-            "integer"
-        }
-        Kind::Float {
-            order,
-            bits,
-            fields,
-        } => {
-            set_order(&dict, *order)?;
-            set_bits(&dict, *bits)?;
-            dict.set_item("sign_at", fields.sign_at)?;
-            dict.set_item("exponent", (fields.exponent_at, fields.exponent_bits))?;
-            dict.set_item("mantissa", (fields.mantissa_at, fields.mantissa_bits))?;
-            dict.set_item("exponent_bias", fields.exponent_bias)?;
-            dict.set_item("normalization", fields.normalization)?;
-            "float"
-        }
-        Kind::Time { order, precision } => {
-            set_order(&dict, *order)?;
-            dict.set_item("precision", precision)?;
-            "time"
-        }
-        Kind::String(text) => {
-            set_text(&dict, *text)?;
-            "string"
-        }
-        Kind::Bitfield { order, bits, .. } => {
-            set_order(&dict, *order)?;
-            set_bits(&dict, *bits)?;
-            "bitfield"
-        }
-        Kind::Opaque { tag } => {
-            dict.set_item("tag", bytes(py, tag))?;
-            "opaque"
-        }
-        Kind::Compound(fields) => {
-            let fields = fields.iter().map(|field| {
-                let name = bytes(py, &field.name);
-                Ok((name, field.offset, described(py, &field.datatype)?))
-            });
-            dict.set_item("fields", fields.collect::<PyResult<Vec<_>>>()?)?;
-            "compound"
-        }
-        Kind::Reference(kind) => {
-            dict.set_item("reference", kind)?;
-            "reference"
-        }
-        Kind::Enum { base: of, values } => {
-            base(of)?;
-            let values = values
-                .iter()
-                .map(|(name, value)| (bytes(py, name), bytes(py, value)));
-            dict.set_item("values", values.collect::<Vec<_>>())?;
-            "enum"
-        }
-        Kind::Sequence(of) => {
-            base(of)?;
-            "sequence"
-        }
-        Kind::VariableString(text) => {
-            set_text(&dict, *text)?;
-            "variable_string"
-        }
-        Kind::Array { dims, base: of } => {
-            base(of)?;
-            dict.set_item("dims", PyTuple::new(py, dims)?)?;
-            "array"
-        }
-        Kind::Complex(of) => {
-            base(of)?;
-            "complex"
-        }
-    };
-    dict.set_item("kind", kind)?;
-    Ok(dict)
-}
-
-fn set_order(dict: &Bound<'_, PyDict>, order: ByteOrder) -> PyResult<()> {
-    dict.set_item(
-        "order",
-        match order {
-            ByteOrder::Little => "<",
-            ByteOrder::Big => ">",
-            ByteOrder::Vax => "vax",
-        },
-    )
-}
-
-fn set_bits(dict: &Bound<'_, PyDict>, bits: Bits) -> PyResult<()> {
-    dict.set_item("bits", (bits.offset, bits.precision))
-}
-
-fn set_text(dict: &Bound<'_, PyDict>, text: Text) -> PyResult<()> {
-    dict.set_item("padding", text.padding)?;
-    dict.set_item("charset", text.charset)
 }

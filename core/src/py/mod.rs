@@ -5,8 +5,10 @@
 //! 2. Each binding says what it binds; the work is done in the other folders.
 
 pub mod codec_limit;
+pub mod datatype;
 pub mod metadata;
 mod module;
+pub mod read;
 pub mod request_handle;
 pub mod requests;
 pub mod ring;

@@ -3,7 +3,7 @@
 //! Law:
 //! 1. What Python may call is named here, and nowhere else.
 
-use super::{codec_limit, metadata, request_handle, requests, ring};
+use super::{codec_limit, datatype, metadata, read, request_handle, requests, ring};
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::fetch::direct::io_uring_available;
 use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES};
@@ -243,9 +243,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<requests::WorkQueue>()?;
     module.add_class::<request_handle::RequestHandle>()?;
     module.add_class::<request_handle::StageLease>()?;
+    module.add_class::<read::LocalReader>()?;
+    module.add_class::<read::LocalDataset>()?;
+    module.add_class::<read::ResultMemory>()?;
     let py = module.py();
     module.add("Corrupt", py.get_type::<metadata::Corrupt>())?;
     module.add("Unknown", py.get_type::<metadata::Unknown>())?;
+    module.add("ReadFailed", py.get_type::<read::ReadFailed>())?;
     module.add("Refused", py.get_type::<requests::Refused>())?;
     module.add("Closed", py.get_type::<requests::Closed>())?;
     module.add("Exhausted", py.get_type::<requests::Exhausted>())?;
@@ -283,6 +287,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(order_rows, module)?)?;
     module.add_function(wrap_pyfunction!(order_positions, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
-    module.add_function(wrap_pyfunction!(metadata::describe_datatype, module)?)?;
+    module.add_function(wrap_pyfunction!(datatype::describe_datatype, module)?)?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::requests::arena::{Arena, Region};
 use crate::requests::handle::{self, Outcome, RequestHandle};
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::{INLINE_WORDS, WorkQueue};
-use crate::tables::dataset::{Chunk, Dataset, DatasetTable};
+use crate::tables::dataset::{Chunk, Dataset, DatasetTable, Memory};
 use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,8 +40,12 @@ impl SharedDataset {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut region = arena.take(bytes.len()).map_err(ShareError::Memory)?;
         region.write(bytes);
-        let table = DatasetTable::over(arena.map().clone(), region.at(), bytes.len())
-            .map_err(ShareError::Refused)?;
+        let table = DatasetTable::over(
+            Memory::Shared(arena.map().clone()),
+            region.at(),
+            bytes.len(),
+        )
+        .map_err(ShareError::Refused)?;
         if table.datasets.len() != 1 {
             return Err(ShareError::Refused("a request's table has one dataset"));
         }

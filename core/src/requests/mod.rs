@@ -15,4 +15,4 @@ pub mod stage_pool;
 pub mod work_queue;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,7 +10,7 @@ use crate::engine::counters::{Mark, Record, STATE_FINISHED, add_ns};
 use crate::os::memory::{Mapping, file_len};
 use crate::requests::answer::Answerer;
 use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};
-use crate::task_error::TaskError;
+use crate::task_error::{TaskError, panicked};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -81,14 +81,9 @@ impl Desk<'_> {
         self.record.current.store(u64::from(slot) + 1, Relaxed);
         let run = std::panic::AssertUnwindSafe(|| self.answer(slot, library));
         let answer = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
-            let text = panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
-                .unwrap_or_else(|| "a panic without a message".into());
             // What it was doing is in no known state.
             self.answerer = Answerer::new(self.arena.clone(), self.work_queue.cache_bytes());
-            Err(TaskError::Internal(text))
+            Err(panicked(&*panic))
         });
         let code = match answer {
             Ok(code) => code,

@@ -5,8 +5,8 @@
 //! 2. The model looks up one element at a time and shares no arithmetic with what is tested.
 //! 3. What a part writes is found by answering into two different memories.
 
-mod datasets;
-mod random_requests;
+pub(crate) mod datasets;
+pub(crate) mod random_requests;
 
 use crate::engine::counters::Record;
 use crate::fetch::data_file::FetchError;

@@ -21,6 +21,7 @@ use crate::engine::place_shuffled::{PlaceShuffled, fetches};
 use crate::engine::shuffle_task::{ShuffleTask, Windows};
 use crate::engine::transfer::{ChunkRead, Fetches, NO_CHUNK};
 use crate::fetch::coalesce::{Run, runs};
+use crate::fetch::data_file::OpenFiles;
 use crate::fetch::queue::{Turn, Turnstile};
 use crate::filters::FilterErrorKind;
 use crate::os::memory::{Entered, Mapping};
@@ -86,6 +87,7 @@ pub struct Reader<'a> {
     pub(super) tapes: &'a [Mapping],
     pub(super) me: usize,
     open: Vec<Option<OpenDataset>>,
+    pub(super) files: OpenFiles,
     spare_runs: Vec<Run>,
     windows: Windows<'a>,
     pub(super) cache: ChunkCache,
@@ -107,6 +109,7 @@ impl<'a> Reader<'a> {
             tapes,
             me,
             open,
+            files: OpenFiles::default(),
             spare_runs: Vec::new(),
             windows: Windows::new(plan),
             cache: ChunkCache::new(plan.cache_bytes() as usize, Policy::Never),
@@ -228,31 +231,26 @@ impl<'a> Reader<'a> {
                 return Ok(begun);
             }
         }
-        let control = self.control;
+        let (control, table) = (self.control, &plan.table);
         let place = &mut self.open[task.dataset as usize];
         let open = match place {
             Some(open) => open,
             None => {
                 let record = control.record(self.me);
-                let open = OpenDataset::open(&plan.table, dataset, record, first_record)?;
+                let open = OpenDataset::open(table, dataset, &self.files, record, first_record)?;
                 place.insert(open)
             }
         };
-        let mut chunks = &plan.table.chunks()[records];
+        let mut chunks = &table.chunks()[records];
         match &begun.share {
             Some(share) => {
                 let reads = share.reads.iter().zip(&share.chunks);
                 for (read, chunk) in reads.filter(|(read, _)| read.number != NO_CHUNK) {
-                    check(
-                        &plan.table,
-                        dataset,
-                        std::slice::from_ref(chunk),
-                        read.number,
-                    )?;
+                    check(table, dataset, std::slice::from_ref(chunk), read.number)?;
                 }
             }
             None => {
-                if let Err(error) = check(&plan.table, dataset, chunks, first_record) {
+                if let Err(error) = check(table, dataset, chunks, first_record) {
                     let number = error.chunk().unwrap_or(first_record);
                     chunks = &chunks[..(number - first_record) as usize];
                     begun.sound = Some((chunks.len(), error));

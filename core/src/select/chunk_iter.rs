@@ -6,11 +6,13 @@
 //! 2. Ranges stay ranges, never lists: a million rows cost as little as one. Lists and points are
 //!    sorted by chunk, so that each chunk comes once.
 //! 3. Each element of the result belongs to exactly one chunk, and to the part that owns it.
-//! 4. Pure numbers: bytes within a chunk and within the result, no memory is touched here. What is
+//! 4. Several readers of one hyperslab share its chunks by their numbers, or by their turns.
+//! 5. Pure numbers: bytes within a chunk and within the result, no memory is touched here. What is
 //!    kept from request to request is room for numbers.
 
 use crate::select::selection::{Axis, Hyperslab, chunks_along};
 use crate::tables::plan::Dataset;
+use std::ops::Range;
 
 /// What of a dataset's shape every request needs.
 #[derive(Debug)]
@@ -87,6 +89,8 @@ pub struct Segment {
 pub struct Cursor {
     pub segments: Vec<Segment>,
     pub grid_index: u64,
+    /// How many chunks of this part came before.
+    pub turn: u64,
 }
 
 /// The lines of one hyperslab, for one part of it.
@@ -96,11 +100,32 @@ pub struct ChunkIter {
     pairs: Vec<Pair>,
     part: u64,
     n_parts: u64,
+    /// Before this turn the iteration ends.
+    end: u64,
     /// Elements that lie together, in a chunk as in the result, count as one.
     pub together: usize,
 }
 
 impl Line {
+    /// How many chunks it passes through.
+    fn n_segments(&self, pairs: &[Pair]) -> u64 {
+        let Some(at) = self.pairs_at else {
+            if self.count == 0 || self.step.unsigned_abs() > self.chunk {
+                return self.count;
+            }
+            // None is left out between the first and the last.
+            let along = |number: u64| self.index(number) / self.chunk;
+            return along(0).abs_diff(along(self.count - 1)) + 1;
+        };
+        let listed = &pairs[at..at + self.count as usize];
+        let chunks = listed.chunk_by(|a, b| a.grid_index == b.grid_index);
+        chunks.count() as u64
+    }
+
+    fn index(&self, number: u64) -> u64 {
+        (self.start).wrapping_add((self.step as u64).wrapping_mul(number))
+    }
+
     fn segment(&self, number: u64, pairs: &[Pair]) -> Segment {
         if let Some(at) = self.pairs_at {
             let at = at + number as usize;
@@ -121,7 +146,7 @@ impl Line {
                 dst_step: 0,
             };
         }
-        let index = (self.start).wrapping_add((self.step as u64).wrapping_mul(number));
+        let index = self.index(number);
         let along = index / self.chunk;
         let within = index - along * self.chunk;
         let n = match self.step {
@@ -158,6 +183,7 @@ impl ChunkIter {
         self.lines.clear();
         self.pairs.clear();
         (self.part, self.n_parts, self.together) = (part, n_parts.max(1), 1);
+        self.end = u64::MAX;
         let mut n_axes = slab.axes();
         if slab.runs.is_empty() && dataset.field_bytes == dataset.element_bytes {
             // Trailing axes that are whole in the chunk and in the result lie together.
@@ -284,16 +310,45 @@ impl ChunkIter {
     /// Go to the first chunk of this part. False: there are no more.
     pub fn begin(&self, cursor: &mut Cursor) -> bool {
         cursor.segments.clear();
+        cursor.turn = 0;
         if self.lines.iter().any(|line| line.count == 0) {
             return false;
         }
         let first = self.lines.iter().map(|line| line.segment(0, &self.pairs));
         cursor.segments.extend(first);
-        self.number(cursor) || self.next(cursor)
+        self.number(cursor) || self.advance(cursor)
     }
 
     /// Go to the next chunk of this part. False: there are no more.
     pub fn next(&self, cursor: &mut Cursor) -> bool {
+        cursor.turn + 1 < self.end && self.next_of_all(cursor)
+    }
+
+    /// The same, wherever the iteration ends: others will come to that chunk.
+    pub fn next_of_all(&self, cursor: &mut Cursor) -> bool {
+        let found = self.advance(cursor);
+        cursor.turn += u64::from(found);
+        found
+    }
+
+    /// Go on to the first of these turns, and end with the last. False: there are no such chunks.
+    pub fn seek(&mut self, cursor: &mut Cursor, turns: Range<u64>) -> bool {
+        self.end = turns.end;
+        while cursor.turn < turns.start {
+            if !self.next(cursor) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// All chunks, whosever they are.
+    pub fn n_chunks(&self) -> u64 {
+        let segments = self.lines.iter().map(|line| line.n_segments(&self.pairs));
+        segments.fold(1, u64::saturating_mul)
+    }
+
+    fn advance(&self, cursor: &mut Cursor) -> bool {
         loop {
             let carry = |(line, segment): (&Line, &Segment)| segment.next < line.count;
             let Some(last) = self.lines.iter().zip(&cursor.segments).rposition(carry) else {
@@ -313,7 +368,7 @@ impl ChunkIter {
     /// No chunk comes behind this one.
     pub fn is_last(&self, cursor: &Cursor) -> bool {
         let ends = |(line, segment): (&Line, &Segment)| segment.next >= line.count;
-        self.lines.iter().zip(&cursor.segments).all(ends)
+        cursor.turn + 1 >= self.end || self.lines.iter().zip(&cursor.segments).all(ends)
     }
 
     /// Number the chunk; whether it belongs to this part.

@@ -5,15 +5,15 @@
 //!    words. A stream's plan has such a table in it, and a request's dataset is one on its own.
 //! 2. What a record says is checked when the table is opened; later code indexes freely.
 //! 3. Chunk records are the stored ones, sorted by their number in the grid; each names its source.
-//! 4. A table never changes, so the slices below are plain shared borrows: its memfd is sealed, or it
-//!    lies in a region of an arena that is not written again while the dataset lives.
+//! 4. A table never changes, so the slices below are plain shared borrows: its memfd is sealed, it
+//!    lies in a region of an arena that is not written again while the dataset lives, or it is the
+//!    table's own.
 
 pub use super::string_fix::StringFix;
+pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
 use crate::filters::FilterSpec;
-use crate::os::memory::Mapping;
 use std::ops::Range;
-use std::sync::Arc;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA01");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
@@ -99,7 +99,7 @@ impl Chunk {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     pub device: u64,
     pub inode: u64,
@@ -208,7 +208,7 @@ impl Dataset {
 /// The opened table.
 #[derive(Debug)]
 pub struct DatasetTable {
-    map: Arc<Mapping>,
+    map: Memory,
     chunks_at: usize,
     n_chunks: u64,
     pub sources: Vec<Source>,
@@ -216,8 +216,8 @@ pub struct DatasetTable {
 }
 
 impl DatasetTable {
-    /// The table in `len` bytes from `at` of a mapping, in which it does not change (law 4).
-    pub fn over(map: Arc<Mapping>, at: usize, len: usize) -> Result<DatasetTable, Refused> {
+    /// The table in `len` bytes from `at` of some memory, in which it does not change (law 4).
+    pub fn over(map: Memory, at: usize, len: usize) -> Result<DatasetTable, Refused> {
         // SAFETY: plain words, which do not change (law 4).
         let header = unsafe { header::<Header>(&map, at, len)? };
         if header.magic != MAGIC || header.total_bytes != len as u64 {
@@ -231,7 +231,7 @@ impl DatasetTable {
         if after::<u8>(blob_at, header.n_blob)? != at + len {
             return Err("a dataset table's parts do not fill it");
         }
-        // SAFETY: the ranges were checked against the mapping's length just above; all offsets are
+        // SAFETY: the ranges were checked against the memory's length just above; all offsets are
         // multiples of 8 and the records are plain words, valid for any bytes.
         let (sources, datasets, words, blob) = unsafe {
             (

@@ -11,7 +11,7 @@
 
 pub use super::dataset::{Chunk, Dataset, DatasetTable, Fingerprint, StringFix, UNALLOCATED};
 pub use super::task::{KIND_LIBRARY, KIND_SHARE, Share, Task, Work};
-use super::words::{Refused, Table, after, header, table};
+use super::words::{Memory, Refused, Table, after, header, table};
 use crate::os::memory::{Mapping, file_len};
 use crate::shuffle::order::{Listed, Order};
 use coverage::{Coverage, has_rows};
@@ -78,7 +78,7 @@ pub struct Tape {
 /// The opened plan.
 #[derive(Debug)]
 pub struct Plan {
-    map: Arc<Mapping>,
+    map: Memory,
     header: Header,
     tasks_at: usize,
     /// Tasks of a lap, each as often as it is repeated.
@@ -96,7 +96,7 @@ impl Plan {
     pub fn open(fd: BorrowedFd<'_>) -> Result<Plan, Refused> {
         let len = file_len(fd).map_err(|_| "the plan cannot be read")?;
         let map = Mapping::new(fd, 0, len, false).map_err(|_| "the plan cannot be mapped")?;
-        let map = Arc::new(map);
+        let map = Memory::Shared(Arc::new(map));
         // SAFETY: plain words, which do not change (law 4).
         let header = unsafe { header::<Header>(&map, 0, len)? };
         if header.magic != MAGIC || header.total_bytes != len as u64 {

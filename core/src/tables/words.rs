@@ -1,13 +1,48 @@
-//! Tables of words in shared memory, looked at without trusting where they say they lie.
+//! Tables of words, looked at without trusting where they say they lie.
 //!
 //! Law:
 //! 1. An offset or a product that a table's numbers make is checked here, before it is used.
+//! 2. Whose the memory is makes no difference: shared with other processes, or this one's alone.
 
 use crate::os::memory::Mapping;
 use std::sync::Arc;
 
 /// Why a table is refused.
 pub type Refused = &'static str;
+
+/// Where tables lie: aligned for words, and in one place for as long as it lives.
+#[derive(Clone, Debug)]
+pub enum Memory {
+    Shared(Arc<Mapping>),
+    Private(Arc<Vec<u64>>),
+}
+
+impl Memory {
+    /// A copy of bytes, padded to whole words.
+    pub fn copied(bytes: &[u8]) -> Memory {
+        let mut words = Vec::with_capacity(bytes.len() / 8 + 1);
+        let whole = bytes.chunks_exact(8);
+        let mut last = [0; 8];
+        last[..whole.remainder().len()].copy_from_slice(whole.remainder());
+        words.extend(whole.map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default())));
+        words.push(u64::from_ne_bytes(last));
+        Memory::Private(Arc::new(words))
+    }
+
+    fn base(&self) -> *const u8 {
+        match self {
+            Memory::Shared(map) => map.base(),
+            Memory::Private(words) => words.as_ptr().cast(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Memory::Shared(map) => map.len(),
+            Memory::Private(words) => 8 * words.len(),
+        }
+    }
+}
 
 /// `count` items of a table from number `at`.
 pub(super) fn part<T>(all: &[T], at: u64, count: u64) -> Result<&[T], Refused> {
@@ -38,15 +73,15 @@ pub(super) fn after<T>(at: usize, count: u64) -> Result<usize, Refused> {
 /// A table's header, if `len` bytes from `at` are there and aligned for words.
 ///
 /// # Safety
-/// `T` must be plain words, and the mapping's bytes must not change.
-pub(super) unsafe fn header<T: Copy>(map: &Mapping, at: usize, len: usize) -> Result<T, Refused> {
+/// `T` must be plain words, and the memory's bytes must not change.
+pub(super) unsafe fn header<T: Copy>(map: &Memory, at: usize, len: usize) -> Result<T, Refused> {
     if len < size_of::<T>() {
         return Err("the plan is shorter than its header");
     }
     if at % 8 != 0 || at.checked_add(len).is_none_or(|end| end > map.len()) {
         return Err("the plan lies outside its memory");
     }
-    // SAFETY: the mapping is page aligned, so `at` is aligned for words; a header lies there, as just
+    // SAFETY: the memory is aligned for words, and so is `at`; a header lies there, as just
     // checked; the rest is the caller's promise.
     Ok(unsafe { *map.base().add(at).cast::<T>() })
 }
@@ -54,16 +89,16 @@ pub(super) unsafe fn header<T: Copy>(map: &Mapping, at: usize, len: usize) -> Re
 /// A table in the memory of a plan.
 ///
 /// # Safety
-/// `count` records of `T` from byte `at` must lie inside the mapping, aligned for `T`, and `T` must
+/// `count` records of `T` from byte `at` must lie inside the memory, aligned for `T`, and `T` must
 /// be valid for any bytes.
-pub(super) unsafe fn table<T>(map: &Mapping, at: usize, count: u64) -> &[T] {
+pub(super) unsafe fn table<T>(map: &Memory, at: usize, count: u64) -> &[T] {
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(map.base().add(at).cast::<T>(), count as usize) }
 }
 
 /// A plan's table of words, which keeps the plan's memory.
 pub(super) struct Table {
-    pub(super) map: Arc<Mapping>,
+    pub(super) map: Memory,
     pub(super) at: usize,
     pub(super) count: u64,
 }

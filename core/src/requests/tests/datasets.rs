@@ -3,7 +3,7 @@
 use crate::filters::tests::encoders as enc;
 use crate::fixtures::{TestFile, XorShift64};
 use crate::os::memory::{Mapping, reserved_memfd};
-use crate::tables::dataset::{Dataset, DatasetTable, MAGIC, UNALLOCATED};
+use crate::tables::dataset::{Dataset, DatasetTable, MAGIC, Memory, UNALLOCATED};
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
 use std::sync::Arc;
@@ -345,7 +345,11 @@ impl TestDataset {
     }
 
     pub fn dataset(&self) -> Dataset {
-        let table = DatasetTable::over(self.arena.clone(), self.at, self.table().len());
+        let table = DatasetTable::over(
+            Memory::Shared(self.arena.clone()),
+            self.at,
+            self.table().len(),
+        );
         table.unwrap().datasets.remove(0)
     }
 

@@ -1,0 +1,202 @@
+//! What one thread needs to read selections of datasets, and what threads share of that.
+//!
+//! Law:
+//! 1. A request is checked against its dataset before anything is done for it (`Hyperslab::parse`).
+//! 2. Datasets of one file whose chunks decode alike, such as the fields of one table, are read by the
+//!    same queue and filters, and share what is kept of them. A bounded number of these is open.
+//! 3. What was read from a file that changed meanwhile is neither published nor kept.
+//! 4. A row that is kept costs no system call, no clock and no new memory.
+
+use crate::engine::chunk_cache::{Key, SharedCache};
+use crate::engine::counters::{Record, count};
+use crate::engine::open_dataset::{Lookup, OpenDataset};
+use crate::engine::place_selected::deliver;
+use crate::engine::read_ahead::ReadAhead;
+use crate::engine::selected_read::{Scratch, SelectedRead};
+use crate::engine::transfer::NO_CHUNK;
+use crate::fetch::data_file::OpenFiles;
+use crate::fetch::recent::Recent;
+use crate::scatter::elements::Unit;
+use crate::select::chunk_iter::{ChunkIter, Cursor, Geometry};
+use crate::select::selection::Hyperslab;
+use crate::tables::dataset::{Dataset, DatasetTable};
+use crate::task_error::TaskError;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Ways to decode a file that one context has open.
+const OPEN: usize = 64;
+
+/// A dataset of which selections are read.
+#[derive(Debug)]
+pub struct SelectedDataset {
+    pub table: DatasetTable,
+    geometry: Geometry,
+    /// The file and the way in which its chunks are decoded.
+    source: u64,
+}
+
+impl SelectedDataset {
+    pub fn dataset(&self) -> &Dataset {
+        &self.table.datasets[0]
+    }
+}
+
+/// What the contexts of several threads have in common.
+#[derive(Debug)]
+pub struct Shared {
+    pub cache: SharedCache,
+    files: OpenFiles,
+    sources: RandomState,
+}
+
+impl Shared {
+    pub fn new(cache_limit_bytes: usize) -> Shared {
+        Shared {
+            cache: SharedCache::new(cache_limit_bytes),
+            files: OpenFiles::default(),
+            sources: RandomState::new(),
+        }
+    }
+
+    /// Know the only dataset of a table.
+    pub fn dataset(&self, table: DatasetTable) -> Result<SelectedDataset, &'static str> {
+        let [dataset] = &table.datasets[..] else {
+            return Err("a request's table has one dataset");
+        };
+        let geometry = Geometry::new(dataset).ok_or("the grid is too large")?;
+        let file = table.source(dataset);
+        // That two of these are equal by chance, of a function that nobody can foresee, will not happen.
+        let source = self.sources.hash_one((
+            (&file.fingerprint, file.direct, &file.inline),
+            (&dataset.filters, dataset.decoded_size),
+        ));
+        Ok(SelectedDataset {
+            geometry,
+            source,
+            table,
+        })
+    }
+}
+
+/// Reads selections, one after the other.
+pub struct ReadContext {
+    shared: Arc<Shared>,
+    open: Recent<u64, OpenDataset>,
+    chunk_iter: ChunkIter,
+    cursor: Cursor,
+    ahead: Cursor,
+    scratch: Scratch,
+}
+
+impl ReadContext {
+    pub fn new(shared: Arc<Shared>) -> ReadContext {
+        ReadContext {
+            shared,
+            open: Recent::new(OPEN),
+            chunk_iter: ChunkIter::default(),
+            cursor: Cursor::default(),
+            ahead: Cursor::default(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// Begin with what part `part` of `n_parts` has of a selection. False: it has nothing of it.
+    pub fn begin(
+        &mut self,
+        of: &SelectedDataset,
+        slab: &Hyperslab<'_>,
+        part: u64,
+        n_parts: u64,
+    ) -> bool {
+        if slab.out_bytes() == 0 {
+            return false;
+        }
+        let chunk_iter = &mut self.chunk_iter;
+        chunk_iter.set(slab, of.dataset(), &of.geometry, part, n_parts);
+        chunk_iter.begin(&mut self.cursor)
+    }
+
+    /// Chunks of the selection, of all parts.
+    pub fn n_chunks(&self) -> u64 {
+        self.chunk_iter.n_chunks()
+    }
+
+    /// Go on to the first of these chunks of the part, and end with the last. False: there are no such.
+    pub fn seek(&mut self, turns: Range<u64>) -> bool {
+        self.chunk_iter.seek(&mut self.cursor, turns)
+    }
+
+    /// Write the result if it is that of one chunk, which is kept. False: it is not written.
+    pub fn read_kept(
+        &self,
+        of: &SelectedDataset,
+        slab: &Hyperslab<'_>,
+        out: &mut [u8],
+        record: &Record,
+    ) -> bool {
+        let (chunk_iter, cursor) = (&self.chunk_iter, &self.cursor);
+        if !chunk_iter.is_last(cursor) {
+            return false;
+        }
+        let lookup = Lookup::new(&of.table, of.dataset());
+        let found = lookup.chunk(cursor.grid_index).and_then(|(_, chunk)| {
+            let (source, byte_offset) = (of.source, chunk.byte_offset);
+            self.shared.cache.find(Key {
+                source,
+                byte_offset,
+            })
+        });
+        let Some(bytes) = found else {
+            return false;
+        };
+        let unit = Unit::new(slab, of.dataset(), chunk_iter.together);
+        let (segments, pairs) = (&cursor.segments, chunk_iter.pairs());
+        deliver(&unit, segments, pairs, &bytes, 0, out);
+        count(&record.cache_hits, 1);
+        true
+    }
+
+    /// Write what is wanted of the chunks that are left into `out`, which is all of the result.
+    pub fn read(
+        &mut self,
+        of: &SelectedDataset,
+        slab: &Hyperslab<'_>,
+        out: &mut [u8],
+        record: &Record,
+    ) -> Result<(), TaskError> {
+        let dataset = of.dataset();
+        let lookup = Lookup::new(&of.table, dataset);
+        let cache = &self.shared.cache;
+        let open = self.open.get_or_make(
+            |source| *source == of.source,
+            || {
+                let files = &self.shared.files;
+                let open = OpenDataset::open(&of.table, dataset, files, record, NO_CHUNK)?;
+                Ok((of.source, open))
+            },
+        )?;
+        let chunk_iter = &self.chunk_iter;
+        let mut read = SelectedRead {
+            stored: ReadAhead::new(lookup, record, chunk_iter, &mut open.queue, &mut self.ahead),
+            pipeline: &mut open.pipeline,
+            source: of.source,
+            cache,
+            keeps: out.len() <= cache.limit(),
+            unit: Unit::new(slab, dataset, chunk_iter.together),
+            scratch: &mut self.scratch,
+            out,
+        };
+        let done = read.run(&mut self.cursor);
+        // A file that changed explains any other error.
+        if let Err(error) = read.stored.end() {
+            let chunk = lookup.chunk(self.cursor.grid_index);
+            cache.forget(of.source);
+            let number = chunk.map_or(NO_CHUNK, |found| found.0);
+            return Err(TaskError::Fetch(number, error));
+        }
+        done
+    }
+}

@@ -1,0 +1,84 @@
+//! A few things by key, of which the least recently used one goes first.
+//!
+//! Law:
+//! 1. Never more than its bound are kept. One that is asked for again and again costs one comparison.
+
+#[derive(Debug)]
+pub struct Recent<K, V> {
+    bound: usize,
+    /// Each with when it was last asked for.
+    items: Vec<(K, V, u64)>,
+    /// Where the last one is, and how many questions there were.
+    last: usize,
+    clock: u64,
+}
+
+impl<K: PartialEq, V> Recent<K, V> {
+    pub fn new(bound: usize) -> Recent<K, V> {
+        Recent {
+            bound,
+            items: Vec::new(),
+            last: 0,
+            clock: 0,
+        }
+    }
+
+    /// What `is_it` knows by its key, or what `make` makes.
+    pub fn get_or_make<E>(
+        &mut self,
+        is_it: impl Fn(&K) -> bool,
+        make: impl FnOnce() -> Result<(K, V), E>,
+    ) -> Result<&mut V, E> {
+        self.clock += 1;
+        let found = |item: &(K, V, u64)| is_it(&item.0);
+        if !self.items.get(self.last).is_some_and(found) {
+            self.last = match self.items.iter().position(found) {
+                Some(at) => at,
+                None => {
+                    let (key, value) = make()?;
+                    self.add(key, value)
+                }
+            };
+        }
+        let (_, value, used) = &mut self.items[self.last];
+        *used = self.clock;
+        Ok(value)
+    }
+
+    fn add(&mut self, key: K, value: V) -> usize {
+        let item = (key, value, self.clock);
+        if self.items.len() < self.bound {
+            self.items.push(item);
+            return self.items.len() - 1;
+        }
+        let oldest = (0..self.items.len()).min_by_key(|&at| self.items[at].2);
+        let at = oldest.unwrap_or(0);
+        self.items[at] = item;
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_last_stays() {
+        let mut recent = Recent::new(3);
+        let mut ask = |key: u32| {
+            let mut made = false;
+            let make = || {
+                made = true;
+                Ok::<_, ()>((key, key * 10))
+            };
+            assert_eq!(recent.get_or_make(|k| *k == key, make), Ok(&mut (key * 10)));
+            made
+        };
+        let made = [1, 2, 3, 1, 1, 4, 1, 2, 3].map(&mut ask);
+        assert_eq!(
+            made,
+            [true, true, true, false, false, true, false, true, true]
+        );
+        assert!(recent.get_or_make(|_| false, || Err(())).is_err());
+    }
+}
