@@ -1,0 +1,1 @@
+"""References of Kerchunk, written and read: a file as Zarr sees it."""

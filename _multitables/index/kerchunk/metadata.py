@@ -1,0 +1,313 @@
+"""The metadata of a file from references of Kerchunk, as the core would tell it of an HDF5 file.
+
+Law
+---
+1. An offset is the number of a node. Chunks are ranges of one local file, the target.
+2. What HDF5 has no form for, or lies elsewhere, is an error of errors.py: no HDF5 library is asked
+   for it, as it might know another dataset by that path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+
+from _multitables import _core
+from _multitables.errors import FileOpenError, UnsupportedDatasetError
+from _multitables.index.chunk_index import U64, Fingerprint
+from _multitables.index.hdf5_metadata import Attribute
+from _multitables.index.kerchunk import references
+from _multitables.index.kerchunk.datatype_message import (
+    TEXT_BYTES,
+    VARIABLE_TEXT,
+    message,
+    text_element,
+    texts,
+)
+from _multitables.index.kerchunk.layout import METADATA
+from _multitables.index.kerchunk.references import References, ReferencesError
+from _multitables.index.kerchunk.zarr_types import (
+    NotRepresentableError,
+    fill_from_zarr,
+    filters_from_zarr,
+    from_zarr,
+)
+
+#: What Zarr keeps in attributes for itself.
+HIDDEN = {"_ARRAY_DIMENSIONS"}
+#: Kerchunk puts small chunks into the references. An array of which it did is kept in memory.
+MAX_INLINE_BYTES = 64 << 20
+MAX_RANK = 32
+
+
+def open_references(filename: str) -> tuple[str, _core.MetadataFile]:
+    """Return the file that references are of, and what they say of it.
+
+    Raises
+    ------
+    FileOpenError
+        They are not as specified, or of a file that is not on this machine.
+    OSError
+        They cannot be read.
+    """
+    try:
+        metadata = ReferencesMetadata(references.read(filename), filename)
+    except ReferencesError as error:
+        raise FileOpenError(
+            f"{filename!r} holds no references of Kerchunk that can be used: {error}",
+            advice="Write them anew",
+            filename=filename,
+        ) from None
+    return metadata.target, cast(_core.MetadataFile, metadata)
+
+
+class ReferencesMetadata:
+    """As `_core.MetadataFile`. Any thread may use it."""
+
+    root = user_block = 0
+
+    def __init__(self, of: References, filename: str) -> None:
+        self._references, self._filename = of, filename
+        self._fingerprint = Fingerprint.of(os.stat(filename))
+        self._paths = sorted({*of.groups, *of.arrays})
+        self._numbers = {path: number for number, path in enumerate(self._paths)}
+        self._children: dict[str, list[str]] = {}
+        for path in self._paths[1:]:
+            self._children.setdefault(path.rpartition("/")[0], []).append(path)
+        self._texts: list[bytes] = []
+        self._text_numbers: dict[bytes, int] = {}
+        #: The file that the references are of: themselves, if all bytes are in them.
+        self.target = self._target()
+
+    def _target(self) -> str:
+        for path in self._references.arrays:
+            # What is wrong with an array is told when it is asked for.
+            with contextlib.suppress(ReferencesError):
+                for _, place in self._references.chunks(path):
+                    if not isinstance(place, bytes):
+                        return self._local(place[0])
+        name = self._filename
+        return os.path.join(name, METADATA) if os.path.isdir(name) else name
+
+    def _local(self, url: str) -> str:
+        """Return the name of a local file by its URL."""
+        if "://" in url:
+            parts = urlsplit(url)
+            if parts.scheme not in ("file", "local"):
+                raise FileOpenError(
+                    f"{self._filename!r} refers to {url!r}, which is not a local file",
+                    advice="Copy the file to this machine and its references with it",
+                    filename=self._filename,
+                )
+            return unquote(parts.path)
+        beside = os.path.join(os.path.dirname(self._filename), url)
+        return beside if os.path.exists(beside) else os.path.abspath(url)
+
+    def lock(self, filename: str) -> None:
+        """Raise an OSError if the references changed; no lock is held."""
+        if self._fingerprint != Fingerprint.of(os.stat(self._filename)):
+            raise OSError(f"{self._filename!r} changed")
+
+    def release(self) -> None:
+        """Hold no lock."""
+
+    def close(self) -> None:
+        """Hold no file."""
+
+    def find(self, path: bytes, start: int | None = None) -> tuple[Any, ...]:
+        """Where a path leads."""
+        at = "" if path[:1] == b"/" else self._paths[start or 0]
+        for name in path.decode("utf-8", "surrogateescape").split("/"):
+            if name in ("", "."):
+                continue
+            if at in self._references.arrays:
+                return ("not_a_group", self._numbers[at])
+            inside = f"{at}/{name}" if at else name
+            if inside not in self._numbers:
+                return ("missing", self._numbers[at])
+            at = inside
+        return ("object", self._numbers[at])
+
+    def kind(self, offset: int) -> str:
+        """What a node is."""
+        return "dataset" if self._paths[offset] in self._references.arrays else "group"
+
+    def links(self, offset: int) -> list[tuple[Any, ...]]:
+        """What is in a group."""
+        return [
+            (_stored(path.rpartition("/")[2]), None, "hard", self._numbers[path])
+            for path in self._children.get(self._paths[offset], ())
+        ]
+
+    def link(self, offset: int, name: bytes) -> tuple[Any, ...] | None:
+        """The link of this name in a group."""
+        return next((link for link in self.links(offset) if link[0] == name), None)
+
+    def attributes(self, offset: int) -> list[Attribute]:
+        """The attributes of a node; what has no type of its own is text."""
+        told = self._references.attributes.get(self._paths[offset], {})
+        return [
+            (_stored(name), number, *self._attribute(value))
+            for number, (name, value) in enumerate(told.items())
+            if name not in HIDDEN
+        ]
+
+    def _attribute(self, value: Any) -> tuple[bytes, tuple[int, ...] | None, bytes]:
+        if value is None:
+            return message(np.dtype("f4")), None, b""
+        try:
+            array = np.array(value)
+        except (ValueError, OverflowError):  # ragged, or too large a number
+            array = np.array(json.dumps(value))
+        if array.dtype.kind not in "biufU":
+            array = np.array(json.dumps(value))
+        if array.dtype.kind != "U":
+            return message(array.dtype), array.shape, array.tobytes()
+        elements = b"".join(map(self._text, array.ravel().tolist()))
+        return VARIABLE_TEXT, array.shape, elements
+
+    def _text(self, text: str) -> bytes:
+        """Keep a text; the element of variable length that says where it is."""
+        stored = _stored(text)
+        number = self._text_numbers.setdefault(stored, len(self._texts))
+        if number == len(self._texts):
+            self._texts.append(stored)
+        return text_element(len(stored), int(bool(stored)), number)
+
+    def global_object(self, heap: int, index: int) -> bytes:
+        """A text of an attribute."""
+        return self._texts[index]
+
+    def strings(self, descriptors: bytes, each: int) -> list[bytes]:
+        """The texts that elements of variable length are."""
+        return texts(self.global_object, descriptors, TEXT_BYTES)
+
+    def datatype(self, offset: int) -> bytes:
+        """The element type of an array."""
+        datatype: bytes = self.dataset(offset)["datatype"]
+        return datatype
+
+    def dataset(self, offset: int) -> dict[str, Any]:
+        """What an array is."""
+        path = self._paths[offset]
+        try:
+            return self._dataset(path, self._references.arrays[path])
+        except (NotRepresentableError, ReferencesError) as error:
+            raise self._unsupported(path, str(error)) from None
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise self._unsupported(path, f"it is incomplete or wrong: {error!r}") from None
+
+    def _unsupported(self, path: str, reason: str) -> UnsupportedDatasetError:
+        return UnsupportedDatasetError(
+            f"'/{path}' of the references {self._filename!r} cannot be read: {reason}",
+            advice="Read it with Zarr and fsspec, or open the file that they are of",
+            path=f"/{path}",
+            filename=self._filename,
+        )
+
+    def _dataset(self, path: str, zarray: Mapping[str, Any]) -> dict[str, Any]:
+        dtype = from_zarr(zarray["dtype"])
+        dims, chunk_dims = _dims(zarray["shape"]), _dims(zarray["chunks"])
+        if len(chunk_dims) != len(dims) or 0 in chunk_dims:
+            raise NotRepresentableError(f"chunks of {chunk_dims} in an array of {dims}")
+        if zarray.get("order", "C") != "C" and len(dims) > 1:
+            raise NotRepresentableError("elements in the order of Fortran")
+        codecs = [*(zarray.get("filters") or ()), zarray.get("compressor")]
+        codecs = [codec for codec in codecs if codec is not None]
+        chunk_bytes = math.prod(chunk_dims) * dtype.itemsize
+        dataset: dict[str, Any] = {
+            "is_null": False,
+            "dims": dims,
+            "max_dims": dims,
+            "datatype": message(dtype),
+            "element_bytes": dtype.itemsize,
+            "layout": "chunked",
+            "chunk_dims": chunk_dims,
+            "filters": filters_from_zarr(codecs, dtype.itemsize, chunk_bytes),
+            "fill_value": fill_from_zarr(zarray.get("fill_value"), dtype),
+            "fill_is_never_written": False,
+            "external_files": [],
+        }
+        _, byte_offset, _, inline = self._table(path)
+        if dims:
+            return {**dataset, "elements": inline} if inline else dataset
+        if codecs:
+            raise NotRepresentableError("a scalar that is compressed")
+        del dataset["chunk_dims"]
+        if inline:
+            return {**dataset, "layout": "compact", "elements": inline}
+        place = int(byte_offset[0]) if len(byte_offset) else None
+        return {**dataset, "layout": "contiguous", "byte_offset": place}
+
+    def chunks(self, offset: int) -> tuple[U64, U64, U64, np.typing.NDArray[np.uint32]]:
+        """The stored chunks of an array."""
+        path = self._paths[offset]
+        try:
+            grid_index, byte_offset, stored_size, _ = self._table(path)
+        except (NotRepresentableError, ReferencesError) as error:
+            raise self._unsupported(path, str(error)) from None
+        return grid_index, byte_offset, stored_size, np.zeros(len(grid_index), np.uint32)
+
+    def _table(self, path: str) -> tuple[U64, U64, U64, bytes]:
+        """Return the chunks of an array, and their bytes if any are in the references."""
+        rows, inline, files = [], False, {self.target: self.target}
+        for number, place in self._references.chunks(path):
+            if isinstance(place, bytes):
+                inline = True
+                rows.append((number, 0, len(place), place))
+                continue
+            url, begin, size = place
+            if url not in files:
+                files[url] = self._local(url)
+            if files[url] != self.target:
+                raise NotRepresentableError(f"chunks in {url!r}, beside those in {self.target!r}")
+            if size is None:
+                size = max(0, os.stat(self.target).st_size - begin)
+            rows.append((number, begin, size, b""))
+        rows.sort()
+        stored = self._together(rows) if inline else b""
+        sizes = [size for _, _, size, _ in rows]
+        places = (
+            itertools.accumulate(sizes[:-1], initial=0) if inline else (at for _, at, *_ in rows)
+        )
+        try:
+            grid_index, byte_offset, stored_size = (
+                np.fromiter(column, np.uint64, len(rows))
+                for column in ((number for number, *_ in rows), places, sizes)
+            )
+        except OverflowError:
+            raise ReferencesError(f"a range of {path!r} is not one of a file") from None
+        if np.any(grid_index[1:] == grid_index[:-1]):
+            raise ReferencesError(f"{path!r} has a chunk twice")
+        return grid_index, byte_offset, stored_size, stored
+
+    def _together(self, rows: list[tuple[int, int, int, bytes]]) -> bytes:
+        """Return the bytes of all chunks; those in the file are read."""
+        if sum(size for _, _, size, _ in rows) > MAX_INLINE_BYTES:
+            raise NotRepresentableError(
+                f"more than {MAX_INLINE_BYTES} bytes of chunks, of which some are in the "
+                "references themselves (write them with inline_threshold=0)"
+            )
+        with open(self.target, "rb") as file:
+            parts = [bytes_ or os.pread(file.fileno(), size, at) for _, at, size, bytes_ in rows]
+        if [len(part) for part in parts] != [size for _, _, size, _ in rows]:
+            raise ReferencesError(f"{self.target!r} is truncated")
+        return b"".join(parts)
+
+
+def _dims(dims: Any) -> tuple[int, ...]:
+    if len(dims) > MAX_RANK or not all(type(dim) is int and 0 <= dim < 2**63 for dim in dims):
+        raise NotRepresentableError(f"the dims {dims!r}")
+    return tuple(dims)
+
+
+def _stored(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,385 @@
+"""A saved index: the tables of a file's objects, links and chunks, as bytes of a file of their own.
+
+The bytes, of version 1; all numbers are little-endian:
+
+- `HEAD`: the magic, the version, the CRC-32 of what follows in the head, and `Head`'s numbers.
+- The chunk tables of all datasets, one behind the other: of n chunks the columns grid_index,
+  byte_offset and stored_size (8 bytes each) and filter_mask (4), as the core tells them.
+- The columns of `COLUMNS`, one behind the other. Objects are sorted by the offset of their header,
+  the links of a group by name. Names end with a NUL. A value is JSON, with bytes as Latin-1, and is
+  kept once, however many objects have it.
+
+What an object's ``first`` and ``second`` say: its first link and their number (a group); where its
+chunk table begins and how many chunks it has (chunked; ``checksum`` is the table's CRC-32); the
+address of its bytes (contiguous); a value (compact); an object of the global heap (virtual).
+
+Law
+---
+1. Written whole or not at all: under a name of its own, then renamed.
+2. Nothing is trusted: sums, then ranges, when it is read; chunk tables when they are asked for. No
+   memory map: others may truncate the file.
+3. An index of another version, or of a file that has changed since, is not used.
+
+This file must never know what HDF5 says of an object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import weakref
+import zlib
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables.index.chunk_index import Fingerprint
+
+MAGIC = b"\x89MTIDX\r\n"
+VERSION = 1
+HEAD = struct.Struct("<8sII10Q")
+CHECKED_FROM = 16  # of the head
+#: No creation order, no address; no value: the file itself must be asked.
+NO_NUMBER, NO_VALUE = 2**64 - 1, 2**32 - 1
+CHUNK_COLUMNS: tuple[np.dtype[Any], ...] = (
+    np.dtype("<u8"),
+    np.dtype("<u8"),
+    np.dtype("<u8"),
+    np.dtype("<u4"),
+)
+CHUNK_BYTES = sum(column.itemsize for column in CHUNK_COLUMNS)
+
+KINDS = ("group", "dataset", "datatype", "other")
+LINK_KINDS = ("hard", "soft", "external", "user_defined")
+GROUP, HARD, USER_DEFINED = KINDS.index("group"), 0, 3
+
+#: Name, element type, and of what there is one entry each; wide ones first, so all are aligned.
+COLUMNS = (
+    ("header_offset", "<u8", "n_objects"),
+    ("first", "<u8", "n_objects"),
+    ("second", "<u8", "n_objects"),
+    ("link_target", "<u8", "n_links"),
+    ("link_order", "<u8", "n_links"),
+    ("link_end", "<u8", "n_links"),
+    ("value_end", "<u8", "n_values"),
+    ("attributes", "<u4", "n_objects"),
+    ("space", "<u4", "n_objects"),
+    ("storage", "<u4", "n_objects"),
+    ("checksum", "<u4", "n_objects"),
+    ("kind", "u1", "n_objects"),
+    ("link_kind", "u1", "n_links"),
+    ("names", "u1", "names_bytes"),
+    ("values", "u1", "values_bytes"),
+)
+
+
+class DamagedIndexError(Exception):
+    """What is wrong with a saved index."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The numbers of the head, in their order."""
+
+    size_bytes: int
+    mtime_ns: int
+    inode: int
+    chunks_bytes: int
+    n_objects: int
+    n_links: int
+    n_values: int
+    names_bytes: int
+    values_bytes: int
+    tables_sum: int
+
+    def is_of(self, fingerprint: Fingerprint) -> bool:
+        """Whether the file is as it was; devices are numbered anew when a machine starts."""
+        of_file = (fingerprint.size_bytes, _unsigned(fingerprint.mtime_ns), fingerprint.inode)
+        return of_file == (self.size_bytes, self.mtime_ns, self.inode)
+
+
+class Link(NamedTuple):
+    """One link of a group, as it is saved."""
+
+    name: bytes
+    order: int | None
+    kind: str
+    target: int
+
+
+@contextlib.contextmanager
+def replaced(filename: str) -> Iterator[BinaryIO]:
+    """Open a new file, which takes the place of another when the context ends without an error."""
+    part = f"{filename}.{os.urandom(4).hex()}.tmp"
+    try:
+        with open(part, "xb") as file:
+            yield file
+        os.replace(part, filename)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part)
+        raise
+
+
+class IndexWriter:
+    """Takes objects one by one, and writes their tables in the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._objects: list[tuple[int, ...]] = []
+        self._links: list[Link] = []
+        self._values: dict[bytes, int] = {}
+        self._chunks_bytes = 0
+        self._file = file
+        self._file.write(bytes(HEAD.size))
+
+    def value(self, value: object) -> int:
+        """Keep a value of JSON's types; its number."""
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return self._values.setdefault(text, len(self._values))
+
+    def links(self, links: list[Link]) -> tuple[int, int]:
+        """Keep the links of a group; the object's `first` and `second`."""
+        first = len(self._links)
+        self._links += sorted(links, key=lambda link: link.name)
+        return first, len(links)
+
+    def chunks(self, table: tuple[npt.NDArray[Any], ...]) -> tuple[int, int, int]:
+        """Write a chunk table; the object's `first`, `second` and `checksum`."""
+        columns = zip(table, CHUNK_COLUMNS, strict=True)
+        stored = b"".join(np.asarray(column, kind).tobytes() for column, kind in columns)
+        first = self._chunks_bytes
+        self._file.write(stored)
+        self._chunks_bytes += len(stored)
+        return first, len(table[0]), zlib.crc32(stored)
+
+    def add(
+        self,
+        offset: int,
+        kind: str,
+        *,
+        attributes: int = NO_VALUE,
+        space: int = NO_VALUE,
+        storage: int = NO_VALUE,
+        place: tuple[int, ...] = (),
+    ) -> None:
+        """Keep one object; `place` is as much of `first`, `second` and `checksum` as it has."""
+        first, second, checksum = (*place, 0, 0, 0)[:3]
+        self._objects.append(
+            (offset, first, second, attributes, space, storage, checksum, KINDS.index(kind))
+        )
+
+    def finish(self, fingerprint: Fingerprint) -> None:
+        """Write the tables and the head."""
+        columns = self._columns()
+        tables = b"".join(
+            np.asarray(columns[name], np.dtype(kind)).tobytes() for name, kind, _ in COLUMNS
+        )
+        head = Head(
+            fingerprint.size_bytes,
+            _unsigned(fingerprint.mtime_ns),
+            fingerprint.inode,
+            self._chunks_bytes,
+            len(self._objects),
+            len(self._links),
+            len(self._values),
+            len(columns["names"]),
+            len(columns["values"]),
+            zlib.crc32(tables),
+        )
+        numbers = HEAD.pack(b"", 0, 0, *astuple(head))[CHECKED_FROM:]
+        self._file.write(tables)
+        self._file.seek(0)
+        self._file.write(HEAD.pack(MAGIC, VERSION, zlib.crc32(numbers), *astuple(head)))
+
+    def _columns(self) -> dict[str, Any]:
+        names = ("header_offset", "first", "second", "attributes", "space", "storage")
+        rows = zip(*sorted(self._objects), strict=True) if self._objects else iter(((),) * 8)
+        columns: dict[str, Any] = dict(zip((*names, "checksum", "kind"), rows, strict=True))
+        orders = (NO_NUMBER if link.order is None else link.order for link in self._links)
+        return {
+            **columns,
+            "link_target": [link.target for link in self._links],
+            "link_order": list(orders),
+            "link_kind": [LINK_KINDS.index(link.kind) for link in self._links],
+            "link_end": _ends(len(link.name) + 1 for link in self._links),
+            "names": _bytes(b"".join(link.name + b"\0" for link in self._links)),
+            "value_end": _ends(map(len, self._values)),
+            "values": _bytes(b"".join(self._values)),
+        }
+
+
+class SavedIndex:
+    """The tables of a file, read and checked."""
+
+    def __init__(self, fd: int, head: Head, columns: dict[str, npt.NDArray[Any]]) -> None:
+        self._fd = fd
+        self.head = head
+        self.header_offset, self.kind = columns["header_offset"], columns["kind"]
+        self.first, self.second = columns["first"], columns["second"]
+        self.attributes, self.space = columns["attributes"], columns["space"]
+        self.storage, self.checksum = columns["storage"], columns["checksum"]
+        self.link_target, self.link_order = columns["link_target"], columns["link_order"]
+        self.link_end, self.link_kind = columns["link_end"], columns["link_kind"]
+        self.value_end = columns["value_end"]
+        self.names, self.values = columns["names"].tobytes(), columns["values"].tobytes()
+        #: Close the file. May be called again; chunk tables cannot be asked for then.
+        self.close = weakref.finalize(self, os.close, fd)
+
+    def row(self, offset: int) -> int | None:
+        """The number of the object whose header is at an offset, if it is saved."""
+        row = int(self.header_offset.searchsorted(np.uint64(offset)))
+        is_saved = row < len(self.header_offset) and int(self.header_offset[row]) == offset
+        return row if is_saved else None
+
+    def value(self, number: int) -> Any:
+        """A value of JSON's types."""
+        begin = int(self.value_end[number - 1]) if number else 0
+        try:
+            return json.loads(self.values[begin : int(self.value_end[number])])
+        except (ValueError, RecursionError) as error:
+            raise DamagedIndexError(f"value {number} is not JSON") from error
+
+    def link_range(self, row: int) -> tuple[int, int]:
+        """The first link of a group, and the end of its links."""
+        first = int(self.first[row])
+        return first, first + int(self.second[row])
+
+    def link_name(self, link: int) -> bytes:
+        """The name of a link."""
+        return self.names[self._name_begin(link) : int(self.link_end[link]) - 1]
+
+    def link_names(self, first: int, end: int) -> list[bytes]:
+        """The names of links that follow one another."""
+        return self.names[self._name_begin(first) : self._name_begin(end)].split(b"\0")[:-1]
+
+    def _name_begin(self, link: int) -> int:
+        return int(self.link_end[link - 1]) if link else 0
+
+    def chunks(self, row: int) -> tuple[npt.NDArray[Any], ...]:
+        """The chunk table of a dataset."""
+        first, count = int(self.first[row]), int(self.second[row])
+        if first + count * CHUNK_BYTES > self.head.chunks_bytes:
+            raise DamagedIndexError("a chunk table lies outside of the chunk tables")
+        stored = _read(self._fd, HEAD.size + first, count * CHUNK_BYTES)
+        if zlib.crc32(stored) != int(self.checksum[row]):
+            raise DamagedIndexError("the checksum of a chunk table differs")
+        return tuple(_split(stored, ((kind, count) for kind in CHUNK_COLUMNS)))
+
+
+def read(filename: str, fingerprint: Fingerprint) -> SavedIndex | None:
+    """Read a saved index; None if it is missing, or of another version or state of the file.
+
+    Raises
+    ------
+    DamagedIndexError
+        It contradicts itself, or is another kind of file.
+    OSError
+        It cannot be read.
+    """
+    try:
+        fd = os.open(filename, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with contextlib.ExitStack() as unless_kept:
+        unless_kept.callback(os.close, fd)
+        head = _read_head(fd, fingerprint)
+        if head is None:
+            return None
+        index = SavedIndex(fd, head, _read_columns(fd, head))
+        unless_kept.pop_all()
+        return index
+
+
+def _read_head(fd: int, fingerprint: Fingerprint) -> Head | None:
+    stored = bytes(_read(fd, 0, HEAD.size))
+    magic, version, checksum, *numbers = HEAD.unpack(stored)
+    if magic != MAGIC:
+        raise DamagedIndexError(f"expected the magic {MAGIC!r}, got {magic!r}")
+    if version != VERSION:
+        return None
+    if zlib.crc32(stored[CHECKED_FROM:]) != checksum:
+        raise DamagedIndexError("the checksum of the head differs")
+    head = Head(*numbers)
+    if not head.is_of(fingerprint):
+        return None
+    size, expected = os.fstat(fd).st_size, HEAD.size + head.chunks_bytes + _tables_bytes(head)
+    if size != expected:
+        raise DamagedIndexError(f"expected {expected} bytes, got {size}")
+    return head
+
+
+def _read_columns(fd: int, head: Head) -> dict[str, npt.NDArray[Any]]:
+    tables = _read(fd, HEAD.size + head.chunks_bytes, _tables_bytes(head))
+    if zlib.crc32(tables) != head.tables_sum:
+        raise DamagedIndexError("the checksum of the tables differs")
+    parts = _split(tables, ((np.dtype(kind), getattr(head, count)) for _, kind, count in COLUMNS))
+    columns = dict(zip((name for name, _, _ in COLUMNS), parts, strict=True))
+    wrong = next((what for what, is_right in _checks(head, columns) if not is_right), None)
+    if wrong is not None:
+        raise DamagedIndexError(f"{wrong} contradict one another")
+    return columns
+
+
+def _checks(head: Head, of: dict[str, npt.NDArray[Any]]) -> Iterator[tuple[str, bool]]:
+    """What may be relied on from here on."""
+    groups = of["kind"] == GROUP
+    yield "header offsets", _increase(of["header_offset"])
+    yield "kinds", bool(np.all(of["kind"] < len(KINDS)))
+    yield "kinds of links", bool(np.all(of["link_kind"] < len(LINK_KINDS)))
+    for name in ("attributes", "space", "storage"):
+        yield name, bool(np.all((of[name] < head.n_values) | (of[name] == NO_VALUE)))
+    for name, blob in (("link_end", head.names_bytes), ("value_end", head.values_bytes)):
+        ends = of[name]
+        yield name, _increase(ends) and (int(ends[-1]) if len(ends) else 0) == blob
+    names_end = np.flatnonzero(of["names"] == 0) + 1
+    yield "names", np.array_equal(names_end.astype(np.uint64), of["link_end"])
+    first, second = of["first"][groups], of["second"][groups]
+    within = (first <= head.n_links) & (second <= head.n_links)
+    yield "links of groups", bool(np.all(within)) and bool(np.all(first + second <= head.n_links))
+    texts = (of["link_kind"] > HARD) & (of["link_kind"] < USER_DEFINED)
+    yield "targets of links", bool(np.all(of["link_target"][texts] < head.n_values))
+
+
+def _increase(column: npt.NDArray[Any]) -> bool:
+    return bool(np.all(column[1:] > column[:-1]))
+
+
+def _tables_bytes(head: Head) -> int:
+    return sum(np.dtype(kind).itemsize * int(getattr(head, count)) for _, kind, count in COLUMNS)
+
+
+def _split(stored: bytearray, parts: Iterator[tuple[np.dtype[Any], int]]) -> Iterator[Any]:
+    begin = 0
+    for kind, count in parts:
+        yield np.frombuffer(stored, kind, count, begin)
+        begin += kind.itemsize * count
+
+
+def _read(fd: int, begin: int, count: int) -> bytearray:
+    """Read exactly these bytes, of which the file's size was compared with the head."""
+    out = bytearray(count)
+    view, done = memoryview(out), 0
+    while done < count:
+        got = os.preadv(fd, [view[done:]], begin + done)
+        if not got:
+            raise DamagedIndexError("it ends too early")
+        done += got
+    return out
+
+
+def _unsigned(number: int) -> int:
+    """Times before 1970 are negative."""
+    return number % 2**64
+
+
+def _ends(lengths: Any) -> npt.NDArray[np.uint64]:
+    return np.cumsum(np.fromiter(lengths, np.uint64), dtype=np.uint64)
+
+
+def _bytes(blob: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(blob, np.uint8)

@@ -1,0 +1,93 @@
+"""A file -> its saved index: a walk over all objects.
+
+Law
+---
+1. An object is saved whole or not at all: of one that cannot be read the file tells what is wrong.
+2. Links are saved as links: where soft and external ones lead is found out when they are followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from _multitables import _core
+from _multitables.index.open_files import OpenFile
+from _multitables.index.saved.format import NO_NUMBER, IndexWriter, Link
+from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
+
+#: Attributes of an object that take more than this stay in the file.
+MAX_ATTRIBUTE_BYTES = 64 << 10
+
+
+def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
+    """Write the index of a file: all objects that hard links lead to, and all links.
+
+    `progress` is told for each object how many there are more.
+
+    Raises
+    ------
+    FileChangedError
+        The file changed meanwhile.
+    """
+    writer, metadata = IndexWriter(out), file.metadata
+    seen, next_ones = {metadata.root}, [metadata.root]
+    while next_ones:
+        try:
+            found = _save(metadata, writer, next_ones.pop())
+        except UNREADABLE:
+            continue
+        progress(1)
+        new = set(found) - seen
+        seen |= new
+        next_ones += new
+    file.check_unchanged()
+    writer.finish(file.fingerprint)
+
+
+def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> list[int]:
+    """Save an object; the offsets of those that it links to."""
+    kind = metadata.kind(offset)
+    attributes = [
+        (to_text(name), order, to_text(datatype), dims, to_text(elements))
+        for name, order, datatype, dims, elements in metadata.attributes(offset)
+    ]
+    own: dict[str, Any] = {}
+    if sum(len(elements) for *_, elements in attributes) <= MAX_ATTRIBUTE_BYTES:
+        own["attributes"] = writer.value(attributes)
+    links: list[tuple[Any, ...]] = []
+    if kind == "group":
+        links = metadata.links(offset)
+        own["place"] = writer.links([_link(writer, *link) for link in links])
+    elif kind == "datatype":
+        own["storage"] = writer.value(to_text(metadata.datatype(offset)))
+    elif kind == "dataset":
+        dataset = metadata.dataset(offset)
+        own["place"] = _place(metadata, writer, offset, dataset)
+        own["space"] = writer.value([save(dataset[key]) for key, (save, _) in SPACE.items()])
+        storage = [save(dataset.get(key)) for key, (save, _) in STORAGE.items()]
+        own["storage"] = writer.value(storage)
+    writer.add(offset, kind, **own)
+    return [link[3] for link in links if link[2] == "hard"]
+
+
+def _place(
+    metadata: _core.MetadataFile, writer: IndexWriter, offset: int, dataset: dict[str, Any]
+) -> tuple[int, ...]:
+    """Where a dataset's bytes are."""
+    match dataset["layout"]:
+        case "chunked":
+            return writer.chunks(metadata.chunks(offset))
+        case "compact":
+            return (writer.value(to_text(dataset["elements"])),)
+        case "virtual":
+            heap, index = dataset["mappings"]
+            return heap, index
+    address = dataset["byte_offset"]
+    return (NO_NUMBER if address is None else address,)
+
+
+def _link(writer: IndexWriter, name: bytes, order: int | None, kind: str, *target: Any) -> Link:
+    if kind in ("hard", "user_defined"):
+        return Link(name, order, kind, target[0])
+    return Link(name, order, kind, writer.value([to_text(part) for part in target]))

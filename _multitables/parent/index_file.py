@@ -1,0 +1,172 @@
+"""The public face of saved indexes.
+
+Law
+---
+1. Beside the file, or in the user's cache directory where that cannot be: a file that is only read
+   needs no folder that can be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from _multitables.errors import (
+    FileOpenError,
+    OptionsError,
+    SavedIndexWarning,
+    UnsupportedDatasetError,
+)
+from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
+from _multitables.index.kerchunk.writer import replaced_folder, write_json, write_parquet
+from _multitables.index.kerchunk.zarr_nodes import Node, nodes
+from _multitables.index.open_files import OpenFile, open_file
+from _multitables.index.saved.format import replaced
+from _multitables.index.saved.metadata import places
+from _multitables.index.saved.writer import save
+
+CACHE = "cache"
+
+
+def index_file(
+    filename: str | os.PathLike[str] | bytes,
+    to: str | os.PathLike[str] | None = None,
+    *,
+    skip_unsupported: bool = False,
+    progress: bool = True,
+) -> str:
+    """Save the index of all datasets of an HDF5 file, so that it opens at once from then on.
+
+    The index holds what groups link to, and of each dataset its shape, type, attributes and filters
+    and where its chunks are. `open`, `Streamer` and `Reader` use it without being asked, while the
+    file's size, time of modification and inode are what they were then.
+
+    With the name of a JSON file or a Parquet folder, references of Kerchunk are written in its
+    place, with which Zarr reads the file. They can be opened here as if they were the file.
+
+    Parameters
+    ----------
+    filename : str, bytes or path-like
+        The file. Files that its external links name have indexes of their own.
+    to : str or path-like, optional
+        None (the default): beside the file, as ``FILE.mtidx``; where nothing can be written there,
+        as for ``"cache"``. ``"cache"``: in the user's cache directory, which is
+        ``$XDG_CACHE_HOME/multitables`` or ``~/.cache/multitables``. A name that ends with
+        ``.json``, ``.parq`` or ``.parquet``: there, as references of Kerchunk.
+    skip_unsupported : bool
+        Whether to leave out of the references, with a warning, the datasets that Zarr cannot read:
+        virtual ones, those of variable-length elements, and those with filters that numcodecs does
+        not have, such as lz4 and lzf. Default: False, which raises an error.
+    progress : bool
+        Whether to show on standard error how many objects are indexed. Default: True.
+
+    Returns
+    -------
+    str
+        The name of what was written.
+
+    Raises
+    ------
+    MissingFileError, FileOpenError, CorruptFileError
+        The file cannot be opened, or the index cannot be written.
+    FileChangedError
+        The file changed while it was indexed. Nothing was written.
+    UnsupportedDatasetError
+        Zarr cannot read a dataset.
+    MissingLibraryError
+        Parquet is asked for, and pyarrow is not installed.
+    OptionsError
+        `to` is something else.
+    """
+    name = os.path.abspath(os.fsdecode(filename))
+    where = None if to is None else os.fspath(to)
+    if is_references(name):
+        raise OptionsError(
+            f"filename must be an HDF5 file, got references of Kerchunk: {name!r}",
+            advice="Give the file that they are of",
+            filename=name,
+        )
+    is_kerchunk = where is not None and is_references(where)
+    if where not in (None, CACHE) and not is_kerchunk:
+        raise OptionsError(
+            f"to must be None, {CACHE!r} or a name that ends with {', '.join(JSON + PARQUET)}, "
+            f"got {to!r}",
+            to=to,
+        )
+    file = open_file(name, uses_index=is_kerchunk)
+    with _shown(progress, name) as advance:
+        if where is not None and is_kerchunk:
+            return _write_references(file, where, skip_unsupported, advance)
+        with _first_writable(places(name)[where == CACHE :]) as (where, out):
+            save(file, out, advance)
+    return where
+
+
+def _write_references(
+    file: OpenFile, where: str, skip_unsupported: bool, advance: Callable[[int], Any]
+) -> str:
+    def refused(path: str, reason: str) -> None:
+        happened = f"Zarr cannot read '/{path}' in {file.filename!r}: {reason}"
+        if not skip_unsupported:
+            raise UnsupportedDatasetError(
+                happened,
+                advice="Give skip_unsupported=True to leave such datasets out",
+                path=f"/{path}",
+                filename=file.filename,
+            )
+        warnings.warn(SavedIndexWarning(happened, good="It is left out"), stacklevel=5)
+
+    def told() -> Iterator[Node]:
+        for node in nodes(file, refused):
+            advance(1)
+            yield node
+        file.check_unchanged()
+
+    if where.endswith(JSON):
+        with replaced(where) as out:
+            write_json(file.filename, told(), out)
+    else:
+        with replaced_folder(where) as folder:
+            write_parquet(file.filename, told(), folder)
+    return where
+
+
+@contextlib.contextmanager
+def _first_writable(names: tuple[str, ...]) -> Iterator[tuple[str, BinaryIO]]:
+    """Open a new file of the first name that can be written; it has the name in the end."""
+    reasons = []
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            try:
+                os.makedirs(os.path.dirname(name), exist_ok=True)
+                out = stack.enter_context(replaced(name))
+            except OSError as error:
+                reasons.append(f"{name!r}: {error.strerror}")
+            else:
+                yield name, out
+                return
+    raise FileOpenError(
+        f"the index cannot be written anywhere: {'; '.join(reasons)}",
+        advice="Set XDG_CACHE_HOME to a folder that can be written",
+        filename=names[-1],
+    )
+
+
+@contextlib.contextmanager
+def _shown(progress: bool, name: str) -> Iterator[Callable[[int], Any]]:
+    """Show a bar; what moves it on."""
+    import tqdm
+
+    class Bar(tqdm.tqdm):  # type: ignore[misc]  # tqdm has no types
+        monitor_interval = 0  # no thread of its own in the user's process
+
+    Bar.set_lock(threading.RLock())  # nor a semaphore between processes
+
+    title = os.path.basename(name)
+    with Bar(unit=" objects", desc=title, disable=not progress, file=sys.stderr) as bar:
+        yield bar.update
