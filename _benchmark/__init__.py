@@ -2,7 +2,8 @@
 
 Law
 ---
-1. Of the library only the face `multitables` is imported, as any user would.
+1. Of the library only the face `multitables` is imported, as any user would. The one exception is
+   `loops/index_loop.py`, which measures the core's reader of metadata by itself, too.
 2. A number is printed only when the data behind it was checked against the oracle in the same run.
 3. Planning and statistics are values; files, clocks and processes are touched where the map says.
 
@@ -16,8 +17,9 @@ contract.py  what a contender is, and what it reads
 harness/     how it is measured: one runner, turns, children, what a run keeps
 contenders/  who is measured, and what their data is compared with
 report/      how results are shown: values in, files out
-studies/     what is asked, a folder each: sweep (the default), targets, random, batches, explain,
-             report; arguments.py has the types of their arguments, conduct.py how a run ends
+studies/     what is asked, a folder each: sweep (the default), targets, random, batches, index,
+             explain, report; arguments.py has the types of their arguments, conduct.py how a run
+             ends
 
 Each imports only what stands above it: tests/laws/ hold that.
 """

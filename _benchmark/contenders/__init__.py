@@ -5,6 +5,9 @@ random_contenders.py  who is measured at random access
 random_keys.py        the rows that random access is asked for, and what NumPy says they are
 batch_contenders.py   who is measured at training batches
 batch_check.py        whether the rows that came are the right ones
+index_contenders.py   who tells the structure of a file, and who reads an open one
+asked.py              one recipe of a loop, in a process of its own
+startup.py            a fresh interpreter, for the import and the first block
 old_release.py        the old release's own virtual environment
 hdf5_direct.py        the published method, under an interpreter that tools/direct_vfd made
 peers.py              the other libraries of the device sweep

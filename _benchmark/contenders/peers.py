@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from _benchmark.contenders import streams
+from _benchmark.contenders.asked import found_in
 from _benchmark.contenders.streams import SLAB_BYTES
 from _benchmark.contract import Contender, Digest, NotMeasuredError, Sample, Source
 from _benchmark.data.workloads import Workload
@@ -139,12 +140,7 @@ class ChildPeer:
                 slab_rows=self._slab_rows(),
                 n_procs=self.n_procs,
             )
-        if "missing" in found:
-            why = f"{self.other.label} cannot be imported ({found['missing']})"
-            raise NotMeasuredError(f"{why}: {self.other.install}")
-        if "unable" in found:
-            raise NotMeasuredError(f"{self.other.label} cannot read this: {found['unable']}")
-        return found["pass"]
+        return found_in(found, self.other.label, self.other.install)
 
     def _slab_rows(self) -> int:
         """About 4 MiB, in which all threads have something to do; more would not fit the caches."""

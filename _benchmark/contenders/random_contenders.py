@@ -183,16 +183,6 @@ def tables_node(source: Source) -> Iterator[Any]:
         yield file.get_node(source.path)
 
 
-def sorted_once(read: Callable[[Any], Any]) -> Read:
-    """Ask for each row once, in rising order, and put the rows into the order wanted."""
-
-    def rows(key: Any) -> Any:
-        wanted, place = np.unique(key, return_inverse=True)
-        return read(wanted)[place]
-
-    return rows
-
-
 def into_room(dataset: Any, fill: Callable[[Any, slice], Any]) -> Read:
     """Read slices into an array that is used again."""
     room = np.zeros((BATCH_ROWS, *dataset.shape[1:]), dataset.dtype)
@@ -209,7 +199,7 @@ def _coordinates(node: Any) -> Read:
     """Of an array, PyTables reads coordinates as an index."""
     if hasattr(node, "read_coordinates"):
         return cast(Read, node.read_coordinates)
-    return sorted_once(lambda wanted: node[wanted, :])
+    return random_loop.sorted_once(lambda wanted: node[wanted, :])
 
 
 def _opened(
@@ -230,7 +220,7 @@ _index = operator.attrgetter("__getitem__")
 # kind of draw -> name -> how it is read
 LIBRARIES: dict[str, dict[str, Open]] = {
     "coordinates": {
-        "h5py sorted fancy indexing": _H5PY(lambda it: sorted_once(it.__getitem__)),
+        "h5py sorted fancy indexing": _H5PY(lambda it: random_loop.sorted_once(it.__getitem__)),
         "PyTables read_coordinates": _TABLES(_coordinates),
     },
     "slices": {

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -206,6 +206,13 @@ def slabs(workload: Workload) -> Iterator[Any]:
         yield VALUES[workload.values](random, shape, start).astype(workload.dtype, copy=False)
 
 
+class Needs(Protocol):
+    """What is written to a file of its own."""
+
+    @property
+    def needed_bytes(self) -> int: ...
+
+
 class NotEnoughDiskError(OSError):
     """The file would not fit; nothing was written."""
 
@@ -238,7 +245,7 @@ def write(workload: Workload, filename: str) -> None:
         filters = tables.Filters(
             complevel=workload.complevel, complib=workload.complib, shuffle=workload.shuffle
         )
-    with _whole(workload, filename) as part:
+    with whole(workload, filename) as part:
         with tables.open_file(part, "w") as file:
             array = _create(file, workload, filters)
             for slab in slabs(workload):
@@ -302,7 +309,7 @@ def in_directory(workload: Workload, directory: str) -> str:
     """
     # the plain name is the full-size one, so that a small run never costs the big file
     rows = "" if workload.decoded_bytes == 2**30 else f"_{workload.rows}rows"
-    return _kept(workload, os.path.join(directory, f"{workload.name}{rows}.h5"), holds, write)
+    return kept(workload, os.path.join(directory, f"{workload.name}{rows}.h5"), holds, write)
 
 
 def array_in_directory(workload: Workload, directory: str) -> str:
@@ -314,15 +321,25 @@ def array_in_directory(workload: Workload, directory: str) -> str:
         A file of that name holds something else.
     """
     filename = os.path.join(directory, f"{workload.name}_{workload.rows}rows.npy")
-    return _kept(workload, filename, _array_holds, _write_array)
+    return kept(workload, filename, _array_holds, _write_array)
 
 
-def _kept(
-    workload: Workload,
+Written = TypeVar("Written", bound=Needs)
+
+
+def kept(
+    workload: Written,
     filename: str,
-    holds: Callable[[Workload, str], bool],
-    write: Callable[[Workload, str], None],
+    holds: Callable[[Written, str], bool],
+    write: Callable[[Written, str], None],
 ) -> str:
+    """A file that is written when it is not there yet.
+
+    Raises
+    ------
+    FileExistsError
+        A file of that name holds something else.
+    """
     if not os.path.lexists(filename):
         write(workload, filename)
     elif not holds(workload, filename):
@@ -343,7 +360,7 @@ def _array_holds(workload: Workload, filename: str) -> bool:
 
 
 def _write_array(workload: Workload, filename: str) -> None:
-    with _whole(workload, filename) as part:
+    with whole(workload, filename) as part:
         shape = workload.shape(workload.rows)
         array = np.lib.format.open_memmap(part, "w+", np.dtype(workload.dtype), shape)
         start = 0
@@ -355,7 +372,7 @@ def _write_array(workload: Workload, filename: str) -> None:
 
 
 @contextlib.contextmanager
-def _whole(workload: Workload, filename: str) -> Iterator[str]:
+def whole(workload: Needs, filename: str) -> Iterator[str]:
     """A temporary neighbour that takes the name at the end.
 
     A file that is cut short by Ctrl-C is so never taken for a whole one.

@@ -4,7 +4,11 @@ stream_loop.py       the timed loop over a stream, the same text for the library
 random_loop.py       that of random access, the same text for the library and the old release
 batch_loop.py        the loops that check and time training batches
 batch_recipes.py     this library's batches, and DataLoader's, h5py's, NumPy's and Grain's
+index_loop.py        how libraries tell the structure of a file
+small_loop.py        how they read many small datasets of one file
+handle_loop.py       how they read through an open file
 peer_loop.py         the loops that check and time other libraries
 hdf5_direct_loop.py  what runs under the interpreter of libhdf5's direct VFD
 startup_loop.py      one measurement in a fresh interpreter
+refusals.py          what a library answers that is not there, or cannot do this
 """

@@ -23,15 +23,14 @@ from typing import Any
 import numpy as np
 
 if __package__:
-    from _benchmark.loops import stream_loop
+    from _benchmark.loops import refusals, stream_loop
+    from _benchmark.loops.refusals import CannotReadError
 else:  # run as a program
+    import refusals  # type: ignore[import-not-found,no-redef]
     import stream_loop  # type: ignore[import-not-found,no-redef]
+    from refusals import CannotReadError  # type: ignore[no-redef]
 
 Slabs = Iterator[Any]
-
-
-class CannotReadError(RuntimeError):
-    """The library cannot read this dataset; the message is its own."""
 
 
 def _slices(asked: dict[str, Any]) -> Iterator[slice]:
@@ -179,13 +178,12 @@ VERBS: dict[str, Callable[[Slabs], Any]] = {"check": check, "time": timed}
 
 def answer(_library: Any, asked: dict[str, Any]) -> Any:
     """Do what one request of the protocol asks of a pass."""
-    try:
+
+    def ask() -> Any:
         with RECIPES[asked["recipe"]](asked) as slabs:
-            return {"pass": VERBS[asked["verb"]](slabs)}
-    except ImportError as error:
-        return {"missing": str(error)}
-    except CannotReadError as error:
-        return {"unable": str(error)}
+            return VERBS[asked["verb"]](slabs)
+
+    return refusals.answered(asked["recipe"], ask)
 
 
 if __name__ == "__main__":

@@ -91,6 +91,8 @@ def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["random", "--rows", "0"], "--rows: 0 is not above 0"),
         (["random", "--dataset", "all"], "--dataset: invalid choice: 'all'"),
         (["batches", "--rows", "1.5"], "--rows: invalid int value: '1.5'"),
+        (["index", "--n_chunks", "0"], "--n_chunks: 0 is not above 0"),
+        (["index", "--old_env", "x"], "unrecognized arguments: --old_env x"),
         (["batches", "--old_env", "x"], "unrecognized arguments: --old_env x"),
         (["no such study"], "unrecognized arguments: no such study"),
     ],

@@ -34,9 +34,9 @@ MAY: dict[str, set[str]] = {
 #: (who, whom) between the folders of studies: the frame that all studies of targets share.
 SHARED_BY_STUDIES = {
     (f"studies.{study}.{who}", f"studies.targets.{whom}")
-    for study in ("batches", "random")
+    for study in ("batches", "index", "random")
     for who, whom in (("study", "run"), ("parts", "run"), ("parts", "verdicts"))
-}
+} | {("studies.index.handle", f"studies.targets.{whom}") for whom in ("run", "verdicts")}
 LOOSE_AT_MOST = 5
 LINES_AT_MOST = 500
 
@@ -121,6 +121,11 @@ def test_children_import_their_neighbours_only() -> None:
     for name, path in NAMES.items():
         if folder(name) == "loops":
             assert {folder(other) for other in ours(path)} <= {"loops"}, name
+
+
+def test_one_loop_looks_behind_the_face() -> None:
+    inside = {name for name, path in NAMES.items() if '"_multitables' in path.read_text()}
+    assert inside == {"loops.index_loop"}
 
 
 def test_analysis_is_pure() -> None:

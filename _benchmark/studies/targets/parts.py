@@ -9,33 +9,29 @@ Law
 from __future__ import annotations
 
 import functools
-import json
 import os
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from _benchmark.contenders import streams
+from _benchmark.contenders import startup, streams
 from _benchmark.contenders.streams import FIO_ENGINES, ChildStream
 from _benchmark.contract import (
     Contender,
-    ContenderError,
     Differs,
     Measurement,
     Sample,
     Source,
     WrongDataError,
-    differs,
 )
 from _benchmark.data.workloads import Workload, rows_of_size
-from _benchmark.harness.child import Child, child_environment, module_directory
+from _benchmark.harness.child import Child, module_directory
 from _benchmark.harness.rounds import summary
 from _benchmark.harness.runner import against
-from _benchmark.loops import startup_loop, stream_loop
+from _benchmark.loops import stream_loop
 from _benchmark.machine import environment, page_cache, process_memory
 from _benchmark.machine.io_mode import COLD
 from _benchmark.report.tables import UNIT_LINE, aligned
@@ -61,7 +57,6 @@ MAX_OWN_MIB = 50.0
 #: Whether fio's buffers lie in huge pages: by its default not, while a reader's do.
 FIO_BUFFERS = {"fio": False, "huge-page fio": True}
 READY_BLOCKS = 1024
-PROBE_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -196,7 +191,7 @@ def direct(run: TargetRun) -> None:
         run.judge(ratio_target(what, *figures, MIN_OF_FIO, theirs or reason))
 
 
-def startup(run: TargetRun) -> None:
+def start_up(run: TargetRun) -> None:
     """From the import, and from ``Streamer(...)``, to the first block."""
     source = run.source(DATASETS["blosc"].workload("blosc", run.size_bytes))
     asked = {"verb": "first_block", "filename": source.filename, "path": source.path}
@@ -206,8 +201,8 @@ def startup(run: TargetRun) -> None:
     }
 
     def seconds(imported: bool) -> Sample:
-        found = _probe({**asked, "imported": imported, "n_procs": None})
-        _check_rows(source, found["digest"])
+        found = startup.probe({**asked, "imported": imported, "n_procs": None})
+        startup.check_rows(source, found["digest"])
         return Sample(float(found["seconds"]))
 
     times = run.rates(
@@ -240,7 +235,7 @@ def latency(run: TargetRun) -> None:
     }
 
     def microseconds() -> Sample:
-        found = _probe(request)
+        found = startup.probe(request)
         fault = right(found["digest"])
         if fault:
             raise WrongDataError(fault)
@@ -311,7 +306,7 @@ def _peak_of(peaks: Callable[[], dict[str, float]], role: str) -> Sample:
 def _peaks(stream: ChildStream) -> dict[str, float]:
     """The peaks of two passes' processes, in MiB."""
     with (
-        Child(sys.executable, module_directory(), PROBE_TIMEOUT_SECONDS) as child,
+        Child(sys.executable, module_directory(), startup.PROBE_TIMEOUT_SECONDS) as child,
         process_memory.peak_memory(child.process) as peaks,
     ):
         for _ in range(2):
@@ -321,40 +316,10 @@ def _peaks(stream: ChildStream) -> dict[str, float]:
     return {"parent": parent.own_bytes / 2**20, "largest reader": readers / 2**20}
 
 
-def _probe(request: dict[str, Any]) -> dict[str, Any]:
-    """Run `startup_loop` in a fresh interpreter."""
-    try:
-        done = subprocess.run(
-            [sys.executable, startup_loop.__file__, json.dumps(request)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=child_environment(module_directory()),
-            timeout=PROBE_TIMEOUT_SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ContenderError(f"no answer within {PROBE_TIMEOUT_SECONDS:.0f} s; killed") from error
-    if done.returncode:
-        raise ContenderError((done.stderr.strip().splitlines() or ["no message"])[-1])
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def _check_rows(source: Source, found: dict[str, Any]) -> None:
-    """Raise unless `found` is the digest of the dataset's first rows."""
-    import tables
-
-    with tables.open_file(source.filename, "r") as file:
-        first = file.get_node(source.path)[: found["rows"]]
-    fault = differs(found, stream_loop.digest_of(iter([first])))
-    if fault:
-        raise WrongDataError(fault)
-
-
 PARTS: dict[str, Callable[[TargetRun], None]] = {
     "streams": stream_part,
     "direct": direct,
-    "startup": startup,
+    "startup": start_up,
     "latency": latency,
     "small-chunks": small_chunks,
     "memory": memory,

@@ -52,8 +52,9 @@ __all__ = ["Parts", "TargetRun", "add_arguments", "run", "views"]
 class TargetRun:
     """One run of a study of targets; parts read its settings and fill its lists.
 
-    `seconds` is how long each is timed, where the parts leave that open. `judged` is False for
-    data so small that figures mean little. `samples` are those of the last `measure`, by name.
+    `seconds` is how long each is timed, where the parts leave that open, and `sizes` are what else
+    a study counts. `judged` is False for data so small that figures mean little. `samples` are
+    those of the last `measure`, by name.
     """
 
     directory: str
@@ -65,6 +66,7 @@ class TargetRun:
     old_reason: str
     results: ResultFile
     seconds: float = 1.0
+    sizes: Mapping[str, int] = field(default_factory=dict)
     judged: bool = True
     parts: Sequence[Callable[[TargetRun], None]] = ()
     tables: list[str] = field(default_factory=list)
@@ -75,14 +77,15 @@ class TargetRun:
 
     def array_filename(self, workload: workloads.Workload) -> str:
         """The workload's rows as an .npy file, written if need be."""
-        return self._prepared(workload, workloads.array_in_directory)
+        return self.prepared(workload, workloads.array_in_directory)
 
     def source(self, workload: workloads.Workload) -> Source:
         """The workload's file, written if need be."""
-        filename = self._prepared(workload, workloads.in_directory)
+        filename = self.prepared(workload, workloads.in_directory)
         return Source(filename, workloads.PATH, workload.rows, workload.row_bytes)
 
-    def _prepared(self, workload: workloads.Workload, write: Callable[..., str]) -> str:
+    def prepared(self, workload: Any, write: Callable[[Any, str], str]) -> str:
+        """The file of anything with a `name`, written by `write` if need be, in the page cache."""
         with Progress(1, "files") as progress:
             progress.stage(f"prepare {workload.name}")
             filename = write(workload, self.directory)

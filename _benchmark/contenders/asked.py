@@ -1,0 +1,90 @@
+"""A contender that is one recipe of a loop, in a fresh process for every measurement.
+
+Law
+---
+1. The loop answers with what it found, or why its library has no answer; here the reasons become
+   the contract's errors.
+2. It knows no recipe, and owns no table, no target and no order of measuring.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from _benchmark.contract import Digest, NotMeasuredError, Sample, WrongDataError, promised
+from _benchmark.harness.child import Child, module_directory
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A recipe of a loop.
+
+    Attributes
+    ----------
+    name : str
+    program : str
+        The loop's file.
+    request : mapping
+        What it is asked, but for the verb.
+    figure : callable
+        From what was timed to its figure; raises where that shows other data than wanted.
+    install : str
+        What to do when its library is missing.
+    in_order : bool
+        Whether its rows have an order.
+    checked : mapping
+        What else the request says when it is only checked.
+    """
+
+    name: str
+    program: str
+    request: Mapping[str, Any]
+    figure: Callable[[Any], Sample]
+    install: str = ""
+    in_order: bool = True
+    checked: Mapping[str, Any] = field(default_factory=dict)
+    timeout_seconds: float = 600.0
+    needs: tuple[str, ...] = ()
+
+    def check(self) -> Digest | None:
+        """The digest of what it delivers; None where the loop compared that itself."""
+        found = self.ask("check", self.checked)
+        return None if found is None else promised(found, self.in_order)
+
+    def measure(self) -> Sample:
+        """The figure of one measurement."""
+        return self.figure(self.ask("time"))
+
+    def ask(self, verb: str, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
+        """What the loop finds."""
+        place = sys.executable, module_directory(), self.timeout_seconds, self.program
+        with Child(*place) as child:
+            return found_in(
+                child.ask(verb=verb, **{**self.request, **more}), self.name, self.install
+            )
+
+
+def found_in(answer: Mapping[str, Any], label: str, install: str) -> Any:
+    """What a loop found.
+
+    Raises
+    ------
+    NotMeasuredError
+        The library is missing, or cannot read this.
+    WrongDataError
+        What it read is wrong.
+    """
+    if "missing" in answer:
+        what = f"{label} cannot be imported ({answer['missing']})"
+        raise NotMeasuredError(f"{what}: {install}" if install else what)
+    if "absent" in answer:
+        raise NotMeasuredError(answer["absent"])
+    if "unable" in answer:
+        raise NotMeasuredError(f"{label} cannot read this: {answer['unable']}")
+    if "wrong" in answer:
+        raise WrongDataError(answer["wrong"])
+    return answer["found"]

@@ -1,0 +1,51 @@
+"""A fresh interpreter that imports the library and reads a first block, or waits for ready ones.
+
+Law
+---
+1. One measurement is one process, which ends by itself or is killed.
+2. The interpreter may be another's, with a release of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from _benchmark.contract import ContenderError, Source, WrongDataError, differs
+from _benchmark.harness.child import child_environment, module_directory
+from _benchmark.loops import startup_loop, stream_loop
+
+PROBE_TIMEOUT_SECONDS = 60.0
+
+
+def probe(request: dict[str, Any], python: str | None = None) -> dict[str, Any]:
+    """What `startup_loop` measures, under this interpreter or the one named."""
+    own = python is None
+    try:
+        done = subprocess.run(
+            [python or sys.executable, startup_loop.__file__, json.dumps(request)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=child_environment(module_directory() if own else None),
+            timeout=PROBE_TIMEOUT_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ContenderError(f"no answer within {PROBE_TIMEOUT_SECONDS:.0f} s; killed") from error
+    if done.returncode:
+        raise ContenderError((done.stderr.strip().splitlines() or ["no message"])[-1])
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def check_rows(source: Source, found: dict[str, Any]) -> None:
+    """Raise unless `found` is the digest of the dataset's first rows."""
+    import tables
+
+    with tables.open_file(source.filename, "r") as file:
+        first = file.get_node(source.path)[: found["rows"]]
+    fault = differs(found, stream_loop.digest_of(iter([first])))
+    if fault:
+        raise WrongDataError(fault)

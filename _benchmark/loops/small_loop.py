@@ -1,0 +1,146 @@
+"""The loops in which many small datasets of one file are read and timed, as a child of its own.
+
+Law
+---
+1. A recipe opens the file when it is entered, and then opens, indexes and reads each dataset whole,
+   as an array. Processes and threads have been started with the last dataset before the clock.
+2. What is checked and timed of it is the same for all.
+3. It is run as a program, beside its neighbours: standard library, NumPy, and the recipe's library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+if __package__:
+    from _benchmark.loops import index_loop, refusals, stream_loop
+else:  # run as a program
+    import index_loop  # type: ignore[import-not-found,no-redef]
+    import refusals  # type: ignore[import-not-found,no-redef]
+    import stream_loop  # type: ignore[import-not-found,no-redef]
+
+IN_FLIGHT = 64
+
+#: From paths to their arrays.
+Read = Callable[[Iterable[str]], Iterator[Any]]
+
+
+def _one_by_one(read: Callable[[str], Any]) -> Read:
+    return partial(map, read)
+
+
+@contextlib.contextmanager
+def _h5py(_library: Any, filename: str) -> Iterator[Read]:
+    with importlib.import_module("h5py").File(filename, "r") as file:
+        yield _one_by_one(lambda path: file[path][...])
+
+
+@contextlib.contextmanager
+def _pyfive(_library: Any, filename: str) -> Iterator[Read]:
+    with importlib.import_module("pyfive").File(filename, "r") as file:
+        yield _one_by_one(lambda path: file[path][...])
+
+
+@contextlib.contextmanager
+def _handle(library: Any, filename: str) -> Iterator[Read]:
+    with index_loop.opened(library, filename) as file:
+        yield _one_by_one(lambda path: file[path][...])
+
+
+@contextlib.contextmanager
+def _reader(library: Any, filename: str) -> Iterator[Read]:
+    reader = library.Reader(filename, n_procs=2)
+    try:
+        yield _one_by_one(lambda path: reader.request(reader.get_dataset(path)[...]).get())
+    finally:
+        reader.stop()
+
+
+@contextlib.contextmanager
+def _reader_ahead(library: Any, filename: str) -> Iterator[Read]:
+    """Datasets are opened while the requests of others are on their way."""
+    reader = library.Reader(filename, n_procs=2)
+
+    def read(paths: Iterable[str]) -> Iterator[Any]:
+        pending: deque[Any] = deque()
+        for path in paths:
+            pending.append(reader.request(reader.get_dataset(path)[...]))
+            if len(pending) == IN_FLIGHT:
+                yield pending.popleft().get()
+        while pending:
+            yield pending.popleft().get()
+
+    try:
+        yield read
+    finally:
+        reader.stop()
+
+
+@contextlib.contextmanager
+def _streamer(library: Any, filename: str) -> Iterator[Read]:
+    """A stream for each dataset, inside one streamer, which keeps its readers."""
+
+    def read(path: str) -> Any:
+        with streamer.get_queue(path, n_procs=1, remainder=True) as queue:
+            blocks = []
+            for guard in queue:
+                with guard as block:
+                    blocks.append(block.copy())
+        return np.concatenate(blocks, dtype=blocks[0].dtype)  # in the byte order of the file
+
+    with library.Streamer(filename) as streamer:
+        yield _one_by_one(read)
+
+
+RECIPES: dict[str, Callable[[Any, str], AbstractContextManager[Read]]] = {
+    "h5py": _h5py,
+    "pyfive": _pyfive,
+    "open": _handle,
+    "reader": _reader,
+    "reader ahead": _reader_ahead,
+    "streamer": _streamer,
+}
+
+
+def check(read: Read, paths: list[str]) -> dict[str, Any]:
+    """The digest of one row of bytes for each dataset."""
+    found = (np.ascontiguousarray(one).reshape(1, -1) for one in read(paths))
+    return stream_loop.digest_of(found)
+
+
+def timed(read: Read, paths: list[str]) -> dict[str, Any]:
+    """Seconds, and how many datasets and bytes were read."""
+    for array in read(paths[-1:]):
+        del array
+    n = n_bytes = 0
+    start = time.perf_counter()
+    for array in read(paths):
+        n += 1
+        n_bytes += array.nbytes
+    return {"seconds": time.perf_counter() - start, "n": n, "n_bytes": n_bytes}
+
+
+VERBS: dict[str, Callable[[Read, list[str]], Any]] = {"check": check, "time": timed}
+
+
+def answer(library: Any, asked: dict[str, Any]) -> Any:
+    """Do what one request of the protocol asks."""
+
+    def ask() -> Any:
+        with RECIPES[asked["recipe"]](library, asked["filename"]) as read:
+            return VERBS[asked["verb"]](read, asked["paths"])
+
+    return refusals.answered(asked["recipe"], ask)
+
+
+if __name__ == "__main__":
+    stream_loop.serve(answer)
