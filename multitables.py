@@ -16,6 +16,11 @@ Rows and parts that a program chooses itself are read through a `Reader`.
 >>> images = reader.get_dataset("/images")  # doctest: +SKIP
 >>> batch = reader.request(images[[3, 14, 15]]).get()  # doctest: +SKIP
 
+A file is opened in place of `h5py.File` with `open`.
+
+>>> file = multitables.open("run7.h5")  # doctest: +SKIP
+>>> thumbnail = file["images"][0, ::8, ::8]  # doctest: +SKIP
+
 `TorchDataset`, `TorchMapDataset`, `jax_batches` and `tf_dataset` are for other libraries. They are
 not in ``__all__``, because naming one imports its library.
 
@@ -24,7 +29,7 @@ Law: this file only names what is public; it has no logic.
 
 import typing
 
-from _multitables import adapters as _adapters
+from _multitables import later as _later
 from _multitables.errors import (
     ClosedError,
     CorruptChunkError,
@@ -33,6 +38,7 @@ from _multitables.errors import (
     FileChangedError,
     FileOpenError,
     LibraryTimeoutError,
+    MissingAttributeError,
     MissingDatasetError,
     MissingFieldError,
     MissingFileError,
@@ -43,12 +49,14 @@ from _multitables.errors import (
     QueueClosed,
     QueueClosedException,
     ReaderDiedError,
+    SavedIndexWarning,
     SharedMemoryError,
     StageBusyError,
     StalledError,
     SubprocessException,
     UnsupportedDatasetError,
 )
+from _multitables.index.references import Reference, RegionReference
 from _multitables.parent.batches.batch_iterator import BatchIterator
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
@@ -67,13 +75,20 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
     from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
+    from _multitables.parent.index_file import index_file
+    from _multitables.parent.open.dataset import Dataset
+    from _multitables.parent.open.empty import Empty
+    from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
+    from _multitables.parent.open.group import Group
+    from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink
+    from _multitables.parent.open.objects import Datatype
 else:
 
     def __getattr__(name):
-        return _adapters.load(name)  # imports the library of the adapter
+        return globals().setdefault(name, _later.load(name))
 
     def __dir__():
-        return sorted({*globals(), *_adapters.ADAPTERS})
+        return sorted({*globals(), *_later.NAMES})
 
 
 __version__ = "3.0.0"
@@ -86,9 +101,17 @@ __all__ = [
     "CorruptChunkError",
     "CorruptChunkWarning",
     "CorruptFileError",
+    "Dataset",
+    "Datatype",
+    "Empty",
+    "ExternalLink",
+    "File",
     "FileChangedError",
     "FileOpenError",
+    "Group",
+    "HardLink",
     "LibraryTimeoutError",
+    "MissingAttributeError",
     "MissingDatasetError",
     "MissingFieldError",
     "MissingFileError",
@@ -100,9 +123,13 @@ __all__ = [
     "QueueClosedException",
     "Reader",
     "ReaderDiedError",
+    "Reference",
+    "RegionReference",
     "Request",
     "RequestPool",
+    "SavedIndexWarning",
     "SharedMemoryError",
+    "SoftLink",
     "Stage",
     "StageBusyError",
     "StagePool",
@@ -114,5 +141,7 @@ __all__ = [
     "UnsupportedDatasetError",
     "VLArrayDataset",
     "build_info",
+    "index_file",
     "measure_limit",
+    "open",
 ]

@@ -16,6 +16,19 @@
 #     by_library.py          what the core does not know, asked of libhdf5 in another process
 #     numpy_type.py          HDF5 type -> the NumPy dtype that h5py gives
 #     element_type.py        the same, and whether stored bytes are delivered
+#     saved/                 the index of a file, saved in another one
+#       format.py            the bytes of it, written and read
+#       objects.py           what is saved of each object, in both directions
+#       writer.py            a file -> its saved index
+#       metadata.py          the core's answers, from a saved index
+#     kerchunk/              references of Kerchunk
+#       layout.py            how they are called, and pyarrow
+#       zarr_types.py        types, fill values and filters: HDF5's and Zarr's
+#       datatype_message.py  NumPy dtype -> HDF5's message
+#       zarr_nodes.py        a file -> groups and arrays as Zarr has them
+#       writer.py            these -> JSON or Parquet
+#       references.py        JSON or Parquet -> nodes and chunks
+#       metadata.py          the core's answers, from references
 #     references.py          references to objects and regions, as values
 #     open_options.py        PyTables' open_file options -> what matters to a stream
 #     hdf5_errors.py         what is wrong with a file or path -> exception
@@ -45,6 +58,7 @@
 #     random_reader.py       the public Reader: datasets, and requests for what was indexed
 #     codec_limit.py         the codec limit, to measure streams against
 #     build_info.py          versions and features, for bug reports
+#     index_file.py          the public index_file
 #     titles.py              what a stream is of, in the words of a repr
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
@@ -73,6 +87,7 @@
 #       proxy.py             a stand-in for a result, that ends with its block
 #       service.py           what a Reader and its requests share
 #       notifier.py          the thread that tells requests their end
+#   later.py                 public names that are imported when they are first named
 #   adapters/                runs in the user's process, each file with one library
 #     torch_iterable.py      the public TorchDataset: batches as tensors
 #     torch_map.py           the public TorchMapDataset: rows that a sampler chooses

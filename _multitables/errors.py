@@ -83,6 +83,10 @@ class CorruptChunkWarning(MultitablesError, UserWarning):  # noqa: N818 - not ra
     """A chunk does not decode and is left out, as `Streamer.get_batches` was asked to."""
 
 
+class SavedIndexWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
+    """A saved index is damaged and not used, or a dataset is left out of one."""
+
+
 class ReaderDiedError(SubprocessException, ChildProcessError):
     """A reader process died and was not replaced, or cannot be started."""
 
@@ -136,7 +140,11 @@ class MissingDatasetError(MultitablesError, KeyError):
     """The file holds no object at this path."""
 
 
-class MissingFieldError(MultitablesError, KeyError, NameError):
+class MissingAttributeError(MultitablesError, KeyError):
+    """The object has no attribute of this name."""
+
+
+class MissingFieldError(MultitablesError, KeyError, NameError, ValueError):
     """The dataset has no such field (column)."""
 
 

@@ -45,6 +45,11 @@ CACHE_SHARE = 32
 MIN_CACHE_BYTES = 64 << 20
 #: and at most this many.
 MAX_CACHE_BYTES = 512 << 20
+#: The handles of a file keep them in one part in this many, rounded down to a power of two so that
+#: all of them share it, in at least `MIN_CACHE_BYTES`,
+OPEN_CACHE_SHARE = 64
+#: and at most this many: a program may have many processes with handles of their own.
+MAX_OPEN_CACHE_BYTES = 256 << 20
 #: Results of requests without a stage of their own, that a `Reader` holds at once, in bytes.
 REQUEST_BYTES = 256 << 20
 #: A first guess of what a library's result needs, if its size cannot be told.
@@ -123,6 +128,19 @@ def _shuffle(name: str, value: Any) -> str | None:
         )
     known: str | None = kind
     return known
+
+
+def _threads(name: str, value: Any) -> int:
+    if value is None:
+        return available_cores()
+    return _whole(name, value, 1, "Leave it out for one thread a core")
+
+
+def _open_cache(name: str, value: Any) -> int:
+    if value is None:
+        share = available_bytes() // OPEN_CACHE_SHARE
+        return min(max(1 << max(share, 1).bit_length() - 1, MIN_CACHE_BYTES), MAX_OPEN_CACHE_BYTES)
+    return _whole(name, value, 0, "0 keeps no chunks")
 
 
 def _rotational(name: str, value: Any) -> bool | None:
@@ -247,3 +265,12 @@ class ReaderOptions:
             return self.cache_limit_bytes
         share = available_bytes() // CACHE_SHARE // self.n_procs
         return min(max(share, MIN_CACHE_BYTES), MAX_CACHE_BYTES)
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """Of `open`."""
+
+    n_threads: int = _option(_threads)
+    cache_bytes: int = _option(_open_cache)
+    trusted: bool = _option(_flag)

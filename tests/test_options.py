@@ -103,6 +103,16 @@ def test_caches_are_a_small_share_of_the_memory(monkeypatch: pytest.MonkeyPatch)
         assert options.checked(options.ReaderOptions, **given, cache_limit_bytes=5).cache_bytes == 5
 
 
+def test_the_cache_of_handles_is_a_smaller_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    mib = 1 << 20
+    for available, want in ((0, 64), (1 << 30, 64), (12_000 * mib, 128), (1 << 62, 256)):
+        monkeypatch.setattr(options, "available_bytes", lambda available=available: available)
+        given = {"n_threads": 1, "trusted": True}
+        found = options.checked(options.FileOptions, **given, cache_bytes=None)
+        assert found.cache_bytes == want * mib
+        assert options.checked(options.FileOptions, **given, cache_bytes=0).cache_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("written", "want"),
     [

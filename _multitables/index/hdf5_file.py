@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,9 +33,12 @@ from _multitables.index.element_type import (
     flat,
 )
 from _multitables.index.hdf5_metadata import Attribute, FilterSpec
+from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
 
+#: A count of blocks in a selection that has no end.
+UNLIMITED = 2**64 - 1
 #: Layouts that only a library reads, and why.
 REASONS = {
     "virtual": "a virtual dataset",
@@ -59,14 +62,19 @@ def open_source(
 
 
 class Source:
-    """An open HDF5 file; a context manager."""
+    """An open HDF5 file, perhaps one of `files` that are open already; a context manager."""
 
-    def __init__(self, filename: str | os.PathLike[str] | bytes, open_options: OpenOptions) -> None:
+    def __init__(
+        self,
+        filename: str | os.PathLike[str] | bytes,
+        open_options: OpenOptions,
+        files: OpenFiles | None = None,
+    ) -> None:
         self._options = open_options
         self._base = os.path.abspath(os.fsdecode(filename))
         is_split = open_options.kind == "split"
         self.filename = self._base + (open_options.meta_ext if is_split else "")
-        self.files = OpenFiles(self.filename, is_split=is_split)
+        self.files = files or OpenFiles(self.filename, is_split=is_split)
 
     @property
     def direct(self) -> bool:
@@ -210,10 +218,29 @@ class Source:
             return _at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
             table = file.metadata.chunks(dataset.place.offset)
+            index = replace(index, inline=stored.get("elements", b""))
             return _inside_file(_chunked(index, table, fill))
         if stored["byte_offset"] is None:
             return _replaced(index, layout="contiguous", fill_value=fill)
         return _inside_file(_at(index, stored["byte_offset"]))
+
+    def told(self, place: Place) -> dict[str, Any]:
+        """Return what the core tells of a dataset, or libhdf5 where the core does not know it.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            A group, or the core does not know it and no library may.
+        FileOpenError
+            The file's structure is damaged.
+        """
+        with _errors_named(place):
+            with contextlib.suppress(_core.Unknown):
+                if place.offset != UNKNOWN:
+                    stored = place.file.metadata.dataset(place.offset)
+                    if not _grows(place.file.metadata, stored):
+                        return stored
+            return self._dataset(place).stored
 
     def _dataset(self, place: Place) -> _Dataset:
         metadata, filename = place.file.metadata, place.file.filename
@@ -228,12 +255,15 @@ class Source:
                 raise hdf5_errors.no_dataset(filename, place.path, names)
             stored = metadata.dataset(place.offset)
             attributes = metadata.attributes(place.offset)
+            if self._options.trusted and _grows(metadata, stored):
+                told = by_library.described(filename, place.path, self.open_options)[0]
+                stored = {**stored, "dims": told["dims"]}
         except _core.Unknown as error:
             if not self._options.trusted:
                 raise hdf5_errors.untrusted(filename, place.path, error.args[0]) from None
             options = self.open_options
             stored, attributes = by_library.described(filename, place.path, options)
-        return _Dataset(place, stored, _core.datatype(stored["datatype"]), attributes)
+        return _Dataset(place, stored, datatype_of(stored["datatype"]), attributes)
 
     def _trusted(self, index: ChunkIndex) -> ChunkIndex:
         """Return the index, if the core reads the dataset or a library may."""
@@ -254,6 +284,18 @@ class Source:
         if stored["external_files"]:
             return "its bytes lie in external files"
         return REASONS.get(stored["layout"], "")
+
+
+def _grows(metadata: _core.MetadataFile, stored: dict[str, Any]) -> bool:
+    """Whether a virtual dataset has the extent that its sources have by now."""
+    if stored["layout"] != "virtual":
+        return False
+    selected = [mapping[3] for mapping in metadata.mappings(*stored["mappings"])]
+    return any(kind == "regular" and _has_no_end(*axes) for kind, *axes in selected)
+
+
+def _has_no_end(axes: Sequence[Sequence[int]]) -> bool:
+    return any(count == UNLIMITED for _, _, count, _ in axes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +396,7 @@ def _library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:
 
 def _inside_file(index: ChunkIndex) -> ChunkIndex:
     ends = index.byte_offset + index.stored_size
-    size = index.fingerprint.size_bytes
+    size = len(index.inline) or index.fingerprint.size_bytes
     bad = np.flatnonzero((ends > size) | (ends < index.byte_offset))
     if len(bad):
         end = int(ends[bad].max())

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from _multitables import _core
 from _multitables.filter_names import HDF5
+from _multitables.index.numpy_type import datatype_of
 
 #: Name, number in the order of creation, datatype, dims (None: a null dataspace) and elements.
-Attribute = tuple[bytes, int, bytes, "tuple[int, ...] | None", bytes]
+Attribute = tuple[bytes, "int | None", bytes, "tuple[int, ...] | None", bytes]
 #: Classes of datasets that PyTables wrote, in the attribute CLASS.
 PYTABLES_CLASSES = (b"TABLE", b"ARRAY", b"CARRAY", b"EARRAY", b"VLARRAY")
 
@@ -35,7 +35,7 @@ def is_pytables(attributes: Iterable[Attribute]) -> bool:
     """Whether PyTables wrote a dataset: then its types are what PyTables makes of them."""
     for name, _, datatype, dims, value in attributes:
         if name == b"CLASS":
-            is_text = dims == () and _core.datatype(datatype)["kind"] == "string"
+            is_text = dims == () and datatype_of(datatype)["kind"] == "string"
             return is_text and value.rstrip(b"\0") in PYTABLES_CLASSES
     return False
 

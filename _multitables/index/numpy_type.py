@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
+from _multitables import _core
 from _multitables.index.references import Reference, RegionReference
 
 Datatype = dict[str, Any]
@@ -27,6 +29,21 @@ POINTER_BYTES = {"variable_string": 8, "sequence": 16}
 #: By the number of a reference's kind. HDF5 has newer kinds, which h5py does not read.
 REFERENCES = {0: Reference, 1: RegionReference}
 CHARSETS = {0: ("ascii", bytes), 1: ("utf-8", str)}
+
+
+@lru_cache(maxsize=1024)
+def datatype_of(body: bytes) -> Datatype:
+    """Return what the core tells of a type as a file stores it; nobody may change that.
+
+    A file has few types, and very many datasets and attributes of each.
+    """
+    return _core.datatype(body)
+
+
+@lru_cache(maxsize=1024)
+def dtype_of(body: bytes) -> Dtype:
+    """Return the dtype of a type as a file stores it; see `numpy_dtype`."""
+    return numpy_dtype(datatype_of(body))
 
 
 def numpy_dtype(datatype: Datatype) -> Dtype:
@@ -62,10 +79,7 @@ def _name(name: bytes) -> str:
 
 
 def _order(datatype: Datatype) -> Literal["<", ">"]:
-    order: Literal["<", ">"] = datatype["order"]
-    if order not in ("<", ">"):
-        raise TypeError(f"byte order {order!r}")
-    return order
+    return "<" if datatype["order"] == "<" else ">"  # also for VAX's order, which is converted
 
 
 def _integer(datatype: Datatype) -> Dtype:
@@ -119,6 +133,8 @@ def _reference(datatype: Datatype) -> Dtype:
 def enum_values(datatype: Datatype) -> dict[str, int]:
     """Return the names of an enum's values, and the values."""
     base = datatype["base"]
+    if base["kind"] != "integer":
+        raise TypeError(f"an enum of a {base['kind']}")
     order = "little" if base["order"] == "<" else "big"
     return {
         _name(name): int.from_bytes(value, order, signed=base["signed"])  # type: ignore[arg-type]
@@ -157,7 +173,9 @@ def _compound(datatype: Datatype) -> Dtype:
         names.append(_name(name))
         formats.append(dtype)
         offsets.append(offset)
-    if names == ["r", "i"] and formats[0] == formats[1] and formats[0].kind == "f":
+    # Two halves are no complex number: NumPy has none of them.
+    is_float = formats[:1] == formats[1:] and formats[0].kind == "f" and formats[0].itemsize > 2
+    if names == ["r", "i"] and is_float:
         return np.dtype(f"{formats[0].str[0]}c{2 * formats[0].itemsize}")
     return np.dtype(
         {

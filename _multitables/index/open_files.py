@@ -21,9 +21,11 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from _multitables import _core
-from _multitables.errors import MultitablesError
+from _multitables.errors import FileChangedError, MultitablesError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.kerchunk.layout import is_references
+from _multitables.index.saved.metadata import with_saved_index
 
 UNKNOWN = -1
 LINKS_FOLLOWED = 16  # as HDF5 does
@@ -36,7 +38,20 @@ class OpenFile:
 
     filename: str
     fingerprint: Fingerprint
-    metadata: _core.MetadataFile
+    metadata: _core.MetadataFile  # or what tells the same
+    #: The name that opens it like this: its own, or that of the references to it.
+    opened_by: str
+
+    def check_unchanged(self) -> None:
+        """Raise `FileChangedError` if the file is not the one that was opened."""
+        got = _fingerprint(self.filename)
+        if got != self.fingerprint:
+            raise FileChangedError(
+                f"{self.filename!r} changed while it was read "
+                f"(expected {self.fingerprint}, got {got})",
+                advice="Open it again when it is complete",
+                filename=self.filename,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +90,11 @@ class OpenFiles:
         """Release the locks. A file is closed when the last place in it is forgotten."""
         for file in self._files.values():
             file.metadata.release()
+
+    def forget(self) -> None:
+        """Close the files for good, also for places in them that are still known."""
+        for file in self._files.values():
+            file.metadata.close()
 
     def reopen(self) -> bool:
         """Take the locks again; False if a file changed, or is open for writing."""
@@ -165,8 +185,8 @@ class OpenFiles:
         return self._files[filename]
 
 
-def open_file(filename: str, *, is_split: bool = False) -> OpenFile:
-    """Open a file.
+def open_file(filename: str, *, is_split: bool = False, uses_index: bool = True) -> OpenFile:
+    """Open a file, and its saved index if it has one that may be used.
 
     Raises
     ------
@@ -175,6 +195,8 @@ def open_file(filename: str, *, is_split: bool = False) -> OpenFile:
     CorruptFileError
         Its first structures are damaged.
     """
+    if is_references(filename):
+        return _open_references(filename)
     fingerprint = _fingerprint(filename)  # before anything is read
     locks = _takes_locks()
     try:
@@ -196,7 +218,21 @@ def open_file(filename: str, *, is_split: bool = False) -> OpenFile:
             raise hdf5_errors.refused(filename, "parts")
         if metadata.end > fingerprint.size_bytes:
             raise hdf5_errors.truncated(filename, metadata.end, fingerprint.size_bytes)
-    return OpenFile(filename, fingerprint, metadata)
+        if uses_index:
+            metadata = with_saved_index(filename, fingerprint, metadata)
+    return OpenFile(filename, fingerprint, metadata, filename)
+
+
+def _open_references(filename: str) -> OpenFile:
+    from _multitables.index.kerchunk.metadata import open_references  # few need it
+
+    try:
+        target, metadata = open_references(filename)
+    except OSError as error:
+        if isinstance(error, MultitablesError):
+            raise
+        raise hdf5_errors.cannot_open(filename, error) from None
+    return OpenFile(target, _fingerprint(target), metadata, filename)
 
 
 def _takes_locks() -> bool:

@@ -228,6 +228,14 @@ def _getragged(told: dict[str, Any], _: memoryview, key: Any) -> Any:
     return [values[at] for at in back]
 
 
+def _getobjects(told: dict[str, Any], out: memoryview, **selection: Any) -> list[Array]:
+    """Strings and sequences one after another, as arrays of their bytes or elements."""
+    found = _getitem(told, out, **selection)
+    many = isinstance(found, np.ndarray) and found.dtype.hasobject
+    objects = found.reshape(-1).tolist() if many else [found]
+    return [np.frombuffer(one, np.uint8) if isinstance(one, bytes) else one for one in objects]
+
+
 def _where(
     told: dict[str, Any], _: memoryview, condition: str, condvars: dict[str, Any], **rows: Any
 ) -> Any:
@@ -242,6 +250,7 @@ def _read_sorted(
 
 METHODS: dict[str, Callable[..., Any]] = {
     "getitem": _getitem,
+    "getobjects": _getobjects,
     "getragged": _getragged,
     "where": _where,
     "read_sorted": _read_sorted,

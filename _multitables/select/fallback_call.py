@@ -36,10 +36,10 @@ class LibraryCall:
     """A library serves it in a reader."""
 
     dataset: DatasetInfo
-    #: "getitem", "getragged", "read_sorted" or "where".
+    #: "getitem", "getobjects", "getragged", "read_sorted" or "where".
     method: str
-    #: Of "getitem": `fields`, one in the other, and `key`, which acts on the last one's array, of
-    #: this `shape`, whose first `n_dims` are HDF5's.
+    #: Of the first two: `fields`, one in the other, and `key`, which acts on the last one's array,
+    #: of this `shape`, whose first `n_dims` are HDF5's.
     arguments: dict[str, Any]
     #: Fields and indexes that NumPy applies to what the method gave.
     steps: tuple[Step, ...]

@@ -9,7 +9,7 @@ Law
    several axes stands alone; no None, no booleans. Beyond PyTables' own limits in that grammar
    (repeated or empty lists, negative steps, a list alone on several axes, a mask of fewer axes than
    the dataset) NumPy's result is given, and with a mask of one axis in any place. The second step,
-   also after a field, is NumPy's.
+   also after a field, is NumPy's; so is the first, if the dataset says so.
 3. `read`, `where` and `read_sorted` take start, stop and step as PyTables does.
 4. Nothing is raised here: what is wrong comes as `Refused`, with its exception and text.
 
@@ -22,7 +22,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,15 @@ from _multitables.select.selection import (
     Where,
 )
 
-__all__ = ["LibraryCall", "Native", "Refused", "library_call", "normalize", "whole_rows"]
+__all__ = [
+    "LibraryCall",
+    "Native",
+    "Refused",
+    "library_call",
+    "normalize",
+    "slab_of",
+    "whole_rows",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +119,8 @@ def normalize(selection: Selection) -> Native | LibraryCall | Refused:
     """
     dataset = selection.dataset
     try:
-        slab = None if dataset.kind == "vlarray" else _slab(selection)
+        ragged = dataset.kind in ("vlarray", "objects")
+        slab = None if ragged else slab_of(dataset, _as_keys(dataset, selection.steps))
         return library_call(selection) if slab is None else Native(slab)
     except KeyError as error:
         missing, names = error.args
@@ -135,7 +144,11 @@ def library_call(selection: Selection) -> LibraryCall:
     if dataset.kind == "vlarray":
         return ragged_call(dataset, steps)
     view = _view(dataset, steps)
-    return call_for(dataset, steps, None if view is None else view.shape)
+    call = call_for(dataset, steps, None if view is None else view.shape)
+    if dataset.kind == "objects":
+        ragged = np.dtype(np.uint8)  # as they travel
+        return replace(call, method="getobjects", ragged=True, dtype=ragged, shape=None)
+    return call
 
 
 # ---- methods as keys ----------------------------------------------------------------------
@@ -153,7 +166,7 @@ def _as_keys(dataset: DatasetInfo, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         if not isinstance(key, np.ndarray) or key.ndim != 1:
             raise IndexError("coordinates are a flat list of row numbers, or a mask of the rows")
     else:
-        if not isinstance(first, (str, FieldNames, Sorted, Where)):
+        if not dataset.is_numpys and not isinstance(first, (str, FieldNames, Sorted, Where)):
             check_first(first, dataset.shape)
         return steps
     return (*([] if field is None else [field]), key, *others)
@@ -243,6 +256,29 @@ def _listed_rows(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | N
     return Hyperslab(field, 0, none, (numbers, *rows), (), element_bytes, shape, dtype.base)
 
 
+def _box(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
+    """The short way for one index of numbers and slices, one for each of HDF5's dims."""
+    n_dims, extents = dataset.n_dims, dataset.shape
+    if len(steps) != 1 or type(steps[0]) is not tuple or len(steps[0]) != n_dims:
+        return None
+    axes, shape = [], []
+    for item, length in zip(steps[0], extents, strict=False):
+        if type(item) is int and -length <= item < length:
+            axes.append(Range(item % length, 1, 1))
+        elif type(item) is slice:
+            start, stop, step = item.indices(length)
+            axes.append(Range(start, step, len(range(start, stop, step))))
+            shape.append(axes[-1].n)
+        else:
+            return None
+    shape += extents[n_dims:]
+    if not n_dims or 0 in shape:
+        return None
+    element_bytes = math.prod(extents[n_dims:]) * dataset.dtype.itemsize
+    none = np.zeros(0, np.int64)
+    return Hyperslab("", 0, none, tuple(axes), (), element_bytes, tuple(shape), dataset.dtype)
+
+
 def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
     """The result as a view, or None where that cannot be."""
     view = whole(dataset.shape, dataset.n_dims, dataset.dtype)
@@ -261,11 +297,15 @@ def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:
     return view
 
 
-def _slab(selection: Selection) -> Hyperslab | None:
-    """The hyperslab of a result that is not ragged, or None where that cannot be."""
-    dataset = selection.dataset
-    steps = _as_keys(dataset, selection.steps)
-    slab = _listed_rows(dataset, steps)
+def slab_of(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
+    """Return the hyperslab of NumPy's indexes, one after another, or None where that cannot be.
+
+    Raises
+    ------
+    KeyError, IndexError
+        As NumPy; of a field the arguments are the missing name and the names there are.
+    """
+    slab = _box(dataset, steps) or _listed_rows(dataset, steps)
     if slab is None and (view := _view(dataset, steps)) is not None:
         with contextlib.suppress(NotNative):
             slab = hyperslab_of(view)

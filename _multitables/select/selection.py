@@ -36,7 +36,8 @@ class DatasetInfo:
 
     filename: str
     path: str
-    #: "table", "array" or "vlarray".
+    #: "table", "array" or "vlarray"; "objects": an array of strings or sequences of any length, of
+    #: which each one is an array of atoms.
     kind: str
     #: As the user sees it, the dims of subarrays included; of a ragged dataset its outer length.
     shape: tuple[int, ...]
@@ -50,6 +51,8 @@ class DatasetInfo:
     open_options: Mapping[str, object] = field(default_factory=dict)
     #: Shape of one atom of a ragged dataset.
     atom_shape: tuple[int, ...] = ()
+    #: The first index, too, means what NumPy means; else it follows PyTables' grammar.
+    is_numpys: bool = False
 
 
 class Read(NamedTuple):

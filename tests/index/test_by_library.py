@@ -8,6 +8,7 @@ Law
 from __future__ import annotations
 
 import ctypes
+import pickle
 import signal
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,24 @@ def test_it_is_read_by_the_library(filtered: Path) -> None:
         assert isinstance(rows, multitables.TableDataset)
         assert reader.request(rows["b"][1:3]).get().tolist() == [b"", b""]
         assert isinstance(reader.get_dataset("/group/ragged"), multitables.VLArrayDataset)
+
+
+def test_the_handle_reads_it_too(filtered: Path) -> None:
+    with multitables.open(filtered) as file:
+        third, other = file["group/x3"], file["group/x1"]
+        np.testing.assert_array_equal(third[2:5], smooth((12, 4))[2:5])
+        np.testing.assert_array_equal(other[...], smooth((12, 2)))
+        assert (third.shape, third.dtype) == ((12, 4), smooth((12, 4)).dtype)
+        assert third != other
+        assert third == file["group"]["x3"]
+        again = pickle.loads(pickle.dumps(third))
+        np.testing.assert_array_equal(again[7], smooth((12, 4))[7])
+        again.file.close()
+        with pytest.raises(multitables.UnsupportedDatasetError, match="does not know"):
+            list(file["group"])
+    refused = pytest.raises(multitables.UnsupportedDatasetError, match="trusted=False")
+    with multitables.open(filtered, trusted=False) as file, refused:
+        file["group/x3"].shape  # noqa: B018
 
 
 def test_what_is_not_there(filtered: Path) -> None:

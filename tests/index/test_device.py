@@ -16,6 +16,7 @@ import pytest
 
 import multitables
 from _multitables.index import device
+from _multitables.index.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 
 
@@ -32,7 +33,7 @@ def test_the_user_has_the_last_word(
     numbered: Path, monkeypatch: pytest.MonkeyPatch, kernel: bool, said: bool | None
 ) -> None:
     monkeypatch.setattr(device, "rotates", lambda filename: kernel)
-    opened = open_data(DataSpec(numbered, {}, "rows", None, said))
+    opened = open_data(DataSpec(KeptSource(numbered, {}, keeps=False), "rows", None, said))
     assert opened.turnstile is (kernel if said is None else said)
 
 

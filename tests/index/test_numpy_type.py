@@ -146,7 +146,7 @@ def same(ours: Any, theirs: Any) -> None:
         same(ours[name], theirs[name])
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(TYPES)
 def test_dtypes_are_h5pys(kind: Any) -> None:
     with h5py.File("memory", "w", driver="core", backing_store=False, libver="latest") as file:

@@ -88,6 +88,18 @@ class Catalogues:
         self.native.pop(field, None)
 
 
+class NoCatalogues(Catalogues):
+    """Those of a dataset of which the core reads nothing, nor of its columns."""
+
+    def __init__(self, index: ChunkIndex) -> None:
+        self.native = {}
+        self._whole = Part(index, index.chunk_dims or (), None)
+
+    def part(self, field: str, queue: _core.WorkQueue) -> Part:
+        """Return the dataset, whatever the column."""
+        return self._whole
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DatasetHandle(DatasetInfo):
     """What selections know of their dataset, with its catalogues."""

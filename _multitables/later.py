@@ -1,0 +1,44 @@
+"""Public names that are imported when they are first named.
+
+Law
+---
+1. `LATER` says where each of them is. A program that only streams does not wait for what opens
+   files as h5py does. The adapters, which need libraries, have a table of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from _multitables import adapters
+
+#: Name in `multitables` -> its file.
+LATER = {
+    "Dataset": "parent.open.dataset",
+    "Datatype": "parent.open.objects",
+    "Empty": "parent.open.empty",
+    "ExternalLink": "parent.open.links",
+    "File": "parent.open.file",
+    "Group": "parent.open.group",
+    "HardLink": "parent.open.links",
+    "SoftLink": "parent.open.links",
+    "index_file": "parent.index_file",
+    "open": "parent.open.file",
+}
+NAMES = {*LATER, *adapters.ADAPTERS}
+
+
+def load(name: str) -> Any:
+    """Return what has a public name.
+
+    Raises
+    ------
+    MissingLibraryError
+        The library of an adapter is not installed (an `ImportError`).
+    AttributeError
+        There is no such name.
+    """
+    if name not in LATER:
+        return adapters.load(name)
+    return getattr(importlib.import_module(f"_multitables.{LATER[name]}"), name)

@@ -1,0 +1,121 @@
+"""The attributes of an object.
+
+Law
+---
+1. All attributes of an object are read at once, when one is asked for, and decoded one by one.
+2. Names are in the order of their creation where the object keeps it, else sorted, as in h5py.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from _multitables.errors import MissingAttributeError
+from _multitables.index.numpy_type import datatype_of, dtype_of
+from _multitables.index.open_files import Place
+from _multitables.parent.open.empty import Empty
+from _multitables.parent.open.handle import asked
+from _multitables.parent.open.links import text
+from _multitables.parent.open.mapping import Names, encoded
+from _multitables.parent.open.values import decode, is_plain
+
+#: Kinds whose values are mostly stored as NumPy has them.
+NUMBERS = {"integer", "float"}
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(body: bytes) -> bool:
+    return is_plain(datatype_of(body))
+
+
+class Attributes(Names):
+    """The attributes of an object: a read-only mapping from names to values.
+
+    A value is what h5py gives: a NumPy scalar or array; str, or an array of them, for strings of
+    variable length; `Empty` for a type without elements.
+
+    Raises
+    ------
+    KeyError
+        There is no attribute of this name (as `MissingAttributeError`).
+    TypeError
+        The attribute has a type that NumPy does not have.
+    CorruptFileError
+        Its structure is damaged.
+    """
+
+    __slots__ = ("_found", "_place")
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._found: dict[bytes, tuple[Any, ...]] | None = None
+
+    def _all(self) -> dict[bytes, tuple[Any, ...]]:
+        if self._found is None:
+            place = self._place
+            found = asked(place.file.metadata.attributes, place, place.offset)
+            found.sort(key=_by_creation if all(map(_has_order, found)) else _by_name)
+            self._found = {one[0]: one[2:] for one in found}
+        return self._found
+
+    def __getitem__(self, name: str | bytes) -> Any:
+        found = self._all().get(encoded(name))
+        if found is None:
+            raise self._missing(name)
+        return asked(self._decoded, self._place, *found)
+
+    def _decoded(self, body: bytes, dims: tuple[int, ...] | None, stored: bytes) -> Any:
+        datatype = datatype_of(body)
+        if dims is None:
+            return Empty(dtype_of(body))
+        if stored and datatype["kind"] in NUMBERS and _is_plain(body):
+            number = np.ndarray(dims, dtype_of(body), bytearray(stored))
+            return number if dims else number[()]
+        elements = np.frombuffer(stored, f"V{datatype['size']}") if stored else np.empty(0, "V1")
+        value = decode(elements.reshape(dims), datatype, self._place.file)
+        if datatype["kind"] == "variable_string":
+            texts = [string.decode("utf-8", "surrogateescape") for string in value.flat]
+            value = np.array(texts, value.dtype).reshape(value.shape)
+        return value[()] if value.ndim == 0 else value
+
+    def _missing(self, name: object) -> MissingAttributeError:
+        names, place = list(self), self._place
+        close = difflib.get_close_matches(str(name), map(str, names), 3, 0.5)
+        there = ", ".join(map(repr, names[:20])) or "nothing"
+        return MissingAttributeError(
+            f"no attribute {name!r} of {place.path!r} in {place.file.filename!r} (it has {there})",
+            advice=f"Did you mean {' or '.join(map(repr, close))}?" if close else "Check the name",
+            name=name,
+            path=place.path,
+            filename=place.file.filename,
+            close_matches=close,
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return encoded(name) in self._all()
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(text, list(self._all()))
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __repr__(self) -> str:
+        return f"<Attributes of HDF5 object {self._place.path!r}>"
+
+
+def _has_order(found: tuple[Any, ...]) -> bool:
+    return found[1] is not None
+
+
+def _by_creation(found: tuple[Any, ...]) -> Any:
+    return found[1]
+
+
+def _by_name(found: tuple[Any, ...]) -> Any:
+    return found[0]

@@ -1,0 +1,458 @@
+"""The public `Dataset` of `multitables.open`: h5py's names, read by the core in this process.
+
+Law
+---
+1. Making one reads nothing. What the file tells of it is read when it is first asked for, and kept.
+2. Names, meanings and results are h5py's; what h5py refuses to select is selected as NumPy does.
+3. Whole rows take the shortest way: a few checks, an array, one call into the core.
+4. What reads is kept by the handle, so that closing it ends that, and other datasets share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import DTypeLike
+
+from _multitables import _core
+from _multitables.index.numpy_type import datatype_of, dtype_of
+from _multitables.index.open_files import UNKNOWN
+from _multitables.index.references import RegionReference
+from _multitables.parent.open import filters
+from _multitables.parent.open.conversion import converted, encoding_of
+from _multitables.parent.open.dimensions import Dimensions
+from _multitables.parent.open.empty import Empty
+from _multitables.parent.open.handle import asked
+from _multitables.parent.open.objects import Object
+from _multitables.parent.open.reading import Contents
+from _multitables.parent.open.results import new_array
+from _multitables.parent.open.values import decode
+from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
+from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
+from _multitables.select.region import region_steps
+
+if TYPE_CHECKING:
+    from _multitables.parent.batches.batches import Batches
+    from _multitables.parent.stream.stream_queue import StreamQueue
+
+#: Iteration reads whole chunks of about as many bytes at a time.
+ITERATED_BYTES = 1 << 20
+#: Kinds of types whose elements are empty strings where nothing was written, for h5py.
+TEXTS = ("variable_string", "array")
+#: Datasets of a file whose means of reading are kept.
+MAX_CONTENTS = 1 << 13
+
+
+class Dataset(Object):
+    """A dataset of an open file, which is only read: ``dataset[...]``.
+
+    Names, meanings and results are h5py's. Beyond the indexes that h5py takes, NumPy's work:
+    negative steps, lists in any order and with repetitions, several lists, masks of some of the
+    axes, and lists of names.
+
+    Notes
+    -----
+    Chunks are decoded in this process, on the threads of `multitables.open`. Any number of threads
+    may read at once. A dataset may be pickled, as its file's name and fingerprint, and used on
+    after a fork.
+
+    Examples
+    --------
+    >>> images = multitables.open("run7.h5")["images"]  # doctest: +SKIP
+    >>> images[[3, 14, 15]].mean()  # doctest: +SKIP
+    """
+
+    # ---- what the file tells
+
+    @cached_property
+    def _stored(self) -> dict[str, Any]:
+        return self._handle.shared.source.told(self._place)
+
+    @cached_property
+    def _datatype(self) -> dict[str, Any]:
+        return datatype_of(self._stored["datatype"])
+
+    @cached_property
+    def _dtype(self) -> np.dtype[Any]:
+        return dtype_of(self._stored["datatype"])
+
+    @cached_property
+    def _shape(self) -> Any:
+        return None if self._stored["is_null"] else self._stored["dims"]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of one element, with h5py's metadata for strings, enums and what is of any length.
+
+        Raises
+        ------
+        TypeError
+            NumPy, or h5py, has no such type.
+        """
+        return self._dtype
+
+    @property
+    def shape(self) -> Any:
+        """Extents; () of a scalar, None of a null dataspace."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return len(self._shape or ())
+
+    @property
+    def size(self) -> int | None:
+        """How many elements there are; None of a null dataspace."""
+        return None if self._shape is None else math.prod(self._shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements in an array."""
+        return self._dtype.itemsize * (self.size or 0)
+
+    @property
+    def maxshape(self) -> Any:
+        """Extents that it may grow to, None along an axis without a limit."""
+        return None if self._shape is None else self._stored["max_dims"]
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Extents of one chunk, or None."""
+        found: tuple[int, ...] | None = self._stored.get("chunk_dims")
+        return found
+
+    @property
+    def fillvalue(self) -> Any:
+        """What elements are that were never written, zero by default."""
+        fill, size = self._stored.get("fill_value"), self._datatype["size"]
+        if not fill and self._dtype.hasobject and self._datatype["kind"] not in TEXTS:
+            return np.empty(1, self._dtype)[0]  # as h5py, which finds no objects there
+        stored = np.frombuffer(fill or bytes(size), f"V{size}")
+        return asked(decode, self._place, stored, self._datatype, self._place.file)[0]
+
+    @property
+    def filters(self) -> dict[str, Any]:
+        """h5py's name of each filter, or its number, with its settings or None; in their order."""
+        return filters.settings(self._stored["filters"])
+
+    @property
+    def filter_ids(self) -> tuple[int, ...]:
+        """HDF5's numbers of the filters."""
+        return tuple(found[0] for found in self._stored["filters"])
+
+    @property
+    def filter_names(self) -> tuple[str, ...]:
+        """Names of the filters, as they stand in the file."""
+        names = (found[3] for found in self._stored["filters"])
+        return tuple(name.decode("utf-8", "surrogateescape") for name in names)
+
+    @property
+    def compression(self) -> str | None:
+        """``"gzip"``, ``"lzf"``, ``"szip"``, ``"unknown"`` (a plugin's) or None."""
+        return filters.compression(self.filters)
+
+    @property
+    def compression_opts(self) -> Any:
+        """The level of gzip, or the settings of szip."""
+        name = self.compression
+        return None if name is None else self.filters.get(name)
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether bytes are shuffled."""
+        return "shuffle" in self.filters
+
+    @property
+    def fletcher32(self) -> bool:
+        """Whether chunks have a checksum."""
+        return "fletcher32" in self.filters
+
+    @property
+    def scaleoffset(self) -> int | None:
+        """Bits of whole numbers (0: chosen by HDF5), or decimal places of floats, or None."""
+        found = self.filters.get("scaleoffset")
+        return None if found is None else int(found[1])
+
+    @property
+    def external(self) -> list[tuple[str, int, int]] | None:
+        """Name, offset and size of each file that the elements lie in, or None."""
+        files = self._stored["external_files"]
+        return [(os.fsdecode(name), offset, size) for name, offset, size in files] or None
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether its elements are those of other datasets."""
+        return bool(self._stored["layout"] == "virtual")
+
+    @property
+    def is_scale(self) -> bool:
+        """Whether it is a dimension scale."""
+        kind = self.attrs.get("CLASS", b"")
+        return bool(kind in (b"DIMENSION_SCALE", "DIMENSION_SCALE"))
+
+    @property
+    def dims(self) -> Dimensions:
+        """The axes: their labels, and the dimension scales attached to them."""
+        return Dimensions(self)
+
+    def len(self) -> int:
+        """Return the length of the first axis.
+
+        Raises
+        ------
+        TypeError
+            It is a scalar, or a null dataspace.
+        """
+        if not self._shape:
+            raise TypeError("a dataset without axes has no length")
+        length: int = self._shape[0]
+        return length
+
+    def __len__(self) -> int:
+        return self.len()
+
+    def __repr__(self) -> str:
+        if not self:
+            return "<Closed HDF5 dataset>"
+        return f'<HDF5 dataset {self._title()}: shape {self.shape}, type "{self.dtype.str}">'
+
+    # ---- reading
+
+    def __getitem__(self, key: Any) -> Any:
+        """Read a selection.
+
+        Parameters
+        ----------
+        key : int, slice, list, ndarray, str, ``...``, RegionReference or a tuple of them
+            Names are fields: one gives its values, several (or a list of them) a compound. One list
+            goes along its axis; several lists go together, as in NumPy.
+
+        Returns
+        -------
+        ndarray, scalar, bytes or Empty
+            A new array of the dataset's dtype; a scalar where no axis is left.
+
+        Raises
+        ------
+        IndexError, TypeError, ValueError
+            The index does not fit the dataset.
+        MissingFieldError
+            No such field (a `KeyError`, and a `ValueError`).
+        CorruptChunkError
+            A chunk does not decode, with its place in the dataset and in the file.
+        FileChangedError
+            The file changed after it was opened.
+        UnsupportedDatasetError
+            Only an HDF5 library reads it, and ``trusted=False``.
+        ClosedError
+            The file is closed.
+        """
+        contents = self._handle.contents.get(self._key)
+        if contents is None and self._shape is not None:
+            contents = self._contents()
+        if contents is not None and contents.rows is not None:
+            kind, (core, n_rows, row_shape, dtype) = type(key), contents.rows
+            try:
+                if (kind is int or kind is np.int64) and -n_rows <= key < n_rows:
+                    one = np.empty(row_shape, dtype)
+                    core.read_rows(int(key) % n_rows, 1, 1, one)
+                    return one if row_shape else one[()]
+                if key is Ellipsis or (kind is tuple and key == ()):
+                    every = new_array((n_rows, *row_shape), dtype)
+                    core.read_rows(0, 1, n_rows, every)
+                    return every
+                if kind is slice:
+                    wanted = range(*key.indices(n_rows))
+                    if wanted:
+                        some = new_array((len(wanted), *row_shape), dtype)
+                        core.read_rows(wanted.start, wanted.step, len(wanted), some)
+                        return some
+            except _core.ReadFailed:
+                pass  # the long way tells why, or goes another
+        return self._selected(key)
+
+    def _selected(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
+        """Read any selection, into `out` if it is the result's like."""
+        names, items = names_and_items(key)
+        if names is not None and self._dtype.names is None:
+            raise ValueError(f"only a compound dataset has fields (got the name {names!r})")
+        whole = items == () or (len(items) == 1 and items[0] is Ellipsis)
+        if self._shape is None:
+            if whole and names is None:
+                return Empty(self._dtype)
+            raise ValueError("an empty dataset cannot be sliced: it has a type, and no elements")
+        shared, read = self._handle.shared, self._contents().read
+        found = asked(read, self._place, shared, self._steps(items), names, out)
+        if found.ndim or (not self._shape and items):
+            return found
+        return found[()]
+
+    def _steps(self, items: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(items) == 1 and isinstance(items[0], RegionReference):
+            self._handle.shared  # noqa: B018 - which is an error once the file is closed
+            region, place = items[0], self._place
+            offset, told = asked(place.file.metadata.region, place, region.heap, region.number)
+            if offset != self._place.offset:
+                raise ValueError("a region reference must refer to the dataset that it is used on")
+            return region_steps(told, self.ndim)
+        return steps_of(items, self._shape)
+
+    @cached_property
+    def _key(self) -> tuple[str, int | str]:
+        place = self._place
+        return place.file.filename, place.path if place.offset == UNKNOWN else place.offset
+
+    def _contents(self) -> Contents:
+        """Return what reads this dataset, which all datasets of this place share."""
+        known = self._handle.shared.contents
+        found = known.get(self._key)
+        if found is None:
+            shared, place = self._handle.shared, self._place
+            made = Contents(shared, place, self._shape, self._datatype, self._dtype)
+            found = known.setdefault(self._key, made)
+            if len(known) > MAX_CONTENTS:
+                with contextlib.suppress(RuntimeError):  # others add some meanwhile
+                    known.pop(next(iter(known)), None)
+        return found
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the rows, reading whole chunks at a time.
+
+        Raises
+        ------
+        TypeError
+            It is a scalar, or a null dataspace.
+        """
+        n_rows = self.len()
+        row_bytes = max(1, self.nbytes // max(1, n_rows))
+        chunk = (self.chunks or (1,))[0]
+        band = max(1, ITERATED_BYTES // row_bytes // chunk) * chunk
+        for start in range(0, n_rows, band):
+            yield from self[start : start + band]
+
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        if copy is False:
+            raise ValueError("an array of a dataset is always a copy (got copy=False)")
+        if self._shape is None:
+            raise TypeError("an empty dataset has no NumPy array")
+        found: npt.NDArray[Any] = self[...]
+        return found if dtype is None else converted(found, np.dtype(dtype))
+
+    def read_direct(
+        self, dest: npt.NDArray[Any], source_sel: Any = None, dest_sel: Any = None
+    ) -> None:
+        """Read into an array that is there; straight into it, if its part has the dataset's dtype.
+
+        Parameters
+        ----------
+        dest : ndarray
+            The array. Elements are converted to its dtype as HDF5 converts them.
+        source_sel : index, optional
+            What is read, as `numpy.s_` makes it. Default: everything.
+        dest_sel : index, optional
+            Where to, by NumPy's rules of assignment. Default: everything.
+
+        Raises
+        ------
+        TypeError
+            What is read does not fit there; or a null dataspace.
+        """
+        if self._shape is None:
+            raise TypeError("an empty dataset has no NumPy array")
+        items = dest_sel if isinstance(dest_sel, tuple) else (dest_sel,)
+        window: npt.NDArray[Any] | None = None
+        if dest_sel is None:
+            window = dest
+        elif all(isinstance(item, (slice, int, np.integer)) for item in items):
+            window = dest[(*items, ...)]
+        found = self._selected(Ellipsis if source_sel is None else source_sel, window)
+        if found is window:
+            return
+        try:
+            dest[... if dest_sel is None else dest_sel] = converted(np.asarray(found), dest.dtype)
+        except ValueError as error:
+            raise TypeError(f"what is read does not fit the array: {error}") from None
+
+    def iter_chunks(self, sel: Any = None) -> Iterator[tuple[slice, ...]]:
+        """Return an iterator over chunks: the slices of each that lie in a selection.
+
+        Parameters
+        ----------
+        sel : slice, int or tuple of them, optional
+            One for each axis. Default: everything.
+
+        Raises
+        ------
+        TypeError
+            The dataset has no chunks.
+        ValueError
+            The selection is not in the dataset.
+        """
+        chunks = self.chunks
+        if chunks is None:
+            raise TypeError("a chunked dataset is needed, and this one has no chunks")
+        return chunk_slices(self._shape, chunks, sel)
+
+    # ---- views
+
+    def astype(self, dtype: DTypeLike) -> Dataset | AsTypeView:
+        """Return a view that reads as another dtype: ``dataset.astype("f4")[:100]``."""
+        wanted = np.dtype(dtype)
+        if wanted == self._dtype:
+            return self
+        if wanted.kind == "T" and encoding_of(self._dtype) is None:
+            raise TypeError(f"only strings can be read as {wanted!r}, this is {self._dtype}")
+        return AsTypeView(self, wanted)
+
+    def asstr(self, encoding: str | None = None, errors: str = "strict") -> AsStrView:
+        """Return a view that reads strings as str.
+
+        Parameters
+        ----------
+        encoding : str, optional
+            Default: the one that the file names, ASCII or UTF-8.
+        errors : str
+            As `bytes.decode` takes it. Default ``"strict"``.
+
+        Raises
+        ------
+        TypeError
+            The elements are no strings.
+        """
+        found = encoding_of(self._dtype)
+        if found is None:
+            raise TypeError(f"asstr() is for strings, and this dataset has {self._dtype}")
+        return AsStrView(self, encoding or found, errors)
+
+    def fields(self, names: str | Iterable[str]) -> FieldsView:
+        """Return a view that reads one field, or a compound of several: ``["x", "y"]``.
+
+        Raises
+        ------
+        ValueError
+            There are no such fields.
+        """
+        return FieldsView(self, names)
+
+    # ---- the fast ways
+
+    def stream(self, **options: Any) -> StreamQueue:
+        """Stream the dataset through reader processes; options are `Streamer.get_queue`'s."""
+        queue: StreamQueue = self.file.streamer().get_queue(self._place.path, **options)
+        return queue
+
+    def batches(self, batch_size: int, **options: Any) -> Batches:
+        """Stream the dataset as batches for training; options are `Streamer.get_batches`'."""
+        streamer = self.file.streamer()
+        batches: Batches = streamer.get_batches(self._place.path, batch_size, **options)
+        return batches

@@ -1,0 +1,142 @@
+"""`multitables.open`, and the file that it gives.
+
+Law
+---
+1. Opening reads the first structures of the file, and nothing else.
+2. The root group is the file, as in h5py.
+
+This file must never read what is stored; groups and datasets do.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from _multitables.index.open_files import OpenFile, Place
+from _multitables.options import FileOptions, checked
+from _multitables.parent.open.dataset import Dataset
+from _multitables.parent.open.group import Group
+from _multitables.parent.open.handle import CLASSES, Handle
+from _multitables.parent.open.objects import Datatype
+from _multitables.parent.streamer import Streamer
+
+
+def open(  # noqa: A001 - as gzip.open and others are called
+    filename: str | os.PathLike[str] | bytes,
+    *,
+    n_threads: int | None = None,
+    cache_bytes: int | None = None,
+    trusted: bool = True,
+) -> File:
+    """Open an HDF5 file to read it, in place of ``h5py.File(filename)``.
+
+    What it gives has the names and the meanings of h5py, read only. It may be used by any number of
+    threads at once, pickled, and taken along by a fork. No HDF5 library reads the file in this
+    process.
+
+    Parameters
+    ----------
+    filename : str, path-like or bytes
+        Name of the file.
+    n_threads : int, optional
+        Threads that decode chunks, the caller's included. Default: the cores available.
+    cache_bytes : int, optional
+        Bytes of decoded chunks that are kept, 0 for none. Default: a 64th of the memory that is
+        available, 64 to 256 MiB, by powers of two. Handles of a file with the same options share
+        them.
+    trusted : bool, optional
+        Whether what the core does not know may be read through an HDF5 library, in a process of its
+        own. Default True. Take False for a file that may be hostile.
+
+    Returns
+    -------
+    File
+        The root group; a context manager.
+
+    Raises
+    ------
+    OptionsError
+        An option that cannot work.
+    MissingFileError, FileOpenError
+        No such file; not an HDF5 file, truncated, open for writing, not allowed.
+    CorruptFileError
+        Its first structures are damaged.
+
+    Examples
+    --------
+    >>> with multitables.open("run7.h5") as file:  # doctest: +SKIP
+    ...     images = file["images"]
+    ...     batch = images[128:256]
+    ...     camera = images.attrs["camera"]
+    """
+    options = checked(FileOptions, n_threads=n_threads, cache_bytes=cache_bytes, trusted=trusted)
+    handle = Handle(os.fsdecode(filename), options)
+    return File(handle, handle.main)
+
+
+class File(Group):
+    """An open HDF5 file, which is its root group. Made by `multitables.open`."""
+
+    __slots__ = ()
+
+    def __init__(self, handle: Handle, file: OpenFile) -> None:
+        super().__init__(handle, Place(file, file.metadata.root, "/"), "/")
+
+    @property
+    def filename(self) -> str:
+        """The name that the file was opened by."""
+        self._handle.shared  # noqa: B018 - which is an error once the file is closed
+        file, handle = self._place.file, self._handle
+        return handle.filename if file is handle.main else file.filename
+
+    @property
+    def mode(self) -> str:
+        """``"r"``: it is only read."""
+        return "r"
+
+    @property
+    def driver(self) -> str:
+        """``"sec2"``: h5py's word for a file on a file system."""
+        return "sec2"
+
+    @property
+    def swmr_mode(self) -> bool:
+        """False: what a writer adds later is not seen."""
+        return False
+
+    @property
+    def userblock_size(self) -> int:
+        """Bytes of the user block before the file's first structure."""
+        self._handle.shared  # noqa: B018
+        return self._place.file.metadata.user_block
+
+    def streamer(self, **options: Any) -> Streamer:
+        """Return a `Streamer` of the file, trusted as far as this; options are the streamer's."""
+        self._handle.shared  # noqa: B018
+        return Streamer(self._place.file.opened_by, trusted=self._handle.trusted, **options)
+
+    def close(self) -> None:
+        """Close the file and all that was reached through it. May be called again."""
+        self._handle.close()
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if not self:
+            return "<Closed HDF5 file>"
+        return f'<HDF5 file "{os.path.basename(self.filename)}" (mode r)>'
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._handle.of(self._place.file),)
+
+
+def _restored(handle: Handle) -> File:
+    return File(handle, handle.main)
+
+
+CLASSES.update(dataset=Dataset, group=Group, datatype=Datatype, file=File)

@@ -1,0 +1,265 @@
+"""Groups: a mapping from names to objects, and ways through what is below.
+
+Law
+---
+1. A path within the file is followed by the core. Other files, and what is missing, are
+   `OpenFiles`' to find and to name.
+2. Names are in the order of their creation where the group keeps it, else sorted, as in h5py;
+   visits go by name.
+3. `walk` lists only the groups that its pattern needs, when they are needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from _multitables.errors import MissingDatasetError, UnsupportedDatasetError
+from _multitables.index.open_files import Lost, Place
+from _multitables.index.references import Reference, RegionReference
+from _multitables.parent.open.handle import Handle, asked
+from _multitables.parent.open.links import link, text
+from _multitables.parent.open.mapping import Names, encoded
+from _multitables.parent.open.objects import Object, joined, shown
+from _multitables.parent.open.visits import Link, links_below, objects_below, sorted_links
+
+
+class Group(Object, Names):
+    """A group of a file: a read-only mapping from names, or paths, to objects.
+
+    A path is relative to the group, or begins with a slash. Soft and external links are followed.
+    """
+
+    __slots__ = ("_links",)
+
+    def __init__(self, handle: Handle, place: Place, name: str | bytes | None) -> None:
+        super().__init__(handle, place, name)
+        self._links: list[Link] | None = None
+
+    def _told(self) -> list[Link]:
+        """Return the links in the order of the names' iteration, read once."""
+        self._handle.shared  # noqa: B018 - which is an error once the file is closed
+        if self._links is None:
+            links = sorted_links(self._place)
+            if all(order is not None for _, order, *_ in links):
+                links.sort(key=_by_creation)
+            self._links = links
+        return self._links
+
+    def __getitem__(self, name: str | bytes | Reference | RegionReference) -> Any:
+        """Return the object of a name, a path or a reference.
+
+        Raises
+        ------
+        KeyError
+            There is none (as `MissingDatasetError`).
+        ValueError
+            The reference refers to nothing.
+        """
+        if isinstance(name, Reference | RegionReference):
+            return self._referred(name)
+        if not isinstance(name, str | bytes):
+            raise TypeError(f"Accessing a group is done with bytes or str, not {type(name)}")
+        files, file, path = self._handle.files, self._place.file, encoded(name)
+        if path:
+            place = self._place
+            with contextlib.suppress(UnsupportedDatasetError):  # libhdf5 may know the way
+                kind, *where = asked(file.metadata.find, place, path, place.offset)
+                if kind == "object":
+                    return self._object(where[0], joined(self.name or "/", name))
+        found = files.find(path.decode("utf-8", "surrogateescape"), self._place)
+        if not path:
+            raise MissingDatasetError("a name must not be empty", path="")
+        return self._handle.object(found, found.path)
+
+    def _object(self, offset: int, name: str | bytes) -> Any:
+        return self._handle.object(Place(self._place.file, offset, shown(name)), name)
+
+    def _referred(self, reference: Reference | RegionReference) -> Any:
+        self._handle.shared  # noqa: B018
+        if not reference:
+            raise ValueError("Invalid HDF5 object reference")
+        offset, place = 0, self._place
+        if isinstance(reference, Reference):
+            offset = reference.offset
+        else:
+            offset, _ = asked(place.file.metadata.region, place, reference.heap, reference.number)
+        return self._handle.object(Place(place.file, offset, "a reference's object"), None)
+
+    def get(
+        self,
+        name: Any,
+        default: Any = None,
+        getclass: bool = False,
+        getlink: bool = False,
+        elink_mode: str | None = None,
+        elink_locking: object = None,
+        elink_swmr: object = None,
+    ) -> Any:
+        """Return an object, its class, or the link of this name.
+
+        Parameters
+        ----------
+        name : str or bytes
+            A name or a path.
+        default : object
+            What is returned if there is no such name; also for the object behind a link that leads
+            nowhere. Default None.
+        getclass : bool
+            Return the class in place of the object: `Group`, `Dataset` or `Datatype`. Default
+            False.
+        getlink : bool
+            Return the link in place of the object: a `HardLink`, `SoftLink` or `ExternalLink`, or
+            its class. Default False.
+        elink_mode, elink_locking, elink_swmr : object
+            As h5py has them, for other files that links name: these are always opened to be read.
+        """
+        if elink_mode not in (None, "r"):
+            raise ValueError(f"elink_mode must be 'r', as files are only read, got {elink_mode!r}")
+        if not getlink:
+            try:
+                found = self[name]
+            except KeyError:
+                return default
+            return type(found) if getclass else found
+        told = self._link(encoded(name))
+        if told is None:
+            return default
+        found = link(told)
+        return type(found) if getclass else found
+
+    def _link(self, path: bytes) -> tuple[Any, ...] | None:
+        """Return what the last name of a path says, whether it leads anywhere or not."""
+        files = self._handle.files
+        group, _, name = path.rstrip(b"/").rpartition(b"/")
+        if not name:
+            return None
+        place: Place | Lost = self._place
+        if group or path.startswith(b"/"):
+            before = (group or b"/").decode("utf-8", "surrogateescape")
+            place = files.look(before, self._place)
+        if isinstance(place, Lost):
+            return None
+        metadata = place.file.metadata
+        if asked(metadata.kind, place, place.offset) != "group":
+            return None
+        return asked(metadata.link, place, place.offset, name)
+
+    def __contains__(self, name: object) -> bool:
+        if not self:
+            return False
+        path = encoded(name)
+        names = [part for part in path.split(b"/") if part not in (b"", b".")]
+        if not names:
+            return bool(path)
+        return self._link((b"/" if path.startswith(b"/") else b"") + b"/".join(names)) is not None
+
+    def __len__(self) -> int:
+        return len(self._told())
+
+    def __iter__(self) -> Iterator[Any]:
+        return (text(told[0]) for told in self._told())
+
+    def __reversed__(self) -> Iterator[Any]:
+        return (text(told[0]) for told in reversed(self._told()))
+
+    def visit(self, func: Callable[[Any], Any]) -> Any:
+        """Call a function with the path of each object below, in the order of the names.
+
+        Each object is visited once. Soft and external links are not followed.
+
+        Parameters
+        ----------
+        func : callable
+            Takes the path, relative to this group. What it returns, if not None, ends the visit.
+
+        Returns
+        -------
+        object
+            What the function returned last.
+        """
+        return self._visited(lambda name, offset, kind: func(text(name)))
+
+    def visititems(self, func: Callable[[Any, Any], Any]) -> Any:
+        """Call a function with the path and the object of each object below; see `visit`."""
+        return self._visited(lambda name, *found: func(text(name), self._below(name, *found)))
+
+    def _visited(self, func: Callable[[bytes, int, str], Any]) -> Any:
+        self._handle.shared  # noqa: B018
+        answers = (func(*found) for found in objects_below(self._place))
+        return next((answer for answer in answers if answer is not None), None)
+
+    def _below(self, path: bytes, offset: int, kind: str) -> Any:
+        name = joined(self.name or "/", path)
+        return self._handle.object(Place(self._place.file, offset, shown(name)), name, kind)
+
+    def visit_links(self, func: Callable[[Any], Any]) -> Any:
+        """Call a function with the path of each link below, of all kinds; see `visit`."""
+        return self.visititems_links(lambda name, _: func(name))
+
+    def visititems_links(self, func: Callable[[Any, Any], Any]) -> Any:
+        """Call a function with the path and the value of each link below; see `visit`."""
+        self._handle.shared  # noqa: B018
+        answers = (func(text(path), link(told)) for path, told, _ in links_below(self._place))
+        return next((answer for answer in answers if answer is not None), None)
+
+    def walk(self, pattern: str) -> Iterator[Any]:
+        """Yield the objects whose paths match a pattern.
+
+        Parameters
+        ----------
+        pattern : str
+            A path with ``*``, ``?`` and ``[...]`` in its names, as `fnmatch` has them; ``**`` is
+            any number of levels. Relative to this group, or from the root if it begins with a
+            slash.
+
+        Yields
+        ------
+        Group, Dataset or Datatype
+            In the order of the names. Links are followed by names and by ``*``, but not by ``**``.
+            Those that lead nowhere are left out.
+
+        Examples
+        --------
+        >>> for signal in file.walk("/shots/*/signals/*"):  # doctest: +SKIP
+        ...     print(signal.name, signal.shape)
+        """
+        parts = [part for part in pattern.split("/") if part not in ("", ".")]
+        return (self.file if pattern.startswith("/") else self)._matching(parts)
+
+    def _matching(self, parts: list[str]) -> Iterator[Any]:
+        if not parts:
+            yield self
+        elif parts[:2] == ["**", "**"]:
+            yield from self._matching(parts[1:])
+        elif parts[0] == "**":
+            below = (found for found in objects_below(self._place))
+            groups = (
+                self._below(*found) for found in below if found[2] == "group" or not parts[1:]
+            )
+            for found in itertools.chain([self], groups):
+                if isinstance(found, Group):
+                    yield from found._matching(parts[1:])
+                elif not parts[1:]:
+                    yield found
+        else:
+            is_pattern = any(letter in parts[0] for letter in "*?[")
+            names = fnmatch.filter(map(str, self), parts[0]) if is_pattern else [parts[0]]
+            for found in map(self.get, sorted(names)):
+                if isinstance(found, Group):
+                    yield from found._matching(parts[1:])
+                elif found is not None and not parts[1:]:
+                    yield found
+
+    def __repr__(self) -> str:
+        if not self:
+            return "<Closed HDF5 group>"
+        title = f'"{self.name}"' if self.name is not None else "(anonymous)"
+        return f"<HDF5 group {title} ({len(self)} members)>"
+
+
+def _by_creation(told: tuple[Any, ...]) -> Any:
+    return told[1]

@@ -1,0 +1,197 @@
+"""What all objects of one `multitables.open` share, and what all of one file in a process share.
+
+Law
+---
+1. `Shared` is made once for a file (as its fingerprint tells) and its options, and lives as long as
+   a handle does: handles share the open files, the threads and the cache of decoded chunks.
+2. A `Handle` is one `open`. Closing it closes what was reached through it, and nothing else.
+3. No lock is held, so a fork finds none held: threads that open a file at the same moment may share
+   less.
+4. A handle is pickled as the file's name, its fingerprint and the options. A file that has another
+   fingerprint where it is unpickled is a `FileChangedError`.
+
+This file must never know what groups or datasets are: it is told their classes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from _multitables import _core
+from _multitables.errors import ClosedError, FileChangedError, MultitablesError
+from _multitables.index import hdf5_errors
+from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.hdf5_file import Source
+from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
+from _multitables.index.open_options import OpenOptions
+from _multitables.options import FileOptions
+from _multitables.parent.open.library import Library
+from _multitables.parent.open.reading import Contents
+
+_T = TypeVar("_T")
+_shared: weakref.WeakValueDictionary[Any, Shared] = weakref.WeakValueDictionary()
+#: Class by what an object is: "group", "dataset", "datatype"; "file" of a file's root.
+CLASSES: dict[str, type[Any]] = {}
+
+
+class Shared:
+    """An open file, those that its links name, and who reads them."""
+
+    def __init__(self, files: OpenFiles, options: FileOptions) -> None:
+        self.files = files
+        self.options = options
+        #: Indexes datasets.
+        self.source = Source(files.main.filename, OpenOptions(trusted=options.trusted), files)
+        #: Reads what the core does not.
+        self.library = Library(files.main.filename, options.trusted)
+        #: File and offset of a dataset -> what reads it.
+        self.contents: dict[tuple[str, int | str], Contents] = {}
+        self._reader: _core.LocalReader | None = None
+
+    def __del__(self) -> None:
+        self.files.forget()  # though objects of the closed handles may still be there
+
+    @property
+    def reader(self) -> _core.LocalReader:
+        """The threads that read, and the cache; made when they are needed first."""
+        found = self._reader
+        if found is None:
+            found = _core.LocalReader(self.options.n_threads, self.options.cache_bytes)
+            self._reader = found
+        return found
+
+
+def shared(filename: str, options: FileOptions) -> Shared:
+    """Open a file, or find it open already with these options."""
+    files = OpenFiles(filename)
+    opened_by = Fingerprint.of(os.stat(files.main.opened_by))  # as references change by themselves
+    key = filename, files.main.fingerprint, opened_by, options, os.getpid()
+    found = _shared.get(key)
+    if found is None:
+        _shared[key] = found = Shared(files, options)
+    return found
+
+
+class Handle:
+    """One `open`, until it is closed."""
+
+    __slots__ = ("__weakref__", "_shared", "contents", "filename", "main", "options")
+
+    def __init__(self, filename: str, options: FileOptions) -> None:
+        #: As the user gave it.
+        self.filename = filename
+        self.options = options
+        self._shared: Shared | None = shared(os.path.abspath(filename), options)
+        self.main: OpenFile = self._shared.files.main
+        #: What reads datasets, as long as the handle is open.
+        self.contents = self._shared.contents
+
+    @property
+    def shared(self) -> Shared:
+        """What handles of this file share.
+
+        Raises
+        ------
+        ClosedError
+            The handle is closed.
+        """
+        found = self._shared
+        if found is None:
+            raise _closed(self.filename)
+        return found
+
+    @property
+    def files(self) -> OpenFiles:
+        """The open file, and those that its links name."""
+        return self.shared.files
+
+    @property
+    def reader(self) -> _core.LocalReader:
+        """The threads that read, and their cache of decoded chunks."""
+        return self.shared.reader
+
+    @property
+    def trusted(self) -> bool:
+        """Whether an HDF5 library, in a process of its own, may read what the core does not."""
+        return self.options.trusted
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not closed."""
+        return self._shared is not None
+
+    def close(self) -> None:
+        """Close what was reached through this handle."""
+        self._shared, self.contents = None, {}
+
+    def object(self, place: Place, name: str | bytes | None, kind: str = "") -> Any:
+        """Return the object at a place: a group, a dataset or a named type.
+
+        Where the core does not know the way, it is a dataset, or libhdf5 says what it is.
+
+        Raises
+        ------
+        TypeError
+            It is something else.
+        """
+        if place.offset == UNKNOWN:
+            kind = "dataset"
+        kind = kind or asked(place.file.metadata.kind, place, place.offset)
+        if kind not in CLASSES:
+            raise TypeError("Unknown object type")
+        return CLASSES[kind](self, place, name)
+
+    def file(self, of: OpenFile) -> Any:
+        """Return the `File` of a file: its root."""
+        return CLASSES["file"](self, of)
+
+    def of(self, file: OpenFile) -> Handle:
+        """Return a handle whose main file is this one."""
+        if file is self.main:
+            return self
+        return Handle(file.opened_by, self.options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.main.opened_by, self.main.fingerprint, self.options)
+
+
+def _closed(filename: str) -> ClosedError:
+    return ClosedError(
+        f"{filename!r} is closed",
+        advice="Open it again with multitables.open",
+        filename=filename,
+    )
+
+
+def _reopened(filename: str, fingerprint: Fingerprint, options: FileOptions) -> Handle:
+    handle = Handle(filename, options)
+    if handle.main.fingerprint != fingerprint:
+        raise FileChangedError(
+            f"{filename!r} is not the file that it was when it was pickled "
+            f"(expected {fingerprint}, got {handle.main.fingerprint})",
+            advice="Open it again with multitables.open",
+            filename=filename,
+            expected=fingerprint,
+            got=handle.main.fingerprint,
+        )
+    return handle
+
+
+def asked(question: Callable[..., _T], place: Place, *arguments: Any) -> _T:
+    """Ask the core about a place, and turn what it says of damage into our errors."""
+    try:
+        return question(*arguments)
+    except MultitablesError:
+        raise
+    except OSError as error:
+        if error.errno == errno.EBADF:  # it was closed meanwhile
+            raise _closed(place.file.filename) from None
+        raise hdf5_errors.cannot_open(place.file.filename, error) from None
+    except _core.Corrupt as error:
+        raise hdf5_errors.corrupt(place.file.filename, place.path, error) from None
+    except _core.Unknown as error:
+        raise hdf5_errors.unknown(place.file.filename, place.path, error) from None

@@ -1,0 +1,78 @@
+"""What links say: a path here, a path in another file, or an object.
+
+Law
+---
+1. A link is a value: it tells where it leads, and follows nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HardLink:
+    """A link to an object of the file."""
+
+
+@dataclass(frozen=True, repr=False)
+class SoftLink:
+    """A link to a path of the file, which need not exist.
+
+    Attributes
+    ----------
+    path : str
+        Where it leads: from the root, or from the group that holds the link.
+    """
+
+    path: str | bytes
+
+    def __repr__(self) -> str:
+        return f'<SoftLink to "{self.path!s}">'
+
+
+@dataclass(frozen=True, repr=False)
+class ExternalLink:
+    """A link to a path of another file; neither need exist.
+
+    Attributes
+    ----------
+    filename : str
+        The other file, as the link names it.
+    path : str
+        The path in it.
+    """
+
+    filename: str
+    path: str | bytes
+
+    def __repr__(self) -> str:
+        return f'<ExternalLink to "{self.path!s}" in file "{self.filename}">'
+
+
+def text(name: bytes) -> str | bytes:
+    """Decode a name of the file; bytes that are not UTF-8 stay bytes, as in h5py."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return name
+
+
+def link(told: tuple[Any, ...]) -> HardLink | SoftLink | ExternalLink:
+    """Return the value of a link, of what the core tells of it.
+
+    Raises
+    ------
+    TypeError
+        A link of a kind that a program defined.
+    """
+    _, _, kind, *target = told
+    if kind == "hard":
+        return HardLink()
+    if kind == "soft":
+        return SoftLink(text(target[0]))
+    if kind == "external":
+        return ExternalLink(os.fsdecode(target[0]), text(target[1]))
+    raise TypeError(f"unknown type of link: {target[0]}")

@@ -1,0 +1,367 @@
+"""The elements of one dataset, read into arrays: by the core in this process, or by a library.
+
+Law
+---
+1. The stored bytes of a result are read once, straight into it. Where they are not yet what h5py
+   gives (strings and sequences of any length, references, odd numbers), they are decoded after.
+2. A column is read by itself: no other bytes of its elements are delivered.
+3. What the core cannot read is asked of the library: the same selection.
+4. A failure has the address that a `Reader`'s has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import _core
+from _multitables.errors import MissingFieldError, UnsupportedDatasetError
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.element_type import Unsupported, field_type, flat
+from _multitables.index.hdf5_file import Source
+from _multitables.index.numpy_type import Datatype, numpy_dtype
+from _multitables.index.open_files import Place
+from _multitables.parent.open.library import Library
+from _multitables.parent.open.results import new_array
+from _multitables.parent.open.values import decode
+from _multitables.parent.readers import error_report
+from _multitables.parent.readers.place import place_of_request
+from _multitables.plan.dataset_table import lookup_table
+from _multitables.select.h5py_grammar import Names
+from _multitables.select.hyperslab import Hyperslab
+from _multitables.select.lazy_view import Range
+from _multitables.select.normalize import slab_of
+from _multitables.select.selection import DatasetInfo, Step
+from _multitables.wire.plan_bytes import encode_datasets
+from _multitables.wire.request_bytes import encode_hyperslab
+
+Array = npt.NDArray[Any]
+
+
+class Shared(Protocol):
+    """What is asked of an open file that a dataset was taken from."""
+
+    @property
+    def source(self) -> Source:
+        """Indexes datasets."""
+
+    @property
+    def reader(self) -> _core.LocalReader:
+        """Threads and decoded chunks, shared by all datasets of the file."""
+
+    @property
+    def library(self) -> Library:
+        """Reads what the core does not."""
+
+
+@dataclass(slots=True)
+class Part:
+    """A dataset, or one column of it."""
+
+    index: ChunkIndex
+    #: Extent of what a chunk of the table stands for.
+    chunk_dims: tuple[int, ...]
+    #: Why a library reads it, or "".
+    reason: str
+    core: _core.LocalDataset | None
+
+
+class Contents:
+    """Reads the elements of one dataset; may be used by any number of threads.
+
+    Parameters
+    ----------
+    shared : Shared
+        The open file.
+    place : Place
+        Where the dataset is.
+    dims : tuple of int
+        Its extents; () of a scalar.
+    datatype : dict
+        Its element type.
+    dtype : numpy.dtype
+        What h5py gives for it.
+
+    Raises
+    ------
+    FileOpenError, CorruptFileError
+        Its structure is damaged, or the file is truncated.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        place: Place,
+        dims: tuple[int, ...],
+        datatype: Datatype,
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._reader, self._place = shared.reader, place
+        self._dims, self._datatype, self._dtype = dims, datatype, dtype
+        self._lock = threading.Lock()
+        self._index = shared.source.index_at(place, as_stored=True)
+        direct = _direct(self._index, dims, datatype, None)
+        self._is_direct = direct is not None and direct.dtype == flat(dtype).base
+        index = direct if direct is not None and self._is_direct else self._index
+        whole = self._made(index)
+        self._parts = {"": whole}
+        self._reason = whole.reason
+        self._info = self._described(index.dtype, dims + index.shape[len(index.dims) :])
+        #: What reads whole rows, with their number, shape and dtype. None: they are decoded after
+        #: it, or a library reads them.
+        self.rows: tuple[_core.LocalDataset, int, tuple[int, ...], np.dtype[Any]] | None = None
+        if whole.core is not None and self._is_direct and dims and 0 not in index.shape:
+            self.rows = whole.core, dims[0], index.shape[1:], index.dtype
+
+    def _described(self, dtype: np.dtype[Any], shape: tuple[int, ...]) -> DatasetInfo:
+        return DatasetInfo(
+            filename=self._place.file.filename,
+            path=self._place.path,
+            kind="array",
+            shape=shape,
+            dtype=dtype,
+            n_dims=len(self._dims),
+            is_numpys=True,
+        )
+
+    # ---- reading
+
+    def read(
+        self,
+        shared: Shared,
+        steps: tuple[Step, ...],
+        names: Names = None,
+        out: Array | None = None,
+    ) -> Array:
+        """Read a selection.
+
+        Parameters
+        ----------
+        shared : Shared
+            Has the library, if one is needed.
+        steps : tuple
+            NumPy's indexes, one after another, of the dataset's own axes.
+        names : str or tuple of str, optional
+            A field, or several as a packed compound.
+        out : ndarray, optional
+            Receives the result, if it has its shape and dtype; whether it did, ``is`` tells.
+
+        Raises
+        ------
+        MissingFieldError
+            No such field.
+        IndexError, ValueError, TypeError
+            As NumPy.
+        SubprocessException, FileOpenError
+            What is stored cannot be had, as of a `Reader`.
+        """
+        if not self._reason:
+            try:
+                return self._natively(steps, names, out)
+            except _core.ReadFailed as failure:
+                record = error_report.Record.of(failure.args)
+                if record.kind != "filter_unknown":
+                    raise self.error(failure) from None
+                self._reason = record.text or "a filter that the core does not know"
+                self.rows = None
+        return self._by_library(shared.library, steps, names)
+
+    def _natively(self, steps: tuple[Step, ...], names: Names, out: Array | None) -> Array:
+        if not self._is_direct:
+            return self._decoded(steps, names)
+        if isinstance(names, tuple):
+            return self._taken(steps, out, *self._packed(names))
+        return self._taken(steps if names is None else (*steps, names), out)
+
+    def _taken(
+        self,
+        steps: tuple[Step, ...],
+        out: Array | None = None,
+        runs: tuple[tuple[int, int], ...] = (),
+        dtype: np.dtype[Any] | None = None,
+    ) -> Array:
+        """Read elements, or these runs of their bytes as elements of this dtype."""
+        slab, rest = self._planned(self._info, steps)
+        if runs and dtype is not None:
+            n_bytes = sum(length for _, length in runs)
+            slab = replace(slab, runs=runs, element_bytes=n_bytes, dtype=dtype)
+        like = (slab.shape, slab.dtype)
+        if out is None or rest or (out.shape, out.dtype) != like or not out.flags.c_contiguous:
+            out = new_array(*like)
+        part = self._part(slab.field)
+        if out.nbytes and part.core is not None:
+            part.core.read(encode_hyperslab(slab), out)
+        for step in rest:
+            out = out[step]
+        return out
+
+    def _planned(
+        self, info: DatasetInfo, steps: tuple[Step, ...]
+    ) -> tuple[Hyperslab, tuple[Step, ...]]:
+        """Part steps into what the core does at once, and what is left for NumPy."""
+        try:
+            slab = slab_of(info, steps)
+        except KeyError as error:
+            raise self._no_field(*error.args) from None
+        if slab is None:  # which it never is of all of a dataset
+            slab, rest = self._planned(info, steps[:-1])
+            return slab, (*rest, steps[-1])
+        if not info.n_dims:  # to the core, a scalar is one row
+            slab = replace(slab, axes=(Range(0, 1, 1),))
+        return slab, ()
+
+    def error(self, failure: _core.ReadFailed) -> Exception:
+        """Return what a `Reader` would raise for a failure of the core."""
+        part, record = self._parts[""], error_report.Record.of(failure.args)
+        chunk = None
+        if part.core is not None and record.chunk is not None:
+            chunk = part.core.chunk(record.chunk)
+        place = place_of_request(part.index, part.chunk_dims, chunk)
+        return error_report.task_error(place, record)
+
+    # ---- fields
+
+    def _packed(self, names: tuple[str, ...]) -> tuple[tuple[tuple[int, int], ...], np.dtype[Any]]:
+        """Return where fields lie in one element, and the packed dtype of all of them."""
+        fields: Any = self._dtype.fields or {}
+        for name in names:
+            if name not in fields:
+                raise self._no_field(name, list(fields))
+        runs = tuple((fields[name][1], fields[name][0].itemsize) for name in names)
+        return runs, np.dtype([(name, fields[name][0]) for name in names])
+
+    def _no_field(self, name: str, known: list[str]) -> MissingFieldError:
+        info = self._info
+        return MissingFieldError(
+            f"no field {name!r} in {info.path!r} of {info.filename!r} "
+            f"(expected {', '.join(map(repr, known)) or 'none'})",
+            path=info.path,
+            filename=info.filename,
+        )
+
+    # ---- what has to be decoded
+
+    def _decoded(self, steps: tuple[Step, ...], names: Names) -> Array:
+        file, datatype = self._place.file, self._datatype
+        if names is None:
+            return decode(self._taken(steps), datatype, file)
+        members = {
+            name.decode("utf-8", "surrogateescape"): (at, kind)
+            for name, at, kind in datatype.get("fields", ())
+        }
+        inner = ""  # a path inside the field
+        if isinstance(names, str) and names not in members:
+            names, _, inner = names.partition("/")
+        listed = (names,) if isinstance(names, str) else names
+        packed = self._packed(listed)[1]
+        found = [members[name] for name in listed]
+        runs = tuple((at, kind["size"]) for at, kind in found)
+        starts = [0, *itertools.accumulate(length for _, length in runs)]
+        stored = self._taken(steps, None, runs, np.dtype(f"V{starts[-1]}"))
+        if isinstance(names, str):
+            array = decode(stored, found[0][1], file)
+            for name in filter(None, inner.split("/")):
+                array = array[name]
+            return array
+        fields = [
+            (name.encode("utf-8", "surrogateescape"), at, kind)
+            for name, at, (_, kind) in zip(names, starts, found, strict=False)
+        ]
+        every = {"kind": "compound", "size": starts[-1], "fields": fields}
+        return _with_fields(decode(stored, every, file), packed)
+
+    # ---- what a library reads
+
+    def _by_library(self, library: Library, steps: tuple[Step, ...], names: Names) -> Array:
+        flat_dtype = flat(self._dtype)
+        info = self._described(flat_dtype.base, self._dims + flat_dtype.shape)
+        index = replace(self._parts[""].index, dtype=info.dtype, shape=info.shape)
+        if self._dtype.hasobject:
+            return self._objects(library, index, steps)
+        if isinstance(names, str):
+            steps = (*steps, names)
+        slab, rest = self._planned(info, steps)
+        n_bytes = math.prod(slab.shape) * slab.dtype.itemsize
+        n_asked = len(steps) - len(rest)
+        array = library.read(index, steps[:n_asked], n_bytes, self._reason)
+        for step in rest:
+            array = array[step]
+        if isinstance(names, tuple):
+            return _with_fields(array, self._packed(names)[1])
+        return array
+
+    def _objects(self, library: Library, index: ChunkIndex, steps: tuple[Step, ...]) -> Array:
+        """Read strings, or sequences of numbers, of any length."""
+        base = self._datatype.get("base")
+        atom = np.dtype(np.uint8) if base is None else numpy_dtype(base)
+        if self._datatype["kind"] not in ("variable_string", "sequence") or atom.hasobject:
+            raise UnsupportedDatasetError(
+                f"{index.path!r} in {index.filename!r} has references, or strings or sequences "
+                f"inside of others, and the core cannot read it: {self._reason}",
+                good="Other datasets are not affected",
+                advice="Read it with h5py",
+                path=index.path,
+                filename=index.filename,
+            )
+        slab, rest = self._planned(self._described(atom, index.shape), steps)
+        found = library.objects(index, steps[: len(steps) - len(rest)], atom, self._reason)
+        made = np.empty(len(found), self._dtype)
+        for number, one in enumerate(found):
+            made[number] = one.tobytes() if base is None else one.copy()
+        array: Array = made.reshape(slab.shape)
+        for step in rest:
+            array = array[step]
+        return array
+
+    # ---- parts
+
+    def _part(self, field: str) -> Part:
+        part = self._parts.get(field)
+        if part is None:
+            with self._lock:
+                part = self._parts.get(field)
+                if part is None:
+                    index = _direct(self._index, self._dims, self._datatype, field)
+                    part = self._parts[field] = self._made(index or self._index)
+        return part
+
+    def _made(self, index: ChunkIndex) -> Part:
+        table = lookup_table(index, direct=False, native_filters=_core.native_filters())
+        (dataset,) = table.datasets
+        core = None if dataset.reason else self._reader.dataset(encode_datasets(table))
+        return Part(index, dataset.chunk_dims, dataset.reason, core)
+
+
+def _with_fields(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the fields that a packed dtype has."""
+    made = np.empty(array.shape, dtype)
+    for name in dtype.names or ():
+        made[name] = array[name]
+    return made
+
+
+def _direct(
+    index: ChunkIndex, dims: tuple[int, ...], datatype: Datatype, field: str | None
+) -> ChunkIndex | None:
+    """Return the index of elements, or of a field, as h5py gives them, if they are stored so."""
+    try:
+        part = field_type(datatype, field, False)
+    except Unsupported:
+        return None
+    element = part.element
+    if not element.direct:
+        return None
+    return replace(
+        index,
+        dtype=element.dtype.base,
+        shape=(dims or index.dims) + part.leading_dims + element.dtype.shape,
+        field_offset=part.offset,
+        field_bytes=element.size_bytes,
+        string_fixes=element.fixes,
+    )
