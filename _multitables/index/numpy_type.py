@@ -173,7 +173,7 @@ def _compound(datatype: Datatype) -> Dtype:
         names.append(_name(name))
         formats.append(dtype)
         offsets.append(offset)
-    # Two halves are no complex number: NumPy has none of them.
+    # NumPy has no complex number of two halves.
     is_float = formats[:1] == formats[1:] and formats[0].kind == "f" and formats[0].itemsize > 2
     if names == ["r", "i"] and is_float:
         return np.dtype(f"{formats[0].str[0]}c{2 * formats[0].itemsize}")

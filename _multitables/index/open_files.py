@@ -115,7 +115,7 @@ class OpenFiles:
         Raises
         ------
         MissingDatasetError
-            There is none.
+            Nothing is there.
         FileOpenError, CorruptFileError, UnsupportedDatasetError
             Something on the way is damaged, or is not known to the core.
         """
@@ -125,7 +125,7 @@ class OpenFiles:
         return found
 
     def look(self, path: str, start: Place) -> Place | Lost:
-        """Return the object of a path, or that there is none."""
+        """Return the object of a path, or that nothing is there."""
         place, lost = start, Lost()
         for _ in range(LINKS_FOLLOWED):
             kind, *told = _asked(place, path)

@@ -26,7 +26,7 @@ class Empty:
     dtype : numpy.dtype
         The type.
     shape, size : None
-        There is none.
+        Nothing is there.
     """
 
     __slots__ = ("dtype",)

@@ -55,7 +55,7 @@ class Group(Object, Names):
         Raises
         ------
         KeyError
-            There is none (as `MissingDatasetError`).
+            Nothing is there (as `MissingDatasetError`).
         ValueError
             The reference refers to nothing.
         """

@@ -1,7 +1,7 @@
 //! Threads that help others with their work.
 //!
 //! Law:
-//! 1. Work is done by the thread that has it, and by those that are free; it returns when none of them
+//! 1. Work is done by the thread that has it, and by those that are free; it returns when no thread
 //!    is at it any more, so that it may borrow what it likes.
 //! 2. Nobody waits for a thread to become free, and a thread that is free costs nothing.
 //! 3. A panic of a helper ends its help, and nothing else. The threads end with their `Workers`.
