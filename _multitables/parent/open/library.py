@@ -9,6 +9,7 @@ Law
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ class Library:
         self._filename = filename
         self._trusted = trusted
         self._open_options = dict(open_options or {})
-        self._lock = threading.Lock()
+        self._owner, self._lock = os.getpid(), threading.Lock()
         self._service: Service | None = None
 
     def read(
@@ -119,6 +120,8 @@ class Library:
             stage.close()
 
     def _started(self) -> Service:
+        if self._owner != os.getpid():  # in a fork, a thread that is not here may hold the lock
+            self._owner, self._lock = os.getpid(), threading.Lock()
         with self._lock:
             if self._service is None or not self._service.mine:
                 wanted = checked(

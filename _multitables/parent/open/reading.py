@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -104,7 +103,6 @@ class Contents:
     ) -> None:
         self._reader, self._place = shared.reader, place
         self._dims, self._datatype, self._dtype = dims, datatype, dtype
-        self._lock = threading.Lock()
         self._index = shared.source.index_at(place, as_stored=True)
         direct = _direct(self._index, dims, datatype, None)
         self._is_direct = direct is not None and direct.dtype == flat(dtype).base
@@ -323,12 +321,9 @@ class Contents:
 
     def _part(self, field: str) -> Part:
         part = self._parts.get(field)
-        if part is None:
-            with self._lock:
-                part = self._parts.get(field)
-                if part is None:
-                    index = _direct(self._index, self._dims, self._datatype, field)
-                    part = self._parts[field] = self._made(index or self._index)
+        if part is None:  # two threads may make it: a lock could be held for ever after a fork
+            index = _direct(self._index, self._dims, self._datatype, field)
+            part = self._parts.setdefault(field, self._made(index or self._index))
         return part
 
     def _made(self, index: ChunkIndex) -> Part:
