@@ -85,8 +85,8 @@ def _alike(index: ChunkIndex, other: ChunkIndex | None) -> bool:
     """Whether two indexes of a file that was written anew say the same, up to where it lies."""
     if other is None:
         return False
-    same_places = {name: getattr(other, name) for name in PLACES}
-    return dataclasses.replace(index, **same_places) == other
+    names = {field.name for field in dataclasses.fields(index)} - set(PLACES)
+    return all(getattr(index, name) == getattr(other, name) for name in names)
 
 
 def _either_begins_or_an_error(path: Path) -> None:
