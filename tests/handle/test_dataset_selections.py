@@ -8,13 +8,10 @@ Law
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import h5py
-import handle_datasets
 import numpy as np
 import pytest
 from handle_datasets import keys, numpys
@@ -27,18 +24,6 @@ import multitables
 
 #: Where h5py raises one of these, so do we.
 RAISED = (IndexError, KeyError, TypeError, ValueError)
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return handle_datasets.write(tmp_path_factory.mktemp("handle") / "data.h5")
-
-
-@pytest.fixture
-def both(path: Path) -> Iterator[Both]:
-    with Both(path) as both:
-        yield weakref.proxy(both)  # pytest keeps what it is given beyond the audit
-    del both
 
 
 NAMES = [
