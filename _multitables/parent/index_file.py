@@ -40,7 +40,7 @@ def index_file(
     skip_unsupported: bool = False,
     progress: bool = True,
 ) -> str:
-    """Save the index of all datasets of an HDF5 file, so that it opens at once from then on.
+    """Save the index of all datasets of an HDF5 file, so that they are listed faster from then on.
 
     The index holds what groups link to, and of each dataset its shape, type, attributes and filters
     and where its chunks are. `open`, `Streamer` and `Reader` use it without being asked, while the
