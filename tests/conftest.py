@@ -8,7 +8,8 @@ Law
    (the alarm, which also kills its children), then, if it cannot react, of the whole run.
 3. `pytest --examples 10` has Hypothesis draw ten times as many: minutes that CI does not have.
 4. HDF5 libraries are warmed up before the first test, so that what they keep for themselves is
-   not taken for a leak.
+   not taken for a leak. BLAS may use no threads: it ends them when a process forks, and starts
+   others in whatever test multiplies matrices next.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import hypothesis
 import numpy as np
 import pytest
 import tables
+import threadpoolctl
 from disk_cases import spinning
 from processes import Holdings, children, kill, leaks
 from simulated_disk import Mounted
@@ -73,6 +75,7 @@ def pytest_sessionstart() -> None:
     tables.set_blosc_max_threads(1)
     tables.set_blosc2_max_threads(1)
     os.environ["BLOSC_NTHREADS"] = "1"
+    threadpoolctl.threadpool_limits(1, "blas")
     with h5py.File("warm-up", "w", driver="core", backing_store=False) as file:
         for name, options in (("a", hdf5plugin.Blosc()), ("b", hdf5plugin.Blosc2())):
             file.create_dataset(name, data=np.arange(1000), chunks=(100,), **options)
