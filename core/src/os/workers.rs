@@ -3,15 +3,20 @@
 //! Law:
 //! 1. Work is done by the thread that has it, and by those that are free; it returns when no thread
 //!    is at it any more, so that it may borrow what it likes.
-//! 2. Nobody waits for a thread to become free, and a thread that is free costs nothing.
+//! 2. Nobody waits for a thread to become free. One that is free looks for more work for a moment, in
+//!    which whoever else wants the core has it, and then sleeps until it is woken.
 //! 3. A panic of a helper ends its help, and nothing else. The threads end with their `Workers`.
 
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::thread::{Builder, JoinHandle, yield_now};
+use std::time::{Duration, Instant};
+
+/// To be woken takes a thread longer than most loops take between two reads.
+const MOMENT: Duration = Duration::from_micros(50);
 
 /// What helpers do; they borrow it from the `run` that waits for them.
 #[derive(Clone, Copy)]
@@ -44,6 +49,8 @@ struct Room {
     work: Condvar,
     /// A helper has left a job.
     left: Condvar,
+    /// Changes with each job that is new, and with each that its last helper has left.
+    turn: AtomicU64,
 }
 
 impl Room {
@@ -52,15 +59,32 @@ impl Room {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Look for a moment whether anything changes, with the lock given back.
+    fn look<'a>(&'a self, jobs: MutexGuard<'a, Jobs>) -> MutexGuard<'a, Jobs> {
+        let turn = self.turn.load(Relaxed);
+        drop(jobs);
+        let start = Instant::now();
+        while self.turn.load(Relaxed) == turn && start.elapsed() < MOMENT {
+            yield_now();
+        }
+        self.lock()
+    }
+
     fn help(&self) {
         let mut jobs = self.lock();
+        let mut looked = false;
         while !jobs.closed {
             let Some(job) = jobs.all.iter_mut().find(|job| job.wanted > 0) else {
+                if !std::mem::replace(&mut looked, true) {
+                    jobs = self.look(jobs);
+                    continue;
+                }
                 jobs.free += 1;
                 jobs = self.work.wait(jobs).unwrap_or_else(PoisonError::into_inner);
                 jobs.free -= 1;
                 continue;
             };
+            looked = false;
             (job.wanted, job.running) = (job.wanted - 1, job.running + 1);
             let (number, help) = (job.number, job.help);
             drop(jobs);
@@ -71,6 +95,7 @@ impl Room {
             if let Some(job) = jobs.all.iter_mut().find(|job| job.number == number) {
                 job.running -= 1;
                 if job.running == 0 {
+                    self.turn.fetch_add(1, Relaxed);
                     self.left.notify_all();
                 }
             }
@@ -126,11 +151,13 @@ impl Workers {
             wanted: helpers,
             running: 0,
         });
+        self.room.turn.fetch_add(1, Relaxed);
         drop(jobs);
         for _ in 0..helpers.min(free) {
             self.room.work.notify_one();
         }
         let done = catch_unwind(AssertUnwindSafe(mine));
+        let mut looked = false;
         loop {
             let mut jobs = self.room.lock();
             let at = jobs.all.iter().position(|job| job.number == number);
@@ -141,6 +168,10 @@ impl Workers {
             if jobs.all[at].running == 0 {
                 jobs.all.remove(at);
                 break;
+            }
+            if !std::mem::replace(&mut looked, true) {
+                drop(self.room.look(jobs));
+                continue;
             }
             let wait = self.room.left.wait_timeout(jobs, PULSE);
             let (jobs, timeout) = wait.unwrap_or_else(PoisonError::into_inner);

@@ -23,8 +23,10 @@ use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Less work than this, in bytes, is not worth waking a thread.
+/// Less work than this, in bytes to decode, is not worth waking a thread; nor is as much as this to
+/// copy.
 const MIN_SHARED_BYTES: u64 = if cfg!(test) { 256 } else { 256 << 10 };
+const MIN_COPIED_BYTES: u64 = if cfg!(test) { 256 } else { 2 << 20 };
 /// What is claimed at once, unless a chunk is larger.
 const BLOCK_BYTES: u64 = if cfg!(test) { 512 } else { 1 << 20 };
 const BLOCK_CHUNKS: u64 = 64;
@@ -317,11 +319,11 @@ impl Blocks {
         n_threads: u64,
     ) -> Option<Blocks> {
         // Of what is stored as it is only the wanted bytes are read.
-        let each = match dataset.filters.is_empty() {
-            true => slab.out_bytes() as u64 / n_chunks,
-            false => dataset.decoded_size as u64,
+        let (each, least) = match dataset.filters.is_empty() {
+            true => (slab.out_bytes() as u64 / n_chunks, MIN_COPIED_BYTES),
+            false => (dataset.decoded_size as u64, MIN_SHARED_BYTES),
         };
-        if n_chunks < 2 || each.saturating_mul(n_chunks) < MIN_SHARED_BYTES {
+        if n_chunks < 2 || each.saturating_mul(n_chunks) < least {
             return None;
         }
         let fair = n_chunks.div_ceil(n_threads * BLOCKS_EACH);
