@@ -129,31 +129,44 @@ impl ReadContext {
         self.chunk_iter.seek(&mut self.cursor, turns)
     }
 
-    /// Write the result if it is that of one chunk, which is kept. False: it is not written.
-    pub fn read_kept(
-        &self,
+    /// Write the result if that is no more than a copy: of one chunk, which is kept, or which is stored
+    /// as it is and in the page cache. False: what is written is anything.
+    pub fn read_at_once(
+        &mut self,
         of: &SelectedDataset,
         slab: &Hyperslab<'_>,
         out: &mut [u8],
         record: &Record,
     ) -> bool {
         let (chunk_iter, cursor) = (&self.chunk_iter, &self.cursor);
-        if !chunk_iter.is_last(cursor) {
-            return false;
-        }
         let lookup = Lookup::new(&of.table, of.dataset());
-        let found = lookup.chunk(cursor.grid_index).and_then(|(_, chunk)| {
-            let (source, byte_offset) = (of.source, chunk.byte_offset);
-            self.shared.cache.find(Key {
-                source,
-                byte_offset,
-            })
-        });
-        let Some(bytes) = found else {
+        let chunk = lookup.chunk(cursor.grid_index);
+        let Some((number, chunk)) = chunk.filter(|_| chunk_iter.is_last(cursor)) else {
             return false;
         };
         let unit = Unit::new(slab, of.dataset(), chunk_iter.together);
         let (segments, pairs) = (&cursor.segments, chunk_iter.pairs());
+        if of.dataset().filters.is_empty() {
+            let row = unit.only_row(segments, pairs);
+            let row = row.filter(|row| unit.is_plain() && unit.is_contiguous(row));
+            let is_sound = lookup.check(number, &chunk).is_ok()
+                && (chunk.stored_size == of.dataset().decoded_size as u64 || of.dataset().clipped);
+            let open = self.open.find(|source| *source == of.source);
+            return match (row, open) {
+                (Some(row), Some(open)) if is_sound => {
+                    let from = chunk.byte_offset + row.src as u64;
+                    from_page_cache(open, from, out, record)
+                }
+                _ => false,
+            };
+        }
+        let found = self.shared.cache.find(Key {
+            source: of.source,
+            byte_offset: chunk.byte_offset,
+        });
+        let Some(bytes) = found else {
+            return false;
+        };
         deliver(&unit, segments, pairs, &bytes, 0, out);
         count(&record.cache_hits, 1);
         true
@@ -199,4 +212,27 @@ impl ReadContext {
         }
         done
     }
+}
+
+/// Fill `out` with bytes of a file, if the page cache has all of them.
+fn from_page_cache(
+    open: &mut OpenDataset,
+    byte_offset: u64,
+    out: &mut [u8],
+    record: &Record,
+) -> bool {
+    let place = libc::iovec {
+        iov_base: out.as_mut_ptr().cast(),
+        iov_len: out.len(),
+    };
+    // SAFETY: a live slice.
+    let is_there = unsafe { open.queue.read_places(&[place], byte_offset) };
+    if !is_there || open.queue.check_unchanged().is_err() {
+        return false;
+    }
+    count(&record.chunks, 1);
+    count(&record.fetches, 1);
+    count(&record.fetched_bytes, out.len());
+    count(&record.decoded_bytes, out.len());
+    true
 }

@@ -45,6 +45,15 @@ impl<K: PartialEq, V> Recent<K, V> {
         Ok(value)
     }
 
+    /// What `is_it` knows by its key, if it is there; it counts as used no later for it.
+    pub fn find(&mut self, is_it: impl Fn(&K) -> bool) -> Option<&mut V> {
+        let found = |item: &(K, V, u64)| is_it(&item.0);
+        if !self.items.get(self.last).is_some_and(found) {
+            self.last = self.items.iter().position(found)?;
+        }
+        Some(&mut self.items[self.last].1)
+    }
+
     fn add(&mut self, key: K, value: V) -> usize {
         let item = (key, value, self.clock);
         if self.items.len() < self.bound {
@@ -80,5 +89,8 @@ mod tests {
             [true, true, true, false, false, true, false, true, true]
         );
         assert!(recent.get_or_make(|_| false, || Err(())).is_err());
+        assert_eq!(recent.find(|key| *key == 3), Some(&mut 30));
+        assert_eq!(recent.find(|key| *key == 1), Some(&mut 10));
+        assert_eq!(recent.find(|key| *key == 4), None);
     }
 }

@@ -4,7 +4,7 @@
 //! 1. Work is done by the thread that has it, and by those that are free; it returns when no thread
 //!    is at it any more, so that it may borrow what it likes.
 //! 2. Nobody waits for a thread to become free. One that is free looks for more work for a moment, in
-//!    which whoever else wants the core has it, and then sleeps until it is woken.
+//!    which others have the core if they want it, and then sleeps until it is woken.
 //! 3. A panic of a helper ends its help, and nothing else. The threads end with their `Workers`.
 
 use std::collections::VecDeque;

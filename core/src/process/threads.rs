@@ -222,14 +222,14 @@ impl LocalDataset {
         &self.dataset.table
     }
 
-    /// Read a selection if it is one chunk's, which is kept: a microsecond. False: it is not.
-    pub fn read_kept(&self, slab: &Hyperslab<'_>, out: &mut [u8]) -> bool {
+    /// Read a selection if that is no more than a copy: a microsecond. False: it is not.
+    pub fn read_at_once(&self, slab: &Hyperslab<'_>, out: &mut [u8]) -> bool {
         let Ok(state) = self.reader.state() else {
             return false;
         };
         state.with(|context| {
             let (read, of) = (&mut context.read, &self.dataset);
-            read.begin(of, slab, 0, 1) && read.read_kept(of, slab, out, &context.record)
+            read.begin(of, slab, 0, 1) && read.read_at_once(of, slab, out, &context.record)
         })
     }
 

@@ -140,7 +140,7 @@ impl LocalDataset {
             return Err(PyValueError::new_err(text));
         }
         let is_little = out.len() <= KEPT_BYTES && words.len() <= KEPT_WORDS;
-        if is_little && self.0.read_kept(&slab, out) {
+        if is_little && self.0.read_at_once(&slab, out) {
             return Ok(());
         }
         let mut raised = None;

@@ -19,7 +19,7 @@ fn read(
     let words = request.words(dataset);
     let slab = Hyperslab::parse(&words, local.dataset()).unwrap();
     let mut out = vec![0xA5; slab.out_bytes()];
-    if !local.read_kept(&slab, &mut out) {
+    if !local.read_at_once(&slab, &mut out) {
         local.read(&slab, &mut out, || false)?;
     }
     Ok(out)
