@@ -1,7 +1,7 @@
 """Types of the native core; core/src/py says what each does."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,9 @@ def start_together(
 class Corrupt(ValueError): ...  # noqa: N818 - becomes CorruptFileError
 class Unknown(ValueError): ...  # noqa: N818 - becomes UnsupportedDatasetError
 
+_Numbers: TypeAlias = npt.NDArray[np.uint64]
+_Selections: TypeAlias = tuple[npt.NDArray[np.uint8], _Numbers, _Numbers]
+
 class MetadataFile:
     def __init__(self, filename: str, *, takes_lock: bool = False) -> None: ...
     def lock(self, filename: str) -> None: ...
@@ -78,7 +81,14 @@ class MetadataFile:
         npt.NDArray[np.uint64],
         npt.NDArray[np.uint32],
     ]: ...
-    def mappings(self, heap: int, index: int) -> list[tuple[Any, ...]]: ...
+    def mappings(
+        self, heap: int, index: int
+    ) -> tuple[
+        list[tuple[bytes, bytes]],
+        npt.NDArray[np.uint32],
+        _Selections,
+        _Selections,
+    ]: ...
     def global_object(self, heap: int, index: int) -> bytes: ...
     def region(self, heap: int, index: int) -> tuple[int, tuple[Any, ...]]: ...
     def sequences(

@@ -6,6 +6,7 @@ Law
    block is part of it), sorted by the chunk's place in the grid, and inside the file.
 2. A dataset whose stored bytes are not the delivered bytes has the layout "library" and a reason.
    An unknown filter is not such a reason: the core says which filters it knows.
+3. Of a virtual dataset, chunks may lie in other files, which the index names.
 """
 
 from __future__ import annotations
@@ -39,6 +40,21 @@ class Fingerprint:
     def of(cls, stat: os.stat_result) -> Fingerprint:
         """Take it from what the system says of a file."""
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file in which chunks lie."""
+
+    filename: str
+    fingerprint: Fingerprint
+
+    def changed(self) -> bool:
+        """Whether the file is not the one that was indexed."""
+        try:
+            return Fingerprint.of(os.stat(self.filename)) != self.fingerprint
+        except OSError:
+            return True
 
 
 def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -78,6 +94,10 @@ class ChunkIndex:
     byte_offset: U64 = field(default_factory=_no_numbers, repr=False)
     stored_size: U64 = field(default_factory=_no_numbers, repr=False)
     filter_mask: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
+    #: Other files in which chunks lie, and for each chunk its file: 0 is the dataset's own, then
+    #: these. Without numbers, all lie in its own.
+    others: tuple[SourceFile, ...] = field(default=(), repr=False)
+    source: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
     #: The stored bytes of a compact dataset, which lie in the file's metadata; `byte_offset` counts
     #: from their start.
     inline: bytes = field(default=b"", repr=False)
@@ -90,6 +110,17 @@ class ChunkIndex:
     #: "h5py" or "tables": which library reads what the core does not.
     library: str = "h5py"
     reason: str = ""
+
+    @property
+    def files(self) -> tuple[SourceFile, ...]:
+        """The dataset's own file, then others in which chunks lie."""
+        return SourceFile(self.filename, self.fingerprint), *self.others
+
+    def file_of(self, grid_index: int) -> SourceFile:
+        """Return the file in which a chunk of the grid lies."""
+        at = int(self.grid_index.searchsorted(grid_index))
+        is_there = at < len(self.source) and self.grid_index[at] == grid_index
+        return self.files[self.source[at] if is_there else 0]
 
     @property
     def n_rows(self) -> int:

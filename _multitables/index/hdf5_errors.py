@@ -28,6 +28,8 @@ from _multitables.errors import (
 )
 
 NAMES_SHOWN = 20
+#: How deep virtual datasets may show others.
+VIRTUAL_ON_VIRTUAL = 16
 
 _CLOSE_WRITER = "Close it there (or wait), then stream it"
 #: Why HDF5 does not open such a file either -> what happened, what to do.
@@ -199,6 +201,17 @@ def leads_nowhere(
     return MissingDatasetError(
         f"{path!r} in {filename!r} is a link that leads nowhere: to {target!r}{inside}, {lacks}",
         advice="Put what it names there, or give the path of a dataset",
+        path=path,
+        filename=filename,
+    )
+
+
+def circle(filename: str, path: str) -> FileOpenError:
+    """Compose the error for virtual datasets that show each other."""
+    return FileOpenError(
+        f"{path!r} in {filename!r} is a virtual dataset that shows another, and so on without an "
+        f"end (expected at most {VIRTUAL_ON_VIRTUAL})",
+        advice="Write the virtual datasets anew",
         path=path,
         filename=filename,
     )

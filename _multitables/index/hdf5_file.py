@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import PYTABLES
-from _multitables.index import by_library, hdf5_errors, hdf5_metadata
+from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
     ElementType,
@@ -36,12 +36,10 @@ from _multitables.index.hdf5_metadata import Attribute, FilterSpec
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
+from _multitables.index.virtual_sources import sources_of
 
-#: A count of blocks in a selection that has no end.
-UNLIMITED = 2**64 - 1
 #: Layouts that only a library reads, and why.
 REASONS = {
-    "virtual": "a virtual dataset",
     "unknown": "its metadata is of a kind that the core does not know",
 }
 
@@ -132,9 +130,7 @@ class Source:
             dataset = self._dataset(place)
             if not as_stored:
                 return self._index(dataset, _field_type(dataset, field), dataset.dims)
-            n_bytes = dataset.stored["element_bytes"]
-            whole = FieldType(ElementType(np.dtype(f"V{n_bytes}"), n_bytes), 0)
-            return self._index(dataset, whole, dataset.stored["dims"] or (1,))
+            return self._index(dataset, _as_stored(dataset), dataset.stored["dims"] or (1,))
 
     def describe(self, path: str) -> tuple[str, ChunkIndex]:
         """Index one dataset, which may be ragged, and tell what it is.
@@ -188,7 +184,9 @@ class Source:
             reason="ragged",
         )
 
-    def _index(self, dataset: _Dataset, part: FieldType, dims: tuple[int, ...]) -> ChunkIndex:
+    def _index(
+        self, dataset: _Dataset, part: FieldType, dims: tuple[int, ...], depth: int = 0
+    ) -> ChunkIndex:
         file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
         pipeline = hdf5_metadata.pipeline_of(stored["filters"])
         element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
@@ -214,6 +212,9 @@ class Source:
             return _replaced(index, layout=index.layout if index.reason else "contiguous")
         # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
         fill = b"" if stored["fill_is_never_written"] else stored["fill_value"]
+        if stored["layout"] == "virtual":
+            index = _replaced(index, fill_value=fill)
+            return self._trusted(self._virtual(dataset, index, depth))
         if stored["layout"] == "compact":
             return _at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
@@ -223,6 +224,28 @@ class Source:
         if stored["byte_offset"] is None:
             return _replaced(index, layout="contiguous", fill_value=fill)
         return _inside_file(_at(index, stored["byte_offset"]))
+
+    def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
+        """Return the index of a virtual dataset with the chunks of its sources."""
+        file, datatype, kinds = dataset.place.file, dataset.datatype, []
+        if depth == hdf5_errors.VIRTUAL_ON_VIRTUAL:
+            raise hdf5_errors.circle(file.filename, dataset.place.path)
+
+        def index_of(place: Place) -> ChunkIndex:
+            with _errors_named(place):
+                source = self._dataset(place)
+                kinds.append(source.datatype)
+                dims = source.stored["dims"] or (1,)
+                return self._index(source, _as_stored(source), dims, depth + 1)
+
+        mappings = virtual.Mappings.of(file.metadata.mappings(*dataset.stored["mappings"]))
+        sources = sources_of(self.files, file, mappings, index_of)
+        if not any(sources):
+            return replace(index, layout="contiguous")
+        if any(kind != datatype for kind in kinds):
+            return replace(index, reason="a virtual dataset of sources of another type")
+        found = virtual.as_chunks(index, mappings, sources)
+        return found or replace(index, reason="a virtual dataset")
 
     def told(self, place: Place) -> dict[str, Any]:
         """Return what the core tells of a dataset, or libhdf5 where the core does not know it.
@@ -290,12 +313,8 @@ def _grows(metadata: _core.MetadataFile, stored: dict[str, Any]) -> bool:
     """Whether a virtual dataset has the extent that its sources have by now."""
     if stored["layout"] != "virtual":
         return False
-    selected = [mapping[3] for mapping in metadata.mappings(*stored["mappings"])]
-    return any(kind == "regular" and _has_no_end(*axes) for kind, *axes in selected)
-
-
-def _has_no_end(axes: Sequence[Sequence[int]]) -> bool:
-    return any(count == UNLIMITED for _, _, count, _ in axes)
+    mappings = virtual.Mappings.of(metadata.mappings(*stored["mappings"]))
+    return virtual.UNLIMITED in mappings.in_virtual.numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +375,11 @@ def _field_type(dataset: _Dataset, field: str | None) -> FieldType:
         ) from None
     except KeyError as error:
         raise hdf5_errors.no_such_field(filename, path, *error.args) from None
+
+
+def _as_stored(dataset: _Dataset) -> FieldType:
+    n_bytes = dataset.stored["element_bytes"]
+    return FieldType(ElementType(np.dtype(f"V{n_bytes}"), n_bytes), 0)
 
 
 def _at(index: ChunkIndex, offset: int) -> ChunkIndex:

@@ -13,6 +13,7 @@ This file must never know datasets: what an object is, others ask.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -29,6 +30,7 @@ from _multitables.index.saved.metadata import with_saved_index
 
 UNKNOWN = -1
 LINKS_FOLLOWED = 16  # as HDF5 does
+ORIGIN = "${ORIGIN}"
 SIGNATURE = "HDF5's signature"
 
 
@@ -134,7 +136,7 @@ class OpenFiles:
             if kind != "external":
                 return lost
             named, path = os.fsdecode(told[0]), joined("/", _text(told[1]))
-            filename = next(_existing(place.file.filename, named), None)
+            filename = next(_existing(place.file.filename, named, "EXT"), None)
             if filename is None:
                 return Lost(path, named, has_file=False)
             lost, file = Lost(path, filename), self._opened(filename)
@@ -178,6 +180,20 @@ class OpenFiles:
                 return f"{group}/{name}"
             place = found
         return joined(place.path, name)
+
+    @contextlib.contextmanager
+    def source(self, home: OpenFile, named: str) -> Iterator[OpenFile | None]:
+        """Open a file that a virtual dataset in `home` names, for a while; None: it is missing."""
+        filename = next(_existing(home.filename, named, "VDS"), None) if named != "." else None
+        known = home if named == "." else self._files.get(filename or "")
+        if known is not None or filename is None:
+            yield known
+            return
+        file = open_file(filename)  # there may be more than may be open
+        try:
+            yield file
+        finally:
+            file.metadata.close()
 
     def _opened(self, filename: str) -> OpenFile:
         if filename not in self._files:
@@ -286,15 +302,18 @@ def joined(group: str, path: str) -> str:
     return "/" + "/".join(part for part in (*parts, *path.split("/")) if part not in ("", "."))
 
 
-def _existing(home: str, named: str) -> Iterator[str]:
-    """Yield the files that an external link may mean, in the order in which HDF5 tries them.
+def _existing(home: str, named: str, kind: str) -> Iterator[str]:
+    """Yield the files that a link ("EXT") or a mapping ("VDS") may mean, as HDF5 tries them.
 
-    Source: the reference manual of ``H5Lcreate_external``.
+    Source: the reference manual of ``H5Lcreate_external`` and ``H5Pset_virtual_prefix``.
     """
     places = []
     if os.path.isabs(named):
         places, named = [named], os.path.basename(named)
-    prefixes = os.environ.get("HDF5_EXT_PREFIX", "").split(":")
+    prefix = os.environ.get(f"HDF5_{kind}_PREFIX", "")
+    prefixes = prefix.split(":")
+    if kind == "VDS" and prefix.startswith(ORIGIN):
+        prefixes.append(os.path.dirname(home) + prefix.removeprefix(ORIGIN))
     folders = [*filter(None, prefixes), os.path.dirname(home)]
     places += [os.path.join(folder, named) for folder in folders]
     places += [named, os.path.join(os.path.dirname(os.path.realpath(home)), named)]

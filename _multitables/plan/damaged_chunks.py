@@ -36,6 +36,7 @@ def without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex:
         byte_offset=index.byte_offset[kept],
         stored_size=index.stored_size[kept],
         filter_mask=index.filter_mask[kept],
+        source=index.source[kept] if len(index.source) else index.source,
     )
 
 

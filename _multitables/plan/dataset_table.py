@@ -20,8 +20,8 @@ import numpy.typing as npt
 from _multitables import sizes
 from _multitables.index.chunk_index import ChunkIndex, grid_of
 
-#: One stored chunk; the layout is that of `Chunk` in core/src/tables/dataset.rs. Its source is
-#: numbered when the table is encoded.
+#: One stored chunk; the layout is that of `Chunk` in core/src/tables/dataset.rs. Its source is the
+#: number of a file of its dataset, until the table is encoded.
 CHUNK = np.dtype(
     [
         ("grid_index", "<u8"),
@@ -119,6 +119,8 @@ def _records(index: ChunkIndex, low: int, high: int) -> Records:
     chunks = np.zeros(high - low, CHUNK)
     for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):
         chunks[name] = getattr(index, name)[low:high]
+    if len(index.source):
+        chunks["source"] = index.source[low:high]
     return chunks
 
 

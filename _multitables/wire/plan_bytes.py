@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.plan.dataset_table import Dataset, DatasetTable, Records
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.select.fallback_call import ALL, LibraryCall
@@ -125,10 +125,12 @@ def encode_datasets(
     records = []
     chunks = table.chunks.copy()
     for dataset, call in zip(table.datasets, calls or [b""] * len(table.datasets), strict=True):
-        what = _encode_source(dataset, tables, turnstile)
-        source = sources.setdefault(what, len(sources))
-        records.append(_encode_dataset(dataset, source, tables, call))
-        chunks["source"][dataset.chunks_at : dataset.chunks_at + dataset.n_chunks] = source
+        files = dataset.index.files if dataset.n_chunks else dataset.index.files[:1]
+        encoded = [_encode_source(dataset, file, tables, turnstile) for file in files]
+        numbers = np.array([sources.setdefault(what, len(sources)) for what in encoded], np.uint32)
+        records.append(_encode_dataset(dataset, int(numbers[0]), tables, call))
+        own = chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
+        own["source"] = numbers[own["source"]]
     words = np.array(tables.words, dtype="<u8")
     parts: list[bytes | memoryview] = [
         *sources,
@@ -154,11 +156,11 @@ def _bytes(array: Records) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def _encode_source(dataset: Dataset, tables: _Tables, turnstile: bool) -> bytes:
-    """Return the record of a dataset's file; equal ones are one source."""
-    index, fingerprint = dataset.index, dataset.index.fingerprint
+def _encode_source(dataset: Dataset, file: SourceFile, tables: _Tables, turnstile: bool) -> bytes:
+    """Return the record of a file of a dataset; equal ones are one source."""
+    index, fingerprint = dataset.index, file.fingerprint
     return _SOURCE.pack(
-        *tables.add_bytes(os.fsencode(index.filename)),
+        *tables.add_bytes(os.fsencode(file.filename)),
         fingerprint.device,
         fingerprint.inode,
         fingerprint.size_bytes,

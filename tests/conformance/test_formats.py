@@ -20,6 +20,7 @@ from typing import Any
 import datasets_filters  # noqa: F401 - adds its files to the table
 import datasets_library  # noqa: F401
 import datasets_pytables  # noqa: F401
+import datasets_virtual  # noqa: F401
 import h5py
 import numpy as np
 import pytest

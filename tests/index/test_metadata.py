@@ -22,6 +22,7 @@ import tables
 from h5py import h5a, h5d, h5l, h5o, h5s
 
 from _multitables import _core
+from _multitables.index.virtual import REGULAR, Mappings
 
 UNDEFINED = 2**64 - 1
 LAYOUTS = {
@@ -155,15 +156,17 @@ class Walk:
         assert found == sorted(expected)
 
     def mappings(self, dataset: dict[str, Any], plist: Any) -> None:
-        mappings = self.core.mappings(*dataset["mappings"])
-        assert len(mappings) == plist.get_virtual_count()
-        for number, (file, name, _, shown) in enumerate(mappings):
+        mappings = Mappings.of(self.core.mappings(*dataset["mappings"]))
+        assert len(mappings.source) == plist.get_virtual_count()
+        for number in range(len(mappings.source)):
+            file, name = mappings.names[mappings.source[number]]
             assert file.decode() == plist.get_virtual_filename(number)
             assert name.decode() == plist.get_virtual_dsetname(number)
             space = plist.get_virtual_vspace(number)
-            if shown[0] == "regular":
-                expected = zip(*space.get_regular_hyperslab(), strict=True)
-                assert [tuple(axis) for axis in shown[1]] == list(expected)
+            if mappings.in_virtual.kinds[number] == REGULAR:
+                expected = np.transpose(space.get_regular_hyperslab())
+                shown = mappings.in_virtual.of(number)
+                assert shown.tolist() == expected.astype("u8").ravel().tolist()
 
 
 def check(path: Path) -> None:

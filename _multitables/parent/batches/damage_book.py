@@ -39,7 +39,8 @@ class DamageBook:
         chunk, rows, found = error.chunk_offset or (), None, []
         for index in indexes:
             less = index
-            if (index.filename, index.path) == (error.filename, error.path):
+            names = [file.filename for file in index.files]
+            if index.path == error.path and error.filename in names:
                 less = without_chunk(index, chunk)
             if len(less.grid_index) < len(index.grid_index):
                 rows = rows_of(index, chunk)

@@ -149,12 +149,12 @@ def _changed(place: Place, record: Record) -> Exception:
     if place.of_request:
         good, again = place.good, "make a new Reader"
     return FileChangedError(
-        f"{place.index.filename!r} changed after it was indexed ({sizes})",
+        f"{place.changed_file!r} changed after it was indexed ({sizes})",
         good=good,
         advice=f"Finish writing, then {again}",
         expected=record.expected,
         got=record.got,
-        **place.values(),
+        **{**place.values(), "filename": place.changed_file},
     )
 
 

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. A value, from the plan's numbers and the index: nothing is read or asked of a reader.
+1. A value, from the plan's numbers and the index: nothing is read or asked of a reader. (Which of
+   several files changed, the system is asked.)
 2. A place says what the failure took and what it did not touch. A stream loses rows, a request only
    itself.
 """
@@ -29,6 +30,8 @@ class Place:
     byte_begin: int | None
     byte_end: int | None
     of_request: bool = False
+    #: Where the bytes are, if that is not the dataset's own file.
+    other_file: str = ""
     #: The stream's rows are not in the order of the file.
     of_order: bool = False
 
@@ -38,11 +41,19 @@ class Place:
         text = f"{self.index.path!r} in {self.index.filename!r}"
         if self.chunk_offset is not None:
             text += f", chunk {self.chunk_offset}"
+        if self.other_file:
+            text += f", in {self.other_file!r}"
         if self.byte_begin is not None:
             return f"{text}, file bytes {self.byte_begin}:{self.byte_end}"
         if self.chunk_offset is None and not self.of_request and not self.of_order:
             text += f", rows {self.row_begin}:{self.row_end}"
         return text
+
+    @property
+    def changed_file(self) -> str:
+        """The file that changed: of several, the first one that is not as it was indexed."""
+        changed = (file.filename for file in self.index.files if file.changed())
+        return next(changed, self.index.filename)
 
     @property
     def lost(self) -> str:
@@ -63,7 +74,7 @@ class Place:
         """The address as attributes of an exception."""
         return {
             "path": self.index.path,
-            "filename": self.index.filename,
+            "filename": self.other_file or self.index.filename,
             "chunk_offset": self.chunk_offset,
             "byte_offset": self.byte_begin,
             "byte_range": None if self.byte_begin is None else (self.byte_begin, self.byte_end),
@@ -129,8 +140,8 @@ def _place(
 ) -> Place:
     if chunk is None:
         return Place(index, row_begin, row_end, None, None, None)
-    grid_index, byte_offset, stored_size = chunk
-    offset = []
+    number, byte_offset, stored_size = chunk
+    offset, grid_index = [], number
     for dim, extent in zip(reversed(index.dims), reversed(chunk_dims), strict=True):
         grid_index, at = divmod(grid_index, max(1, -(-dim // extent)))
         offset.append(at * extent)
@@ -139,4 +150,6 @@ def _place(
     row_end = min(row_end, offset[0] + chunk_dims[0])
     known = None if index.chunk_dims is None else tuple(offset)
     end = None if byte_offset is None else byte_offset + stored_size
-    return Place(index, row_begin, row_end, known, byte_offset, end)
+    file = index.file_of(number).filename
+    other = file if file != index.filename else ""
+    return Place(index, row_begin, row_end, known, byte_offset, end, other_file=other)

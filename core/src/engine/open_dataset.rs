@@ -39,7 +39,7 @@ impl OpenDataset {
         let start = Instant::now();
         let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size)
             .map_err(TaskError::UnknownFilter)?;
-        let queue = FetchQueue::open(table.source(dataset), files);
+        let queue = FetchQueue::open(table, dataset, files);
         let queue = queue.map_err(|error| TaskError::Fetch(number, error))?;
         add_ns(&record.open_ns, start);
         Ok(OpenDataset {
@@ -75,19 +75,19 @@ pub fn check(
     first_number: u64,
 ) -> Result<(), TaskError> {
     let stored = (first_number..).zip(chunks);
-    let source = table.source(dataset);
     stored
         .filter(|(_, chunk)| chunk.byte_offset != UNALLOCATED)
-        .try_for_each(|(number, chunk)| check_chunk(dataset, source, number, chunk))
+        .try_for_each(|(number, chunk)| check_chunk(dataset, &table.sources, number, chunk))
 }
 
 /// A stored chunk lies inside its source and is not absurdly large. `number` is that of its record.
 fn check_chunk(
     dataset: &Dataset,
-    source: &Source,
+    sources: &[Source],
     number: u64,
     chunk: &Chunk,
 ) -> Result<(), TaskError> {
+    let source = &sources[chunk.source as usize];
     let end = chunk.byte_offset.checked_add(chunk.stored_size);
     if end.is_none_or(|end| end > source.bytes()) {
         let expected = chunk.stored_size;
@@ -113,7 +113,7 @@ fn check_chunk(
 #[derive(Clone, Copy)]
 pub struct Lookup<'a> {
     pub dataset: &'a Dataset,
-    source: &'a Source,
+    sources: &'a [Source],
     chunks: &'a [Chunk],
 }
 
@@ -121,7 +121,7 @@ impl<'a> Lookup<'a> {
     pub fn new(table: &'a DatasetTable, dataset: &'a Dataset) -> Lookup<'a> {
         Lookup {
             dataset,
-            source: table.source(dataset),
+            sources: &table.sources,
             chunks: table.chunks_of(dataset),
         }
     }
@@ -154,6 +154,6 @@ impl<'a> Lookup<'a> {
     }
 
     pub fn check(&self, number: u64, chunk: &Chunk) -> Result<(), TaskError> {
-        check_chunk(self.dataset, self.source, number, chunk)
+        check_chunk(self.dataset, self.sources, number, chunk)
     }
 }

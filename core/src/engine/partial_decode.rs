@@ -197,7 +197,12 @@ impl SelectedRead<'_> {
         let stored = room(stored, len, here.number)?;
         let mut fetch = |stored: &mut [u8], span: Range<usize>| {
             let at = here.chunk.byte_offset + span.start as u64;
-            (self.stored).read(here.cursor, here.number, at, &mut stored[span])
+            (self.stored).read(
+                here.cursor,
+                here.number,
+                (here.chunk.source, at),
+                &mut stored[span],
+            )
         };
         let Some(blocks) = fetch_head(&parts, stored, &mut fetch)? else {
             return Ok(false);

@@ -168,7 +168,7 @@ unsafe impl Place for PlaceSelected<'_> {
         });
         let places: Vec<libc::iovec> = places.collect();
         // SAFETY: each place is a part of `out`, which is this placement's.
-        let done = unsafe { queue.read_places(&places, left[0].byte_offset) };
+        let done = unsafe { queue.read_places(&places, &left[0]) };
         for row in rows.iter().filter(|_| done) {
             (self.unit).end_strings(&mut out[row.dst..row.dst + row.n * bytes]);
         }

@@ -226,7 +226,7 @@ unsafe impl Place for PlaceShuffled<'_> {
             return Ok(false);
         };
         // SAFETY: each place is a row of the window that is this share's.
-        Ok(unsafe { queue.read_places(&places, left[0].byte_offset) })
+        Ok(unsafe { queue.read_places(&places, &left[0]) })
     }
 }
 

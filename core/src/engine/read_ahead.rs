@@ -7,7 +7,7 @@
 
 use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::open_dataset::Lookup;
-use crate::fetch::data_file::{DataFile, FetchError};
+use crate::fetch::data_file::FetchError;
 use crate::fetch::queue::FetchQueue;
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::task_error::TaskError;
@@ -66,16 +66,16 @@ impl<'a> ReadAhead<'a> {
         &mut self,
         cursor: &Cursor,
         number: u64,
-        byte_offset: u64,
+        (source, byte_offset): (u32, u64),
         out: &mut [u8],
     ) -> Result<(), TaskError> {
         let (start, before) = (Instant::now(), self.queue.fetches());
         self.touched = true;
         let first = self.turn > self.hinted;
-        let read = self.queue.read(out, byte_offset, |file| {
+        let read = self.queue.read(out, source, byte_offset, |queue| {
             if first {
                 self.ahead.clone_from(cursor);
-                hint(file, self.lookup, self.chunk_iter, self.ahead);
+                hint(queue, self.lookup, self.chunk_iter, self.ahead);
             }
         });
         if let Ok(true) = read {
@@ -92,8 +92,8 @@ impl<'a> ReadAhead<'a> {
     pub fn name_next(&mut self, cursor: &Cursor) {
         self.ahead.clone_from(cursor);
         let (lookup, chunk_iter, ahead) = (self.lookup, self.chunk_iter, &mut *self.ahead);
-        if chunk_iter.next_of_all(ahead) {
-            (self.queue).ahead(|file| hint(file, lookup, chunk_iter, ahead));
+        if !self.queue.is_direct() && chunk_iter.next_of_all(ahead) {
+            hint(self.queue, lookup, chunk_iter, ahead);
         }
     }
 
@@ -117,11 +117,11 @@ impl<'a> ReadAhead<'a> {
 }
 
 /// Name the chunks from where `ahead` stands to the kernel.
-fn hint(file: &mut DataFile, lookup: Lookup<'_>, chunk_iter: &ChunkIter, ahead: &mut Cursor) {
+fn hint(queue: &mut FetchQueue, lookup: Lookup<'_>, chunk_iter: &ChunkIter, ahead: &mut Cursor) {
     let mut bytes = 0;
     for _ in 0..HINTS {
         if let Some((_, chunk)) = lookup.chunk(ahead.grid_index) {
-            file.hint(chunk.byte_offset, chunk.stored_size);
+            queue.hint(chunk.source, chunk.byte_offset, chunk.stored_size);
             bytes += chunk.stored_size;
         }
         if bytes >= HINT_BYTES || !chunk_iter.next_of_all(ahead) {

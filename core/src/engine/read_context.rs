@@ -14,12 +14,13 @@ use crate::engine::place_selected::deliver;
 use crate::engine::read_ahead::ReadAhead;
 use crate::engine::selected_read::{Scratch, SelectedRead};
 use crate::engine::transfer::NO_CHUNK;
+use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::OpenFiles;
 use crate::fetch::recent::Recent;
 use crate::scatter::elements::Unit;
 use crate::select::chunk_iter::{ChunkIter, Cursor, Geometry};
 use crate::select::selection::Hyperslab;
-use crate::tables::dataset::{Dataset, DatasetTable};
+use crate::tables::dataset::{Dataset, DatasetTable, Source};
 use crate::task_error::TaskError;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -34,8 +35,10 @@ const OPEN: usize = 64;
 pub struct SelectedDataset {
     pub table: DatasetTable,
     geometry: Geometry,
-    /// The file and the way in which its chunks are decoded.
-    source: u64,
+    /// The files, and the way in which their chunks are decoded.
+    way: u64,
+    /// The same for each source alone, as the cache numbers them.
+    sources: Vec<u64>,
 }
 
 impl SelectedDataset {
@@ -67,15 +70,18 @@ impl Shared {
             return Err("a request's table has one dataset");
         };
         let geometry = Geometry::new(dataset).ok_or("the grid is too large")?;
-        let file = table.source(dataset);
         // That two of these are equal by chance, of a function that nobody can foresee, will not happen.
-        let source = self.sources.hash_one((
-            (&file.fingerprint, file.direct, &file.inline),
-            (&dataset.filters, dataset.decoded_size),
-        ));
+        let number = |file: &Source| {
+            self.sources.hash_one((
+                (&file.fingerprint, file.direct, &file.inline),
+                (&dataset.filters, dataset.decoded_size),
+            ))
+        };
+        let sources: Vec<u64> = table.sources.iter().map(number).collect();
         Ok(SelectedDataset {
             geometry,
-            source,
+            way: self.sources.hash_one((&sources, dataset.source)),
+            sources,
             table,
         })
     }
@@ -151,17 +157,22 @@ impl ReadContext {
             let row = row.filter(|row| unit.is_plain() && unit.is_contiguous(row));
             let is_sound = lookup.check(number, &chunk).is_ok()
                 && (chunk.stored_size == of.dataset().decoded_size as u64 || of.dataset().clipped);
-            let open = self.open.find(|source| *source == of.source);
+            let open = self.open.find(|way| *way == of.way);
             return match (row, open) {
                 (Some(row), Some(open)) if is_sound => {
-                    let from = chunk.byte_offset + row.src as u64;
-                    from_page_cache(open, from, out, record)
+                    let run = Run {
+                        byte_offset: chunk.byte_offset + row.src as u64,
+                        len: out.len() as u64,
+                        source: chunk.source,
+                        chunks: 0..1,
+                    };
+                    from_page_cache(open, &run, out, record)
                 }
                 _ => false,
             };
         }
         let found = self.shared.cache.find(Key {
-            source: of.source,
+            source: of.sources[chunk.source as usize],
             byte_offset: chunk.byte_offset,
         });
         let Some(bytes) = found else {
@@ -184,18 +195,18 @@ impl ReadContext {
         let lookup = Lookup::new(&of.table, dataset);
         let cache = &self.shared.cache;
         let open = self.open.get_or_make(
-            |source| *source == of.source,
+            |way| *way == of.way,
             || {
                 let files = &self.shared.files;
                 let open = OpenDataset::open(&of.table, dataset, files, record, NO_CHUNK)?;
-                Ok((of.source, open))
+                Ok((of.way, open))
             },
         )?;
         let chunk_iter = &self.chunk_iter;
         let mut read = SelectedRead {
             stored: ReadAhead::new(lookup, record, chunk_iter, &mut open.queue, &mut self.ahead),
             pipeline: &mut open.pipeline,
-            source: of.source,
+            sources: &of.sources,
             cache,
             keeps: out.len() <= cache.limit(),
             unit: Unit::new(slab, dataset, chunk_iter.together),
@@ -206,7 +217,7 @@ impl ReadContext {
         // A file that changed explains any other error.
         if let Err(error) = read.stored.end() {
             let chunk = lookup.chunk(self.cursor.grid_index);
-            cache.forget(of.source);
+            of.sources.iter().for_each(|&source| cache.forget(source));
             let number = chunk.map_or(NO_CHUNK, |found| found.0);
             return Err(TaskError::Fetch(number, error));
         }
@@ -215,18 +226,13 @@ impl ReadContext {
 }
 
 /// Fill `out` with bytes of a file, if the page cache has all of them.
-fn from_page_cache(
-    open: &mut OpenDataset,
-    byte_offset: u64,
-    out: &mut [u8],
-    record: &Record,
-) -> bool {
+fn from_page_cache(open: &mut OpenDataset, run: &Run, out: &mut [u8], record: &Record) -> bool {
     let place = libc::iovec {
         iov_base: out.as_mut_ptr().cast(),
         iov_len: out.len(),
     };
     // SAFETY: a live slice.
-    let is_there = unsafe { open.queue.read_places(&[place], byte_offset) };
+    let is_there = unsafe { open.queue.read_places(&[place], run) };
     if !is_there || open.queue.check_unchanged().is_err() {
         return false;
     }

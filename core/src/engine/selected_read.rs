@@ -96,8 +96,8 @@ impl InHand<'_> {
 pub struct SelectedRead<'a> {
     pub stored: ReadAhead<'a>,
     pub pipeline: &'a mut Pipeline,
-    /// The file and the way its chunks are decoded, as the cache numbers them.
-    pub source: u64,
+    /// The files and the way their chunks are decoded, as the cache numbers them.
+    pub sources: &'a [u64],
     pub cache: &'a SharedCache,
     /// Chunks that are decoded are kept. If not, those that are kept are found all the same.
     pub keeps: bool,
@@ -161,7 +161,7 @@ impl<'a> SelectedRead<'a> {
 
     pub fn key(&self, chunk: &Chunk) -> Key {
         Key {
-            source: self.source,
+            source: self.sources[chunk.source as usize],
             byte_offset: chunk.byte_offset,
         }
     }

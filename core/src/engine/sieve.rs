@@ -113,7 +113,8 @@ impl SelectedRead<'_> {
         }
         let at = here.chunk.byte_offset + span.start as u64;
         let stored = room(&mut self.scratch.stored, span.len(), here.number)?;
-        self.stored.read(here.cursor, here.number, at, stored)?;
+        self.stored
+            .read(here.cursor, here.number, (here.chunk.source, at), stored)?;
         blocks.copy(stored, span.start, self.out);
         count(&self.stored.record.decoded_bytes, bytes);
         Ok(true)
@@ -125,14 +126,16 @@ impl SelectedRead<'_> {
         if let [row] = &window.rows[..] {
             if self.unit.is_contiguous(row) {
                 let out = &mut self.out[row.dst..row.dst + row.n * self.unit.bytes];
-                self.stored.read(here.cursor, here.number, at, out)?;
+                self.stored
+                    .read(here.cursor, here.number, (here.chunk.source, at), out)?;
                 self.unit.end_strings(out);
                 count(&self.stored.record.decoded_bytes, out.len());
                 return Ok(());
             }
         }
         let stored = room(&mut self.scratch.stored, window.span.len(), here.number)?;
-        self.stored.read(here.cursor, here.number, at, stored)?;
+        self.stored
+            .read(here.cursor, here.number, (here.chunk.source, at), stored)?;
         for row in &window.rows {
             (self.unit).copy(row, stored, window.span.start, self.out);
             bytes += row.n * self.unit.bytes;

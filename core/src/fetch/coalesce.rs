@@ -1,7 +1,7 @@
 //! Which stored chunks one fetch can serve.
 //!
 //! Law:
-//! 1. Chunks that lie near each other in the file are fetched by one call.
+//! 1. Chunks that lie near each other in one file are fetched by one call.
 //! 2. Pure: no file is touched.
 
 use crate::tables::plan::{Chunk, UNALLOCATED};
@@ -17,6 +17,8 @@ pub const RUN_BYTES: u64 = 2 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub chunks: Range<usize>,
+    /// The number of the source that has them.
+    pub source: u32,
     pub byte_offset: u64,
     pub len: u64,
 }
@@ -37,6 +39,7 @@ pub fn runs_within(chunks: &[Chunk], limit: u64, into: &mut Vec<Run>) {
         if let Some(run) = into.last_mut() {
             let run_end = run.byte_offset + run.len;
             if run.chunks.end == index
+                && run.source == chunk.source
                 && chunk.byte_offset >= run_end
                 && chunk.byte_offset - run_end <= GAP_BYTES
                 && end - run.byte_offset <= limit
@@ -48,6 +51,7 @@ pub fn runs_within(chunks: &[Chunk], limit: u64, into: &mut Vec<Run>) {
         }
         into.push(Run {
             chunks: index..index + 1,
+            source: chunk.source,
             byte_offset: chunk.byte_offset,
             len: chunk.stored_size,
         });
@@ -78,19 +82,26 @@ mod tests {
             chunk(2020, 10),
             chunk(1_000_000, 10),
             chunk(500, 10),
+            // Another file's bytes.
+            Chunk {
+                source: 1,
+                ..chunk(510, 10)
+            },
         ];
         let mut found = Vec::new();
         runs(&chunks, &mut found);
         let expected = [
-            (0..2, 1000, 1000),
-            (3..5, 2000, 30),
-            (5..6, 1_000_000, 10),
-            (6..7, 500, 10),
+            (0..2, 0, 1000, 1000),
+            (3..5, 0, 2000, 30),
+            (5..6, 0, 1_000_000, 10),
+            (6..7, 0, 500, 10),
+            (7..8, 1, 510, 10),
         ];
         assert_eq!(
             found,
-            expected.map(|(chunks, byte_offset, len)| Run {
+            expected.map(|(chunks, source, byte_offset, len)| Run {
                 chunks,
+                source,
                 byte_offset,
                 len
             })

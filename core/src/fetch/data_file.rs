@@ -41,13 +41,13 @@ const DESCRIPTORS: usize = 64;
 /// What a file was opened as: its name, what it was then, and whether the page cache is bypassed.
 type OpenedAs = (Vec<u8>, Fingerprint, bool);
 
-/// The descriptors of data files that are open.
-#[derive(Debug)]
-pub struct OpenFiles(Mutex<Recent<OpenedAs, Arc<OwnedFd>>>);
+/// The descriptors of data files that are open, which all clones share.
+#[derive(Clone, Debug)]
+pub struct OpenFiles(Arc<Mutex<Recent<OpenedAs, Arc<OwnedFd>>>>);
 
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
-        OpenFiles(Mutex::new(Recent::new(DESCRIPTORS)))
+        OpenFiles(Arc::new(Mutex::new(Recent::new(DESCRIPTORS))))
     }
 }
 
@@ -133,8 +133,8 @@ impl DataFile {
         })
     }
 
-    pub fn raw_fd(&self) -> i32 {
-        self.fd.as_raw_fd()
+    pub fn descriptor(&self) -> &Arc<OwnedFd> {
+        &self.fd
     }
 
     /// Fill `out` from the page cache without waiting for the device; the bytes that were there.

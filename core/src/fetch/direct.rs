@@ -14,7 +14,8 @@ use aligned_buffer::{ALIGN, AlignedBuffer, no_memory};
 use io_uring::{IoUring, Probe, opcode, types};
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use thread_pool::Pool;
 
@@ -26,6 +27,8 @@ const BUSY_NAP: Duration = Duration::from_millis(1);
 /// A read in flight: what was asked for, and how much of it has come.
 #[derive(Debug)]
 struct Request {
+    /// Open until the read has ended.
+    file: Arc<OwnedFd>,
     buffer: AlignedBuffer,
     /// First byte in the file, rounded down; bytes to read, rounded up.
     from: u64,
@@ -72,9 +75,8 @@ enum Engine {
     Threads(Pool),
 }
 
-/// A queue of direct reads on one file.
+/// A queue of direct reads.
 pub struct Direct {
-    fd: RawFd,
     engine: Engine,
     next: u64,
     flying: HashMap<u64, Request>,
@@ -110,17 +112,16 @@ pub fn io_uring_available() -> bool {
 }
 
 impl Direct {
-    pub fn new(fd: RawFd) -> io::Result<Direct> {
+    pub fn new() -> io::Result<Direct> {
         let engine = match uring(ENTRIES) {
             Ok(ring) => Engine::Uring(Box::new(ring)),
-            Err(_) => Engine::Threads(Pool::new(fd)?),
+            Err(_) => Engine::Threads(Pool::new()?),
         };
-        Ok(Direct::with(fd, engine))
+        Ok(Direct::with(engine))
     }
 
-    fn with(fd: RawFd, engine: Engine) -> Direct {
+    fn with(engine: Engine) -> Direct {
         Direct {
-            fd,
             engine,
             next: 0,
             flying: HashMap::new(),
@@ -131,13 +132,19 @@ impl Direct {
     }
 
     /// Start reading `wanted` bytes from `byte_offset`.
-    pub fn submit(&mut self, byte_offset: u64, wanted: usize) -> io::Result<u64> {
+    pub fn submit(
+        &mut self,
+        file: &Arc<OwnedFd>,
+        byte_offset: u64,
+        wanted: usize,
+    ) -> io::Result<u64> {
         let from = byte_offset / ALIGN as u64 * ALIGN as u64;
         let skip = (byte_offset - from) as usize;
         let len = skip.checked_add(wanted);
         let len = len.and_then(|len| len.checked_next_multiple_of(ALIGN));
         let len = len.ok_or_else(no_memory)?;
         let request = Request {
+            file: file.clone(),
             buffer: self.buffer(len)?,
             from,
             len,
@@ -173,7 +180,7 @@ impl Direct {
                 // SAFETY: `done` is below the buffer's length.
                 let at = unsafe { request.buffer.base().add(request.done) };
                 let len = u32::try_from(request.len - request.done).unwrap_or(1 << 30);
-                let entry = opcode::Read::new(types::Fd(self.fd), at, len)
+                let entry = opcode::Read::new(types::Fd(request.file.as_raw_fd()), at, len)
                     .offset(request.from + request.done as u64)
                     .build()
                     .user_data(ticket);
@@ -258,6 +265,14 @@ impl Direct {
         }
     }
 
+    /// Wait for all that is in flight.
+    pub fn settle(&mut self) -> io::Result<()> {
+        while self.in_flight > 0 {
+            self.reap(true)?;
+        }
+        Ok(())
+    }
+
     /// Give a finished read's buffer back for the next one.
     pub fn recycle(&mut self, finished: Finished) {
         if self.spare.len() < ENTRIES as usize {
@@ -269,8 +284,7 @@ impl Direct {
 impl Drop for Direct {
     fn drop(&mut self) {
         // The kernel may still write into our buffers: let it finish before they are freed.
-        while self.in_flight > 0 && self.reap(true).is_ok() {}
-        if self.in_flight > 0 {
+        if self.settle().is_err() {
             std::mem::forget(std::mem::take(&mut self.flying));
         }
     }
@@ -302,7 +316,6 @@ fn enter(ring: &IoUring, want: usize) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::fd::AsRawFd;
 
     /// Both engines read any range right, also past the end of the file. (The file is opened
     /// without O_DIRECT: what is tested is the arithmetic, on any file system.)
@@ -316,13 +329,13 @@ mod tests {
             .unwrap();
         let file = std::fs::File::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let fd = file.as_raw_fd();
-        let mut engines = vec![Engine::Threads(Pool::new(fd).unwrap())];
+        let file = Arc::new(OwnedFd::from(file));
+        let mut engines = vec![Engine::Threads(Pool::new().unwrap())];
         if let Ok(ring) = uring(ENTRIES) {
             engines.push(Engine::Uring(Box::new(ring)));
         }
         for engine in engines {
-            let mut direct = Direct::with(fd, engine);
+            let mut direct = Direct::with(engine);
             let ranges = [
                 (0, 10),
                 (4095, 2),
@@ -333,7 +346,7 @@ mod tests {
             ];
             let tickets: Vec<_> = ranges
                 .iter()
-                .map(|&(at, len)| direct.submit(at, len).unwrap())
+                .map(|&(at, len)| direct.submit(&file, at, len).unwrap())
                 .collect();
             for (ticket, (at, len)) in tickets.into_iter().zip(ranges).rev() {
                 let finished = direct.finish(ticket).unwrap();
@@ -343,7 +356,7 @@ mod tests {
             }
             // More than the queue holds at once.
             let tickets: Vec<_> = (0..200u64)
-                .map(|n| direct.submit(n * 7, 100).unwrap())
+                .map(|n| direct.submit(&file, n * 7, 100).unwrap())
                 .collect();
             for (n, ticket) in tickets.into_iter().enumerate() {
                 assert_eq!(
@@ -351,7 +364,7 @@ mod tests {
                     &bytes[n * 7..n * 7 + 100]
                 );
             }
-            let _in_flight_at_drop = direct.submit(0, 4096).unwrap();
+            let _in_flight_at_drop = direct.submit(&file, 0, 4096).unwrap();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The queue of fetches from one source: asked for, then taken in order.
+//! The queue of fetches from the sources of one dataset: asked for, then taken in order.
 //!
 //! Operations: `submit` asks for runs; `next` gives the bytes of the first ones that are left; `recycle`
 //! takes their memory back. `read` fills memory of the caller, and `read_places` several pieces of it,
@@ -9,13 +9,20 @@
 //!    extra system call. Around it, several reads are in flight.
 //! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn; who keeps
 //!    that order (`Turnstile`) is handed in.
-//! 3. Knows nothing of chunks, rows and filters.
+//! 3. Of the files beside the dataset's own a bounded number is open. One that is closed for another is
+//!    compared first, if it was read.
+//! 4. Knows nothing of chunks, rows and filters.
 
 use super::coalesce::Run;
 use super::data_file::{DataFile, FetchError, OpenFiles};
 use super::direct::{Direct, Finished};
-use crate::tables::dataset::Source;
+use super::recent::Recent;
+use crate::tables::dataset::{Dataset, DatasetTable, Source};
 use std::io;
+use std::sync::Arc;
+
+/// Files that are open beside the dataset's own.
+const OPEN: usize = 32;
 
 /// Lets tasks make their requests one at a time, in order.
 pub trait Turnstile {
@@ -41,7 +48,7 @@ fn in_turn<T>(turn: Option<Turn<'_>>, request: impl FnOnce() -> T) -> T {
     result
 }
 
-/// How a reader gets the stored bytes of one source.
+/// How a reader gets stored bytes.
 #[derive(Debug)]
 enum Way {
     Buffered(Vec<u8>),
@@ -52,11 +59,47 @@ enum Way {
 pub struct FetchQueue {
     /// It comes first, so that its reads have ended when the file is closed.
     way: Way,
-    file: DataFile,
+    sources: Sources,
     /// The page cache missed lately: what is claimed is asked for at once.
     pub cold: bool,
     /// Direct reads that have ended.
     finished: u64,
+}
+
+/// The dataset's own file, and others in which chunks of it lie.
+#[derive(Debug)]
+struct Sources {
+    own: (u32, DataFile),
+    all: Arc<[Source]>,
+    open: Recent<u32, DataFile>,
+    files: OpenFiles,
+    /// Of files that were closed.
+    fetches: u64,
+}
+
+impl Sources {
+    fn file(&mut self, number: u32, way: &mut Way) -> Result<&mut DataFile, FetchError> {
+        let (own, file) = &mut self.own;
+        if *own == number {
+            return Ok(file);
+        }
+        let is_it = |known: &u32| *known == number;
+        if !self.open.has(is_it) {
+            if let Some(file) = self.open.make_room() {
+                if let Way::Direct(queue) = way {
+                    queue.settle().map_err(FetchError::Read)?;
+                }
+                self.fetches += file.fetches;
+                file.check_unchanged()?;
+            }
+        }
+        let source = self.all.get(number as usize);
+        self.open.get_or_make(is_it, || {
+            let source = source.ok_or(FetchError::Open(io::ErrorKind::NotFound.into()))?;
+            let direct = matches!(way, Way::Direct(_));
+            Ok((number, DataFile::open(source, direct, &self.files)?))
+        })
+    }
 }
 
 /// The bytes of some runs.
@@ -91,15 +134,26 @@ impl Fetched {
 }
 
 impl FetchQueue {
-    pub fn open(source: &Source, files: &OpenFiles) -> Result<FetchQueue, FetchError> {
+    pub fn open(
+        table: &DatasetTable,
+        dataset: &Dataset,
+        files: &OpenFiles,
+    ) -> Result<FetchQueue, FetchError> {
+        let source = table.source(dataset);
         let file = DataFile::open(source, source.direct, files)?;
         let way = match source.direct {
-            true => Way::Direct(Direct::new(file.raw_fd()).map_err(FetchError::Open)?),
+            true => Way::Direct(Direct::new().map_err(FetchError::Open)?),
             false => Way::Buffered(Vec::new()),
         };
         Ok(FetchQueue {
             way,
-            file,
+            sources: Sources {
+                own: (dataset.source as u32, file),
+                all: table.sources.clone(),
+                open: Recent::new(OPEN),
+                files: files.clone(),
+                fetches: 0,
+            },
             cold: false,
             finished: 0,
         })
@@ -111,37 +165,69 @@ impl FetchQueue {
 
     /// System calls that fetched something.
     pub fn fetches(&self) -> u64 {
-        self.file.fetches + self.finished
+        let others = self.sources.open.values().map(|file| file.fetches);
+        self.sources.own.1.fetches + self.sources.fetches + others.sum::<u64>() + self.finished
     }
 
-    /// The file is still the one that was indexed. Ask after a fetch, before its bytes are used.
+    /// The files are still those that were indexed. Ask after a fetch, before its bytes are used.
     pub fn check_unchanged(&self) -> Result<(), FetchError> {
-        self.file.check_unchanged()
+        self.sources.own.1.check_unchanged()?;
+        let mut others = self.sources.open.values();
+        others.try_for_each(DataFile::check_unchanged)
+    }
+
+    fn file(&mut self, source: u32) -> Result<&mut DataFile, FetchError> {
+        self.sources.file(source, &mut self.way)
+    }
+
+    /// The page cache has the first byte of a run.
+    fn has_cached(&mut self, run: &Run) -> bool {
+        let file = self.file(run.source);
+        file.is_ok_and(|file| file.has_cached(run.byte_offset))
+    }
+
+    /// Tell the kernel what will be wanted soon.
+    pub fn hint(&mut self, source: u32, byte_offset: u64, len: u64) {
+        // What cannot be opened fails when it is read.
+        if let Ok(file) = self.file(source) {
+            file.hint(byte_offset, len);
+        }
+    }
+
+    fn hint_all(&mut self, runs: &[Run]) {
+        for run in runs {
+            self.hint(run.source, run.byte_offset, run.len);
+        }
     }
 
     /// Set a task's fetches going, in its turn. Returns the tickets of direct reads, one a run; what
     /// cannot be started is started again, and fails, when it is taken.
     pub fn submit(&mut self, runs: &[Run], turn: Option<Turn<'_>>) -> Vec<u64> {
-        let FetchQueue {
-            way, file, cold, ..
-        } = self;
-        match way {
+        if !self.is_direct() {
             // Others may have read it, or the kernel, which reads ahead of itself.
-            Way::Buffered(_) => *cold = !runs.iter().all(|run| file.has_cached(run.byte_offset)),
-            Way::Direct(_) => {}
+            self.cold = !runs.iter().all(|run| self.has_cached(run));
         }
-        in_turn(turn, || match way {
-            Way::Buffered(_) => {
-                if *cold {
-                    hint(file, runs);
+        in_turn(turn, || match self.is_direct() {
+            true => {
+                let submit = |run: &Run| self.submit_direct(run).ok();
+                runs.iter().map_while(submit).collect()
+            }
+            false => {
+                if self.cold {
+                    self.hint_all(runs);
                 }
                 Vec::new()
             }
-            Way::Direct(queue) => {
-                let submit = |run: &Run| queue.submit(run.byte_offset, run.len as usize).ok();
-                runs.iter().map_while(submit).collect()
-            }
         })
+    }
+
+    fn submit_direct(&mut self, run: &Run) -> Result<u64, FetchError> {
+        let file = self.file(run.source)?.descriptor().clone();
+        let Way::Direct(queue) = &mut self.way else {
+            return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
+        };
+        let ticket = queue.submit(&file, run.byte_offset, run.len as usize);
+        ticket.map_err(FetchError::Read)
     }
 
     /// The bytes of the first `count` of the runs that are left, whose tickets these are. Where one
@@ -212,11 +298,12 @@ impl FetchQueue {
         turn: Option<Turn<'_>>,
     ) -> Result<(), FetchError> {
         let cold = self.cold;
-        self.cold |= self.read(out, left[0].byte_offset, |file| {
+        let missed = self.read(out, left[0].source, left[0].byte_offset, |queue| {
             if !cold {
-                in_turn(turn, || hint(file, left));
+                in_turn(turn, || queue.hint_all(left));
             }
         })?;
+        self.cold |= missed;
         Ok(())
     }
 
@@ -225,26 +312,20 @@ impl FetchQueue {
     pub fn read(
         &mut self,
         out: &mut [u8],
+        source: u32,
         byte_offset: u64,
-        ahead: impl FnOnce(&mut DataFile),
+        ahead: impl FnOnce(&mut FetchQueue),
     ) -> Result<bool, FetchError> {
         if self.is_direct() {
             return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
         }
-        let have = self.file.read_cached(out, byte_offset);
+        let have = self.file(source)?.read_cached(out, byte_offset);
         if have == out.len() {
             return Ok(false);
         }
-        ahead(&mut self.file);
-        self.file.read(out, byte_offset, have)?;
+        ahead(self);
+        self.file(source)?.read(out, byte_offset, have)?;
         Ok(true)
-    }
-
-    /// Ask for what will be wanted soon, through the page cache.
-    pub fn ahead(&mut self, ask: impl FnOnce(&mut DataFile)) {
-        if !self.is_direct() {
-            ask(&mut self.file);
-        }
     }
 
     /// Fill places one after the other with what the page cache has. False: they were not all filled,
@@ -252,9 +333,13 @@ impl FetchQueue {
     ///
     /// # Safety
     /// The places must be the caller's to write, for as long as this takes.
-    pub unsafe fn read_places(&mut self, places: &[libc::iovec], byte_offset: u64) -> bool {
+    pub unsafe fn read_places(&mut self, places: &[libc::iovec], run: &Run) -> bool {
+        if self.is_direct() {
+            return false;
+        }
+        let file = self.file(run.source);
         // SAFETY: the caller's promise.
-        !self.is_direct() && unsafe { self.file.read_places(places, byte_offset) }
+        file.is_ok_and(|file| unsafe { file.read_places(places, run.byte_offset) })
     }
 
     /// Wait for a direct read that nobody wants any more.
@@ -267,14 +352,13 @@ impl FetchQueue {
     }
 
     fn land(&mut self, run: &Run, ticket: Option<&u64>) -> Result<Finished, FetchError> {
+        let ticket = match ticket {
+            Some(&ticket) => ticket,
+            None => self.submit_direct(run)?,
+        };
         let Way::Direct(queue) = &mut self.way else {
             return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
         };
-        let ticket = match ticket {
-            Some(&ticket) => Ok(ticket),
-            None => queue.submit(run.byte_offset, run.len as usize),
-        };
-        let ticket = ticket.map_err(FetchError::Read)?;
         let finished = queue.finish(ticket).map_err(FetchError::Read)?;
         self.finished += 1;
         let (expected, got) = (run.len, finished.bytes().len() as u64);
@@ -283,12 +367,6 @@ impl FetchQueue {
             return Err(FetchError::Short { expected, got });
         }
         Ok(finished)
-    }
-}
-
-fn hint(file: &mut DataFile, runs: &[Run]) {
-    for run in runs {
-        file.hint(run.byte_offset, run.len);
     }
 }
 

@@ -54,14 +54,36 @@ impl<K: PartialEq, V> Recent<K, V> {
         Some(&mut self.items[self.last].1)
     }
 
+    /// Whether something is kept.
+    pub fn has(&self, is_it: impl Fn(&K) -> bool) -> bool {
+        self.items.iter().any(|item| is_it(&item.0))
+    }
+
+    /// What there is.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.items.iter().map(|item| &item.1)
+    }
+
+    /// Where there is no more room, take out what goes next.
+    pub fn make_room(&mut self) -> Option<V> {
+        match self.items.len() < self.bound {
+            true => None,
+            false => Some(self.items.swap_remove(self.oldest()).1),
+        }
+    }
+
+    fn oldest(&self) -> usize {
+        let all = 0..self.items.len();
+        all.min_by_key(|&at| self.items[at].2).unwrap_or(0)
+    }
+
     fn add(&mut self, key: K, value: V) -> usize {
         let item = (key, value, self.clock);
         if self.items.len() < self.bound {
             self.items.push(item);
             return self.items.len() - 1;
         }
-        let oldest = (0..self.items.len()).min_by_key(|&at| self.items[at].2);
-        let at = oldest.unwrap_or(0);
+        let at = self.oldest();
         self.items[at] = item;
         at
     }
@@ -92,5 +114,8 @@ mod tests {
         assert_eq!(recent.find(|key| *key == 3), Some(&mut 30));
         assert_eq!(recent.find(|key| *key == 1), Some(&mut 10));
         assert_eq!(recent.find(|key| *key == 4), None);
+        assert_eq!(recent.make_room(), Some(10));
+        assert_eq!(recent.make_room(), None);
+        assert!(recent.has(|k| *k == 3) && !recent.has(|k| *k == 1));
     }
 }

@@ -20,6 +20,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -271,24 +272,35 @@ impl MetadataFile {
         ))
     }
 
-    /// (file, dataset, selection in it, selection in the virtual dataset) for each mapping.
+    /// What a virtual dataset shows, as arrays: the sources (file, dataset), the number of each mapping's, and the selections
+    /// in it and in the virtual dataset: kind ("none", "all", "points", "regular" or "blocks", by its
+    /// place in this list), where its numbers end, and the numbers.
     fn mappings<'py>(
         &self,
         py: Python<'py>,
         heap: u64,
         index: u32,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let mappings = py.detach(|| self.file.mappings(heap, index))?;
-        let list = PyList::empty(py);
-        for mapping in mappings {
-            list.append((
-                bytes(py, &mapping.file),
-                bytes(py, &mapping.dataset),
-                selection(py, mapping.in_source)?,
-                selection(py, mapping.in_virtual)?,
-            ))?;
-        }
-        Ok(list)
+    ) -> PyResult<MappingArrays<'py>> {
+        let (names, numbers, mappings) = py.detach(|| {
+            let mappings = self.file.mappings(heap, index)?;
+            let (mut known, mut names) = (HashMap::new(), Vec::new());
+            let numbers = mappings.iter().map(|mapping| {
+                let name = (mapping.file.as_slice(), mapping.dataset.as_slice());
+                *known.entry(name).or_insert_with(|| {
+                    names.push((mapping.file.clone(), mapping.dataset.clone()));
+                    names.len() as u32 - 1
+                })
+            });
+            let numbers: Vec<u32> = numbers.collect();
+            Ok::<_, FormatError>((names, numbers, mappings))
+        })?;
+        let names = names.iter().map(|(a, b)| (bytes(py, a), bytes(py, b)));
+        Ok((
+            names.collect(),
+            PyArray1::from_vec(py, numbers),
+            selection_arrays(py, mappings.iter().map(|mapping| &mapping.in_source)),
+            selection_arrays(py, mappings.iter().map(|mapping| &mapping.in_virtual)),
+        ))
     }
 
     /// An object of the global heap.
@@ -411,6 +423,47 @@ fn told_link(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
 fn told<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
     let values = PyTuple::new(py, &filter.values)?;
     (filter.id, filter.flags, values, bytes(py, &filter.name)).into_pyobject(py)
+}
+
+type MappingArrays<'py> = (
+    Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
+    Bound<'py, PyArray1<u32>>,
+    SelectionArrays<'py>,
+    SelectionArrays<'py>,
+);
+
+type SelectionArrays<'py> = (
+    Bound<'py, PyArray1<u8>>,
+    Bound<'py, PyArray1<u64>>,
+    Bound<'py, PyArray1<u64>>,
+);
+
+fn selection_arrays<'a, 'py>(
+    py: Python<'py>,
+    selections: impl Iterator<Item = &'a Selection>,
+) -> SelectionArrays<'py> {
+    let (mut kinds, mut ends, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+    for selection in selections {
+        kinds.push(match selection {
+            Selection::None => 0,
+            Selection::All => 1,
+            Selection::Points { .. } => 2,
+            Selection::Regular(axes) => {
+                numbers.extend_from_slice(axes.as_flattened());
+                3
+            }
+            Selection::Blocks { bounds, .. } => {
+                numbers.extend_from_slice(bounds);
+                4
+            }
+        });
+        ends.push(numbers.len() as u64);
+    }
+    (
+        PyArray1::from_vec(py, kinds),
+        PyArray1::from_vec(py, ends),
+        PyArray1::from_vec(py, numbers),
+    )
 }
 
 fn selection(py: Python<'_>, selection: Selection) -> PyResult<Bound<'_, PyTuple>> {

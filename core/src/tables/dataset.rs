@@ -14,6 +14,7 @@ pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
 use crate::filters::FilterSpec;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA01");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
@@ -133,7 +134,7 @@ impl Source {
 /// One dataset (or one field of it): how its elements lie in its chunks.
 #[derive(Debug)]
 pub struct Dataset {
-    /// Where a library finds it, and its own chunks lie.
+    /// The file that it is in. Of a virtual dataset, chunks may lie in others.
     pub source: usize,
     pub row_bytes: usize,
     pub element_bytes: usize,
@@ -211,7 +212,7 @@ pub struct DatasetTable {
     map: Memory,
     chunks_at: usize,
     n_chunks: u64,
-    pub sources: Vec<Source>,
+    pub sources: Arc<[Source]>,
     pub datasets: Vec<Dataset>,
 }
 
@@ -270,8 +271,13 @@ impl DatasetTable {
             if !sorted || last.is_some_and(|last| last.grid_index >= dataset.grid_chunks) {
                 return Err("a chunk of the plan lies outside its grid");
             }
-            if chunks.iter().any(|c| c.source as usize != dataset.source) {
-                return Err("a chunk of the plan lies in another source than its dataset");
+            let direct = self.source(dataset).direct;
+            let is_read = |chunk: &Chunk| {
+                let source = self.sources.get(chunk.source as usize);
+                source.is_some_and(|source| source.direct == direct)
+            };
+            if !chunks.iter().all(is_read) {
+                return Err("a chunk of the plan lies in a source that cannot be read");
             }
         }
         Ok(())

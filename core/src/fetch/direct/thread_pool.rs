@@ -6,7 +6,7 @@
 
 use super::Request;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -23,7 +23,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    pub(super) fn new(fd: RawFd) -> io::Result<Pool> {
+    pub(super) fn new() -> io::Result<Pool> {
         let (jobs, inbox) = mpsc::channel::<(u64, Request)>();
         let (outbox, done) = mpsc::channel::<Done>();
         let inbox = std::sync::Arc::new(std::sync::Mutex::new(inbox));
@@ -41,7 +41,7 @@ impl Pool {
                         let Ok((ticket, mut request)) = job else {
                             return;
                         };
-                        let result = read_all(fd, &mut request);
+                        let result = read_all(&mut request);
                         if outbox.send((ticket, request, result)).is_err() {
                             return;
                         }
@@ -82,12 +82,12 @@ impl Drop for Pool {
     }
 }
 
-fn read_all(fd: RawFd, request: &mut Request) -> io::Result<usize> {
+fn read_all(request: &mut Request) -> io::Result<usize> {
     loop {
         // SAFETY: inside the request's own buffer, which this thread owns meanwhile.
         let got = unsafe {
             libc::pread(
-                fd,
+                request.file.as_raw_fd(),
                 request.buffer.base().add(request.done).cast(),
                 request.len - request.done,
                 (request.from + request.done as u64) as libc::off_t,

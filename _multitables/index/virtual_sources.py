@@ -1,0 +1,41 @@
+"""The sources of virtual datasets: found as HDF5 finds them, and indexed.
+
+Law
+---
+1. Each file is opened once for a virtual dataset, and closed when its datasets are indexed.
+2. A file or a dataset that is missing is no source: its elements are the fill value. One that is
+   damaged is an error, which names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.open_files import Lost, OpenFile, OpenFiles, Place
+from _multitables.index.virtual import Mappings
+
+
+def sources_of(
+    files: OpenFiles,
+    home: OpenFile,
+    mappings: Mappings,
+    index_of: Callable[[Place], ChunkIndex],
+) -> list[ChunkIndex | None]:
+    """Index the sources of a virtual dataset in `home`, one for each name; None: it is missing."""
+    found: list[ChunkIndex | None] = [None] * len(mappings.names)
+    by_file: dict[bytes, list[int]] = {}
+    for number, (name, _) in enumerate(mappings.names):
+        by_file.setdefault(name, []).append(number)
+    for name, numbers in by_file.items():
+        with files.source(home, os.fsdecode(name)) as file:
+            if file is None:
+                continue
+            root = Place(file, file.metadata.root, "/")
+            for number in numbers:
+                path = mappings.names[number][1].decode("utf-8", "surrogateescape")
+                place = files.look(path, root)
+                if not isinstance(place, Lost):
+                    found[number] = index_of(place)
+    return found
