@@ -46,6 +46,7 @@
 #     ring_size.py           how many rows and slots the ring has
 #     row_order.py           the order of rows that are shuffled, as the core knows it
 #     batch_plan.py          indexes + order + positions -> ReadPlan of batches
+#     inner_selection.py     what rows have of the axes behind the first
 #     row_subset.py          which rows take part in training
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
 #     checkpoint.py          where training stands, as a state that can be saved

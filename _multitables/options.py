@@ -201,6 +201,8 @@ class StreamerOptions:
 class StreamOptions:
     """Of `get_queue` and `get_generator`."""
 
+    #: As `row_subset.subset_of` takes them; checked when the length is known.
+    rows: Any
     n_procs: int = _option(check_procs)
     read_ahead: int | None = _option(_optional(_READ_AHEAD))
     cyclic: bool = _option(_flag)

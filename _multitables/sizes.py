@@ -26,6 +26,8 @@ DIRECT_TASK_BYTES = 1 << 20
 INTERLEAVED_TASK_BYTES = 1 << 20
 #: Rows of contiguous data are cut into pieces of about this size.
 PIECE_BYTES = 256 << 10
+#: Rows of contiguous data are fetched one by one where a selection leaves out this much of each.
+SKIPPED_BYTES = 64 << 10
 #: Windows of a shuffle of chunks alone, where their size costs nothing.
 CHUNKS_BYTES = 2 << 20
 #: Rows are mixed over a window of about this size by default,

@@ -62,6 +62,47 @@ def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ..
     return tuple(-(-dim // chunk) for dim, chunk in zip(dims, chunk_dims, strict=True))
 
 
+@dataclass(frozen=True)
+class AxisWindow:
+    """Which indices of an axis rows have: `count` of them from `start` on, `step` apart.
+
+    If `step` is negative the last one comes first. Chunks that have none of them are not counted.
+    """
+
+    start: int
+    step: int
+    count: int
+
+    def n_chunks(self, extent: int) -> int:
+        """Chunks of this extent that have any."""
+        if abs(self.step) > extent or not self.count:
+            return self.count
+        last = self.start + abs(self.step) * (self.count - 1)
+        return last // extent - self.start // extent + 1
+
+    def numbers(self, chunks: U64, extent: int) -> tuple[U64, npt.NDArray[np.bool_]]:
+        """Number the chunks of an axis among those that have any; and tell which ones do."""
+        step, one = np.uint64(abs(self.step)), np.uint64(extent)
+        start = np.uint64(self.start)
+        if step <= one:
+            numbers = chunks - start // one
+            return numbers, numbers < np.uint64(self.n_chunks(extent))  # below 0 is far above
+        begin = np.maximum(chunks * one, start)
+        numbers = (begin - start + step - np.uint64(1)) // step
+        within = start + numbers * step < (chunks + np.uint64(1)) * one
+        return numbers, within & (numbers < np.uint64(self.count))
+
+    @property
+    def key(self) -> slice:
+        """The indices as a slice."""
+        if not self.count:
+            return slice(0, 0)
+        last = self.start + abs(self.step) * (self.count - 1)
+        if self.step > 0:
+            return slice(self.start, last + 1, self.step)
+        return slice(last, self.start - 1 if self.start else None, self.step)
+
+
 def _no_numbers() -> U64:
     return np.zeros(0, np.uint64)
 
@@ -110,6 +151,9 @@ class ChunkIndex:
     #: "h5py" or "tables": which library reads what the core does not.
     library: str = "h5py"
     reason: str = ""
+    #: What rows have of each axis behind the first of `dims`; (): all. And their shape then.
+    windows: tuple[AxisWindow, ...] = ()
+    selected_shape: tuple[int, ...] = ()
 
     @property
     def files(self) -> tuple[SourceFile, ...]:
@@ -130,12 +174,21 @@ class ChunkIndex:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of one row."""
-        return self.shape[1:]
+        return self.selected_shape if self.windows else self.shape[1:]
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one delivered row."""
         return math.prod(self.row_shape) * self.dtype.itemsize
+
+    @property
+    def decoded_row_bytes(self) -> int:
+        """Bytes of a row in all chunks that have any of it."""
+        inner = self.dims[1:]
+        if self.windows and self.chunk_dims is not None:
+            along = zip(self.windows, inner, self.chunk_dims[1:], strict=True)
+            inner = tuple(min(dim, one.n_chunks(extent) * extent) for one, dim, extent in along)
+        return math.prod(inner) * self.element_bytes
 
     @property
     def block_size_default(self) -> int:

@@ -27,8 +27,11 @@ from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, 
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
+from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.dataset_table import lead_of
-from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.plan.row_order import file_order
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Paths, structure_of
 
 
@@ -107,6 +110,9 @@ class Streamer:
         ordered: bool = False,
         field: str | None = None,
         remainder: bool = False,
+        *,
+        rows: Any = None,
+        inner: Any = None,
     ) -> StreamQueue:
         """Stream a dataset, or several in lock-step, as blocks of the shared-memory ring.
 
@@ -133,6 +139,14 @@ class Streamer:
             Columns inside columns: ``"outer/inner"``.
         remainder : bool, optional
             Deliver the tail that does not fill a block as a last, shorter block.
+        rows : slice, array of int or array of bool, optional
+            The rows that are streamed, in the order of the file: with steps, a list or a mask, too.
+            Chunks without any of them are not fetched.
+        inner : int, slice, ... or tuple of them, optional
+            What is streamed of the axes behind the first, as NumPy indexes one row:
+            ``inner=np.s_[..., :3]``. Only the chunks that it needs are fetched, and only what it
+            selects reaches the ring. Of several datasets a dict or list of selections, or one for
+            all.
 
         Returns
         -------
@@ -157,8 +171,9 @@ class Streamer:
             block_size=block_size,
             ordered=ordered,
             remainder=remainder,
+            rows=rows,
         )
-        return self._start(path, wanted, field)
+        return self._start(self._spec(path, field, inner), wanted)
 
     def get_generator(
         self,
@@ -170,6 +185,9 @@ class Streamer:
         ordered: bool = False,
         field: str | None = None,
         remainder: bool = True,
+        *,
+        rows: Any = None,
+        inner: Any = None,
     ) -> Iterator[Any]:
         """Stream a dataset row by row.
 
@@ -183,12 +201,19 @@ class Streamer:
             One row; a tuple or dict of rows for several paths.
         """
         structure, _ = structure_of(path)
-        stream = self.get_queue(
-            path, n_procs, read_ahead, cyclic, block_size, ordered, field, remainder
-        )
+        options = (n_procs, read_ahead, cyclic, block_size, ordered, field, remainder)
+        stream = self.get_queue(path, *options, rows=rows, inner=inner)
         return iterate_rows(stream, structure)
 
-    def get_remainder(self, path: Paths, block_size: int, field: str | None = None) -> Any:
+    def get_remainder(
+        self,
+        path: Paths,
+        block_size: int,
+        field: str | None = None,
+        *,
+        rows: Any = None,
+        inner: Any = None,
+    ) -> Any:
         """Read the tail rows that do not fill a block.
 
         Parameters
@@ -197,7 +222,7 @@ class Streamer:
             As in `get_queue`.
         block_size : int
             Rows of a block.
-        field : str, optional
+        field, rows, inner : optional
             As in `get_queue`.
 
         Returns
@@ -213,9 +238,11 @@ class Streamer:
             block_size=block_size,
             ordered=True,
             remainder=True,
+            rows=rows,
         )
         structure, _ = structure_of(path)
-        with self._start(path, wanted, field, tail_only=True) as stream:
+        spec = self._spec(path, field, inner)
+        with self._start(spec, wanted, tail_only=True) as stream:
             guard = stream.get()
             if guard is QueueClosed:
                 return structure.pack(
@@ -246,6 +273,7 @@ class Streamer:
         even: bool = False,
         memory_limit_bytes: int | None = None,
         skip_damaged: bool = False,
+        inner: Any = None,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -279,7 +307,7 @@ class Streamer:
             Deliver one rank's part. All ranks together deliver every row exactly once.
         rows : slice, array of int or array of bool, optional
             The rows that take part, for subsets and splits. Without a shuffle they come in the
-            order of the file.
+            order of the file. Chunks without any of them are not fetched.
         field : str, optional
             As in `get_queue`.
         read_ahead : int, optional
@@ -298,6 +326,8 @@ class Streamer:
             Their rows are left out, each chunk is told of once by a `CorruptChunkWarning`, and
             `Batches.damage` names them. A batch that lacks rows is a copy, and shorter; one of
             which nothing is left does not come.
+        inner : int, slice, ... or tuple of them, optional
+            As in `get_queue`.
 
         Returns
         -------
@@ -331,7 +361,7 @@ class Streamer:
         pool, keeps = self._reader_pool, self._reader_pool.keep
         if not keeps:
             pool = ReaderPool(True, self._wanted.library_timeout_seconds)
-        return Batches(self._spec(path, field), wanted, pool, owns_pool=not keeps)
+        return Batches(self._spec(path, field, inner), wanted, pool, owns_pool=not keeps)
 
     # ---- life
 
@@ -353,12 +383,10 @@ class Streamer:
 
     # ---- inside
 
-    def _spec(self, path: Paths, field: str | None) -> DataSpec:
-        return DataSpec(self._file, path, field, self._wanted.rotational)
+    def _spec(self, path: Paths, field: str | None, inner: Any) -> DataSpec:
+        return DataSpec(self._file, path, field, self._wanted.rotational, inner)
 
-    def _start(
-        self, path: Paths, wanted: StreamOptions, field: str | None, tail_only: bool = False
-    ) -> StreamQueue:
+    def _start(self, spec: DataSpec, wanted: StreamOptions, tail_only: bool = False) -> StreamQueue:
         if self._closed:
             raise ClosedError(
                 f"the streamer of {os.fspath(self.filename)!r} is closed",
@@ -366,17 +394,22 @@ class Streamer:
             )
 
         def planned() -> tuple[Opened, ReadPlan, int]:
-            opened = open_data(self._spec(path, field))
+            opened = open_data(spec)
             lead = opened.indexes[lead_of(opened.indexes)]
             size = wanted.block_size or lead.block_size_default
-            plan = plan_reads(
+            subset = subset_of(wanted.rows, lead.n_rows)
+            whole = subset.n_rows // size * size
+            begin = whole if tail_only else 0
+            end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
+            plan = plan_batches(
                 opened.indexes,
-                block_rows=size,
+                order=file_order(opened.indexes, subset),
+                ranges=[(begin, end)] if begin < end else [],
+                batch_size=size,
                 n_readers=wanted.n_procs,
+                epochs=None if wanted.cyclic else 1,
+                lap_blocks=False,
                 read_ahead=wanted.read_ahead,
-                cyclic=wanted.cyclic,
-                remainder=wanted.remainder,
-                first_row=lead.n_rows // size * size if tail_only else 0,
                 **opened.facts(),
             )
             return opened, plan, size

@@ -3,9 +3,9 @@
 Law
 ---
 1. Pure: equal arguments give equal plans.
-2. Rows in the order of the file need no order: their plan is that of a stream, whose chunks are
-   decoded in place. All others are shares of windows: each task delivers some chunks' rows of one
-   window to their places in it.
+2. Rows that follow each other in the file need no order: their chunks are decoded in place. All
+   others are shares of windows: each task delivers some chunks' rows of one window to their places
+   in it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def plan_batches(
     batch_size: int,
     n_readers: int,
     epochs: int | None = 1,
+    lap_blocks: bool = True,
     read_ahead: int | None = None,
     direct: bool = False,
     native_filters: Container[int] = (),
@@ -61,7 +62,8 @@ def plan_batches(
 ) -> ReadPlan:
     """Plan `epochs` laps (None: without end) over `ranges` of positions of `order`.
 
-    The last batch of a lap may be shorter. Other options are those of `plan_reads`.
+    The last batch of a lap may be shorter; or, without `lap_blocks`, blocks go on in the next lap,
+    as those of a stream. Other options are those of `plan_reads`.
 
     Raises
     ------
@@ -70,7 +72,7 @@ def plan_batches(
     UnsupportedDatasetError
         The plan does not.
     """
-    rows = length(ranges)
+    rows, cyclic = length(ranges), epochs is None and not lap_blocks
     if order.shuffle == FILE_ORDER and order.step == 1 and len(ranges) <= 1:
         begin, end = ranges[0] if ranges else (0, 0)
         return plan_reads(
@@ -79,17 +81,20 @@ def plan_batches(
             n_readers=n_readers,
             read_ahead=read_ahead,
             remainder=True,
+            cyclic=cyclic,
             first_row=order.start + begin,
             end_row=order.start + end,
             epochs=epochs,
-            lap_blocks=True,
+            lap_blocks=lap_blocks,
             direct=direct,
             native_filters=native_filters,
             memory_limit_bytes=memory_limit_bytes,
         )
     row_bytes = sum(index.row_bytes for index in indexes)
-    check_memory("a batch", batch_size, row_bytes, memory_limit_bytes, "batch_size")
-    batch_size = min(batch_size, max(rows, 1))
+    name = "batch" if lap_blocks else "block"
+    check_memory(f"a {name}", batch_size, row_bytes, memory_limit_bytes, f"{name}_size")
+    if not cyclic:
+        batch_size = min(batch_size, max(rows, 1))
     lead = lead_of(indexes)
     _check_order(indexes[lead], order, n_readers, memory_limit_bytes)
     table = _with_chunks([dataset_of(index, direct, native_filters) for index in indexes])
@@ -128,7 +133,7 @@ def plan_batches(
     if read_ahead is not None:
         capacity = max(least, read_ahead * batch_size)
     capacity = max(min(capacity, tape_rows), batch_size, 1)
-    check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "window or batch_size")
+    check_memory("the ring", capacity, row_bytes, memory_limit_bytes, f"window or {name}_size")
     return ReadPlan(
         table=table,
         tapes=tapes_of(datasets, capacity, _kept(datasets, lead)),
@@ -140,7 +145,7 @@ def plan_batches(
         n_readers=n_readers,
         n_slots=n_slots(tasks, rows, capacity, tape_rows > rows),
         tasks=tasks,
-        lap_blocks=True,
+        lap_blocks=lap_blocks,
         order=order,
         cache_bytes=sizes.KEEP_BYTES,
     )

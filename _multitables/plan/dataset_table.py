@@ -4,7 +4,8 @@ Law
 ---
 1. Pure: equal arguments give equal tables.
 2. Whether the core or a library reads a dataset is decided here, with the reason.
-3. Chunk records are sorted by grid index; each dataset knows which ones are its own.
+3. Chunk records are sorted by grid index; each dataset knows which ones are its own. The grid has
+   only chunks that hold something of a row as it is selected.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import sizes
-from _multitables.index.chunk_index import ChunkIndex, grid_of
+from _multitables.index.chunk_index import AxisWindow, ChunkIndex, grid_of
 
 #: One stored chunk; the layout is that of `Chunk` in core/src/tables/dataset.rs. Its source is the
 #: number of a file of its dataset, until the table is encoded.
@@ -46,6 +47,11 @@ class Dataset:
     direct: bool
     #: Why the library reads it, or "".
     reason: str
+    #: Its dims as the core is told them, and what rows have of those behind the first; (): all.
+    dims: tuple[int, ...]
+    windows: tuple[AxisWindow, ...] = ()
+    #: Of each row of contiguous data, stored bytes before those of `dims`.
+    skipped_bytes: int = 0
     #: Which of the table's chunks are its stored ones.
     chunks_at: int = 0
     n_chunks: int = 0
@@ -54,7 +60,12 @@ class Dataset:
     def grid(self) -> tuple[int, ...]:
         """Chunks along each axis, stored or not."""
         # Rows without bytes may have chunks without extent.
-        return grid_of(self.index.dims, tuple(max(1, extent) for extent in self.chunk_dims))
+        extents = tuple(max(1, extent) for extent in self.chunk_dims)
+        if not self.windows:
+            return grid_of(self.dims, extents)
+        inner = zip(self.windows, extents[1:], strict=True)
+        counts = (window.n_chunks(extent) for window, extent in inner)
+        return (*grid_of(self.dims[:1], extents[:1]), *counts)
 
     @property
     def inner_chunks(self) -> int:
@@ -77,17 +88,39 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
         reason = index.reason or "its storage is not chunked or contiguous"
     elif unknown := [spec for spec in index.pipeline if spec.id not in native_filters]:
         reason = f"filter {unknown[0].id} ({unknown[0].name or 'unnamed'}) is not native"
-    stored_row_bytes = max(1, math.prod(index.dims[1:]) * index.element_bytes)
+    dims, windows, stored_row_bytes = index.dims, index.windows, max(1, index.decoded_row_bytes)
     if reason:
         outer = index.chunk_dims[0] if index.chunk_dims else 1
-        rows = max(1, sizes.DIRECT_TASK_BYTES // stored_row_bytes)
-        return Dataset(index, (-(-rows // outer) * outer, *index.dims[1:]), False, False, reason)
+        rows = -(-max(1, sizes.DIRECT_TASK_BYTES // stored_row_bytes) // outer) * outer
+        inner = tuple(window.count for window in windows) if windows else dims[1:]
+        return Dataset(index, (rows, *inner), False, False, reason, (dims[0], *inner))
     if index.layout == "chunked" and index.chunk_dims is not None:
-        return Dataset(index, index.chunk_dims, False, direct, "")
+        return Dataset(index, index.chunk_dims, False, direct, "", dims, windows)
     direct = direct and not index.inline
+    inner, inner_windows, skipped = _hull(index)
+    hull_bytes = math.prod(inner) * index.element_bytes
+    if stored_row_bytes - hull_bytes >= sizes.SKIPPED_BYTES:
+        dims = (dims[0], *inner)
+        return Dataset(index, (1, *inner), False, direct, "", dims, inner_windows, skipped)
     piece_bytes = sizes.DIRECT_TASK_BYTES if direct else sizes.PIECE_BYTES
     piece = max(1, piece_bytes // stored_row_bytes)
-    return Dataset(index, (piece, *index.dims[1:]), True, direct, "")
+    return Dataset(index, (piece, *dims[1:]), True, direct, "", dims, windows)
+
+
+def _hull(index: ChunkIndex) -> tuple[tuple[int, ...], tuple[AxisWindow, ...], int]:
+    """Return the part of a row that lies together in the file and has all that is selected.
+
+    These are its inner dims, the windows in them, and the bytes of the row before it.
+    """
+    dims, windows, skipped = list(index.dims[1:]), list(index.windows), 0
+    for axis, window in enumerate(index.windows):
+        dims[axis] = abs(window.step) * (window.count - 1) + 1 if window.count else 0
+        windows[axis] = replace(window, start=0)
+        behind = math.prod(index.dims[axis + 2 :]) * index.element_bytes
+        skipped += window.start * behind
+        if window.count != 1:
+            break
+    return tuple(dims), tuple(windows), skipped
 
 
 def lead_of(indexes: Sequence[ChunkIndex]) -> int:
@@ -98,20 +131,40 @@ def lead_of(indexes: Sequence[ChunkIndex]) -> int:
 def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     """Records of the stored ones of the grid's chunks `[begin, end)`."""
     index = dataset.index
-    if index.layout == "chunked":
-        low, high = np.searchsorted(index.grid_index, np.array([begin, end], np.uint64))
-        return _records(index, low, high)
-    if not len(index.byte_offset):
+    if begin == end or not len(index.byte_offset):
         return np.zeros(0, CHUNK)
+    if index.layout == "chunked":
+        return _selected_records(dataset, begin, end)
     chunks = np.zeros(end - begin, CHUNK)
     row_bytes = math.prod(index.dims[1:]) * index.element_bytes
     piece = np.uint64(dataset.chunk_dims[0])
     chunks["grid_index"] = np.arange(begin, end, dtype=np.uint64)
     rows = chunks["grid_index"] * piece
-    chunks["byte_offset"] = index.byte_offset[0] + rows * np.uint64(row_bytes)
+    base = index.byte_offset[0] + np.uint64(dataset.skipped_bytes)
+    chunks["byte_offset"] = base + rows * np.uint64(row_bytes)
     left = np.minimum(np.uint64(index.dims[0]) - rows, piece)
-    chunks["stored_size"] = left * np.uint64(row_bytes)
+    chunks["stored_size"] = left * np.uint64(math.prod(dataset.dims[1:]) * index.element_bytes)
     return chunks
+
+
+def _selected_records(dataset: Dataset, begin: int, end: int) -> Records:
+    """Return the records of some rows of chunks, less those that have nothing of a row."""
+    index, inner = dataset.index, dataset.inner_chunks
+    whole = math.prod(grid_of(dataset.dims, dataset.chunk_dims)[1:])
+    ends = np.array([begin // inner * whole, -(-end // inner) * whole], np.uint64)
+    chunks = _records(index, *np.searchsorted(index.grid_index, ends))
+    if not dataset.windows:
+        return chunks
+    rest, wanted = chunks["grid_index"], np.ones(len(chunks), bool)
+    number, factor = np.zeros(len(chunks), np.uint64), 1
+    axes = list(zip(dataset.windows, dataset.dims[1:], dataset.chunk_dims[1:], strict=True))
+    for window, dim, extent in reversed(axes):
+        rest, along = np.divmod(rest, np.uint64(-(-dim // extent)))
+        along, within = window.numbers(along, extent)
+        number, wanted = number + along * np.uint64(factor), wanted & within
+        factor *= window.n_chunks(extent)
+    chunks["grid_index"] = number + rest * np.uint64(factor)
+    return chunks[wanted]
 
 
 def _records(index: ChunkIndex, low: int, high: int) -> Records:

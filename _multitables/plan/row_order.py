@@ -85,17 +85,7 @@ def order_of(
             window = min(wanted.memory_limit_bytes // 2 // counted, most)
         window = min(max(1, window, wanted.batch_size), most)
     else:
-        size, chunks = sizes.WINDOW_BYTES, sizes.MAX_WINDOW_BYTES // (outer * row_bytes)
-        chunks = min(max(chunks, sizes.MIN_WINDOW_CHUNKS), sizes.WINDOW_CHUNKS)
-        if kind == CHUNKS:
-            # Here, too. A chunk on the edge of two windows is decoded twice, so that these are not
-            # short; but where it is not, two are as short as a ring that stays in the caches.
-            plain = not any(index.pipeline for index in indexes)
-            alike = all(chunk_rows(index) == outer for index in indexes)
-            size = sizes.CHUNKS_BYTES if plain or alike else size
-            chunks = 1 if plain else chunks
-        rows = wanted.window_rows or max(size // row_bytes, chunks * outer)
-        window = -(-min(rows, MAX_WINDOW_ROWS) // outer) * outer
+        window = _whole_chunks(indexes, kind, wanted.window_rows)
     return OrderWords(
         **vars(subset),
         shuffle=kind,
@@ -104,6 +94,36 @@ def order_of(
         chunk_rows=outer,
         window_rows=window,
     )
+
+
+def file_order(indexes: Sequence[ChunkIndex], subset: Subset) -> OrderWords:
+    """Return the order of a stream of these rows that is not shuffled."""
+    return OrderWords(
+        **vars(subset),
+        shuffle=FILE_ORDER,
+        seed=0,
+        first_epoch=0,
+        chunk_rows=chunk_rows(indexes[lead_of(indexes)]),
+        window_rows=_whole_chunks(indexes, FILE_ORDER, None),
+    )
+
+
+def _whole_chunks(indexes: Sequence[ChunkIndex], kind: int, wanted_rows: int | None) -> int:
+    """Return the rows of a window that is made chunk by chunk."""
+    outer = chunk_rows(indexes[lead_of(indexes)])
+    row_bytes = max(1, sum(index.row_bytes for index in indexes))
+    size, chunks = sizes.WINDOW_BYTES, sizes.MAX_WINDOW_BYTES // (outer * row_bytes)
+    chunks = min(max(chunks, sizes.MIN_WINDOW_CHUNKS), sizes.WINDOW_CHUNKS)
+    if kind == CHUNKS:
+        # What stands at a position does not depend on it, either. A chunk on the edge of two
+        # windows is decoded twice, so that these are not short; but where it is not, two are as
+        # short as a ring that stays in the caches.
+        plain = not any(index.pipeline for index in indexes)
+        alike = all(chunk_rows(index) == outer for index in indexes)
+        size = sizes.CHUNKS_BYTES if plain or alike else size
+        chunks = 1 if plain else chunks
+    rows = wanted_rows or max(size // row_bytes, chunks * outer)
+    return -(-min(rows, MAX_WINDOW_ROWS) // outer) * outer
 
 
 def goes_by_rows(n_rows: int, positions: int, n_datasets: int) -> bool:

@@ -1,4 +1,4 @@
-"""The rows that take part in training: all, a slice, listed ones, or a mask of them.
+"""The rows that take part in a stream or in training: all, a slice, listed ones, or a mask.
 
 Law
 ---

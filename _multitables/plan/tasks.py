@@ -115,8 +115,8 @@ def _decoded_again(dataset: Dataset, most: int) -> int:
 
 
 def _decoded_row_bytes(dataset: Dataset) -> int:
-    """Bytes of a row with all its columns, of which one may be delivered."""
-    return math.prod(dataset.index.dims[1:]) * dataset.index.element_bytes
+    """Bytes of a row with all its columns, of which one or some may be delivered."""
+    return dataset.index.decoded_row_bytes
 
 
 def _whole_rows(dataset: Dataset) -> int:
@@ -290,7 +290,7 @@ def bytes_per_task(dataset: Dataset) -> int:
     if dataset.direct:
         return sizes.DIRECT_TASK_BYTES
     together = dataset.index.field_bytes
-    for dim, chunk in zip(dataset.index.dims[:0:-1], dataset.chunk_dims[:0:-1], strict=True):
+    for dim, chunk in zip(dataset.dims[:0:-1], dataset.chunk_dims[:0:-1], strict=True):
         together *= chunk
         if chunk != dim:
             little = together < _core.LITTLE_BYTES

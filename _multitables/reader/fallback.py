@@ -60,7 +60,7 @@ def read(
     call : bytes or str
         What `encode_library` or `encode_rows` laid out.
     rows : (int, int), optional
-        Begin and end, in place of the call's own key. They must fill `out`.
+        Begin and end, in place of the first slice of the call's own key. They must fill `out`.
     out : memoryview
         Receives the result, unless that has more bytes.
     mark : memoryview, optional
@@ -74,7 +74,7 @@ def read(
         if not told["open_options"].get("trusted", True):
             raise UntrustedError
         if rows is not None:
-            told["arguments"]["key"] = slice(*rows)
+            told["arguments"]["key"] = slice(*rows), *told["arguments"]["key"][1:]
         parts, shape = _answer(told, out, mark)
     _too_large = None
     n_bytes = sum(part.nbytes for part in parts)

@@ -28,7 +28,7 @@ from _multitables.wire.request_bytes import encode_rows
 
 #: Not the core's: they tell a core of another layout.
 PLAN_MAGIC = int.from_bytes(b"MTPLAN04", "little")
-TABLE_MAGIC = int.from_bytes(b"MTDATA01", "little")
+TABLE_MAGIC = int.from_bytes(b"MTDATA02", "little")
 _PLAN_HEADER = struct.Struct("<18Q")
 _TAPE = struct.Struct("<4Q")
 _TABLE_HEADER = struct.Struct("<8Q")
@@ -175,9 +175,11 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
     element = (index.element_bytes, index.field_offset, index.field_bytes)
     if dataset.reason:
         # The library delivers elements as the user sees them.
-        size = index.row_bytes // max(1, math.prod(index.dims[1:])) or 1
+        size = index.row_bytes // max(1, math.prod(dataset.dims[1:])) or 1
         element = (size, 0, size)
-    dims_at = tables.add_words(index.dims)
+    dims_at = tables.add_words(dataset.dims)
+    for window in dataset.windows:
+        tables.add_words([window.start, window.step & (2**64 - 1), window.count])
     chunk_dims_at = tables.add_words([max(1, dim) for dim in dataset.chunk_dims])
     pipeline = () if dataset.reason else index.pipeline
     filters_at = len(tables.words)
@@ -193,7 +195,7 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         source,
         index.row_bytes,
         *element,
-        len(index.dims),
+        len(dataset.dims),
         dims_at,
         chunk_dims_at,
         filters_at,
@@ -201,7 +203,9 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         fill_at,
         fixes_at,
         len(fixes),
-        _core.DATASET_CLIPPED * dataset.clipped | _core.DATASET_LIBRARY * bool(dataset.reason),
+        _core.DATASET_CLIPPED * dataset.clipped
+        | _core.DATASET_LIBRARY * bool(dataset.reason)
+        | _core.DATASET_WINDOWS * bool(dataset.windows),
         library_at,
         library_len,
         dataset.chunks_at,
@@ -210,7 +214,7 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
 
 
 def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object]) -> LibraryCall:
-    """Return how a library serves rows of a stream; the key, a slice of them, comes later."""
+    """Return how a library serves rows of a stream; the slice of them comes later."""
     info = DatasetInfo(
         filename=index.filename,
         path=index.path,
@@ -222,5 +226,6 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
         open_options=open_options,
     )
     fields = (field,) if field else ()
-    arguments = {"fields": fields, "key": ALL, "shape": index.shape, "n_dims": info.n_dims}
+    key = (ALL, *(window.key for window in index.windows))
+    arguments = {"fields": fields, "key": key, "shape": index.shape, "n_dims": info.n_dims}
     return LibraryCall(info, "getitem", arguments, (), index.dtype)

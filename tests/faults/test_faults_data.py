@@ -385,13 +385,13 @@ def test_a_file_replaced_before_a_reader_opens_it(
 
     path = write(tmp_path / "rows.h5")
     twin = shutil.copy(path, tmp_path / "twin.h5")
-    original = module.plan_reads
+    original = module.plan_batches
 
     def plan_and_replace(*arguments: Any, **options: Any) -> Any:
         os.replace(twin, path)
         return original(*arguments, **options)
 
-    monkeypatch.setattr(module, "plan_reads", plan_and_replace)
+    monkeypatch.setattr(module, "plan_batches", plan_and_replace)
     with (
         pytest.raises(multitables.FileChangedError, match="changed after it was indexed"),
         multitables.Streamer(path).get_queue("/rows", n_procs=2) as stream,
@@ -406,13 +406,13 @@ def test_a_file_deleted_before_a_reader_opens_it(
     from _multitables.parent import streamer as module
 
     path = write(tmp_path / "rows.h5")
-    original = module.plan_reads
+    original = module.plan_batches
 
     def plan_and_delete(*arguments: Any, **options: Any) -> Any:
         path.unlink()
         return original(*arguments, **options)
 
-    monkeypatch.setattr(module, "plan_reads", plan_and_delete)
+    monkeypatch.setattr(module, "plan_batches", plan_and_delete)
     with (
         pytest.raises(multitables.SubprocessException, match="ENOENT") as caught,
         multitables.Streamer(path).get_queue("/rows", n_procs=2) as stream,

@@ -381,7 +381,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
         told = decode_library(call.decode())
         assert told["arguments"] == {
             "fields": (field,) if field else (),
-            "key": slice(None),
+            "key": (slice(None),),
             "shape": index.shape,
             "n_dims": len(index.dims),
         }

@@ -88,7 +88,7 @@ def place_of(
     """Name the place of a task, or of one of its chunks."""
     dataset, row_begin, row_end, found = ring.address(task, chunk)
     chosen = plan.datasets[dataset]
-    place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found)
+    place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found, chosen.dims)
     return replace(place, of_order=plan.order is not None)
 
 
@@ -137,12 +137,13 @@ def _place(
     row_begin: int,
     row_end: int,
     chunk: tuple[int, int | None, int] | None,
+    dims: tuple[int, ...] | None = None,
 ) -> Place:
     if chunk is None:
         return Place(index, row_begin, row_end, None, None, None)
     number, byte_offset, stored_size = chunk
     offset, grid_index = [], number
-    for dim, extent in zip(reversed(index.dims), reversed(chunk_dims), strict=True):
+    for dim, extent in zip(reversed(dims or index.dims), reversed(chunk_dims), strict=True):
         grid_index, at = divmod(grid_index, max(1, -(-dim // extent)))
         offset.append(at * extent)
     offset.reverse()

@@ -11,7 +11,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from _multitables import _core, machine
@@ -21,6 +21,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.kept_source import KeptSource
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.plan.inner_selection import select_inner
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Paths, Structure, structure_of
 from _multitables.wire import plan_bytes
@@ -35,6 +36,8 @@ class DataSpec:
     field: str | None = None
     #: What the user says of the disk; None: what the kernel says.
     rotational: bool | None = None
+    #: What rows have of the axes behind the first, as `select_inner` takes it.
+    inner: Any = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ def open_data(spec: DataSpec) -> Opened:
             turnstile=device.rotates(indexes[0].filename) if rotates is None else rotates,
         )
     _check_lengths(indexes)
+    if spec.inner is not None:
+        opened = replace(opened, indexes=select_inner(indexes, spec.inner, structure))
     if opened.direct:
         device.check_direct(indexes[0].filename)
     return opened

@@ -63,7 +63,7 @@ pub unsafe trait Place {
     /// A chunk did not decode in its `target`.
     fn released(&mut self, _read: &ChunkRead) {}
 
-    /// Write the fill value to all rows that are wanted of a chunk that has all elements of its rows.
+    /// Write the fill value to all rows that are wanted of a chunk that has all that they show.
     fn fill_rows(&mut self, read: &ChunkRead);
 
     /// Bring what waits for other chunks to its place.
@@ -293,7 +293,7 @@ impl<P: Place> Transfer<'_, P> {
 
     /// Write the fill value where a chunk was never stored.
     pub fn fill(&mut self, dataset: &Dataset, read: &ChunkRead) -> Result<(), TaskError> {
-        if dataset.spans_rows() {
+        if dataset.inner_chunks() == 1 {
             self.place.fill_rows(read);
         } else {
             let decoded = room(self.decoded, read.size, read.number)?;

@@ -29,7 +29,7 @@ use std::sync::Arc;
 const WRITABLE: std::ffi::c_int = 0x200;
 
 /// Limits, numbers and layouts that Python plans with, or lays out for the core.
-const NUMBERS: [(&str, u64); 21] = [
+const NUMBERS: [(&str, u64); 22] = [
     ("MAX_READERS", plan::MAX_READERS),
     ("ENDLESS", plan::ENDLESS),
     ("TASK_LIBRARY", plan::KIND_LIBRARY as u64),
@@ -37,6 +37,7 @@ const NUMBERS: [(&str, u64); 21] = [
     ("SOURCE_DIRECT", dataset::SOURCE_DIRECT),
     ("SOURCE_TURNSTILE", dataset::SOURCE_TURNSTILE),
     ("DATASET_CLIPPED", dataset::FLAG_CLIPPED),
+    ("DATASET_WINDOWS", dataset::FLAG_WINDOWS),
     ("DATASET_LIBRARY", dataset::FLAG_LIBRARY),
     ("NO_CHUNK", NO_CHUNK),
     ("STATE_FINISHED", counters::STATE_FINISHED as u64),

@@ -60,23 +60,25 @@ pub fn fix_strings(dataset: &Dataset, at: Place<'_>, dst: &mut [u8]) {
 /// Call `run(byte in dst, elements)` for each contiguous run.
 fn each_run(dataset: &Dataset, at: Place<'_>, mut run: impl FnMut(usize, usize)) {
     let n = dataset.dims.len();
+    let shown = |axis: usize| dataset.windows[axis - 1].count;
+    let overlap =
+        |axis: usize| dataset.windows[axis - 1].overlap(at.offset[axis], dataset.chunk_dims[axis]);
     let extent = |axis: usize| -> u64 {
         if axis == 0 {
             at.hi.saturating_sub(at.lo)
         } else {
-            let end = (at.offset[axis] + dataset.chunk_dims[axis]).min(dataset.dims[axis]);
-            end.saturating_sub(at.offset[axis])
+            overlap(axis).count
         }
     };
     if (0..n).any(|axis| extent(axis) == 0) {
         return;
     }
-    // Trailing axes that the chunk spans completely lie in one run with the axis before them.
+    // Trailing axes of which the chunk has all that is shown lie in one run with the axis before them.
     let mut split = n - 1;
-    while split > 0 && dataset.chunk_dims[split] == dataset.dims[split] {
+    while split > 0 && extent(split) == shown(split) {
         split -= 1;
     }
-    let tail: u64 = dataset.dims[split + 1..].iter().product();
+    let tail: u64 = (split + 1..n).map(shown).product();
     let count = extent(split) * tail;
 
     let outer: u64 = (0..split).map(extent).product();
@@ -91,9 +93,11 @@ fn each_run(dataset: &Dataset, at: Place<'_>, mut run: impl FnMut(usize, usize))
             if axis != split {
                 rest /= extent(axis);
             }
-            let begin = if axis == 0 { 0 } else { at.offset[axis] };
+            let begin = if axis == 0 { 0 } else { overlap(axis).to };
             to += (begin + index) * stride;
-            stride *= dataset.dims[axis];
+            if axis > 0 {
+                stride *= shown(axis);
+            }
         }
         run(to as usize * dataset.field_bytes, count as usize);
     }

@@ -64,14 +64,19 @@ impl RowCopy {
         let mut row = StridedCopy::item(dataset.field_bytes, dataset.field_offset, 0);
         let (mut from, mut to) = (dataset.element_bytes, dataset.field_bytes);
         for axis in (1..dataset.dims.len()).rev() {
-            let (dim, chunk) = (dataset.dims[axis], dataset.chunk_dims[axis]);
-            row.shift(0, offset[axis] as usize * to);
+            let (window, chunk) = (&dataset.windows[axis - 1], dataset.chunk_dims[axis]);
+            let part = window.overlap(offset[axis], chunk);
+            row.shift(part.from as usize * from, part.to as usize * to);
             row.push(Axis {
-                count: dim.saturating_sub(offset[axis]).min(chunk) as usize,
-                from: from as isize,
+                count: part.count as usize,
+                // Between the indices of a chunk: its step is no longer than the chunk.
+                from: match part.count > 1 {
+                    true => window.step as isize * from as isize,
+                    false => from as isize,
+                },
                 to,
             });
-            (from, to) = (from * chunk as usize, to * dim as usize);
+            (from, to) = (from * chunk as usize, to * window.count as usize);
         }
         if dataset.chunk_dims[0] >= MIN_LISTED_FOR as u64 {
             row.list();

@@ -9,6 +9,7 @@
 //!    lies in a region of an arena that is not written again while the dataset lives, or it is the
 //!    table's own.
 
+pub use super::axis_window::AxisWindow;
 pub use super::string_fix::StringFix;
 pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
@@ -16,7 +17,7 @@ use crate::filters::FilterSpec;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA02");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
 /// are the fill value.
 pub const UNALLOCATED: u64 = u64::MAX;
@@ -24,6 +25,8 @@ pub const SOURCE_DIRECT: u64 = 1;
 pub const SOURCE_TURNSTILE: u64 = 2;
 pub const FLAG_CLIPPED: u64 = 1;
 pub const FLAG_LIBRARY: u64 = 2;
+/// Behind a dataset's dims there is a window for each of its inner axes.
+pub const FLAG_WINDOWS: u64 = 4;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +145,8 @@ pub struct Dataset {
     pub field_bytes: usize,
     pub dims: Vec<u64>,
     pub chunk_dims: Vec<u64>,
+    /// What rows have of each axis behind the first.
+    pub windows: Vec<AxisWindow>,
     pub filters: Vec<FilterSpec>,
     /// An element that was never stored, its strings ended.
     pub fill: Vec<u8>,
@@ -153,7 +158,7 @@ pub struct Dataset {
     /// Which of the table's chunks are this dataset's stored ones.
     pub chunks_at: u64,
     pub n_chunks: u64,
-    /// Chunks of the grid, stored or not; 0 where the library reads.
+    /// Chunks of the grid, stored or not, that have anything of a row; 0 where the library reads.
     pub grid_chunks: u64,
     /// What the library fallback needs to know, as written by the parent.
     pub library: String,
@@ -167,25 +172,42 @@ impl Dataset {
         into.clear();
         into.resize(self.dims.len(), 0);
         let mut rest = grid_index;
-        for axis in (0..self.dims.len()).rev() {
-            let grid = self.dims[axis].div_ceil(self.chunk_dims[axis]).max(1);
-            into[axis] = (rest % grid) * self.chunk_dims[axis];
+        for (axis, window) in self.windows.iter().enumerate().rev() {
+            let extent = self.chunk_dims[axis + 1];
+            let grid = window.n_chunks(extent).max(1);
+            into[axis + 1] = window.chunk_start(rest % grid, extent);
             rest /= grid;
         }
+        into[0] = rest * self.chunk_dims[0];
+    }
+
+    /// The number of a chunk among all that the file may have.
+    pub fn number_in_file(&self, grid_index: u64) -> u64 {
+        let mut offset = Vec::new();
+        self.chunk_offset(grid_index, &mut offset);
+        let axes = offset.iter().zip(&self.dims).zip(&self.chunk_dims);
+        axes.fold(0u64, |number, ((at, dim), chunk)| {
+            let before = number.wrapping_mul(dim.div_ceil(*chunk));
+            before.wrapping_add(at / chunk)
+        })
     }
 
     /// Chunks of the grid that hold the same rows.
     pub fn inner_chunks(&self) -> u64 {
-        let grid = self.dims.iter().zip(&self.chunk_dims).skip(1);
-        grid.map(|(dim, chunk)| dim.div_ceil(*chunk)).product()
+        let axes = self.windows.iter().zip(&self.chunk_dims[1..]);
+        axes.map(|(window, chunk)| window.n_chunks(*chunk))
+            .product()
     }
 
     /// A chunk is a run of whole rows, exactly as the tape wants them.
     pub fn whole_rows(&self) -> bool {
-        self.field_bytes == self.element_bytes && self.spans_rows()
+        let mut axes = self.windows.iter().zip(&self.dims[1..]);
+        self.field_bytes == self.element_bytes
+            && self.spans_rows()
+            && axes.all(|(window, dim)| window.is_whole(*dim))
     }
 
-    /// A chunk has all elements of its rows.
+    /// A chunk has all stored elements of its rows.
     pub fn spans_rows(&self) -> bool {
         self.chunk_dims[1..] == self.dims[1..]
     }
@@ -349,7 +371,10 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
     if field_end.is_none_or(|end| end > record.element_bytes) || record.field_bytes == 0 {
         return Err("a field of the plan lies outside its element");
     }
-    if product(&dims[1..], record.field_bytes)? != record.row_bytes {
+    let by_library = record.flags & FLAG_LIBRARY != 0;
+    let windows = windows(record, words, &dims)?;
+    let counts: Vec<u64> = windows.iter().map(|window| window.count).collect();
+    if product(&counts, record.field_bytes)? != record.row_bytes {
         return Err("a row of the plan has another size than its dataset");
     }
     let decoded_size = product(&chunk_dims, record.element_bytes)?;
@@ -376,12 +401,14 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
         fix.end(&mut fill[field]);
     }
-    let by_library = record.flags & FLAG_LIBRARY != 0;
-    let extents = dims.iter().zip(&chunk_dims);
-    let grid: Vec<u64> = extents.map(|(dim, chunk)| dim.div_ceil(*chunk)).collect();
+    let inner = windows.iter().zip(&chunk_dims[1..]);
+    let grid: Vec<u64> = inner
+        .map(|(window, chunk)| window.n_chunks(*chunk))
+        .collect();
     let grid_chunks = match by_library {
         true => 0,
-        false => product(&grid, 1).map_err(|_| "a grid of the plan is too large")?,
+        false => product(&grid, dims[0].div_ceil(chunk_dims[0]))
+            .map_err(|_| "a grid of the plan is too large")?,
     };
     let text = part(blob, record.library_at, record.library_len)?;
     Ok(Dataset {
@@ -392,6 +419,7 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         field_bytes: record.field_bytes as usize,
         dims,
         chunk_dims,
+        windows,
         filters: filters(words, record.filters_at, record.n_filters)?,
         fill,
         fixes,
@@ -403,6 +431,24 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         library: String::from_utf8(text.to_vec()).map_err(|_| "a text of the plan is not UTF-8")?,
         decoded_size: decoded_size as usize,
     })
+}
+
+/// What rows have of each inner axis; of those without words, all.
+fn windows(
+    record: &DatasetRecord,
+    words: &[u64],
+    dims: &[u64],
+) -> Result<Vec<AxisWindow>, Refused> {
+    let inner = &dims[1..];
+    if record.flags & FLAG_WINDOWS == 0 {
+        return Ok(inner.iter().map(|&dim| AxisWindow::whole(dim)).collect());
+    }
+    let at = record.dims_at.saturating_add(record.n_dims);
+    let words = part(words, at, 3 * inner.len() as u64)?.chunks_exact(3);
+    let windows = words
+        .zip(inner)
+        .map(|(words, &dim)| AxisWindow::check(words, dim));
+    windows.collect()
 }
 
 /// A pipeline as words: for each filter its id, flags, number of values, and the values.

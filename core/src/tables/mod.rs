@@ -4,6 +4,7 @@
 //! 1. Untrusted words become values here, or are refused; later code indexes freely.
 //! 2. No I/O on data files, no clocks, no Python.
 
+pub mod axis_window;
 pub mod dataset;
 pub mod plan;
 mod string_fix;

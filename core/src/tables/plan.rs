@@ -363,8 +363,8 @@ impl Plan {
         global / self.lap_tasks.max(1)
     }
 
-    /// Where a task lies: dataset, its rows, and a chunk of it as (grid index, byte offset, stored
-    /// size): the plan's chunk of that number, or else the task's only one.
+    /// Where a task lies: dataset, its rows, and a chunk of it as (number in the file, byte offset,
+    /// stored size): the plan's chunk of that number, or else the task's only one.
     pub fn address(
         &self,
         task: u64,
@@ -379,10 +379,14 @@ impl Plan {
         let only = (records.len() == 1).then_some(records.start as u64);
         let found = chunk.or(only);
         let found = found.and_then(|number| self.table.chunks().get(number as usize));
-        let found = found.map(|chunk| (chunk.grid_index, chunk.byte_offset, chunk.stored_size));
+        let dataset = self.dataset(&task);
+        let found = found.map(|chunk| {
+            let number = dataset.number_in_file(chunk.grid_index);
+            (number, chunk.byte_offset, chunk.stored_size)
+        });
         match task.share() {
             // Its rows may be any; a chunk says which.
-            Some(_) => (task.dataset, 0, self.dataset(&task).dims[0], found),
+            Some(_) => (task.dataset, 0, dataset.dims[0], found),
             None => (
                 task.dataset,
                 first + task.row_begin,
