@@ -27,6 +27,7 @@ def checked(**given: Any) -> options.StreamOptions:
             "block_size": None,
             "ordered": False,
             "remainder": False,
+            "rows": None,
             **given,
         },
     )

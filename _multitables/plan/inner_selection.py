@@ -44,8 +44,7 @@ def _of_each(inner: Any, structure: Structure, count: int) -> list[Any]:
         keys = structure.keys or ()
         if unknown := [key for key in inner if key not in keys]:
             raise _wrong(
-                f"inner names {unknown[0]!r}, which is none of the paths' keys: expected some of "
-                f"{list(keys)}",
+                f"inner has an unknown key: expected some of {list(keys)}, got {unknown[0]!r}",
                 "Give a dict of selections with the keys of a dict of paths",
                 inner,
             )
@@ -92,6 +91,9 @@ def _selected(index: ChunkIndex, inner: Any) -> ChunkIndex:
         windows.append(window)
         if isinstance(item, slice):
             shape.append(window.count)
+    whole = [AxisWindow(0, 1, dim) for dim in dims]
+    if windows == whole and len(shape) == len(dims):
+        return index  # whose chunks need no numbers of their own
     elements = index.shape[1 + len(dims) :]
     return replace(index, windows=tuple(windows), selected_shape=(*shape, *elements))
 

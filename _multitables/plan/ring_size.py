@@ -36,7 +36,7 @@ def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) 
     if rows * max(1, row_bytes) > limit:
         advice = f"Choose a smaller {option}"
         if row_bytes > limit:
-            advice = "One row is larger than memory: read parts of rows, with multitables.Reader"
+            advice = "One row is larger than memory: stream parts of rows, with inner"
         raise OptionsError(
             f"{what} does not fit into memory: {rows} rows of {row_bytes} bytes "
             f"(expected at most {limit} bytes, got {rows * row_bytes})",

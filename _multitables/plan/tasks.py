@@ -264,7 +264,7 @@ def check_plan(dataset: Dataset, n_tasks: int, n_chunks: int, memory_limit_bytes
             f"the plan for {index.path!r} in {index.filename!r}, of {n_tasks} tasks and {n_chunks} "
             f"chunks, does not fit into memory (expected at most {memory_limit_bytes} bytes, got "
             f"{needed})",
-            advice="Stream a part of the rows, as with get_batches(rows=slice(...))",
+            advice="Stream a part of the rows, with rows=slice(...)",
             path=index.path,
             filename=index.filename,
             expected=memory_limit_bytes,

@@ -173,12 +173,15 @@ def test_only_what_is_needed_is_fetched(
     assert told["ring_bytes"] <= 2 * 4096 + 60 * want[0].nbytes
 
 
-def test_contiguous_rows_are_fetched_in_part(images: Path) -> None:
+@pytest.mark.parametrize("options", [{}, {"DRIVER": "H5FD_DIRECT"}])
+def test_contiguous_rows_are_fetched_in_part(images: Path, options: dict[str, Any]) -> None:
+    if options and refuses_direct(os.fspath(images)):
+        pytest.skip("this file system has no direct I/O")
     want = h5py_read(images, "plain")[:, 300:500, ::7]
-    blocks, told = queued(Streamer(images), "/plain", inner=np.s_[300:500, ::7])
+    blocks, told = queued(Streamer(images, **options), "/plain", inner=np.s_[300:500, ::7])
     same(joined(blocks, want), want)
     assert total(told, "fetched_bytes") == 60 * 200 * 400
-    with Streamer(images).get_batches(
+    with Streamer(images, **options).get_batches(
         "/plain", 9, n_procs=2, shuffle="full", inner=np.s_[300:500, ::7]
     ) as made:
         order = made.order()

@@ -233,6 +233,8 @@ def test_the_docstrings_say_the_defaults() -> None:
         "ordered": False,
         "field": None,
         "remainder": False,
+        "rows": None,
+        "inner": None,
     }
     generator = inspect.signature(multitables.Streamer.get_generator).parameters
     assert list(generator) == list(queue)
