@@ -61,6 +61,7 @@ from _multitables.parent.batches.batch_iterator import BatchIterator
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
 from _multitables.parent.codec_limit import measure_limit
+from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.request_pool import RequestPool
@@ -68,6 +69,7 @@ from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.streamer import Streamer
+from _multitables.tree import Ragged
 
 if typing.TYPE_CHECKING:
     from _multitables.adapters.jax_arrays import JaxBatches as JaxBatches
@@ -121,6 +123,8 @@ __all__ = [
     "OptionsError",
     "QueueClosed",
     "QueueClosedException",
+    "Ragged",
+    "RaggedBlock",
     "Reader",
     "ReaderDiedError",
     "Reference",

@@ -50,6 +50,7 @@
 #     row_subset.py          which rows take part in training
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
 #     checkpoint.py          where training stands, as a state that can be saved
+#     ragged.py              rows of different lengths: which come together, where they lie
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads
@@ -74,6 +75,11 @@
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       stream_queue.py      the direct queue over a ring
 #       row_generator.py     the rows of a queue, one at a time
+#     ragged/                rows of different lengths
+#       ragged_block.py      the public RaggedBlock, and what other libraries make of it
+#       open_rows.py         paths -> where rows lie, read and checked
+#       ragged_queue.py      a stream over requests for spans
+#       start_rows.py        options -> a stream that runs
 #     batches/               epochs of batches over streams
 #       batches.py           epochs, ranks and resume
 #       batch_iterator.py    the batches of one loop

@@ -30,6 +30,8 @@ PIECE_BYTES = 256 << 10
 SKIPPED_BYTES = 64 << 10
 #: Windows of a shuffle of chunks alone, where their size costs nothing.
 CHUNKS_BYTES = 2 << 20
+#: What is asked for at once of a stream with ragged rows: enough chunks for all readers.
+RAGGED_FETCH_BYTES = 4 << 20
 #: Rows are mixed over a window of about this size by default,
 WINDOW_BYTES = 8 << 20
 #: and over at least this many chunks,

@@ -17,8 +17,49 @@ from typing import Any
 
 from _multitables.errors import OptionsError
 
-#: What `path` may be: one path, or several of equal outer length.
-Paths = str | Sequence[str] | Mapping[Any, str]
+
+@dataclass(frozen=True)
+class Ragged:
+    """Rows of different lengths, kept as an offsets dataset beside flat ones.
+
+    Row ``i`` has the elements ``offsets[i]:offsets[i + 1]`` of each flat dataset, as in sparse
+    matrices by rows (AnnData's ``indptr``, 10x's) and in Awkward Array's buffers. It stands for a
+    path where streams and batches take one.
+
+    Parameters
+    ----------
+    values : str, or tuple or dict of str
+        The flat dataset, or several of equal length.
+    offsets : str
+        The dataset of offsets, which has one more than there are rows.
+    indices : str, optional
+        Of a sparse matrix, the flat dataset of column indices.
+    n_columns : int, optional
+        Columns of the sparse matrix, for what is made of its blocks.
+
+    Examples
+    --------
+    >>> X = multitables.Ragged("/X/data", "/X/indptr", indices="/X/indices", n_columns=30_000)
+    """
+
+    values: str | Sequence[str] | Mapping[Any, str]
+    offsets: str
+    indices: str | None = None
+    n_columns: int | None = None
+
+    def __post_init__(self) -> None:
+        _, paths = structure_of(self.values)
+        if not all(isinstance(one, str) for one in [*paths, self.offsets, self.indices or ""]):
+            raise _no_path(self, "made of a str for each dataset")
+
+    def __str__(self) -> str:
+        return self.offsets
+
+
+#: What stands for one array or ragged block.
+Leaf = str | Ragged
+#: What `path` may be: one, or several of equal outer length.
+Paths = Leaf | Sequence[Leaf] | Mapping[Any, Leaf]
 
 
 @dataclass(frozen=True)
@@ -65,15 +106,17 @@ def native(array: Any) -> Any:
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def structure_of(path: object) -> tuple[Structure, list[str]]:
-    """Split `path` into the structure of blocks and the paths of their arrays."""
+def structure_of(path: object) -> tuple[Structure, list[Any]]:
+    """Split `path` into the structure of blocks and the paths of their arrays, or `Ragged`."""
+    if isinstance(path, Ragged):
+        return Structure(None), [path]
     if isinstance(path, Mapping):
         structure, paths = Structure(tuple(path)), list(path.values())
     elif isinstance(path, Sequence) and not isinstance(path, (str, bytes)):
         structure, paths = Structure(()), list(path)
     else:
         return Structure(None), [one_path(path, "a str, or a list, tuple or dict of str")]
-    if not paths or not all(isinstance(one, str) for one in paths):
+    if not paths or not all(isinstance(one, (str, Ragged)) for one in paths):
         raise _no_path(path, "a str, or a list, tuple or dict of str")
     return structure, paths
 

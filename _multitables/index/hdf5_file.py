@@ -152,6 +152,41 @@ class Source:
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
 
+    def variable(self, path: str) -> tuple[ChunkIndex, ChunkIndex | None] | None:
+        """Index a dataset whose rows have any length; None: they have one size.
+
+        Returns
+        -------
+        descriptors : ChunkIndex
+            Elements are the bytes that say which object of the global heap a row is.
+        atoms : ChunkIndex or None
+            As `describe` gives it; None of strings.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            Rows are of something else than atoms of a fixed size, or of strings.
+        """
+        place = self.find(path)
+        with _errors_named(place):
+            dataset = self._dataset(place)
+            kind = dataset.datatype["kind"]
+            if kind not in ("sequence", "variable_string") or len(dataset.dims) != 1:
+                return None
+            atoms = self._ragged(dataset) if kind == "sequence" else None
+            if atoms is not None:
+                element = element_type(dataset.datatype["base"], dataset.pytables)
+                if not element.direct or element.fixes:
+                    reason = element.reason or "strings that end with a NUL"
+                    raise UnsupportedDatasetError(
+                        f"{path!r} in {place.file.filename!r} has rows of {reason}, which are not "
+                        "streamed (expected numbers, or compounds of them)",
+                        advice="Read it with multitables.Reader or h5py",
+                        path=path,
+                        filename=place.file.filename,
+                    )
+        return self.index_at(place, as_stored=True), atoms
+
     def _ragged(self, dataset: _Dataset) -> ChunkIndex:
         file, path, dims = dataset.place.file, dataset.place.path, dataset.dims
         try:

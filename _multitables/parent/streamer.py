@@ -15,13 +15,14 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from _multitables import options
-from _multitables.errors import ClosedError, QueueClosed
+from _multitables.errors import ClosedError, QueueClosed, UnsupportedDatasetError
 from _multitables.index.kept_source import KeptSource
 from _multitables.options import BatchOptions, StreamerOptions, StreamOptions, checked
 from _multitables.parent.batches.batches import Batches
+from _multitables.parent.ragged.open_rows import OpenedRows, has_ragged, open_rows
+from _multitables.parent.ragged.ragged_queue import RaggedQueue
+from _multitables.parent.ragged.start_rows import start_rows, stream_plan
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, start_stream
 from _multitables.parent.stream.row_generator import iterate_rows
@@ -91,7 +92,7 @@ class Streamer:
         self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=False)
         self._closed = False
         self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
-        self._queues: weakref.WeakSet[StreamQueue] = weakref.WeakSet()
+        self._queues: weakref.WeakSet[StreamQueue | RaggedQueue] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         n_open = sum(stream.mine and stream.is_open for stream in list(self._queues))
@@ -113,14 +114,15 @@ class Streamer:
         *,
         rows: Any = None,
         inner: Any = None,
-    ) -> StreamQueue:
+    ) -> StreamQueue | RaggedQueue:
         """Stream a dataset, or several in lock-step, as blocks of the shared-memory ring.
 
         Parameters
         ----------
-        path : str, or list, tuple or dict of str
+        path : str or Ragged, or list, tuple or dict of them
             Dataset in the file. Several datasets must have equal outer length; blocks are then
-            tuples, or dicts with the same keys.
+            tuples, or dicts with the same keys. Rows of different lengths (`Ragged`, PyTables'
+            VLArray, h5py's sequences and strings of any length) come as `RaggedBlock`.
         n_procs : int, optional
             Reader processes. Default: 4, or the cores available to this process if fewer.
         read_ahead : int, optional
@@ -150,7 +152,7 @@ class Streamer:
 
         Returns
         -------
-        StreamQueue
+        StreamQueue, or RaggedQueue where rows have different lengths
 
         Raises
         ------
@@ -160,8 +162,11 @@ class Streamer:
             The file cannot be opened (`FileNotFoundError`, `OSError`).
         MissingDatasetError, MissingFieldError
             No such path or field (`KeyError`).
+        CorruptFileError
+            Offsets that decrease or lie outside the data (an `OSError`).
         UnsupportedDatasetError
-            Variable-length or object elements, scalars, null dataspaces, groups (a `ValueError`).
+            Elements that are objects, sequences of sequences, scalars, null dataspaces, groups (a
+            `ValueError`).
         """
         wanted = checked(
             StreamOptions,
@@ -245,10 +250,7 @@ class Streamer:
         with self._start(spec, wanted, tail_only=True) as stream:
             guard = stream.get()
             if guard is QueueClosed:
-                return structure.pack(
-                    np.empty((0, *dataset.index.row_shape), dataset.index.dtype)
-                    for dataset in stream.plan.datasets
-                )
+                return structure.pack(stream.nothing())
             with guard as block:
                 return structure.pack(array.copy() for array in structure.arrays(block))
 
@@ -283,7 +285,7 @@ class Streamer:
 
         Parameters
         ----------
-        path : str, or list, tuple or dict of str
+        path : str or Ragged, or list, tuple or dict of them
             As in `get_queue`. With several datasets, the one with the longest rows is the one
             whose chunks are shuffled.
         batch_size : int
@@ -386,7 +388,9 @@ class Streamer:
     def _spec(self, path: Paths, field: str | None, inner: Any) -> DataSpec:
         return DataSpec(self._file, path, field, self._wanted.rotational, inner)
 
-    def _start(self, spec: DataSpec, wanted: StreamOptions, tail_only: bool = False) -> StreamQueue:
+    def _start(
+        self, spec: DataSpec, wanted: StreamOptions, tail_only: bool = False
+    ) -> StreamQueue | RaggedQueue:
         if self._closed:
             raise ClosedError(
                 f"the streamer of {os.fspath(self.filename)!r} is closed",
@@ -414,6 +418,21 @@ class Streamer:
             )
             return opened, plan, size
 
-        stream = start_stream(self._reader_pool, wanted.n_procs, planned)
+        pool, is_ragged = self._reader_pool, has_ragged(spec.path)
+        rows: OpenedRows | None = None
+        stream: StreamQueue | RaggedQueue
+        try:
+            if is_ragged:
+                rows = open_rows(spec)
+            if rows is None:
+                stream = start_stream(pool, wanted.n_procs, planned)
+        except UnsupportedDatasetError:
+            rows = None if rows is not None or is_ragged else open_rows(spec)
+            if rows is None:
+                raise
+        if rows is not None:
+            stream = start_rows(
+                pool, wanted.n_procs, spec, rows, stream_plan(rows, wanted, tail_only)
+            )
         self._queues.add(stream)
         return stream

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from _multitables.select.lazy_view import I64, Axis, Indices, NotNative, Range, View
+from _multitables.select.selection import Spans
 
 #: Points that stand for axes in another order, and runs in an element, at most.
 MAX_POINTS = 1 << 20
@@ -38,7 +39,7 @@ class Hyperslab:
     #: Row-major numbers over the first `k` dims.
     points: I64
     #: Of each remaining HDF5 axis.
-    axes: tuple[Indices, ...]
+    axes: tuple[Indices | Spans, ...]
     #: Byte offset in the field and length; none: the entire field.
     runs: tuple[tuple[int, int], ...]
     #: Bytes delivered of each element.

@@ -46,6 +46,7 @@ from _multitables.select.selection import (
     Read,
     Selection,
     Sorted,
+    Spans,
     Step,
     Where,
 )
@@ -120,7 +121,9 @@ def normalize(selection: Selection) -> Native | LibraryCall | Refused:
     dataset = selection.dataset
     try:
         ragged = dataset.kind in ("vlarray", "objects")
-        slab = None if ragged else slab_of(dataset, _as_keys(dataset, selection.steps))
+        slab = None if ragged else _spans(dataset, selection.steps)
+        if slab is None and not ragged:
+            slab = slab_of(dataset, _as_keys(dataset, selection.steps))
         return library_call(selection) if slab is None else Native(slab)
     except KeyError as error:
         missing, names = error.args
@@ -159,12 +162,16 @@ def _as_keys(dataset: DatasetInfo, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     if not steps:
         return steps
     first, *others = steps
+    field: str | None
+    key: Any
     if isinstance(first, Read):
         field, key = first.field, _range_read(dataset, first)
     elif isinstance(first, Coordinates):
         field, key = first.field, first.coords
         if not isinstance(key, np.ndarray) or key.ndim != 1:
             raise IndexError("coordinates are a flat list of row numbers, or a mask of the rows")
+    elif isinstance(first, Spans):
+        field, key = None, first.rows
     else:
         if not dataset.is_numpys and not isinstance(first, (str, FieldNames, Sorted, Where)):
             check_first(first, dataset.shape)
@@ -277,6 +284,22 @@ def _box(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
     element_bytes = math.prod(extents[n_dims:]) * dataset.dtype.itemsize
     none = np.zeros(0, np.int64)
     return Hyperslab("", 0, none, tuple(axes), (), element_bytes, tuple(shape), dataset.dtype)
+
+
+def _spans(dataset: DatasetInfo, steps: tuple[Step, ...]) -> Hyperslab | None:
+    """The short way for spans of rows."""
+    if len(steps) != 1 or type(steps[0]) is not Spans:
+        return None
+    spans, n_dims = steps[0], dataset.n_dims
+    rows: Range | Spans = spans
+    if len(spans.begins) == 1:
+        rows = Range(int(spans.begins[0]), 1, int(spans.lengths[0]))
+    shape = (int(spans.lengths.sum()), *dataset.shape[1:])
+    if 0 in shape:
+        return None
+    axes = (rows, *(Range(0, 1, extent) for extent in dataset.shape[1:n_dims]))
+    element_bytes = math.prod(dataset.shape[n_dims:]) * dataset.dtype.itemsize
+    return Hyperslab("", 0, np.zeros(0, np.int64), axes, (), element_bytes, shape, dataset.dtype)
 
 
 def _view(dataset: DatasetInfo, steps: Sequence[Step]) -> View | None:

@@ -20,8 +20,9 @@ from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-__all__ = ["Coordinates", "DatasetInfo", "Read", "Selection", "Sorted", "Step", "Where"]
+__all__ = ["Coordinates", "DatasetInfo", "Read", "Selection", "Sorted", "Spans", "Step", "Where"]
 
 #: Keys that are kept as they are: nobody can change them later.
 PLAIN = frozenset({int, slice, str, EllipsisType, type(None), np.int64, bool})
@@ -90,6 +91,22 @@ class Where(NamedTuple):
     start: Any = None
     stop: Any = None
     step: Any = None
+
+
+class Spans(NamedTuple):
+    """Rows one after the other: of each span, none of which is empty, its first and how many."""
+
+    begins: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The number of each row."""
+        ends = np.cumsum(self.lengths)
+        gaps = self.begins - (ends - self.lengths)
+        numbers = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64)
+        rows: npt.NDArray[np.int64] = numbers + np.repeat(gaps, self.lengths)
+        return rows
 
 
 #: A method, or a key as it stands between brackets: a str is a field.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from _multitables.select.hyperslab import Hyperslab
 
 KIND_NATIVE, KIND_LIBRARY = _core.REQUEST_NATIVE, _core.REQUEST_LIBRARY
+KIND_HEAP = _core.REQUEST_HEAP
 WORD = 8
 #: Words before the axes of a hyperslab, and of each axis.
 HEAD_WORDS, AXIS_WORDS = _core.REQUEST_HEAD_WORDS, _core.REQUEST_AXIS_WORDS
@@ -44,14 +45,20 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
     -------
     bytes
         Little-endian words: kind, dataset, catalogue's offset and bytes, k, points, axes, runs,
-        bytes an element; of each axis start, step, count and the word of its list (or 0); the
-        points; the lists; of each run offset and length.
+        bytes an element; of each axis start, step, count and the word of its list (or 0; of spans
+        how many they are, 0, count, and the word of their begins and lengths); the points; the
+        lists; of each run offset and length.
     """
     list_at = HEAD_WORDS + AXIS_WORDS * len(slab.axes) + len(slab.points)
     axes: list[int] = []
     lists: list[bytes] = []
     for indices in slab.axes:
-        if isinstance(indices, tuple):
+        if isinstance(indices, tuple) and len(indices) == 2:
+            begins, lengths = indices
+            axes += [len(begins), 0, int(lengths.sum()), list_at]
+            lists.append(np.stack(indices, axis=1).astype("<i8").tobytes())
+            list_at += 2 * len(begins)
+        elif isinstance(indices, tuple):
             axes += [*indices, 0]
         elif len(indices):
             axes += [0, 1, len(indices), list_at]
@@ -68,6 +75,29 @@ def encode_hyperslab(slab: Hyperslab) -> bytes:
         struct.pack(f"<{len(runs)}q", *runs),
     ]
     return b"".join(parts)
+
+
+# ---- elements in the global heap ----------------------------------------------------------
+
+
+def encode_heap(descriptors: Bytes, element_bytes: int) -> bytes:
+    """Lay out what is asked of a file's global heap, as core/src/engine/heap_read.rs reads it.
+
+    Parameters
+    ----------
+    descriptors : ndarray of uint8
+        As they are stored, one a row.
+    element_bytes : int
+        Of the elements that they count.
+
+    Returns
+    -------
+    bytes
+        Kind, three words that the core fills in, bytes of an element, number and bytes of the
+        descriptors; these, padded to whole words.
+    """
+    head = struct.pack("<7Q", KIND_HEAP, 0, 0, 0, element_bytes, *descriptors.shape)
+    return head + descriptors.tobytes() + bytes(-descriptors.size % WORD)
 
 
 # ---- what a library is asked --------------------------------------------------------------

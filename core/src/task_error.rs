@@ -37,6 +37,7 @@ error_kinds! {
     INTERNAL = 10,
     FILTER_TRUNCATED = 11,
     DIED = 12,
+    FORMAT = 13,
 }
 
 /// The chunk of an error that is about none.
@@ -52,6 +53,8 @@ pub enum TaskError {
     /// An exception of the library fallback: "module\0type\0text".
     Library(String),
     Internal(String),
+    /// A structure of the file contradicts HDF5's specification.
+    Format(String),
     /// Readers died of it: the chunk in hand, the last one's exit status, how many they were.
     Died(u64, i32, u64),
 }
@@ -103,6 +106,10 @@ impl TaskError {
             TaskError::Internal(reason) => {
                 text = reason;
                 (error_kind::INTERNAL, 0, 0, 0, 0)
+            }
+            TaskError::Format(reason) => {
+                text = reason;
+                (error_kind::FORMAT, 0, 0, 0, 0)
             }
             TaskError::Died(at, status, deaths) => {
                 chunk = *at;

@@ -46,11 +46,12 @@ LEVELS = {
     "parent.readers": 5,
     "parent.stream": 6,
     "parent.random": 6,
-    "parent.batches": 7,
-    "parent": 8,
-    "parent.open": 9,
-    "adapters": 10,
-    "later": 11,
+    "parent.ragged": 7,
+    "parent.batches": 8,
+    "parent": 9,
+    "parent.open": 10,
+    "adapters": 11,
+    "later": 12,
 }
 #: The reader's side sees these, itself, and the core.
 READER_MAY = {"errors", "filter_names", "wire", "reader"}
@@ -257,7 +258,7 @@ def test_the_benchmark_imports_only_the_face(path: Path) -> None:
 
 def test_the_face_is_short_and_has_no_logic() -> None:
     source = FACE.read_text(encoding="utf-8")
-    assert len(source.splitlines()) < 150
+    assert len(source.splitlines()) < 160
     allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     nodes = ast.parse(source).body
     for node in nodes:

@@ -22,10 +22,10 @@ from typing import Any
 from _multitables.errors import CorruptChunkError
 from _multitables.parent.batches.damage_book import EpochDamage
 from _multitables.parent.batches.epoch_streams import EpochRun, EpochStreams
+from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.readers.error_report import skipped
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
-from _multitables.plan.batch_plan import read_amplification
 from _multitables.plan.checkpoint import Position
 from _multitables.plan.sharding import length
 
@@ -76,7 +76,7 @@ class BatchIterator:
         self._progress = bookmark.progress
         self._size = streams.wanted.batch_size
         self._run: EpochRun | None = None
-        self._stream: StreamQueue | None = None
+        self._stream: StreamQueue | RaggedQueue | None = None
         self._guards: Iterator[Any] = iter(())
         self._taken = self._per_epoch = 0
         #: Batches of the run that are still to come; infinite for a run without end.
@@ -207,13 +207,13 @@ class BatchIterator:
         dict
             Of the stream that runs: what `StreamQueue.statistics` tells, and
             ``read_amplification``, an estimate of how often each chunk of the largest dataset is
-            decoded in an epoch. After the end, what the last stream told; empty before the first
-            batch.
+            decoded in an epoch (None of ragged rows). After the end, what the last stream told;
+            empty before the first batch.
         """
         stream = self._stream
         if stream is None:
             return self._told
-        return {**stream.statistics(), "read_amplification": read_amplification(stream.plan)}
+        return {**stream.statistics(), "read_amplification": stream.read_amplification()}
 
     def close(self) -> None:
         """End this iteration. Batches that are held stay valid. May be called again."""
@@ -227,7 +227,7 @@ class BatchIterator:
         if self._stream is not None:
             self._told = self._bookmark.told = self.statistics()
 
-    def _leave(self) -> StreamQueue | None:
+    def _leave(self) -> StreamQueue | RaggedQueue | None:
         stream, self._stream = self._stream, None
         self._guards = iter(())  # the stream's own would keep it
         return stream

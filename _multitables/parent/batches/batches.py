@@ -83,7 +83,7 @@ class Batches:
             indexes = self._streams.open()[0].indexes
             of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
         else:
-            of = title(self._spec.file.filename, [(path, None) for path in self._paths])
+            of = title(self._spec.file.filename, [(str(path), None) for path in self._paths])
         shuffle, readers = self._wanted.shuffle, count(self._wanted.n_procs, "reader")
         rows = count(self.batch_size, "row")
         return f"{of}: batches of {rows}, shuffle={shuffle!r}, {readers}"

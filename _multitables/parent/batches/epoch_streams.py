@@ -12,9 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from _multitables.errors import CorruptChunkError
+from _multitables.errors import CorruptChunkError, UnsupportedDatasetError
 from _multitables.options import BatchOptions
 from _multitables.parent.batches.damage_book import DamageBook
+from _multitables.parent.ragged.open_rows import OpenedRows, has_ragged, open_rows
+from _multitables.parent.ragged.ragged_queue import RaggedQueue
+from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
@@ -42,7 +45,7 @@ class EpochRun:
 class IdleStream:
     """A stream at the end of an epoch, and the epoch that comes next in it."""
 
-    stream: StreamQueue
+    stream: StreamQueue | RaggedQueue
     epoch: int
 
 
@@ -60,20 +63,33 @@ class EpochStreams:
         self.idle: IdleStream | None = None
         self._spec = spec
         self._pool = pool
-        self._opened: tuple[Opened, OrderWords] | None = None
+        self._opened: tuple[Opened | OpenedRows, OrderWords] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether the file was indexed yet."""
         return self._opened is not None
 
-    def open(self) -> tuple[Opened, OrderWords]:
+    def open(self) -> tuple[Opened | OpenedRows, OrderWords]:
         """Return what was indexed, and the order of its rows in epoch 0."""
         if self._opened is None:
-            opened = open_data(self._spec)
+            opened = self._open()
             subset = subset_of(self.wanted.rows, opened.indexes[0].n_rows)
             self._opened = opened, order_of(opened.indexes, subset, self.wanted)
         return self._opened
+
+    def _open(self) -> Opened | OpenedRows:
+        rows: OpenedRows | None = None
+        try:
+            if not has_ragged(self._spec.path):
+                return open_data(self._spec)
+            rows = open_rows(self._spec)
+        except UnsupportedDatasetError:
+            if has_ragged(self._spec.path) or (rows := open_rows(self._spec)) is None:
+                raise
+        assert rows is not None
+        check_options(self.wanted)
+        return rows
 
     def order(self, epoch: int) -> OrderWords:
         """Return the order of an epoch's rows."""
@@ -99,7 +115,7 @@ class EpochStreams:
             runs.append(EpochRun(first, left, whole, shard_of(everything, self.shard)))
         return runs
 
-    def start(self, run: EpochRun) -> StreamQueue:
+    def start(self, run: EpochRun) -> StreamQueue | RaggedQueue:
         """Return the stream of a run: a new one, or the one that was left before it."""
         whole = tuple(run.ranges) == tuple(shard_of(self.everything(), self.shard))
         goes_on = self.prefetches and run.epochs == 1 and whole
@@ -109,16 +125,20 @@ class EpochStreams:
                 return idle.stream
             idle.stream.close()
         opened, _ = self.open()
-        wanted = self.wanted
+        wanted, order = self.wanted, self.order(run.first_epoch)
+        epochs = None if goes_on else run.epochs
+        if isinstance(opened, OpenedRows):
+            rows_plan = batch_plan(opened, wanted, order, run.ranges, epochs)
+            return start_rows(self._pool, wanted.n_procs, self._spec, opened, rows_plan)
 
         def planned() -> tuple[Opened, ReadPlan, int]:
             plan = plan_batches(
                 opened.indexes,
-                order=self.order(run.first_epoch),
+                order=order,
                 ranges=run.ranges,
                 batch_size=wanted.batch_size,
                 n_readers=wanted.n_procs,
-                epochs=None if goes_on else run.epochs,
+                epochs=epochs,
                 read_ahead=wanted.read_ahead,
                 **opened.facts(),
             )
@@ -126,7 +146,7 @@ class EpochStreams:
 
         return start_stream(self._pool, wanted.n_procs, planned)
 
-    def leave(self, stream: StreamQueue, run: EpochRun) -> None:
+    def leave(self, stream: StreamQueue | RaggedQueue, run: EpochRun) -> None:
         """Let a stream rest at the end of its run, or end it."""
         if stream.endless:
             self.close_idle()
@@ -143,6 +163,7 @@ class EpochStreams:
     def leave_out(self, error: CorruptChunkError) -> tuple[int, int] | None:
         """Leave a damaged chunk out of all streams to come; return its rows, or None: it was."""
         opened, order = self.open()
+        assert isinstance(opened, Opened)  # `check_options` has refused others
         indexes, rows = self.damage.leave_out(error, opened.indexes)
         self._opened = replace(opened, indexes=indexes), order
         return rows

@@ -113,6 +113,18 @@ def open_dataset(queue: _core.WorkQueue, file: KeptSource, path: str) -> Dataset
         kind, index = source.describe(path)
     if source.direct:
         device.check_direct(index.filename)
+    return handle_of(queue, file, path, index, source, kind)
+
+
+def handle_of(
+    queue: _core.WorkQueue,
+    file: KeptSource,
+    path: str,
+    index: ChunkIndex,
+    source: Source,
+    kind: str,
+) -> DatasetHandle:
+    """Tell the readers of a dataset that was indexed."""
     catalogues = Catalogues(file, path)
     catalogues.add("", index, source, queue)
     return DatasetHandle(

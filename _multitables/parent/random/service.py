@@ -41,6 +41,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from _multitables import _core, options
 from _multitables.errors import (
     ClosedError,
@@ -70,7 +72,9 @@ _OTHERS = "Other requests are not affected"
 class Service:
     """Serves requests of one process by a group of readers."""
 
-    def __init__(self, filename: str, wanted: ReaderOptions, notify: Any) -> None:
+    def __init__(
+        self, filename: str, wanted: ReaderOptions, notify: Any, readers: Readers | None = None
+    ) -> None:
         self.filename = filename
         self.n_readers = wanted.n_procs
         self.requests = 0
@@ -90,7 +94,7 @@ class Service:
         self.pool: _core.Stages = made(
             lambda: _core.Stages(arena(), wanted.memory_limit_bytes), wanted.memory_limit_bytes
         )
-        self.readers = Readers(wanted.n_procs, wanted.library_timeout_seconds)
+        self.readers = readers or Readers(wanted.n_procs, wanted.library_timeout_seconds)
         self.readers.assign(self.queue)
         users.add(self)
         if notify is not None:
@@ -108,8 +112,12 @@ class Service:
 
     # ---- asking
 
-    def ask(self, key: Selection, stages: _core.Stages) -> Request:
-        """Make a request in any case that can be made, waiting for a stage where need be."""
+    def ask(self, key: Selection, stages: _core.Stages, tries: int | None = None) -> Request:
+        """Make a request in any case that can be made, waiting for a stage where need be.
+
+        With `tries`, and where the core reads it, `_core.Exhausted` is raised when none was free
+        so often.
+        """
         if type(key) is not Selection or not isinstance(key.dataset, DatasetHandle):
             raise OptionsError(
                 f"a request takes what indexing a dataset of a Reader gives, got {key!r}",
@@ -132,7 +140,7 @@ class Service:
             return request
         try:
             if isinstance(form, Native):
-                ask.handle = self._ask_natively(key, form, stages)
+                ask.handle = self._ask_natively(key, form, stages, tries)
                 if ask.handle is not None:
                     return request
                 form = library_call(key)
@@ -145,8 +153,27 @@ class Service:
             ask.ragged = key.dataset.dtype, key.dataset.atom_shape
         return request
 
+    def ask_heap(
+        self,
+        key: Selection,
+        words: bytes,
+        dtype: np.dtype[Any],
+        shape: list[int],
+        tries: int | None = None,
+    ) -> Request:
+        """Ask for elements in the global heap; `key` is the dataset that names them."""
+        core = _catalogues(key).part("", self.queue).core
+        assert core is not None
+        request = Request(self, key, self.pool, None)
+        Ask(request).handle = self._send(
+            lambda patience: self.queue.hyperslab(core, words, dtype, shape, self.pool, patience),
+            self.pool,
+            tries,
+        )
+        return request
+
     def _ask_natively(
-        self, key: Selection, form: Native, stages: _core.Stages
+        self, key: Selection, form: Native, stages: _core.Stages, tries: int | None = None
     ) -> _core.RequestHandle | None:
         """Ask the core; None if it does not read the dataset."""
         slab = form.hyperslab
@@ -157,6 +184,7 @@ class Service:
         return self._send(
             lambda patience: self.queue.hyperslab(core, words, slab.dtype, shape, stages, patience),
             stages,
+            tries,
         )
 
     def _ask_library(
@@ -348,6 +376,20 @@ class Service:
         """End after `close`, once everything is answered and told."""
         if self._closing and self.notifier.idle and not self.queue.pending():
             self.end()
+
+    def leave(self, give_back: Callable[[Readers, bool], None], sound: bool) -> None:
+        """End the requests; the readers, which others gave, go back to these."""
+        if not self.mine:
+            self.readers.stop()
+            return
+        with self.lock:
+            if self.ended:
+                return
+            self.ended = True
+        self.queue.close()
+        give_back(self.readers, sound)
+        self.queue.stop()
+        self.pool.close()
 
     def end(self, death: Death | None = None) -> None:
         """End the readers and every request that is not answered. May be called again."""

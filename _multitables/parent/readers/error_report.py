@@ -20,6 +20,7 @@ from _multitables import _core
 from _multitables.errors import (
     CorruptChunkError,
     CorruptChunkWarning,
+    CorruptFileError,
     FileChangedError,
     LibraryTimeoutError,
     ReaderDiedError,
@@ -189,6 +190,16 @@ def _internal(place: Place, record: Record) -> Exception:
     )
 
 
+def _malformed_file(place: Place, record: Record) -> Exception:
+    return CorruptFileError(
+        f"{place.index.filename!r} is damaged: for {place.index.path!r} {record.text}",
+        good=place.good,
+        advice=_COPY_AGAIN,
+        filename=place.index.filename,
+        path=place.index.path,
+    )
+
+
 _SIZES = "(expected {record.expected} bytes, got {record.got})"
 #: By the core's name for what stopped a task. ("died" is told with the death's own address.)
 KINDS: dict[str, Callable[[Place, Record], Exception]] = {
@@ -206,6 +217,7 @@ KINDS: dict[str, Callable[[Place, Record], Exception]] = {
     "changed": _changed,
     "library": _library,
     "internal": _internal,
+    "format": _malformed_file,
 }
 
 

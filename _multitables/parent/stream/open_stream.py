@@ -75,7 +75,7 @@ def open_data(spec: DataSpec) -> Opened:
             open_options=source.open_options,
             turnstile=device.rotates(indexes[0].filename) if rotates is None else rotates,
         )
-    _check_lengths(indexes)
+    check_lengths(indexes)
     if spec.inner is not None:
         opened = replace(opened, indexes=select_inner(indexes, spec.inner, structure))
     if opened.direct:
@@ -111,7 +111,7 @@ def control_bytes(plan: ReadPlan) -> int:
     return -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
 
 
-def _check_lengths(indexes: Sequence[ChunkIndex]) -> None:
+def check_lengths(indexes: Sequence[ChunkIndex]) -> None:
     first = indexes[0]
     for index in indexes[1:]:
         if index.n_rows != first.n_rows:

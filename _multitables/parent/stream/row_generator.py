@@ -9,13 +9,22 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
-from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.tree import Structure
 
 
-def iterate_rows(stream: StreamQueue, structure: Structure) -> Iterator[Any]:
+class Stream(Protocol):
+    """Blocks that come as guards."""
+
+    def iter(self) -> Iterator[Any]:
+        """Yield guards until the stream is over."""
+
+    def close(self) -> None:
+        """End the stream."""
+
+
+def iterate_rows(stream: Stream, structure: Structure) -> Iterator[Any]:
     """Yield the rows of `stream` one at a time, from copies that may be kept."""
     try:
         for guard in stream.iter():

@@ -21,6 +21,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from _multitables import _core, options
 from _multitables.errors import ClosedError, QueueClosed
 from _multitables.parent.readers import error_report
@@ -29,6 +31,7 @@ from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.place import place_of, place_of_death
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
+from _multitables.plan.batch_plan import read_amplification
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan
 
 _Guard = _core.Guard
@@ -239,12 +242,21 @@ class StreamQueue:
             "readers": [counters(self._ring.counters(n)) for n in range(plan.n_readers)],
         }
 
+    def read_amplification(self) -> float | None:
+        """Estimate how often each chunk of the largest dataset is decoded in a lap."""
+        return read_amplification(self.plan)
+
     def memory(self) -> list[tuple[int, int, object]]:
         """Return address, bytes and owner of each mapping in which blocks lie.
 
         There is one for each dataset; it lasts as long as its owner is held.
         """
         return [(address, size, self._ring) for address, size in self._ring.memory()]
+
+    def nothing(self) -> list[Any]:
+        """Return the arrays of a block without rows."""
+        indexes = [dataset.index for dataset in self.plan.datasets]
+        return [np.empty((0, *index.row_shape), index.dtype) for index in indexes]
 
     @property
     def mine(self) -> bool:

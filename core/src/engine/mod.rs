@@ -6,6 +6,7 @@
 
 pub mod chunk_cache;
 pub mod counters;
+pub mod heap_read;
 pub mod open_dataset;
 mod partial_decode;
 pub mod place_rows;

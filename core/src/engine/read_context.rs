@@ -51,7 +51,7 @@ impl SelectedDataset {
 #[derive(Debug)]
 pub struct Shared {
     pub cache: SharedCache,
-    files: OpenFiles,
+    pub files: OpenFiles,
     sources: RandomState,
 }
 

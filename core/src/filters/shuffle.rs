@@ -17,14 +17,14 @@ struct Shuffle {
 }
 
 pub(super) fn make(spec: &FilterSpec) -> Option<Box<dyn Decoder>> {
-    // HDF5 refuses elements of no bytes: the library says so.
-    let element_size = usize::try_from(*spec.values.first()?).ok()?;
-    (element_size > 0).then(|| Box::new(Shuffle { element_size }) as Box<dyn Decoder>)
+    // HDF5 names no size for elements of variable length, and then leaves the filter out of each chunk.
+    let element_size = usize::try_from(*spec.values.first().unwrap_or(&0)).ok()?;
+    Some(Box::new(Shuffle { element_size }))
 }
 
 impl Decoder for Shuffle {
     fn is_noop(&self) -> bool {
-        self.element_size <= 1
+        self.element_size == 1
     }
 
     fn stored_size(&self, decoded_size: usize) -> Option<usize> {
@@ -36,6 +36,9 @@ impl Decoder for Shuffle {
     }
 
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+        if self.element_size == 0 {
+            return Err(Fault::unsupported(0));
+        }
         let size = out.len();
         let out = out
             .get_mut(..stored.len())
@@ -213,9 +216,10 @@ mod tests {
             flags: 0,
             values,
         };
-        assert!(make(&spec(vec![4])).is_some());
-        assert!(make(&spec(vec![0])).is_none());
-        assert!(make(&spec(vec![])).is_none());
+        let decode = |values| make(&spec(values)).unwrap().decode(&[1; 8], &mut [0; 8]);
+        assert!(decode(vec![4]).is_ok());
+        assert!(decode(vec![0]).is_err());
+        assert!(decode(vec![]).is_err());
     }
 
     #[test]

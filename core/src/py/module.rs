@@ -5,6 +5,7 @@
 
 use super::{codec_limit, datatype, metadata, read, request_handle, requests, ring};
 use crate::engine::counters::{self, COUNTERS, Mark};
+use crate::engine::heap_read;
 use crate::fetch::direct::io_uring_available;
 use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES};
 use crate::os::memory::page_bytes;
@@ -50,6 +51,7 @@ const NUMBERS: [(&str, u64); 22] = [
     ("MAX_ORDER_CHUNKS", order::MAX_CHUNKS),
     ("REQUEST_NATIVE", selection::KIND_NATIVE),
     ("REQUEST_LIBRARY", server::KIND_LIBRARY),
+    ("REQUEST_HEAP", heap_read::KIND_HEAP),
     ("REQUEST_HEAD_WORDS", selection::HEAD_WORDS as u64),
     ("REQUEST_AXIS_WORDS", selection::AXIS_WORDS as u64),
 ];

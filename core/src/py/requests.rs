@@ -5,6 +5,7 @@
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
 use super::request_handle::{RequestHandle, deadline_in};
+use crate::engine::heap_read::{Descriptors, KIND_HEAP};
 use crate::requests::arena::Arena as Memory;
 use crate::requests::dispatcher::{Dispatcher, Request, ShareError, SharedDataset};
 use crate::requests::handle::RequestHandle as Inner;
@@ -204,9 +205,14 @@ impl WorkQueue {
             return Err(PyValueError::new_err("a dataset of another arena"));
         }
         let of = dataset.shared.dataset();
-        let slab = Hyperslab::parse(words, of).map_err(PyValueError::new_err)?;
-        let out_bytes = slab.out_bytes();
-        let owners = slab.owners(of, self.0.work_queue.n_readers());
+        let n_readers = self.0.work_queue.n_readers();
+        let (out_bytes, owners) = if words.first() == Some(&KIND_HEAP) {
+            let wanted = Descriptors::parse(words).map_err(PyValueError::new_err)?;
+            (wanted.out_bytes, wanted.owners(n_readers))
+        } else {
+            let slab = Hyperslab::parse(words, of).map_err(PyValueError::new_err)?;
+            (slab.out_bytes(), slab.owners(of, n_readers))
+        };
         let request = Request::Parts(words, &owners);
         let shared = Some(&dataset.shared);
         let inner = self.send(py, &request, shared, stages, out_bytes, timeout)?;
@@ -331,8 +337,8 @@ impl WorkQueue {
             .map(|word| word.try_into().map(u64::from_le_bytes))
             .collect::<Result<_, _>>()
             .map_err(|_| PyValueError::new_err("a request is whole words"))?;
-        if words.len() < 9 {
-            return Err(PyValueError::new_err("a request has nine words at least"));
+        if words.len() < 4 {
+            return Err(PyValueError::new_err("a request has four words at least"));
         }
         self.address(dataset, &mut words);
         let (inner, out_bytes) = self.native(py, dataset, &words, stages, timeout)?;

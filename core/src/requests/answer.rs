@@ -6,10 +6,12 @@
 //! 2. A bounded number of datasets is known at a time; the least recently used is forgotten first.
 
 use crate::engine::counters::Record;
+use crate::engine::heap_read::{Descriptors, HeapFile, KIND_HEAP, table_place};
 use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
 use crate::fetch::recent::Recent;
 use crate::os::memory::Mapping;
 use crate::select::selection::{Hyperslab, TablePlace};
+use crate::tables::dataset::Fingerprint;
 use crate::tables::dataset::{DatasetTable, Memory};
 use crate::task_error::TaskError;
 use std::sync::Arc;
@@ -17,12 +19,16 @@ use std::sync::Arc;
 /// Datasets that are known at a time.
 const KNOWN: usize = 64;
 
+/// Files whose heaps are read at a time, each with collections that it keeps.
+const HEAPS: usize = 4;
+
 /// Answers the requests of one work queue, in one reader.
 pub struct Answerer {
     arena: Arc<Mapping>,
     shared: Arc<Shared>,
     datasets: Recent<TablePlace, SelectedDataset>,
     context: ReadContext,
+    heaps: Recent<Fingerprint, HeapFile>,
 }
 
 impl Answerer {
@@ -32,6 +38,7 @@ impl Answerer {
             arena,
             datasets: Recent::new(KNOWN),
             context: ReadContext::new(shared.clone()),
+            heaps: Recent::new(HEAPS),
             shared,
         }
     }
@@ -46,7 +53,7 @@ impl Answerer {
         record: &Record,
     ) -> Result<(), TaskError> {
         let internal = |reason: &str| TaskError::Internal(reason.into());
-        let place = TablePlace::parse(words).map_err(internal)?;
+        let place = table_place(words).map_err(internal)?;
         let make = || {
             let memory = Memory::Shared(self.arena.clone());
             let table = DatasetTable::over(memory, place.at, place.len)?;
@@ -54,6 +61,15 @@ impl Answerer {
         };
         let dataset = self.datasets.get_or_make(|known| *known == place, make);
         let dataset = dataset.map_err(internal)?;
+        if words[0] == KIND_HEAP {
+            let wanted = Descriptors::parse(words).map_err(internal)?;
+            let (source, files) = (dataset.table.source(dataset.dataset()), &self.shared.files);
+            let open = || Ok((source.fingerprint, HeapFile::open(source, files)?));
+            let heap = (self.heaps).get_or_make(|known| *known == source.fingerprint, open)?;
+            let out = out.get_mut(..wanted.out_bytes);
+            let out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
+            return heap.read(&wanted, wanted.part(part, n_parts), out, record);
+        }
         let slab = Hyperslab::parse(words, dataset.dataset()).map_err(internal)?;
         let room = out.len();
         let Some(out) = out.get_mut(..slab.out_bytes()) else {

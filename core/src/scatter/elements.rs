@@ -172,15 +172,17 @@ impl<'a> Unit<'a> {
                     row.src += segment.src;
                     row.dst += segment.dst;
                     (row.n, row.step) = (segment.n, segment.src_step);
+                    if row.n > 1 && segment.dst_step != self.bytes {
+                        return None;
+                    }
                 }
                 Some(at) if segment.n == 1 => {
-                    row.src += pairs[at].src;
-                    row.dst += pairs[at].dst;
+                    let pair = pairs[at];
+                    row.src += pair.src;
+                    row.dst += pair.dst;
+                    (row.n, row.step) = (pair.n, self.stored as isize);
                 }
                 Some(_) => return None,
-            }
-            if row.n > 1 && segment.dst_step != self.bytes {
-                return None;
             }
         }
         Some(row)
@@ -235,16 +237,19 @@ impl<'a> Unit<'a> {
         // Neighbours on both sides are one row.
         let mut rest = pairs_here;
         while let Some((first, behind)) = rest.split_first() {
-            let follows = |(n, pair): &(usize, &Pair)| {
-                pair.src == first.src + (n + 1) * self.stored
-                    && pair.dst == first.dst + (n + 1) * self.bytes
+            let mut n = first.n;
+            let follows = |pair: &&Pair| {
+                let is_next = pair.src == first.src + n * self.stored
+                    && pair.dst == first.dst + n * self.bytes;
+                n += if is_next { pair.n } else { 0 };
+                is_next
             };
-            let more = behind.iter().enumerate().take_while(follows).count();
+            let more = behind.iter().take_while(follows).count();
             f(Row {
                 src: src + first.src,
                 step: self.stored as isize,
                 dst: dst + first.dst,
-                n: 1 + more,
+                n,
             });
             rest = &behind[more..];
         }

@@ -46,12 +46,15 @@ impl Geometry {
     }
 }
 
-/// One listed index: the chunk's number along its line, the bytes in the chunk and in the result.
+/// One listed index, or `n` neighbours: the chunk's number along its line, the bytes in the chunk and
+/// in the result.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     grid_index: u64,
     pub src: usize,
     pub dst: usize,
+    /// More than one only where nothing lies between two of them, there and here.
+    pub n: usize,
 }
 
 /// An axis, or the points.
@@ -216,6 +219,9 @@ impl ChunkIter {
             dst *= axis.count as usize;
             if axis.list.is_some() {
                 self.list(&axis, &mut line, alone);
+            } else if !axis.spans.is_empty() {
+                let entire = slab.runs.is_empty() && dataset.field_bytes == dataset.element_bytes;
+                self.spans(&axis, &mut line, alone, entire && self.lines.is_empty());
             }
             self.lines.push(line);
         }
@@ -235,8 +241,37 @@ impl ChunkIter {
                 grid_index: along * line.grid_stride,
                 src: (index - along * line.chunk) as usize * line.src,
                 dst: number * line.dst,
+                n: 1,
             };
             self.push(pair, alone);
+        }
+        line.pairs_at = Some(at);
+        line.count = self.sort(at);
+    }
+
+    /// One pair for what a chunk has of a span, where its units are neighbours; else one for each.
+    fn spans(&mut self, axis: &Axis<'_>, line: &mut Line, alone: bool, together: bool) {
+        let at = self.pairs.len();
+        let mut number = 0;
+        for span in axis.spans.chunks_exact(2) {
+            let (mut index, end) = (span[0], span[0] + span[1]);
+            while index < end {
+                let along = index / line.chunk;
+                let within = index - along * line.chunk;
+                let n = match together {
+                    true => (line.chunk - within).min(end - index) as usize,
+                    false => 1,
+                };
+                let pair = Pair {
+                    grid_index: along * line.grid_stride,
+                    src: within as usize * line.src,
+                    dst: number * line.dst,
+                    n,
+                };
+                self.push(pair, alone);
+                index += n as u64;
+                number += n;
+            }
         }
         line.pairs_at = Some(at);
         line.count = self.sort(at);
@@ -257,6 +292,7 @@ impl ChunkIter {
                 grid_index: 0,
                 src: 0,
                 dst: number * dst,
+                n: 1,
             };
             for dim in (0..slab.k).rev() {
                 let index = if dim == 0 {

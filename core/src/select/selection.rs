@@ -14,6 +14,8 @@ pub const KIND_NATIVE: u64 = 0;
 /// Words before the axes, and of each.
 pub const HEAD_WORDS: usize = 9;
 pub const AXIS_WORDS: usize = 4;
+/// The step of an axis with a list that is one of spans; its start is their number.
+const SPANS: u64 = 0;
 /// HDF5 has no more dimensions.
 pub const MAX_DIMS: usize = 32;
 /// As many residues as `Residues` holds; plans have fewer readers.
@@ -32,23 +34,29 @@ pub struct TablePlace {
 impl TablePlace {
     pub fn parse(words: &[u64]) -> Result<TablePlace, Refused> {
         match words {
-            [KIND_NATIVE, dataset, at, len, ..] => Ok(TablePlace {
-                dataset: *dataset,
-                at: usize::try_from(*at).map_err(|_| "the request's table is out of range")?,
-                len: usize::try_from(*len).map_err(|_| "the request's table is out of range")?,
-            }),
+            [KIND_NATIVE, dataset, at, len, ..] => TablePlace::new(*dataset, *at, *len),
             _ => Err("the request is not one for a hyperslab"),
         }
     }
+
+    pub fn new(dataset: u64, at: u64, len: u64) -> Result<TablePlace, Refused> {
+        Ok(TablePlace {
+            dataset,
+            at: usize::try_from(at).map_err(|_| "the request's table is out of range")?,
+            len: usize::try_from(len).map_err(|_| "the request's table is out of range")?,
+        })
+    }
 }
 
-/// The indices of one remaining axis: a list, or `count` of them from `start`.
+/// The indices of one remaining axis: `count` of them from `start`, or a list, or spans.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis<'a> {
     pub start: u64,
     pub step: i64,
     pub count: u64,
     pub list: Option<&'a [u64]>,
+    /// Begin and length of each span, in the order of the result; none: there are no spans.
+    pub spans: &'a [u64],
 }
 
 impl Axis<'_> {
@@ -61,7 +69,8 @@ impl Axis<'_> {
 
     /// Exactly the whole of a dimension, in order.
     pub fn is_whole(&self, dim: u64) -> bool {
-        self.list.is_none() && self.start == 0 && self.count == dim && (self.step == 1 || dim == 1)
+        let is_range = self.list.is_none() && self.spans.is_empty();
+        is_range && self.start == 0 && self.count == dim && (self.step == 1 || dim == 1)
     }
 }
 
@@ -119,11 +128,20 @@ impl<'a> Hyperslab<'a> {
                 check_range(start, step as i64, count, dim)?;
             } else {
                 let at = usize::try_from(list_at).map_err(|_| SHORT)?;
-                let list = part(words, at, count).ok_or(SHORT)?;
+                let n_words = if step == SPANS {
+                    start.checked_mul(2)
+                } else {
+                    Some(count)
+                };
+                let list = part(words, at, n_words.ok_or(SHORT)?).ok_or(SHORT)?;
                 if at < lists_at {
                     return Err("a list of the request lies in its head");
                 }
-                check_below(list, dim)?;
+                if step == SPANS {
+                    check_spans(list, count, dim)?;
+                } else {
+                    check_below(list, dim)?;
+                }
                 runs_at = runs_at.max(at + list.len());
             }
             // A count of zero makes all of it nothing, however large the others are.
@@ -160,12 +178,18 @@ impl<'a> Hyperslab<'a> {
     /// Axis `number` of these.
     pub fn axis(&self, number: usize) -> Axis<'a> {
         let [start, step, count, list_at] = self.axis_words(number).unwrap_or_default();
-        let list = (list_at > 0).then(|| &self.words[list_at as usize..][..count as usize]);
+        let listed = |n_words: u64| &self.words[list_at as usize..][..n_words as usize];
+        let (list, spans) = match (list_at, step) {
+            (0, _) => (None, &[][..]),
+            (_, SPANS) => (None, listed(2 * start)),
+            _ => (Some(listed(count)), &[][..]),
+        };
         Axis {
             start,
             step: step as i64,
             count,
             list,
+            spans,
         }
     }
 
@@ -259,6 +283,22 @@ fn check_below(indices: &[u64], end: u64) -> Result<(), Refused> {
     Ok(())
 }
 
+/// Spans lie below `dim`, and have `count` indices together.
+fn check_spans(spans: &[u64], count: u64, dim: u64) -> Result<(), Refused> {
+    let mut sum = 0u64;
+    for span in spans.chunks_exact(2) {
+        let end = span[0].checked_add(span[1]);
+        if span[1] == 0 || end.is_none_or(|end| end > dim) {
+            return Err("a span of the request is empty or out of bounds");
+        }
+        sum = sum.saturating_add(span[1]);
+    }
+    match sum == count {
+        true => Ok(()),
+        false => Err("the request's spans have another length than their axis"),
+    }
+}
+
 fn check_range(start: u64, step: i64, count: u64, dim: u64) -> Result<(), Refused> {
     if count == 0 {
         return Ok(());
@@ -349,7 +389,10 @@ fn axis_residues(axis: &Axis<'_>, chunk: u64, stride: u64, n: u64) -> Residues {
         count < most
     };
     let step = axis.step.unsigned_abs();
-    if axis.list.is_none() && step <= chunk {
+    if !axis.spans.is_empty() {
+        let _ = (axis.spans.chunks_exact(2))
+            .all(|span| (span[0] / chunk..=(span[0] + span[1] - 1) / chunk).all(&mut touch));
+    } else if axis.list.is_none() && step <= chunk {
         let (a, b) = (axis.index(0) / chunk, axis.index(axis.count - 1) / chunk);
         // No coordinate between is left out.
         let _ = (a.min(b)..=a.max(b)).all(&mut touch);

@@ -7,6 +7,8 @@ use crate::fixtures::XorShift64;
 enum Indices {
     Range(u64, i64, u64),
     List(Vec<u64>),
+    /// Begin and length of each.
+    Spans(Vec<[u64; 2]>),
 }
 
 /// What is wanted; axes that are not named are whole.
@@ -23,6 +25,10 @@ impl Indices {
     fn all(&self) -> Vec<u64> {
         match self {
             Indices::List(list) => list.clone(),
+            Indices::Spans(spans) => {
+                let all = spans.iter().flat_map(|&[begin, n]| begin..begin + n);
+                all.collect()
+            }
             Indices::Range(start, step, count) => (0..*count as i64)
                 .map(|n| (*start as i64 + n * step) as u64)
                 .collect(),
@@ -99,7 +105,14 @@ impl Request {
                 Some(Indices::List(list)) => {
                     let at = lists_at + lists.len();
                     lists.extend(list);
-                    [0, 0, list.len() as u64, at as u64]
+                    [0, 1, list.len() as u64, at as u64]
+                }
+                Some(Indices::Spans(spans)) if spans.is_empty() => [0, 1, 0, 0],
+                Some(Indices::Spans(spans)) => {
+                    let at = lists_at + lists.len();
+                    lists.extend(spans.iter().flatten());
+                    let count = spans.iter().map(|span| span[1]).sum();
+                    [spans.len() as u64, 0, count, at as u64]
                 }
             });
         }
@@ -156,7 +169,18 @@ fn some_indices(random: &mut XorShift64, dim: u64, most: u64) -> Indices {
             .nth(random.below(2) as usize)
             .unwrap();
     }
-    match random.below(6) {
+    match random.below(8) {
+        6 | 7 => {
+            let n = random.below(5).min(most);
+            let mut span = || {
+                let begin = random.below(dim);
+                [
+                    begin,
+                    1 + random.below((dim - begin).min((most / 5).max(1))),
+                ]
+            };
+            Indices::Spans((0..n).map(|_| span()).collect())
+        }
         0 if dim <= most => Indices::Range(0, 1, dim),
         0 | 1 => {
             let n = count(random, 9);

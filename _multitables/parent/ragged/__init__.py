@@ -1,0 +1,1 @@
+"""Streams and batches of ragged rows."""

@@ -1,0 +1,197 @@
+"""From paths to ragged rows: what is indexed, and where each row's elements lie.
+
+Law
+---
+1. Offsets, and the descriptors of data of any length, are read once, in this process, and checked.
+2. The file is open only while it is indexed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import _core
+from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
+from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import Source
+from _multitables.machine import available_cores
+from _multitables.parent.readers import error_report
+from _multitables.parent.readers.place import place_of_request
+from _multitables.parent.stream.open_stream import DataSpec, check_lengths
+from _multitables.plan.dataset_table import lookup_table
+from _multitables.plan.ragged import I64, as_rows, checked_offsets
+from _multitables.tree import Ragged, Structure, structure_of
+from _multitables.wire.plan_bytes import encode_datasets
+
+#: Of the descriptor of a row: its elements' number, then an address, then the object there.
+COUNT_BYTES = OBJECT_BYTES = 4
+
+
+ONE = Structure(None)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One array of a block, or one ragged block."""
+
+    #: Stands for its rows where an order is made, and in titles.
+    rows: ChunkIndex
+    #: What is read: the dataset itself, the flat ones, or that of descriptors.
+    indexes: tuple[ChunkIndex, ...]
+    #: Where rows begin and end in elements; None: rows have one size.
+    ends: I64 | None = None
+    #: Of the flat datasets: how they are put together, the last one aside if it has columns.
+    structure: Structure = ONE
+    has_columns: bool = False
+    n_columns: int | None = None
+    #: Of rows that lie in the global heap: their descriptors, as stored, and one element.
+    descriptors: npt.NDArray[np.uint8] | None = None
+    atom: np.dtype[Any] | None = None
+    is_text: bool = False
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element in all flat datasets; of a row where rows have one size."""
+        if self.atom is not None:
+            return self.atom.itemsize
+        return sum(index.row_bytes for index in self.indexes)
+
+
+@dataclass(frozen=True)
+class OpenedRows:
+    """Ragged rows, perhaps beside others, of equal outer length."""
+
+    entries: list[Entry]
+    structure: Structure
+
+    @property
+    def indexes(self) -> list[ChunkIndex]:
+        """What stands for the rows of each entry."""
+        return [entry.rows for entry in self.entries]
+
+
+def has_ragged(path: object) -> bool:
+    """Whether a pair is named, so that nothing need be asked of the file."""
+    return any(isinstance(leaf, Ragged) for leaf in structure_of(path)[1])
+
+
+def open_rows(spec: DataSpec) -> OpenedRows | None:
+    """Index the datasets that `spec.path` names, and read where their rows lie.
+
+    Returns
+    -------
+    OpenedRows or None
+        None: no rows are ragged.
+
+    Raises
+    ------
+    CorruptFileError
+        Offsets or descriptors contradict the data.
+    UnsupportedDatasetError, MissingDatasetError
+        As `Streamer.get_queue`.
+    """
+    structure, leaves = structure_of(spec.path)
+    with spec.file.open() as source:
+        entries = [_entry(source, leaf, spec.field) for leaf in leaves]
+    if all(entry.ends is None for entry in entries):
+        return None
+    check_lengths([entry.rows for entry in entries])
+    for option, got in (("field", spec.field), ("inner", spec.inner)):
+        if got is not None:
+            raise OptionsError(
+                f"{option} cannot be given with ragged rows, got {got!r}",
+                advice="Name a dataset for each column",
+                option=option,
+                got=got,
+            )
+    return OpenedRows(entries, structure)
+
+
+def _entry(source: Source, leaf: str | Ragged, field: str | None) -> Entry:
+    if isinstance(leaf, Ragged):
+        return _pair(source, leaf)
+    found = source.variable(leaf)
+    if found is None:
+        index = source.index(leaf, field)
+        return Entry(index, (index,))
+    return _in_heap(*found)
+
+
+def _pair(source: Source, pair: Ragged) -> Entry:
+    structure, paths = structure_of(pair.values)
+    if pair.indices is not None:
+        paths = [*paths, pair.indices]
+    offsets = source.index(pair.offsets)
+    flats = [source.index(path) for path in paths]
+    check_lengths(flats)
+    if len(offsets.shape) != 1 or offsets.dtype.kind not in "iu":
+        raise UnsupportedDatasetError(
+            f"{offsets.path!r} in {offsets.filename!r} has no offsets (expected whole numbers in "
+            f"one dimension, got {offsets.dtype} in {len(offsets.shape)})",
+            advice="Name the dataset that says where rows begin and end",
+            path=offsets.path,
+            filename=offsets.filename,
+        )
+    ends = checked_offsets(offsets, _whole(offsets), flats[0].n_rows)
+    outer = flats[0].chunk_dims[0] if flats[0].chunk_dims else None
+    rows = as_rows(flats[0], ends, sum(index.row_bytes for index in flats), outer)
+    return Entry(rows, tuple(flats), ends, structure, pair.indices is not None, pair.n_columns)
+
+
+def _in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
+    stored = _whole(descriptors).view(np.uint8).reshape(descriptors.n_rows, -1)
+    counts = stored[:, :COUNT_BYTES].copy().view("<u4").reshape(-1).astype(np.int64)
+    counts[~stored[:, COUNT_BYTES:-OBJECT_BYTES].any(axis=1)] = 0  # it names nothing
+    atom = np.dtype(np.uint8) if atoms is None else atoms.dtype
+    most = descriptors.fingerprint.size_bytes // max(1, atom.itemsize)
+    if len(counts) and int(counts.max()) > most:
+        row = int(np.argmax(counts > most))
+        raise CorruptFileError(
+            f"row {row} of {descriptors.path!r} in {descriptors.filename!r} is longer than the "
+            f"file (expected at most {most} elements, got {counts[row]})",
+            good="Other datasets of the file may be intact",
+            advice="Copy the file again from its source or from a backup",
+            path=descriptors.path,
+            filename=descriptors.filename,
+            expected=most,
+            got=int(counts[row]),
+        )
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    return Entry(
+        as_rows(descriptors, ends, atom.itemsize, None),
+        (descriptors,),
+        ends,
+        descriptors=stored,
+        atom=atom,
+        is_text=atoms is None,
+    )
+
+
+def _whole(index: ChunkIndex) -> npt.NDArray[Any]:
+    """Read all of a dataset in one dimension."""
+    table = lookup_table(index, direct=False, native_filters=_core.native_filters())
+    (dataset,) = table.datasets
+    out = np.empty(index.shape, index.dtype)
+    if dataset.reason:
+        raise UnsupportedDatasetError(
+            f"{index.path!r} in {index.filename!r}, which says where rows lie, is not read "
+            f"natively: {dataset.reason}",
+            advice="Store it without this filter, or stream the flat data",
+            path=index.path,
+            filename=index.filename,
+        )
+    if not out.size:
+        return out
+    core = _core.LocalReader(available_cores(), 0).dataset(encode_datasets(table))
+    try:
+        core.read_rows(0, 1, index.n_rows, out)
+    except _core.ReadFailed as failure:
+        record = error_report.Record.of(failure.args)
+        chunk = None if record.chunk is None else core.chunk(record.chunk)
+        place = place_of_request(index, dataset.chunk_dims, chunk)
+        raise error_report.task_error(place, record) from None
+    return out

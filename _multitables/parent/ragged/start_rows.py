@@ -1,0 +1,128 @@
+"""From ragged rows and options to a stream that runs.
+
+Law
+---
+1. Options decide which rows come together; how much is asked for at once is decided here, and
+   changes nothing that is delivered.
+"""
+
+from __future__ import annotations
+
+from _multitables import machine, options, sizes
+from _multitables.errors import OptionsError
+from _multitables.options import BatchOptions, ReaderOptions, StreamOptions, checked
+from _multitables.parent.ragged.open_rows import OpenedRows
+from _multitables.parent.ragged.ragged_queue import RaggedQueue
+from _multitables.parent.random.dataset_handle import handle_of
+from _multitables.parent.random.service import Service
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.open_stream import DataSpec
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.ragged import RaggedPlan
+from _multitables.plan.row_order import CHUNKS, FILE_ORDER, FULL, WINDOW, OrderWords, file_order
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.sharding import Ranges
+
+#: Fetches of a full shuffle that are in memory at once, the one that is delivered among them.
+FULL_FETCHES = 3
+
+
+def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = False) -> RaggedPlan:
+    """Plan a stream in the order of the file."""
+    lead = opened.indexes[lead_of(opened.indexes)]
+    size, subset = wanted.block_size or lead.block_size_default, subset_of(wanted.rows, lead.n_rows)
+    whole = subset.n_rows // size * size
+    end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
+    order = file_order(opened.indexes, subset)
+    ranges = ((whole if tail_only else 0, end),)
+    laps = None if wanted.cyclic else 1
+    return _plan(
+        opened, order, ranges, size, laps, wanted.cyclic, wanted.n_procs, wanted.read_ahead
+    )
+
+
+def batch_plan(
+    opened: OpenedRows, wanted: BatchOptions, order: OrderWords, ranges: Ranges, epochs: int | None
+) -> RaggedPlan:
+    """Plan epochs of batches."""
+    lead = opened.indexes[lead_of(opened.indexes)]
+    fetch_bytes = {
+        FILE_ORDER: 0,
+        CHUNKS: 0,
+        WINDOW: order.window_rows * lead.row_bytes,
+        FULL: wanted.memory_limit_bytes // FULL_FETCHES,
+    }[order.shuffle]
+    return _plan(
+        opened, order, ranges, wanted.batch_size, epochs, False, wanted.n_procs,
+        wanted.read_ahead, fetch_bytes,
+    )  # fmt: skip
+
+
+def _plan(
+    opened: OpenedRows,
+    order: OrderWords,
+    ranges: Ranges,
+    batch_size: int,
+    laps: int | None,
+    crosses: bool,
+    n_readers: int,
+    read_ahead: int | None,
+    fetch_bytes: int = 0,
+) -> RaggedPlan:
+    depth = FULL_FETCHES - 1 if order.shuffle == FULL else n_readers + 1
+    return RaggedPlan(
+        order=order,
+        ranges=ranges,
+        batch_size=batch_size,
+        laps=laps,
+        crosses=crosses,
+        fixed_bytes=sum(one.element_bytes for one in opened.entries if one.ends is None),
+        ends=[(one.ends, one.element_bytes) for one in opened.entries if one.ends is not None],
+        fetch_bytes=max(fetch_bytes, sizes.RAGGED_FETCH_BYTES),
+        depth=depth,
+        max_batches=1 << 62 if read_ahead is None else max(1, read_ahead // depth),
+    )
+
+
+def start_rows(
+    pool: ReaderPool, n_procs: int, spec: DataSpec, opened: OpenedRows, plan: RaggedPlan
+) -> RaggedQueue:
+    """Let readers of `pool` read what a plan says."""
+    needed = (plan.depth + 2) * max(plan.fetch_bytes, plan.longest_bytes)
+    wanted = checked(
+        ReaderOptions,
+        n_procs=n_procs,
+        memory_limit_bytes=min(
+            max(needed, options.REQUEST_BYTES), max(machine.memory_limit_bytes(), 1)
+        ),
+        cache_limit_bytes=None,
+        library_timeout_seconds=None,  # the pool's readers have it
+        trusted=True,  # so is what is indexed
+    )
+    readers = pool.take(n_procs)
+    try:
+        filename = opened.indexes[0].filename
+        service = Service(filename, wanted, None, readers)
+        with spec.file.open() as source:
+            handles = [
+                [
+                    handle_of(service.queue, spec.file, index.path, index, source, "array")
+                    for index in entry.indexes
+                ]
+                for entry in opened.entries
+            ]
+        return RaggedQueue(service, opened, handles, plan, pool.give_back())
+    except BaseException:
+        readers.stop()
+        raise
+
+
+def check_options(wanted: BatchOptions) -> None:
+    """Raise if batches of ragged rows do not have an option."""
+    if wanted.skip_damaged:
+        raise OptionsError(
+            "skip_damaged cannot be given with ragged rows, got True",
+            advice="Leave rows out with rows=...",
+            option="skip_damaged",
+            got=True,
+        )

@@ -1,0 +1,101 @@
+"""Rows of any length in the global heap: VLArrays, sequences and strings, against their writers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from ragged_files import same_rows, write_variable, write_vlarray
+
+import multitables
+from multitables import Streamer
+
+
+@pytest.mark.parametrize("filters", [{}, {"compression": "gzip", "shuffle": True}])
+def test_every_kind(tmp_path: Path, filters: dict[str, Any]) -> None:
+    expected = write_variable(tmp_path / "a.h5", **filters)
+    paths = {name: f"/{name}" for name in expected}
+    got: dict[str, list[Any]] = {name: [] for name in expected}
+    for guard in Streamer(tmp_path / "a.h5").get_queue(paths, 3, block_size=47, remainder=True):
+        with guard as block:
+            for name, rows in block.items():
+                assert rows.is_text == (name in ("text", "ascii"))
+                got[name] += rows.rows()
+    for name, rows in expected.items():
+        same_rows(got[name], rows)
+
+
+def test_one_path_alone(tmp_path: Path) -> None:
+    expected = write_variable(tmp_path / "a.h5")
+    streamer = Streamer(tmp_path / "a.h5")
+    same_rows(list(streamer.get_generator("/numbers", 2)), expected["numbers"])
+    same_rows(list(streamer.get_generator("text", 1)), expected["text"])
+    same_rows(streamer.get_remainder("/text", 300).rows(), expected["text"][300:])
+
+
+@pytest.mark.parametrize("shuffle", ["chunks", "window", "full"])
+def test_batches(tmp_path: Path, shuffle: str) -> None:
+    expected = write_variable(tmp_path / "a.h5")
+    with Streamer(tmp_path / "a.h5").get_batches(
+        ("/text", "/big", "/label"), 32, n_procs=2, shuffle=shuffle
+    ) as batches:
+        for text, big, label in batches:
+            same_rows(text.rows(), [expected["text"][at] for at in label])
+            same_rows(big.rows(), [expected["big"][at] for at in label])
+
+
+def test_vlarrays(tmp_path: Path) -> None:
+    rows = write_vlarray(tmp_path / "a.h5")
+    streamer = Streamer(tmp_path / "a.h5")
+    same_rows(list(streamer.get_generator("/ragged", 2)), rows)
+    points = list(streamer.get_generator("/points", 1))
+    assert [row.shape for row in points] == [(len(row), 2) for row in rows]
+    assert all((row == number).all() for number, row in enumerate(points))
+
+
+def test_compounds_in_sequences(tmp_path: Path) -> None:
+    dtype = np.dtype([("x", "<f4"), ("n", "<i8")])
+    rows = [np.array([(i, -i)] * i, dtype) for i in range(9)]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("a", (9,), h5py.vlen_dtype(dtype))
+        for number, row in enumerate(rows):
+            dataset[number] = row
+    same_rows(list(Streamer(tmp_path / "a.h5").get_generator("/a", 1)), rows)
+
+
+def test_rows_that_were_never_written(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("numbers", (5,), h5py.vlen_dtype("i4"))
+        file.create_dataset("text", (40,), h5py.string_dtype(), chunks=(7,))[20] = "x"
+    streamer = Streamer(tmp_path / "a.h5")
+    assert [len(row) for row in streamer.get_generator("/numbers", 1)] == [0] * 5
+    text = list(streamer.get_generator("/text", 1))
+    assert text == [b""] * 20 + [b"x"] + [b""] * 19
+
+
+def test_strings_end_at_a_nul(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("text", (3,), h5py.string_dtype())[:] = ["abcdef", "ghi", "jk"]
+    path = tmp_path / "a.h5"
+    path.write_bytes(path.read_bytes().replace(b"abcdef", b"ab\0def"))
+    with h5py.File(path) as file:
+        expected = file["text"][:].tolist()
+    assert list(Streamer(path).get_generator("/text", 1)) == expected == [b"ab", b"ghi", b"jk"]
+
+
+def test_strings_in_sequences(tmp_path: Path) -> None:
+    rows = [np.array([b"abc", b"d"]), np.array([b""], "S3")]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        dataset = file.create_dataset("a", (2,), h5py.vlen_dtype(np.dtype("S3")))
+        dataset[0], dataset[1] = rows
+    same_rows(list(Streamer(tmp_path / "a.h5").get_generator("/a", 1)), rows)
+
+
+def test_what_is_not_streamed_is_named(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("a", (5,), h5py.vlen_dtype(h5py.vlen_dtype("i4")))
+    with pytest.raises(multitables.UnsupportedDatasetError, match="'/a'"):
+        Streamer(tmp_path / "a.h5").get_queue("/a", 1)
