@@ -44,6 +44,7 @@ from _multitables.errors import (
     MissingFileError,
     MissingFilterError,
     MissingLibraryError,
+    MissingVersionError,
     MultitablesError,
     OptionsError,
     QueueClosed,
@@ -77,6 +78,7 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
     from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
+    from _multitables.index.versions import Version
     from _multitables.parent.index_file import index_file
     from _multitables.parent.open.dataset import Dataset
     from _multitables.parent.open.empty import Empty
@@ -84,6 +86,7 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.open.group import Group
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink
     from _multitables.parent.open.objects import Datatype
+    from _multitables.parent.versions import Versions, versions
 else:
 
     def __getattr__(name):
@@ -119,6 +122,7 @@ __all__ = [
     "MissingFileError",
     "MissingFilterError",
     "MissingLibraryError",
+    "MissingVersionError",
     "MultitablesError",
     "OptionsError",
     "QueueClosed",
@@ -144,8 +148,11 @@ __all__ = [
     "TableDataset",
     "UnsupportedDatasetError",
     "VLArrayDataset",
+    "Version",
+    "Versions",
     "build_info",
     "index_file",
     "measure_limit",
     "open",
+    "versions",
 ]

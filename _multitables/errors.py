@@ -140,6 +140,10 @@ class MissingDatasetError(MultitablesError, KeyError):
     """The file holds no object at this path."""
 
 
+class MissingVersionError(MultitablesError, KeyError, IndexError):
+    """The file has no such version, or it was not committed."""
+
+
 class MissingAttributeError(MultitablesError, KeyError):
     """The object has no attribute of this name."""
 

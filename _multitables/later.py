@@ -23,8 +23,11 @@ LATER = {
     "Group": "parent.open.group",
     "HardLink": "parent.open.links",
     "SoftLink": "parent.open.links",
+    "Version": "index.versions",
+    "Versions": "parent.versions",
     "index_file": "parent.index_file",
     "open": "parent.open.file",
+    "versions": "parent.versions",
 }
 NAMES = {*LATER, *adapters.ADAPTERS}
 

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+import numpy as np
+
 from _multitables import _core
 from _multitables.errors import OptionsError
 from _multitables.machine import available_bytes, available_cores
@@ -32,6 +34,8 @@ STALL_SECONDS = 30.0
 WATCH_SECONDS = 0.05
 #: Seconds that a reader may be inside a library without reading, by default.
 LIBRARY_TIMEOUT_SECONDS = 60.0
+#: Which version of a file is meant: its name, its index, or a time in UTC.
+CheckedVersion = str | int | np.datetime64
 #: What may be shuffled, by its number.
 SHUFFLES = _core.SHUFFLES
 #: Bits of a seed or an epoch.
@@ -162,6 +166,27 @@ def _timeout(name: str, value: Any) -> float | None:
     return number
 
 
+def check_version(name: str, value: Any) -> CheckedVersion:
+    """Check which version of a file is meant."""
+    if isinstance(value, str):
+        return value
+    advice = "Give its name, an index (-1 is the current version), or a time with a time zone"
+    offset = value.utcoffset() if hasattr(value, "utcoffset") else None
+    if offset is not None:  # NumPy's times are in UTC, and have no time zone
+        return np.datetime64((value - offset).replace(tzinfo=None), "us")
+    if isinstance(value, np.datetime64) and not np.isnat(value):
+        time: np.datetime64 = value.astype("datetime64[us]")
+        return time
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _wrong(name, "must be a name, an index or a time", value, advice, tell_type=True)
+    return operator.index(value)
+
+
+def check_any_version(name: str, value: Any) -> CheckedVersion | None:
+    """Check which version of a file is meant, if it has any."""
+    return None if value is None else check_version(name, value)
+
+
 def _option(check: Check) -> Any:
     return field(metadata={"check": check})
 
@@ -209,6 +234,7 @@ class StreamOptions:
     block_size: int | None = _option(_optional("Leave it out for the chunk's outer length"))
     ordered: bool = _option(_flag)
     remainder: bool = _option(_flag)
+    version: CheckedVersion | None = _option(check_any_version)  # noqa: RUF009 - a field
 
 
 @dataclass(frozen=True)
@@ -233,6 +259,7 @@ class BatchOptions:
     even: bool = _option(_flag)
     memory_limit_bytes: int = _option(_optional("Leave it out for 512 MiB", SHUFFLE_BYTES))
     skip_damaged: bool = _option(_flag)
+    version: CheckedVersion | None = _option(check_any_version)  # noqa: RUF009 - a field
 
     def __post_init__(self) -> None:
         if self.rank >= self.world_size:

@@ -30,6 +30,7 @@ BUILTINS = {
     "MissingFileError": FileNotFoundError,
     "MissingFilterError": OSError,
     "MissingLibraryError": ImportError,
+    "MissingVersionError": KeyError,
     "MultitablesError": Exception,
     "OptionsError": ValueError,
     "QueueClosedException": Exception,

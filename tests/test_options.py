@@ -28,6 +28,7 @@ def checked(**given: Any) -> options.StreamOptions:
             "ordered": False,
             "remainder": False,
             "rows": None,
+            "version": None,
             **given,
         },
     )

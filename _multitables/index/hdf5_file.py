@@ -36,7 +36,9 @@ from _multitables.index.hdf5_metadata import Attribute, FilterSpec
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
+from _multitables.index.versions import History, history_of, version_path
 from _multitables.index.virtual_sources import sources_of
+from _multitables.options import CheckedVersion
 
 #: Layouts that only a library reads, and why.
 REASONS = {
@@ -99,6 +101,28 @@ class Source:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def of_version(self, version: CheckedVersion | None) -> Source:
+        """Return a source of the same file whose paths are those of a version; None: itself.
+
+        Raises
+        ------
+        MissingVersionError
+            There is no such version, or it was not committed.
+        UnsupportedDatasetError
+            The file has no versions, or the package that writes them refuses its layout.
+        """
+        if version is None:
+            return self
+        with _errors_named(self.files.root):
+            root = version_path(self.files, version) + self._options.root
+        return Source(self._base, replace(self._options, root=root), self.files)
+
+    def history(self) -> History:
+        """Read all versions of the file; the errors are those of `of_version`."""
+        with _errors_named(self.files.root):
+            history = history_of(self.files)
+            return replace(history, versions=dict(history.versions))
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
         """Index a dataset below ``root_uep``, or one column; ``"a/b"`` is ``b`` of column ``a``.

@@ -17,6 +17,7 @@ from typing import Any
 
 from _multitables import _core, options
 from _multitables.index.kept_source import KeptSource
+from _multitables.index.versions import VersionKey
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
 from _multitables.parent.random.request import Request
@@ -119,13 +120,17 @@ class Reader:
         readers, requests = count(service.n_readers, "reader"), count(service.requests, "request")
         return f"<Reader of {file_title(self.filename)}: {readers}, {requests} made, {state}>"
 
-    def get_dataset(self, path: str) -> TableDataset | ArrayDataset | VLArrayDataset:
+    def get_dataset(
+        self, path: str, version: VersionKey | None = None
+    ) -> TableDataset | ArrayDataset | VLArrayDataset:
         """Find a dataset, to be indexed for requests.
 
         Parameters
         ----------
         path : str
             Dataset in the file.
+        version : str, int, datetime or numpy.datetime64, optional
+            The version of it, as in `Streamer.get_queue`.
 
         Returns
         -------
@@ -136,6 +141,8 @@ class Reader:
         ------
         MissingDatasetError
             No such path (a `KeyError`).
+        MissingVersionError
+            No such version, or it was not committed (a `KeyError`).
         UnsupportedDatasetError
             A group, a scalar, a null dataspace, or elements without a fixed size (a `ValueError`).
         ClosedError
@@ -143,7 +150,8 @@ class Reader:
         """
         if self._service.closed:
             raise self._service.closed_error()
-        info = open_dataset(self._queue, self._file, one_path(path))
+        wanted = options.check_any_version("version", version)
+        info = open_dataset(self._queue, self._file, one_path(path), wanted)
         return _KINDS[info.kind](info, Selection(info))
 
     def request(self, key: Selection, stage: Stage | StagePool | None = None) -> Request:

@@ -18,7 +18,14 @@ from typing import Any
 from _multitables import options
 from _multitables.errors import ClosedError, QueueClosed, UnsupportedDatasetError
 from _multitables.index.kept_source import KeptSource
-from _multitables.options import BatchOptions, StreamerOptions, StreamOptions, checked
+from _multitables.index.versions import VersionKey
+from _multitables.options import (
+    BatchOptions,
+    CheckedVersion,
+    StreamerOptions,
+    StreamOptions,
+    checked,
+)
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.ragged.open_rows import OpenedRows, has_ragged, open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
@@ -114,6 +121,7 @@ class Streamer:
         *,
         rows: Any = None,
         inner: Any = None,
+        version: VersionKey | None = None,
     ) -> StreamQueue | RaggedQueue:
         """Stream a dataset, or several in lock-step, as blocks of the shared-memory ring.
 
@@ -149,6 +157,11 @@ class Streamer:
             ``inner=np.s_[..., :3]``. Only the chunks that it needs are fetched, and only what it
             selects reaches the ring. Of several datasets a dict or list of selections, or one for
             all.
+        version : str, int, datetime or numpy.datetime64, optional
+            Of a file that the package versioned-hdf5 wrote: the version in which `path` is. Its
+            name; its index in the history of the current version, which is -1 (0 is the first); or
+            a time, for the version that was the latest then (a datetime with a time zone, or a
+            datetime64 in UTC).
 
         Returns
         -------
@@ -162,6 +175,8 @@ class Streamer:
             The file cannot be opened (`FileNotFoundError`, `OSError`).
         MissingDatasetError, MissingFieldError
             No such path or field (`KeyError`).
+        MissingVersionError
+            No such version, or it was not committed (`KeyError`, `IndexError`).
         CorruptFileError
             Offsets that decrease or lie outside the data (an `OSError`).
         UnsupportedDatasetError
@@ -177,8 +192,9 @@ class Streamer:
             ordered=ordered,
             remainder=remainder,
             rows=rows,
+            version=version,
         )
-        return self._start(self._spec(path, field, inner), wanted)
+        return self._start(self._spec(path, field, inner, wanted.version), wanted)
 
     def get_generator(
         self,
@@ -193,6 +209,7 @@ class Streamer:
         *,
         rows: Any = None,
         inner: Any = None,
+        version: VersionKey | None = None,
     ) -> Iterator[Any]:
         """Stream a dataset row by row.
 
@@ -207,7 +224,7 @@ class Streamer:
         """
         structure, _ = structure_of(path)
         options = (n_procs, read_ahead, cyclic, block_size, ordered, field, remainder)
-        stream = self.get_queue(path, *options, rows=rows, inner=inner)
+        stream = self.get_queue(path, *options, rows=rows, inner=inner, version=version)
         return iterate_rows(stream, structure)
 
     def get_remainder(
@@ -218,6 +235,7 @@ class Streamer:
         *,
         rows: Any = None,
         inner: Any = None,
+        version: VersionKey | None = None,
     ) -> Any:
         """Read the tail rows that do not fill a block.
 
@@ -227,7 +245,7 @@ class Streamer:
             As in `get_queue`.
         block_size : int
             Rows of a block.
-        field, rows, inner : optional
+        field, rows, inner, version : optional
             As in `get_queue`.
 
         Returns
@@ -244,9 +262,10 @@ class Streamer:
             ordered=True,
             remainder=True,
             rows=rows,
+            version=version,
         )
         structure, _ = structure_of(path)
-        spec = self._spec(path, field, inner)
+        spec = self._spec(path, field, inner, wanted.version)
         with self._start(spec, wanted, tail_only=True) as stream:
             guard = stream.get()
             if guard is QueueClosed:
@@ -276,6 +295,7 @@ class Streamer:
         memory_limit_bytes: int | None = None,
         skip_damaged: bool = False,
         inner: Any = None,
+        version: VersionKey | None = None,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -330,6 +350,8 @@ class Streamer:
             which nothing is left does not come.
         inner : int, slice, ... or tuple of them, optional
             As in `get_queue`.
+        version : str, int, datetime or numpy.datetime64, optional
+            As in `get_queue`.
 
         Returns
         -------
@@ -359,11 +381,13 @@ class Streamer:
             even=even,
             memory_limit_bytes=memory_limit_bytes,
             skip_damaged=skip_damaged,
+            version=version,
         )
         pool, keeps = self._reader_pool, self._reader_pool.keep
         if not keeps:
             pool = ReaderPool(True, self._wanted.library_timeout_seconds)
-        return Batches(self._spec(path, field, inner), wanted, pool, owns_pool=not keeps)
+        spec = self._spec(path, field, inner, wanted.version)
+        return Batches(spec, wanted, pool, owns_pool=not keeps)
 
     # ---- life
 
@@ -385,8 +409,10 @@ class Streamer:
 
     # ---- inside
 
-    def _spec(self, path: Paths, field: str | None, inner: Any) -> DataSpec:
-        return DataSpec(self._file, path, field, self._wanted.rotational, inner)
+    def _spec(
+        self, path: Paths, field: str | None, inner: Any, version: CheckedVersion | None
+    ) -> DataSpec:
+        return DataSpec(self._file, path, field, self._wanted.rotational, inner, version)
 
     def _start(
         self, spec: DataSpec, wanted: StreamOptions, tail_only: bool = False

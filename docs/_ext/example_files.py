@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
+from pathlib import Path
 
 import h5py
 import numpy as np
 import tables
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+import versioned
 
 _places: list[tuple[str, str]] = []
 
@@ -43,6 +48,17 @@ def write_damaged(filename: str) -> None:
         raw.write(b"oops")
 
 
+def write_prices(filename: str) -> None:
+    """Three versions of 1000 prices: as they came, with one mended, and with 24 more."""
+    prices = 100 + np.arange(1000) % 17 / 4
+    mended = np.where(np.arange(1000) == 300, 104.5, prices)
+    with h5py.File(filename, "w") as file:
+        writer = versioned.Writer(file, chunks={"prices": (256,)}, compression="gzip")
+        writer.commit("monday", {"prices": prices})
+        writer.commit("tuesday", {"prices": mended})
+        writer.commit("wednesday", {"prices": np.append(mended, np.arange(24) + 90.0)})
+
+
 def enter() -> None:
     """Make the directory and go there."""
     before = os.getcwd()
@@ -51,6 +67,7 @@ def enter() -> None:
     os.chdir(place)
     write_run7("run7.h5")
     write_damaged("damaged.h5")
+    write_prices("prices.h5")
 
 
 def leave() -> None:

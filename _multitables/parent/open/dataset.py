@@ -448,11 +448,12 @@ class Dataset(Object):
 
     def stream(self, **options: Any) -> StreamQueue:
         """Stream the dataset through reader processes; options are `Streamer.get_queue`'s."""
-        queue: StreamQueue = self.file.streamer().get_queue(self._place.path, **options)
+        name = self._handle.name(self._place)
+        queue: StreamQueue = self.file.streamer().get_queue(name, **options)
         return queue
 
     def batches(self, batch_size: int, **options: Any) -> Batches:
         """Stream the dataset as batches for training; options are `Streamer.get_batches`'."""
-        streamer = self.file.streamer()
-        batches: Batches = streamer.get_batches(self._place.path, batch_size, **options)
+        name = self._handle.name(self._place)
+        batches: Batches = self.file.streamer().get_batches(name, batch_size, **options)
         return batches

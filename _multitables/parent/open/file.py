@@ -3,7 +3,7 @@
 Law
 ---
 1. Opening reads the first structures of the file, and nothing else.
-2. The root group is the file, as in h5py.
+2. The root group is the file, as in h5py; of a version, it is the version's group.
 
 This file must never read what is stored; groups and datasets do.
 """
@@ -14,7 +14,8 @@ import os
 from typing import Any
 
 from _multitables.index.open_files import OpenFile, Place
-from _multitables.options import FileOptions, checked
+from _multitables.index.versions import VersionKey
+from _multitables.options import FileOptions, check_any_version, checked
 from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.group import Group
 from _multitables.parent.open.handle import CLASSES, Handle
@@ -28,6 +29,7 @@ def open(  # noqa: A001 - as gzip.open and others are called
     n_threads: int | None = None,
     cache_bytes: int | None = None,
     trusted: bool = True,
+    version: VersionKey | None = None,
 ) -> File:
     """Open an HDF5 file to read it, in place of ``h5py.File(filename)``.
 
@@ -48,6 +50,9 @@ def open(  # noqa: A001 - as gzip.open and others are called
     trusted : bool, optional
         Whether what the core does not know may be read through an HDF5 library, in a process of its
         own. Default True. Take False for a file that may be hostile.
+    version : str, int, datetime or numpy.datetime64, optional
+        A version of the file, as in `Streamer.get_queue`: the root is its group, and all names and
+        paths are as they are in this version.
 
     Returns
     -------
@@ -62,6 +67,8 @@ def open(  # noqa: A001 - as gzip.open and others are called
         No such file; not an HDF5 file, truncated, open for writing, not allowed.
     CorruptFileError
         Its first structures are damaged.
+    MissingVersionError
+        No such version, or it was not committed.
 
     Examples
     --------
@@ -71,7 +78,7 @@ def open(  # noqa: A001 - as gzip.open and others are called
     ...     camera = images.attrs["camera"]
     """
     options = checked(FileOptions, n_threads=n_threads, cache_bytes=cache_bytes, trusted=trusted)
-    handle = Handle(os.fsdecode(filename), options)
+    handle = Handle(os.fsdecode(filename), options, check_any_version("version", version))
     return File(handle, handle.main)
 
 
@@ -81,7 +88,9 @@ class File(Group):
     __slots__ = ()
 
     def __init__(self, handle: Handle, file: OpenFile) -> None:
-        super().__init__(handle, Place(file, file.metadata.root, "/"), "/")
+        is_root = file is handle.root.file
+        root = handle.root if is_root else Place(file, file.metadata.root, "/")
+        super().__init__(handle, root, "/")
 
     @property
     def filename(self) -> str:
@@ -112,8 +121,13 @@ class File(Group):
         return self._place.file.metadata.user_block
 
     def streamer(self, **options: Any) -> Streamer:
-        """Return a `Streamer` of the file, trusted as far as this; options are the streamer's."""
+        """Return a `Streamer` of the file, trusted as far as this; options are the streamer's.
+
+        Of a version, its paths are those of the version.
+        """
         self._handle.shared  # noqa: B018
+        if self._handle.inside:
+            options["root_uep"] = self._handle.inside + options.get("root_uep", "/")
         return Streamer(self._place.file.opened_by, trusted=self._handle.trusted, **options)
 
     def close(self) -> None:

@@ -64,19 +64,28 @@ class Group(Object, Names):
         if not isinstance(name, str | bytes):
             raise TypeError(f"Accessing a group is done with bytes or str, not {type(name)}")
         files, file, path = self._handle.files, self._place.file, encoded(name)
+        start, path = self._way(path)
         if path:
-            place = self._place
+            place = start
             with contextlib.suppress(UnsupportedDatasetError):  # libhdf5 may know the way
                 kind, *where = asked(file.metadata.find, place, path, place.offset)
                 if kind == "object":
                     return self._object(where[0], joined(self.name or "/", name))
-        found = files.find(path.decode("utf-8", "surrogateescape"), self._place)
+        found = files.find(path.decode("utf-8", "surrogateescape"), start)
         if not path:
             raise MissingDatasetError("a name must not be empty", path="")
-        return self._handle.object(found, found.path)
+        return self._handle.object(found, self._handle.name(found))
+
+    def _way(self, path: bytes) -> tuple[Place, bytes]:
+        """Return where a path begins, and the path from there: in a version, from its group."""
+        root = self._handle.root
+        if self._handle.inside and path.startswith(b"/") and self._place.file is root.file:
+            return root, path.lstrip(b"/") or b"."
+        return self._place, path
 
     def _object(self, offset: int, name: str | bytes) -> Any:
-        return self._handle.object(Place(self._place.file, offset, shown(name)), name)
+        place = self._handle.place(self._place.file, offset, shown(name))
+        return self._handle.object(place, name)
 
     def _referred(self, reference: Reference | RegionReference) -> Any:
         self._handle.shared  # noqa: B018
@@ -134,13 +143,14 @@ class Group(Object, Names):
     def _link(self, path: bytes) -> tuple[Any, ...] | None:
         """Return what the last name of a path says, whether it leads anywhere or not."""
         files = self._handle.files
+        start, path = self._way(path)
         group, _, name = path.rstrip(b"/").rpartition(b"/")
-        if not name:
+        if name in (b"", b"."):
             return None
-        place: Place | Lost = self._place
+        place: Place | Lost = start
         if group or path.startswith(b"/"):
             before = (group or b"/").decode("utf-8", "surrogateescape")
-            place = files.look(before, self._place)
+            place = files.look(before, start)
         if isinstance(place, Lost):
             return None
         metadata = place.file.metadata
@@ -194,7 +204,8 @@ class Group(Object, Names):
 
     def _below(self, path: bytes, offset: int, kind: str) -> Any:
         name = joined(self.name or "/", path)
-        return self._handle.object(Place(self._place.file, offset, shown(name)), name, kind)
+        place = self._handle.place(self._place.file, offset, shown(name))
+        return self._handle.object(place, name, kind)
 
     def visit_links(self, func: Callable[[Any], Any]) -> Any:
         """Call a function with the path of each link below, of all kinds; see `visit`."""

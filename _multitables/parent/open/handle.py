@@ -7,8 +7,10 @@ Law
 2. A `Handle` is one `open`. Closing it closes what was reached through it, and nothing else.
 3. No lock is held, so a fork finds none held: threads that open a file at the same moment may share
    less.
-4. A handle is pickled as the file's name, its fingerprint and the options. A file that has another
-   fingerprint where it is unpickled is a `FileChangedError`.
+4. A handle is pickled as the file's name, its fingerprint, the options and the version. A file that
+   has another fingerprint where it is unpickled is a `FileChangedError`.
+5. The root is that of the file, or the group of a version of it. Names are paths from the root,
+   places have the paths in the file.
 
 This file must never know what groups or datasets are: it is told their classes.
 """
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -28,7 +31,7 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.open_options import OpenOptions
-from _multitables.options import FileOptions
+from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open.library import Library
 from _multitables.parent.open.reading import Contents
 
@@ -79,14 +82,19 @@ def shared(filename: str, options: FileOptions) -> Shared:
 class Handle:
     """One `open`, until it is closed."""
 
-    __slots__ = ("__weakref__", "_shared", "contents", "filename", "main", "options")
+    __slots__ = ("__weakref__", "_shared", "contents", "filename", "main", "options", "root")
 
-    def __init__(self, filename: str, options: FileOptions) -> None:
+    def __init__(
+        self, filename: str, options: FileOptions, version: CheckedVersion | None = None
+    ) -> None:
         #: As the user gave it.
         self.filename = filename
         self.options = options
         self._shared: Shared | None = shared(os.path.abspath(filename), options)
         self.main: OpenFile = self._shared.files.main
+        self.root: Place = self._shared.files.root
+        if version is not None:
+            self.root = self._shared.source.of_version(version).find("/")
         #: What reads datasets, as long as the handle is open.
         self.contents = self._shared.contents
 
@@ -124,6 +132,20 @@ class Handle:
         """Whether it was not closed."""
         return self._shared is not None
 
+    @property
+    def inside(self) -> str:
+        """The path of the root in its file, or "" if it is the file's."""
+        return self.root.path.rstrip("/")
+
+    def place(self, file: OpenFile, offset: int, name: str) -> Place:
+        """Return the place of an object that has a name here."""
+        return Place(file, offset, self.inside + name if name and file is self.main else name)
+
+    def name(self, place: Place) -> str:
+        """Return the name here of what is at a place."""
+        is_inside = place.file is self.main and f"{place.path}/".startswith(f"{self.inside}/")
+        return (place.path.removeprefix(self.inside) or "/") if is_inside else place.path
+
     def close(self) -> None:
         """Close what was reached through this handle."""
         self._shared, self.contents = None, {}
@@ -156,7 +178,8 @@ class Handle:
         return Handle(file.opened_by, self.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.main.opened_by, self.main.fingerprint, self.options)
+        version = posixpath.basename(self.inside) or None
+        return _reopened, (self.main.opened_by, self.main.fingerprint, self.options, version)
 
 
 def _closed(filename: str) -> ClosedError:
@@ -167,7 +190,9 @@ def _closed(filename: str) -> ClosedError:
     )
 
 
-def _reopened(filename: str, fingerprint: Fingerprint, options: FileOptions) -> Handle:
+def _reopened(
+    filename: str, fingerprint: Fingerprint, options: FileOptions, version: str | None
+) -> Handle:
     handle = Handle(filename, options)
     if handle.main.fingerprint != fingerprint:
         raise FileChangedError(
@@ -178,7 +203,7 @@ def _reopened(filename: str, fingerprint: Fingerprint, options: FileOptions) -> 
             expected=fingerprint,
             got=handle.main.fingerprint,
         )
-    return handle
+    return Handle(filename, options, version) if version else handle
 
 
 def asked(question: Callable[..., _T], place: Place, *arguments: Any) -> _T:

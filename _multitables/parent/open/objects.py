@@ -125,7 +125,7 @@ class Object:
 
 
 def _restored(kind: type[Object], handle: Handle, offset: int, name: Name) -> Object:
-    return kind(handle, Place(handle.main, offset, shown(name)), name)
+    return kind(handle, handle.place(handle.main, offset, shown(name)), name)
 
 
 class Datatype(Object):
@@ -172,8 +172,8 @@ def joined(name: str | bytes, path: str | bytes) -> str | bytes:
 def _path_of(place: Place, handle: Handle) -> Name:
     """Look for the path of hard links that HDF5 finds first to an object."""
     handle.shared  # noqa: B018
-    root = place.file.metadata.root
-    if place.offset == root:
+    root = handle.file(place.file)._place
+    if place.offset == root.offset:
         return "/"
-    below = objects_below(Place(place.file, root, "/"), stored_links)
+    below = objects_below(root, stored_links)
     return next((text(b"/" + path) for path, at, _ in below if at == place.offset), None)

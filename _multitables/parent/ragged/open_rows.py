@@ -96,7 +96,8 @@ def open_rows(spec: DataSpec) -> OpenedRows | None:
     """
     structure, leaves = structure_of(spec.path)
     with spec.file.open() as source:
-        entries = [_entry(source, leaf, spec.field) for leaf in leaves]
+        version = source.of_version(spec.version)
+        entries = [_entry(version, leaf, spec.field) for leaf in leaves]
     if all(entry.ends is None for entry in entries):
         return None
     check_lengths([entry.rows for entry in entries])

@@ -19,6 +19,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
+from _multitables.options import CheckedVersion
 from _multitables.parent.random.stage import made
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.select.selection import DatasetInfo
@@ -39,11 +40,11 @@ class Part:
 class Catalogues:
     """Where the chunks of a dataset and of its columns lie, told to the readers; grows only."""
 
-    def __init__(self, file: KeptSource, path: str) -> None:
+    def __init__(self, file: KeptSource, path: str, version: CheckedVersion | None) -> None:
         #: Column, or "" -> its catalogue; for the shortest way to a request.
         self.native: dict[str, _core.Dataset] = {}
         self._lock = threading.Lock()
-        self._dataset = file, path
+        self._dataset = file, path, version
         self._parts: dict[str, Part] = {}
 
     def part(self, field: str, queue: _core.WorkQueue) -> Part:
@@ -52,9 +53,9 @@ class Catalogues:
             known = self._parts.get(field)
             if known is not None:
                 return known
-            file, path = self._dataset
+            file, path, version = self._dataset
             with file.open() as source:
-                index = source.index(path, field)
+                index = source.of_version(version).index(path, field)
             before = self._parts[""].index.fingerprint
             if index.fingerprint != before:
                 raise FileChangedError(
@@ -107,13 +108,15 @@ class DatasetHandle(DatasetInfo):
     catalogues: Catalogues = field(kw_only=True)
 
 
-def open_dataset(queue: _core.WorkQueue, file: KeptSource, path: str) -> DatasetHandle:
-    """Index a dataset and tell the readers of it."""
+def open_dataset(
+    queue: _core.WorkQueue, file: KeptSource, path: str, version: CheckedVersion | None = None
+) -> DatasetHandle:
+    """Index a dataset, in a version of it, and tell the readers of it."""
     with file.open() as source:
-        kind, index = source.describe(path)
+        kind, index = source.of_version(version).describe(path)
     if source.direct:
         device.check_direct(index.filename)
-    return handle_of(queue, file, path, index, source, kind)
+    return handle_of(queue, file, path, index, source, kind, version)
 
 
 def handle_of(
@@ -123,9 +126,10 @@ def handle_of(
     index: ChunkIndex,
     source: Source,
     kind: str,
+    version: CheckedVersion | None = None,
 ) -> DatasetHandle:
     """Tell the readers of a dataset that was indexed."""
-    catalogues = Catalogues(file, path)
+    catalogues = Catalogues(file, path, version)
     catalogues.add("", index, source, queue)
     return DatasetHandle(
         filename=index.filename,

@@ -19,6 +19,7 @@ from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.kept_source import KeptSource
+from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.inner_selection import select_inner
@@ -38,6 +39,7 @@ class DataSpec:
     rotational: bool | None = None
     #: What rows have of the axes behind the first, as `select_inner` takes it.
     inner: Any = None
+    version: CheckedVersion | None = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def open_data(spec: DataSpec) -> Opened:
     """Index the datasets that `spec.path` names."""
     structure, paths = structure_of(spec.path)
     with spec.file.open() as source:
-        indexes = [source.index(one, spec.field) for one in paths]
+        version = source.of_version(spec.version)
+        indexes = [version.index(one, spec.field) for one in paths]
         rotates = spec.rotational
         opened = Opened(
             indexes=indexes,
