@@ -68,6 +68,7 @@ from _multitables.parent.random.request import Request
 from _multitables.parent.random.request_pool import RequestPool
 from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.random_reader import Reader
+from _multitables.parent.stream.follow_queue import FollowQueue
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Ragged
@@ -113,6 +114,7 @@ __all__ = [
     "File",
     "FileChangedError",
     "FileOpenError",
+    "FollowQueue",
     "Group",
     "HardLink",
     "LibraryTimeoutError",

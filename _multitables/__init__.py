@@ -44,6 +44,7 @@
 #     tasks.py               which rows and chunks a reader claims at once
 #     stream_plan.py         indexes + options -> ReadPlan
 #     ring_size.py           how many rows and slots the ring has
+#     growth.py              which rows of a dataset that grows are there
 #     row_order.py           the order of rows that are shuffled, as the core knows it
 #     batch_plan.py          indexes + order + positions -> ReadPlan of batches
 #     inner_selection.py     what rows have of the axes behind the first
@@ -74,6 +75,8 @@
 #     stream/                one pass over the data, or an endless one
 #       open_stream.py       paths -> indexes; plan -> a stream that runs
 #       stream_queue.py      the direct queue over a ring
+#       growing_data.py      datasets that others write meanwhile
+#       follow_queue.py      the queue over a ring for each piece of what was written
 #       row_generator.py     the rows of a queue, one at a time
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it

@@ -36,6 +36,8 @@ WATCH_SECONDS = 0.05
 LIBRARY_TIMEOUT_SECONDS = 60.0
 #: Which version of a file is meant: its name, its index, or a time in UTC.
 CheckedVersion = str | int | np.datetime64
+#: Seconds that rows which fill no block wait, when a file is followed, by default.
+MAX_WAIT_SECONDS = 1.0
 #: What may be shuffled, by its number.
 SHUFFLES = _core.SHUFFLES
 #: Bits of a seed or an epoch.
@@ -235,6 +237,19 @@ class StreamOptions:
     ordered: bool = _option(_flag)
     remainder: bool = _option(_flag)
     version: CheckedVersion | None = _option(check_any_version)  # noqa: RUF009 - a field
+    follow: bool = _option(_flag)
+    max_wait_seconds: float | None = _option(_timeout)
+
+    def __post_init__(self) -> None:
+        others = {"cyclic": self.cyclic, "rows": self.rows, "version": self.version}
+        for option, given in others.items():
+            if self.follow and given is not None and given is not False:
+                raise OptionsError(
+                    f"follow and {option} do not go together: a file that grows has no last row, "
+                    "and a version of a file does not grow",
+                    advice="Leave one of them out",
+                    option="follow",
+                )
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ def checked(**given: Any) -> options.StreamOptions:
             "remainder": False,
             "rows": None,
             "version": None,
+            "follow": False,
+            "max_wait_seconds": None,
             **given,
         },
     )

@@ -47,9 +47,14 @@ REASONS = {
 
 
 def open_source(
-    filename: str | os.PathLike[str] | bytes, open_options: Mapping[str, object]
+    filename: str | os.PathLike[str] | bytes,
+    open_options: Mapping[str, object],
+    *,
+    grows: bool = False,
 ) -> Source:
     """Open an HDF5 file, with options of ``tables.open_file``, to index its datasets.
+
+    With `grows`, it may be open for writing; see `OpenFiles`.
 
     Raises
     ------
@@ -58,7 +63,7 @@ def open_source(
     MissingFileError, FileOpenError
         No such file; not an HDF5 file, truncated, locked by a writer, not allowed.
     """
-    return Source(filename, parse_open_options(open_options))
+    return Source(filename, parse_open_options(open_options), grows=grows)
 
 
 class Source:
@@ -69,12 +74,14 @@ class Source:
         filename: str | os.PathLike[str] | bytes,
         open_options: OpenOptions,
         files: OpenFiles | None = None,
+        *,
+        grows: bool = False,
     ) -> None:
         self._options = open_options
         self._base = os.path.abspath(os.fsdecode(filename))
         is_split = open_options.kind == "split"
         self.filename = self._base + (open_options.meta_ext if is_split else "")
-        self.files = files or OpenFiles(self.filename, is_split=is_split)
+        self.files = files or OpenFiles(self.filename, is_split=is_split, grows=grows)
 
     @property
     def direct(self) -> bool:

@@ -41,8 +41,12 @@ class KeptSource:
         self._kept: Source | None = None
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Source]:
-        """Open the file; see `open_source` for what is raised."""
+    def open(self, *, grows: bool = False) -> Iterator[Source]:
+        """Open the file; see `open_source` for `grows`, of which nothing is kept, and errors."""
+        if grows:
+            with open_source(self.filename, self._options, grows=True) as growing:
+                yield growing
+            return
         source, self._kept = self._kept, None
         if source is None or not source.reopen(self.filename):
             source = open_source(self.filename, self._options)

@@ -6,7 +6,8 @@ Law
    writing, truncated or a part of several is refused, as HDF5 refuses it.
 2. A path is followed through soft links by the core, and through external links here: where HDF5
    looks for the other file.
-3. Each file is opened once, and holds the lock of HDF5's readers as long as it is open.
+3. Each file is opened once, and holds the lock of HDF5's readers as long as it is open. One that
+   grows is opened without, in whatever state its writer has it.
 
 This file must never know datasets: what an object is, others ask.
 """
@@ -77,16 +78,23 @@ class Lost:
 
 
 class OpenFiles:
-    """A file, and those that its external links name."""
+    """A file, and those that its external links name; with `grows` they may be being written."""
 
-    def __init__(self, filename: str, *, is_split: bool = False) -> None:
-        self.main = open_file(filename, is_split=is_split)
+    def __init__(self, filename: str, *, is_split: bool = False, grows: bool = False) -> None:
+        self._grows = grows
+        self.main = open_file(filename, is_split=is_split, grows=grows)
         self._files = {filename: self.main}
 
     @property
     def root(self) -> Place:
         """The root group."""
         return Place(self.main, self.main.metadata.root, "/")
+
+    @property
+    def is_swmr(self) -> bool:
+        """A writer has all of them open in SWMR mode, or was killed."""
+        files = self._files.values()
+        return all(getattr(file.metadata, "is_swmr", False) for file in files)
 
     def close(self) -> None:
         """Release the locks. A file is closed when the last place in it is forgotten."""
@@ -197,11 +205,13 @@ class OpenFiles:
 
     def _opened(self, filename: str) -> OpenFile:
         if filename not in self._files:
-            self._files[filename] = open_file(filename)
+            self._files[filename] = open_file(filename, grows=self._grows)
         return self._files[filename]
 
 
-def open_file(filename: str, *, is_split: bool = False, uses_index: bool = True) -> OpenFile:
+def open_file(
+    filename: str, *, is_split: bool = False, uses_index: bool = True, grows: bool = False
+) -> OpenFile:
     """Open a file, and its saved index if it has one that may be used.
 
     Raises
@@ -214,7 +224,7 @@ def open_file(filename: str, *, is_split: bool = False, uses_index: bool = True)
     if is_references(filename):
         return _open_references(filename)
     fingerprint = _fingerprint(filename)  # before anything is read
-    locks = _takes_locks()
+    locks = _takes_locks() and not grows
     try:
         metadata = _core.MetadataFile(filename, takes_lock=locks)
     except _core.Corrupt as error:
@@ -227,6 +237,8 @@ def open_file(filename: str, *, is_split: bool = False, uses_index: bool = True)
         if error.errno != errno.EWOULDBLOCK:
             raise hdf5_errors.cannot_open(filename, error) from None
         raise _written(filename, "locked") from None
+    if grows:
+        return OpenFile(filename, fingerprint, metadata, filename)
     if metadata.is_written or (not locks and _written_here(filename)):
         raise _written(filename, "written")
     if not is_split:

@@ -31,6 +31,7 @@ from _multitables.parent.ragged.open_rows import OpenedRows, has_ragged, open_ro
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import start_rows, stream_plan
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.follow_queue import FollowQueue
 from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, start_stream
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
@@ -122,6 +123,8 @@ class Streamer:
         rows: Any = None,
         inner: Any = None,
         version: VersionKey | None = None,
+        follow: bool = False,
+        max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
     ) -> StreamQueue | RaggedQueue:
         """Stream a dataset, or several in lock-step, as blocks of the shared-memory ring.
 
@@ -162,10 +165,17 @@ class Streamer:
             name; its index in the history of the current version, which is -1 (0 is the first); or
             a time, for the version that was the latest then (a datetime with a time zone, or a
             datetime64 in UTC).
+        follow : bool, optional
+            The file is being written, or will be: go on with each row that is appended, once, until
+            ``queue.stop()``. Of several datasets, the shorter ones are waited for.
+        max_wait_seconds : float, optional
+            Of a file that is followed: rows that do not fill a block come as a shorter one after
+            this many seconds. None: they wait for the rest.
 
         Returns
         -------
         StreamQueue, or RaggedQueue where rows have different lengths
+            With `follow`, a `FollowQueue`.
 
         Raises
         ------
@@ -181,7 +191,8 @@ class Streamer:
             Offsets that decrease or lie outside the data (an `OSError`).
         UnsupportedDatasetError
             Elements that are objects, sequences of sequences, scalars, null dataspaces, groups (a
-            `ValueError`).
+            `ValueError`). With `follow`, data that is not stored in chunks, or that a library has
+            to read.
         """
         wanted = checked(
             StreamOptions,
@@ -193,8 +204,11 @@ class Streamer:
             remainder=remainder,
             rows=rows,
             version=version,
+            follow=follow,
+            max_wait_seconds=max_wait_seconds,
         )
-        return self._start(self._spec(path, field, inner, wanted.version), wanted)
+        spec = self._spec(path, field, inner, wanted.version)
+        return self._follow(spec, wanted) if follow else self._start(spec, wanted)
 
     def get_generator(
         self,
@@ -210,6 +224,8 @@ class Streamer:
         rows: Any = None,
         inner: Any = None,
         version: VersionKey | None = None,
+        follow: bool = False,
+        max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
     ) -> Iterator[Any]:
         """Stream a dataset row by row.
 
@@ -223,8 +239,16 @@ class Streamer:
             One row; a tuple or dict of rows for several paths.
         """
         structure, _ = structure_of(path)
-        options = (n_procs, read_ahead, cyclic, block_size, ordered, field, remainder)
-        stream = self.get_queue(path, *options, rows=rows, inner=inner, version=version)
+        positional = (n_procs, read_ahead, cyclic, block_size, ordered, field, remainder)
+        stream = self.get_queue(
+            path,
+            *positional,
+            rows=rows,
+            inner=inner,
+            version=version,
+            follow=follow,
+            max_wait_seconds=max_wait_seconds,
+        )
         return iterate_rows(stream, structure)
 
     def get_remainder(
@@ -263,6 +287,8 @@ class Streamer:
             remainder=True,
             rows=rows,
             version=version,
+            follow=False,
+            max_wait_seconds=None,
         )
         structure, _ = structure_of(path)
         spec = self._spec(path, field, inner, wanted.version)
@@ -383,11 +409,9 @@ class Streamer:
             skip_damaged=skip_damaged,
             version=version,
         )
-        pool, keeps = self._reader_pool, self._reader_pool.keep
-        if not keeps:
-            pool = ReaderPool(True, self._wanted.library_timeout_seconds)
+        pool, owns_pool = self._keeping_pool()
         spec = self._spec(path, field, inner, wanted.version)
-        return Batches(spec, wanted, pool, owns_pool=not keeps)
+        return Batches(spec, wanted, pool, owns_pool=owns_pool)
 
     # ---- life
 
@@ -414,14 +438,29 @@ class Streamer:
     ) -> DataSpec:
         return DataSpec(self._file, path, field, self._wanted.rotational, inner, version)
 
-    def _start(
-        self, spec: DataSpec, wanted: StreamOptions, tail_only: bool = False
-    ) -> StreamQueue | RaggedQueue:
+    def _keeping_pool(self) -> tuple[ReaderPool, bool]:
+        """Return a pool that keeps readers between streams, and whether it is a new one."""
+        if self._reader_pool.keep:
+            return self._reader_pool, False
+        return ReaderPool(True, self._wanted.library_timeout_seconds), True
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(
                 f"the streamer of {os.fspath(self.filename)!r} is closed",
                 advice="Make a new Streamer",
             )
+
+    def _follow(self, spec: DataSpec, wanted: StreamOptions) -> FollowQueue:
+        self._check_open()
+        stream = FollowQueue(*self._keeping_pool(), wanted, spec)
+        self._queues.add(stream)
+        return stream
+
+    def _start(
+        self, spec: DataSpec, wanted: StreamOptions, tail_only: bool = False
+    ) -> StreamQueue | RaggedQueue:
+        self._check_open()
 
         def planned() -> tuple[Opened, ReadPlan, int]:
             opened = open_data(spec)

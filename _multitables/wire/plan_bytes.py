@@ -63,6 +63,7 @@ def encode_plan(
     open_options: Mapping[str, object],
     fields: Sequence[str],
     turnstile: bool = False,
+    grows: bool = False,
 ) -> bytes:
     """Lay `plan` out as the core reads it.
 
@@ -76,6 +77,8 @@ def encode_plan(
         Each dataset's field, or "".
     turnstile : bool
         Readers hand their requests to the disk one at a time, in the order of the tape.
+    grows : bool
+        Others write the file meanwhile.
     """
     tapes, tape_at = [], control_bytes
     for tape in plan.tapes:
@@ -90,7 +93,7 @@ def encode_plan(
         encode_rows(rows_call(dataset.index, field, open_options))
         for dataset, field in zip(plan.table.datasets, fields, strict=True)
     ]
-    table = encode_datasets(plan.table, calls, turnstile)
+    table = encode_datasets(plan.table, calls, turnstile, grows)
     arrays = (plan.tasks, words, listed)
     parts: list[bytes | memoryview] = [*tapes, *map(_bytes, arrays), table]
     header = _PLAN_HEADER.pack(
@@ -117,16 +120,20 @@ def encode_plan(
 
 
 def encode_datasets(
-    table: DatasetTable, calls: Sequence[bytes] = (), turnstile: bool = False
+    table: DatasetTable,
+    calls: Sequence[bytes] = (),
+    turnstile: bool = False,
+    grows: bool = False,
 ) -> bytes:
     """Lay a dataset table out. `calls`: how a library serves rows of each, if one is asked for."""
     tables = _Tables()
+    flags = _core.SOURCE_TURNSTILE * turnstile | _core.SOURCE_GROWS * grows
     sources: dict[bytes, int] = {}
     records = []
     chunks = table.chunks.copy()
     for dataset, call in zip(table.datasets, calls or [b""] * len(table.datasets), strict=True):
         files = dataset.index.files if dataset.n_chunks else dataset.index.files[:1]
-        encoded = [_encode_source(dataset, file, tables, turnstile) for file in files]
+        encoded = [_encode_source(dataset, file, tables, flags) for file in files]
         numbers = np.array([sources.setdefault(what, len(sources)) for what in encoded], np.uint32)
         records.append(_encode_dataset(dataset, int(numbers[0]), tables, call))
         own = chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
@@ -156,7 +163,7 @@ def _bytes(array: Records) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def _encode_source(dataset: Dataset, file: SourceFile, tables: _Tables, turnstile: bool) -> bytes:
+def _encode_source(dataset: Dataset, file: SourceFile, tables: _Tables, flags: int) -> bytes:
     """Return the record of a file of a dataset; equal ones are one source."""
     index, fingerprint = dataset.index, file.fingerprint
     return _SOURCE.pack(
@@ -166,7 +173,7 @@ def _encode_source(dataset: Dataset, file: SourceFile, tables: _Tables, turnstil
         fingerprint.size_bytes,
         fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
         *tables.add_bytes(b"" if dataset.reason else index.inline),
-        _core.SOURCE_DIRECT * dataset.direct | _core.SOURCE_TURNSTILE * turnstile,
+        _core.SOURCE_DIRECT * dataset.direct | flags,
     )
 
 

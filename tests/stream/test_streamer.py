@@ -235,6 +235,8 @@ def test_the_docstrings_say_the_defaults() -> None:
         "remainder": False,
         "rows": None,
         "inner": None,
+        "follow": False,
+        "max_wait_seconds": 1.0,
     }
     generator = inspect.signature(multitables.Streamer.get_generator).parameters
     assert list(generator) == list(queue)

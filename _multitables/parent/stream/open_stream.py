@@ -53,6 +53,10 @@ class Opened:
     open_options: Mapping[str, object]
     #: Readers take turns at the disk.
     turnstile: bool
+    #: Others write the file meanwhile.
+    grows: bool = False
+    #: In SWMR mode.
+    is_swmr: bool = False
 
     def facts(self) -> dict[str, Any]:
         """Return what a plan must know of this machine, and of how the file is read."""
@@ -63,10 +67,10 @@ class Opened:
         }
 
 
-def open_data(spec: DataSpec) -> Opened:
-    """Index the datasets that `spec.path` names."""
+def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
+    """Index the datasets that `spec.path` names; while others write them with `grows`."""
     structure, paths = structure_of(spec.path)
-    with spec.file.open() as source:
+    with spec.file.open(grows=grows) as source:
         version = source.of_version(spec.version)
         indexes = [version.index(one, spec.field) for one in paths]
         rotates = spec.rotational
@@ -77,17 +81,25 @@ def open_data(spec: DataSpec) -> Opened:
             direct=source.direct,
             open_options=source.open_options,
             turnstile=device.rotates(indexes[0].filename) if rotates is None else rotates,
+            grows=grows,
+            is_swmr=grows and source.files.is_swmr,
         )
-    check_lengths(indexes)
+    if not grows:
+        check_lengths(indexes)
     if spec.inner is not None:
         opened = replace(opened, indexes=select_inner(indexes, spec.inner, structure))
+    if grows:
+        return opened
     if opened.direct:
         device.check_direct(indexes[0].filename)
     return opened
 
 
 def start_stream(
-    pool: ReaderPool, n_procs: int, planned: Callable[[], tuple[Opened, ReadPlan, int]]
+    pool: ReaderPool,
+    n_procs: int,
+    planned: Callable[[], tuple[Opened, ReadPlan, int]],
+    first_row: int = 0,
 ) -> StreamQueue:
     """Let readers of `pool` run a plan.
 
@@ -96,11 +108,13 @@ def start_stream(
     planned : callable
         Returns what was opened, the plan, and the rows of a block. Called after the readers were
         started, so that they start while the file is indexed.
+    first_row : int
+        Rows that streams before this one delivered, where guards go on counting them.
     """
     readers = pool.take(n_procs)
     try:
         opened, plan, block_size = planned()
-        ring = _make_ring(plan, opened)
+        ring = _make_ring(plan, opened, first_row)
         readers.assign(ring)
         return StreamQueue(ring, readers, plan, block_size, pool.give_back())
     except BaseException:
@@ -127,17 +141,18 @@ def check_lengths(indexes: Sequence[ChunkIndex]) -> None:
             )
 
 
-def _make_ring(plan: ReadPlan, opened: Opened) -> _core.Ring:
+def _make_ring(plan: ReadPlan, opened: Opened, first_row: int) -> _core.Ring:
     encoded = plan_bytes.encode_plan(
         plan,
         control_bytes(plan),
         opened.open_options,
         [opened.field] * len(opened.indexes),
         opened.turnstile,
+        opened.grows,
     )
     views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
     try:
-        return _core.Ring(encoded, views, opened.structure.keys)
+        return _core.Ring(encoded, views, opened.structure.keys, first_row)
     except (OSError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
         needed = plan.ring_payload_bytes

@@ -273,6 +273,10 @@ class StreamQueue:
         """The stream has no last block."""
         return self.plan.end_row == ENDLESS
 
+    def stop(self) -> None:
+        """End the stream; one that follows a file delivers first what is in it."""
+        self.close()
+
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
         self._finalizer()

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. A file is what the parent indexed, or it is an error: device, inode, size and time are
-//!    compared at opening and after each fetch.
+//!    compared at opening and after each fetch. Of one that grows, only device and inode are.
 //! 2. The page cache can be asked without waiting for the device.
 //! 3. Bytes that came with the plan are copied from there; the file is still compared.
 //! 4. Those who read one file together share its descriptor; a position is named with each read.
@@ -84,6 +84,7 @@ fn descriptor(filename: &[u8], direct: bool) -> Result<OwnedFd, FetchError> {
 pub struct DataFile {
     fd: Arc<OwnedFd>,
     fingerprint: Fingerprint,
+    grows: bool,
     /// The page cache can be asked without waiting (preadv2 with RWF_NOWAIT).
     probe: bool,
     pub fetches: u64,
@@ -99,6 +100,7 @@ impl DataFile {
         let file = DataFile {
             fd: files.descriptor(source, direct)?,
             fingerprint: source.fingerprint,
+            grows: source.grows,
             probe: !direct,
             fetches: 0,
             hint_bytes: 0,
@@ -124,7 +126,9 @@ impl DataFile {
                 .wrapping_mul(1_000_000_000)
                 .wrapping_add(stat.st_mtime_nsec as u64),
         };
-        if found == self.fingerprint {
+        let known = &self.fingerprint;
+        let is_it = (found.device, found.inode) == (known.device, known.inode);
+        if found == *known || (self.grows && is_it) {
             return Ok(());
         }
         Err(FetchError::Changed {

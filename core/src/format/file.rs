@@ -60,6 +60,8 @@ pub struct File {
     pub driver: Vec<u8>,
     /// A writer has the file open, or was killed.
     pub is_written: bool,
+    /// In SWMR mode.
+    pub is_swmr: bool,
 }
 
 /// What an object is.
@@ -133,6 +135,7 @@ impl File {
             end: superblock.end,
             driver,
             is_written: superblock.is_written,
+            is_swmr: superblock.is_swmr,
         })
     }
 

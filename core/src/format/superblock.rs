@@ -9,6 +9,9 @@ use super::source::ByteSource;
 
 const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 const FIRST_USER_BLOCK: u64 = 512;
+/// Flags of who has the file open.
+const WRITTEN: u8 = 1;
+const SWMR: u8 = 4;
 /// More than any version takes.
 const MAX_BYTES: u64 = 128;
 
@@ -25,6 +28,8 @@ pub struct Superblock {
     pub driver: u64,
     /// A writer has the file open, or was killed (version 3).
     pub is_written: bool,
+    /// And it writes in an order that readers can follow.
+    pub is_swmr: bool,
 }
 
 impl Superblock {
@@ -56,22 +61,22 @@ impl Superblock {
             ..sizes(&mut cursor)?
         };
         cursor = Cursor::over(&bytes, base, sizes);
-        let (extension, end, driver, is_written, root) = match version {
+        let (extension, end, driver, flags, root) = match version {
             0 | 1 => {
                 // Behind the sizes: reserved, two numbers of groups' trees, flags, and in version 1
                 // the number of chunks' trees.
                 cursor.seek(15 + 1 + 2 + 2 + 4 + 4 * u64::from(version))?;
                 let (_base, _free, end, driver) = four(&mut cursor)?;
                 cursor.length()?; // the root's name; libhdf5 has it as long as a length
-                (UNDEFINED, end, driver, false, cursor.offset()?)
+                (UNDEFINED, end, driver, 0, cursor.offset()?)
             }
             _ => {
                 cursor.seek(11)?;
-                let is_written = version == 3 && cursor.u8()? & 1 != 0;
+                let flags = if version == 3 { cursor.u8()? } else { 0 };
                 cursor.seek(12)?;
                 let (_base, extension, end, root) = four(&mut cursor)?;
                 cursor.checksum()?;
-                (extension, end, UNDEFINED, is_written, root)
+                (extension, end, UNDEFINED, flags, root)
             }
         };
         let blocks = Blocks::new(source, base, sizes);
@@ -81,7 +86,8 @@ impl Superblock {
             extension,
             end,
             driver,
-            is_written,
+            is_written: flags & WRITTEN != 0,
+            is_swmr: flags & SWMR != 0,
         })
     }
 }

@@ -137,6 +137,12 @@ impl MetadataFile {
         self.file.is_written
     }
 
+    /// A writer has the file open in SWMR mode, or was killed.
+    #[getter]
+    fn is_swmr(&self) -> bool {
+        self.file.is_swmr
+    }
+
     /// Bytes of the user block.
     #[getter]
     fn user_block(&self) -> u64 {

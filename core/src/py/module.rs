@@ -37,6 +37,7 @@ const NUMBERS: [(&str, u64); 22] = [
     ("TASK_SHARE", plan::KIND_SHARE as u64),
     ("SOURCE_DIRECT", dataset::SOURCE_DIRECT),
     ("SOURCE_TURNSTILE", dataset::SOURCE_TURNSTILE),
+    ("SOURCE_GROWS", dataset::SOURCE_GROWS),
     ("DATASET_CLIPPED", dataset::FLAG_CLIPPED),
     ("DATASET_WINDOWS", dataset::FLAG_WINDOWS),
     ("DATASET_LIBRARY", dataset::FLAG_LIBRARY),

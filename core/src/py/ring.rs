@@ -46,6 +46,8 @@ struct Inner {
     book: Leases,
     views: Vec<View>,
     container: Container,
+    /// Rows of the stream before this ring's.
+    first_row: u64,
 }
 
 /// The rows of one block, lent until this is dropped.
@@ -142,13 +144,15 @@ impl Guard {
         self.lease = None;
     }
 
-    /// Tape rows `(first, end)` of this block, counted from the start of the stream.
+    /// Rows `(first, end)` of this block, counted from the start of the stream.
     #[getter]
     fn rows(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         match &self.lease {
             Some(lease) => {
                 let lease = lease.bind(py).get();
-                Ok(lease.inner.book.block_rows(lease.block))
+                let (begin, end) = lease.inner.book.block_rows(lease.block);
+                let first = lease.inner.first_row;
+                Ok((first + begin, first + end))
             }
             None => Err(closed_error(py)),
         }
@@ -215,13 +219,16 @@ pub struct Ring {
 #[pymethods]
 impl Ring {
     /// Make a ring for `plan`. `views` gives each tape's dtype and row shape, `keys` is None for
-    /// one array, an empty list for a tuple, or the keys of a dict.
+    /// one array, an empty list for a tuple, or the keys of a dict. `first_row`: rows of the stream
+    /// that other rings delivered before.
     #[new]
+    #[pyo3(signature = (plan, views, keys, first_row=0))]
     fn new(
         py: Python<'_>,
         plan: &[u8],
         views: Vec<(Bound<'_, PyArrayDescr>, Vec<npy_intp>)>,
         keys: Option<Vec<Py<PyAny>>>,
+        first_row: u64,
     ) -> PyResult<Ring> {
         let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
         let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
@@ -264,6 +271,7 @@ impl Ring {
             book: Leases::new(plan, maps)?,
             views: kept,
             container,
+            first_row,
         };
         Ok(Ring {
             inner: Arc::new(inner),

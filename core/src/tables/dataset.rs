@@ -23,6 +23,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA02");
 pub const UNALLOCATED: u64 = u64::MAX;
 pub const SOURCE_DIRECT: u64 = 1;
 pub const SOURCE_TURNSTILE: u64 = 2;
+pub const SOURCE_GROWS: u64 = 4;
 pub const FLAG_CLIPPED: u64 = 1;
 pub const FLAG_LIBRARY: u64 = 2;
 /// Behind a dataset's dims there is a window for each of its inner axes.
@@ -120,6 +121,8 @@ pub struct Source {
     pub direct: bool,
     /// Readers make requests one at a time, in the order of the tape.
     pub turnstile: bool,
+    /// Others write it meanwhile: its size and time may change.
+    pub grows: bool,
     /// The stored bytes, where they travel with the table: then addresses count in these.
     pub inline: Vec<u8>,
 }
@@ -356,6 +359,7 @@ fn source(record: &SourceRecord, blob: &[u8]) -> Result<Source, Refused> {
         },
         direct: record.flags & SOURCE_DIRECT != 0,
         turnstile: record.flags & SOURCE_TURNSTILE != 0,
+        grows: record.flags & SOURCE_GROWS != 0,
         inline: part(blob, record.inline_at, record.inline_len)?.to_vec(),
     })
 }

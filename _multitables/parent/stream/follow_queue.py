@@ -1,0 +1,323 @@
+"""The queue of a file that grows: ordinary streams, one after another, over what was written.
+
+Actors
+------
+::
+
+    the writer's file    GrowingData             FollowQueue           StreamQueues, in turn
+
+     rows appear <- look ---|  rows ------------->|  plan, start ------->|  readers of one pool
+                            |                     |<-- blocks -----------|
+                            |<-- is it still? ----|  (rows that may have moved meanwhile)
+                                                  |--> blocks to the user
+
+There is no thread here: who waits for a block looks at the file meanwhile, one at a time.
+
+Law
+---
+1. Every row comes once and in order. What was handed out counts: a stream that is left begins again
+   behind the last block.
+2. A block of rows that are not firm (see `GrowingData`) is handed out only if nothing was written
+   until it was read.
+3. Nothing here can hang: each wait ends with the caller's time-out, by `stop` or by `close`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from _multitables.errors import CorruptChunkError, MultitablesError, QueueClosed, StalledError
+from _multitables.options import StreamOptions
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.growing_data import GrowingData, Patience
+from _multitables.parent.stream.open_stream import DataSpec, Opened, start_stream
+from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.titles import count, title
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.stream_plan import ReadPlan, plan_reads
+
+#: Seconds after `stop` in which a writer may pause; then what is known of its file is the end.
+LAST_SECONDS = 1.0
+#: The statistics before any stream ran.
+_NOTHING: dict[str, Any] = {
+    "blocks_ready": 0,
+    "blocks_held": 0,
+    "ring_rows": 0,
+    "ring_bytes": 0,
+    "tasks": 0,
+    "readers_replaced": 0,
+    "library": {},
+    "readers": [],
+}
+
+
+class FollowQueue(StreamQueue):
+    """Blocks of datasets that grow; made by `Streamer.get_queue` with ``follow=True``.
+
+    It is used as any `StreamQueue`, and ends when it is stopped or closed.
+
+    Attributes
+    ----------
+    block_size : int
+        Rows of a block. One that had to wait for too long for its last rows is shorter.
+
+    Examples
+    --------
+    >>> with streamer.get_queue("/log", follow=True) as queue:  # doctest: +SKIP
+    ...     for guard in queue:
+    ...         with guard as block:
+    ...             plot(block)
+    """
+
+    def __init__(
+        self, pool: ReaderPool, owns_pool: bool, wanted: StreamOptions, spec: DataSpec
+    ) -> None:
+        self._pool, self._owns_pool, self._wanted = pool, owns_pool, wanted
+        self._data = GrowingData(spec)
+        indexes = self._data.opened.indexes
+        self.block_size = wanted.block_size or indexes[lead_of(indexes)].block_size_default
+        self._owner = os.getpid()
+        self._error: BaseException | None = None
+        self._turn = threading.Lock()
+        self._wake = threading.Event()
+        self._is_closed = False
+        #: When `stop` was called, and the last row, when it is known.
+        self._stopped = math.inf
+        self._end: int | None = None
+        self._stream: StreamQueue | None = None
+        #: Rows of the stream that runs which need not be asked for again after they are read.
+        self._firm = 0
+        self._reading = Patience()
+        self._delivered = self._blocks = 0
+        self._waits_since: float | None = None
+        self._told = _NOTHING
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Take the next block, as `StreamQueue.get`; a file that does not grow is waited for."""
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"'timeout' must be a non-negative number, got {timeout!r}")
+        if not self.mine:
+            return self._closed()
+        deadline = math.inf if timeout is None and block else (timeout or 0.0) + time.monotonic()
+        if not block:
+            deadline = 0.0
+        if not self._turn.acquire(timeout=_left(deadline)):
+            raise queue.Empty
+        try:
+            return self._next(deadline)
+        except StalledError:
+            raise
+        except MultitablesError as error:
+            self._error = error.with_traceback(None)
+            self.close()
+            raise
+        finally:
+            self._turn.release()
+
+    def _next(self, deadline: float) -> Any:
+        while True:
+            self._wake.clear()
+            if self._error is not None:
+                raise self._error
+            if self._is_closed:
+                self._leave()
+                return QueueClosed
+            if self._stream is not None:
+                guard = self._block(self._stream, _left(deadline))
+                if guard is not None:
+                    return guard
+            elif not (self._look() and self._begin()):
+                if self._end is not None and self._delivered >= self._end:
+                    self.close()
+                    return QueueClosed
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise queue.Empty
+                self._wake.wait(min(self._pause(), left))
+
+    def _block(self, stream: StreamQueue, timeout: float) -> Any:
+        """Take a block of the stream that runs. None: it has none that may be handed out."""
+        try:
+            guard = stream.get(timeout=None if timeout < 0 else timeout)
+        except CorruptChunkError as error:
+            # Perhaps its chunk was being written.
+            self._leave()
+            self._data.bear(self._reading, error)
+            return self._later()
+        if guard is QueueClosed:
+            self._leave()
+            return None
+        end = guard.rows[1]
+        if end > self._firm and not self._data.still():
+            del guard
+            self._leave()
+            return self._later()
+        self._delivered = end
+        self._blocks += 1
+        self._reading.reset()
+        return guard
+
+    def _later(self) -> None:
+        """Give a writer time to complete what it is at."""
+        self._wake.wait(self._data.pause())
+
+    def _look(self) -> bool:
+        """Look at the file if it is time to; false when it could not be read."""
+        ends = self._stopped < math.inf and self._end is None
+        if not (ends or self._data.due()):
+            return True
+        if not self._data.look():
+            return False
+        if ends and (self._data.complete or time.monotonic() >= self._stopped + LAST_SECONDS):
+            self._end = max(self._delivered, self._data.rows)
+        return True
+
+    def _begin(self) -> bool:
+        """Start a stream of what is there, if it is a block, or waited long enough to be one."""
+        first, rows = self._delivered, self._data.rows
+        if self._end is not None:
+            rows = min(rows, self._end)
+        waiting = rows - first
+        if waiting <= 0:
+            return False
+        now = time.monotonic()
+        self._waits_since = self._waits_since or now
+        if self._end is None and waiting >= self.block_size:
+            rows = first + waiting // self.block_size * self.block_size
+        elif self._end is None and self._patience_left(now) > 0:
+            return False
+        opened = self._data.opened
+
+        def planned() -> tuple[Opened, ReadPlan, int]:
+            plan = plan_reads(
+                opened.indexes,
+                block_rows=self.block_size,
+                n_readers=self._wanted.n_procs,
+                read_ahead=self._wanted.read_ahead,
+                remainder=True,
+                first_row=first,
+                end_row=rows,
+                **opened.facts(),
+            )
+            return opened, plan, self.block_size
+
+        self._firm, self._waits_since = self._data.firm, None
+        self._stream = start_stream(self._pool, self._wanted.n_procs, planned, first)
+        return True
+
+    def _patience_left(self, now: float) -> float:
+        """Seconds for which rows that fill no block may go on waiting."""
+        if self._wanted.max_wait_seconds is None:
+            return math.inf
+        return self._wanted.max_wait_seconds - (now - (self._waits_since or now))
+
+    def _pause(self) -> float:
+        pause = self._data.pause()
+        if self._waits_since is not None:
+            pause = min(pause, max(0.001, self._patience_left(time.monotonic())))
+        return pause
+
+    def _leave(self) -> None:
+        """Let go of the stream that runs."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._told = _added(self._told, stream.statistics())
+            stream.close()
+
+    def stop(self) -> None:
+        """End the stream after what the file has now: it is delivered, then comes `QueueClosed`.
+
+        The last block may be shorter. Any thread may call it, also while another waits for a block.
+        """
+        self._stopped = min(self._stopped, time.monotonic())
+        self._wake.set()
+
+    def close(self) -> None:
+        """End the stream at once. Blocks that are held stay valid. May be called again."""
+        if not self.mine:
+            return
+        self._is_closed = True
+        self._wake.set()
+        stream = self._stream
+        if stream is not None:
+            stream.close()
+        if self._owns_pool:
+            self._pool.close()
+
+    def iter(self) -> Iterator[Any]:
+        """Yield guards until the stream is over."""
+        return iter(self.get, QueueClosed)
+
+    def qsize(self) -> int:
+        """Blocks that are ready and not yet taken."""
+        stream = self._stream
+        return 0 if stream is None else stream.qsize()
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what was done so far, as `StreamQueue.statistics`, and ``rows_received``.
+
+        ``ring_rows`` and ``ring_bytes`` are of the stream that ran last, ``tasks`` of all.
+        """
+        stream, told = self._stream, {**self._told, "blocks_ready": 0}
+        if stream is not None:
+            told = _added(told, stream.statistics())
+        return {
+            **told,
+            "blocks_received": self._blocks,
+            "blocks_total": None,
+            "block_size": self.block_size,
+            "rows_received": self._delivered,
+        }
+
+    def memory(self) -> list[tuple[int, int, object]]:
+        """Return the memory of the stream that runs; each has its own."""
+        stream = self._stream
+        return [] if stream is None else stream.memory()
+
+    @property
+    def is_open(self) -> bool:
+        """The stream was not closed and did not end."""
+        return not self._is_closed
+
+    @property
+    def endless(self) -> bool:
+        """The stream has no last block."""
+        return True
+
+    def __repr__(self) -> str:
+        indexes = self._data.opened.indexes
+        of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
+        rows, readers = count(self.block_size, "row"), count(self._wanted.n_procs, "reader")
+        return f"<FollowQueue of {of}: blocks of {rows}, {readers}, {self._state()}>"
+
+    def _state(self) -> str:
+        if not self.mine:
+            return f"of process {self._owner}"
+        state = "closed" if self._is_closed else "open"
+        if self._error is not None:
+            state = f"failed: {type(self._error).__name__}"
+        return f"{self._delivered} rows delivered, {state}"
+
+
+def _left(deadline: float) -> float:
+    """Seconds until then, as locks take them: -1 for no end."""
+    return -1 if deadline == math.inf else max(0.0, deadline - time.monotonic())
+
+
+def _added(told: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Join the statistics of two streams, of which the second one ran later."""
+    joined = {**told, **more}
+    for name in ("tasks", "readers_replaced"):
+        joined[name] = told[name] + more[name]
+    if told["readers"]:
+        joined["readers"] = [
+            {key: value if key == "pid" else one[key] + value for key, value in other.items()}
+            for one, other in zip(told["readers"], more["readers"], strict=True)
+        ]
+    return joined
