@@ -30,7 +30,7 @@ use std::sync::Arc;
 const WRITABLE: std::ffi::c_int = 0x200;
 
 /// Limits, numbers and layouts that Python plans with, or lays out for the core.
-const NUMBERS: [(&str, u64); 22] = [
+const NUMBERS: &[(&str, u64)] = &[
     ("MAX_READERS", plan::MAX_READERS),
     ("ENDLESS", plan::ENDLESS),
     ("TASK_LIBRARY", plan::KIND_LIBRARY as u64),
