@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +128,7 @@ class ChunkIndex:
     element_bytes: int
     field_offset: int
     field_bytes: int
-    #: "chunked" or "contiguous"; "library" has a `reason`.
+    #: "chunked", "contiguous" or "parts" (of other datasets); "library" has a `reason`.
     layout: str
     #: One entry for each stored chunk, sorted by its row-major number in the chunk grid;
     #: contiguous: one entry, or none when nothing is stored.
@@ -139,6 +140,10 @@ class ChunkIndex:
     #: these. Without numbers, all lie in its own.
     others: tuple[SourceFile, ...] = field(default=(), repr=False)
     source: U32 = field(default_factory=lambda: np.zeros(0, np.uint32), repr=False)
+    #: Of the layout "parts": what it shows, and the words of each part (core/src/tables/parts.rs),
+    #: whose datasets are numbered as these are.
+    shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
+    parts: U64 = field(default_factory=_no_numbers, repr=False)
     #: The stored bytes of a compact dataset, which lie in the file's metadata; `byte_offset` counts
     #: from their start.
     inline: bytes = field(default=b"", repr=False)
@@ -159,6 +164,13 @@ class ChunkIndex:
     def files(self) -> tuple[SourceFile, ...]:
         """The dataset's own file, then others in which chunks lie."""
         return SourceFile(self.filename, self.fingerprint), *self.others
+
+    @property
+    def all_files(self) -> Iterator[SourceFile]:
+        """The files of the dataset, and those of which it shows parts."""
+        yield from self.files
+        for index in self.shown:
+            yield from index.all_files
 
     def file_of(self, grid_index: int) -> SourceFile:
         """Return the file in which a chunk of the grid lies."""

@@ -22,7 +22,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import PYTABLES
-from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual
+from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual, virtual_parts
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
     ElementType,
@@ -37,7 +37,8 @@ from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
 from _multitables.index.versions import History, history_of, version_path
-from _multitables.index.virtual_sources import sources_of
+from _multitables.index.virtual_extent import grown
+from _multitables.index.virtual_sources import source_of, sources_of
 from _multitables.options import CheckedVersion
 
 #: Layouts that only a library reads, and why.
@@ -81,6 +82,7 @@ class Source:
         self._base = os.path.abspath(os.fsdecode(filename))
         is_split = open_options.kind == "split"
         self.filename = self._base + (open_options.meta_ext if is_split else "")
+        self._depth = 0
         self.files = files or OpenFiles(self.filename, is_split=is_split, grows=grows)
 
     @property
@@ -304,14 +306,53 @@ class Source:
                 dims = source.stored["dims"] or (1,)
                 return self._index(source, _as_stored(source), dims, depth + 1)
 
-        mappings = virtual.Mappings.of(file.metadata.mappings(*dataset.stored["mappings"]))
+        mappings = _mappings(dataset.place, dataset.stored)
+        if mappings.grow:
+            return replace(index, reason="a virtual dataset that grows in a way of its own")
         sources = sources_of(self.files, file, mappings, index_of)
         if not any(sources):
             return replace(index, layout="contiguous")
         if any(kind != datatype for kind in kinds):
             return replace(index, reason="a virtual dataset of sources of another type")
-        found = virtual.as_chunks(index, mappings, sources)
-        return found or replace(index, reason="a virtual dataset")
+        try:
+            field_type(datatype, None, dataset.pytables)
+        except Unsupported as why:  # what its elements name lies in the sources
+            return replace(index, reason=f"a virtual dataset of {why}")
+        try:
+            found = virtual.as_chunks(index, mappings, sources)
+            return found or virtual_parts.as_parts(index, mappings, sources)
+        except virtual.UnfitError as why:
+            return replace(index, reason=str(why))
+
+    def _grown(self, place: Place, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return what is told of a virtual dataset, as long as it is by now."""
+
+        def dims_of(name: tuple[bytes, bytes]) -> tuple[int, ...] | None:
+            with source_of(self.files, place.file, name) as source:
+                if source is None:
+                    return None
+                if (depth := self._depth) == hdf5_errors.VIRTUAL_ON_VIRTUAL:
+                    raise hdf5_errors.circle(place.file.filename, place.path)
+                self._depth += 1
+                try:
+                    with _errors_named(source):
+                        dims: tuple[int, ...] = self._dataset(source).stored["dims"]
+                        return dims
+                finally:
+                    self._depth = depth
+
+        mappings = _mappings(place, stored)
+        if not mappings.grow:
+            return stored
+        try:
+            mappings, dims = grown(mappings, stored["dims"], dims_of)
+            return {**stored, "dims": dims, "grown": mappings}
+        except virtual.UnfitError as why:
+            if not self._options.trusted:
+                raise hdf5_errors.untrusted(place.file.filename, place.path, str(why)) from None
+            options = self.open_options
+            told = by_library.described(place.file.filename, place.path, options)[0]
+            return {**stored, "dims": told["dims"]}
 
     def told(self, place: Place) -> dict[str, Any]:
         """Return what the core tells of a dataset, or libhdf5 where the core does not know it.
@@ -327,7 +368,7 @@ class Source:
             with contextlib.suppress(_core.Unknown):
                 if place.offset != UNKNOWN:
                     stored = place.file.metadata.dataset(place.offset)
-                    if not _grows(place.file.metadata, stored):
+                    if stored["layout"] != "virtual":
                         return stored
             return self._dataset(place).stored
 
@@ -344,9 +385,8 @@ class Source:
                 raise hdf5_errors.no_dataset(filename, place.path, names)
             stored = metadata.dataset(place.offset)
             attributes = metadata.attributes(place.offset)
-            if self._options.trusted and _grows(metadata, stored):
-                told = by_library.described(filename, place.path, self.open_options)[0]
-                stored = {**stored, "dims": told["dims"]}
+            if stored["layout"] == "virtual":
+                stored = self._grown(place, stored)
         except _core.Unknown as error:
             if not self._options.trusted:
                 raise hdf5_errors.untrusted(filename, place.path, error.args[0]) from None
@@ -375,12 +415,9 @@ class Source:
         return REASONS.get(stored["layout"], "")
 
 
-def _grows(metadata: _core.MetadataFile, stored: dict[str, Any]) -> bool:
-    """Whether a virtual dataset has the extent that its sources have by now."""
-    if stored["layout"] != "virtual":
-        return False
-    mappings = virtual.Mappings.of(metadata.mappings(*stored["mappings"]))
-    return virtual.UNLIMITED in mappings.in_virtual.numbers
+def _mappings(place: Place, stored: dict[str, Any]) -> virtual.Mappings:
+    found = stored.get("grown")
+    return found or virtual.Mappings.of(place.file.metadata.mappings(*stored["mappings"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ UNLIMITED = 2**64 - 1
 NONE, ALL, POINTS, REGULAR, BLOCKS = range(5)
 
 
+class UnfitError(Exception):
+    """Why only a library reads a virtual dataset."""
+
+
 @dataclass(frozen=True)
 class Selections:
     """Elements of dataspaces: one selection for each mapping."""
@@ -91,6 +95,11 @@ class Mappings:
         names, source, in_source, in_virtual = told
         return cls(names, source, Selections(*in_source), Selections(*in_virtual))
 
+    @property
+    def grow(self) -> bool:
+        """Whether the virtual dataset is as long as its sources are by now."""
+        return UNLIMITED in self.in_virtual.numbers
+
 
 def as_chunks(
     index: ChunkIndex, mappings: Mappings, sources: Sequence[ChunkIndex | None]
@@ -116,7 +125,7 @@ def as_chunks(
         return None
     (virtual_start, length), (source_start, source_length) = found
     source_chunk = present[0].chunk_dims
-    pairs = _axes(length, source_length)
+    pairs = paired_axes(length, source_length)
     if pairs is None or source_chunk is None:
         return None
     chunk_dims = [1] * len(index.dims)
@@ -203,7 +212,7 @@ def _boxes(
     return shown, (start, length)
 
 
-def _axes(length: I64, source_length: I64) -> list[tuple[int, int]] | None:
+def paired_axes(length: I64, source_length: I64) -> list[tuple[int, int]] | None:
     """Pair axes along which boxes are equally long; others are one element long."""
     ranks = length.shape[1], source_length.shape[1]
     for axes in itertools.combinations(range(max(ranks)), min(ranks)):

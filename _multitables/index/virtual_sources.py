@@ -9,12 +9,25 @@ Law
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.open_files import Lost, OpenFile, OpenFiles, Place
 from _multitables.index.virtual import Mappings
+
+
+@contextlib.contextmanager
+def source_of(
+    files: OpenFiles, home: OpenFile, name: tuple[bytes, bytes]
+) -> Iterator[Place | None]:
+    """Find a source of a virtual dataset in `home`, for a while; None: it is missing."""
+    with files.source(home, os.fsdecode(name[0])) as file:
+        found: Place | Lost = Lost()
+        if file is not None:
+            found = files.look(_text(name[1]), Place(file, file.metadata.root, "/"))
+        yield None if isinstance(found, Lost) else found
 
 
 def sources_of(
@@ -34,8 +47,11 @@ def sources_of(
                 continue
             root = Place(file, file.metadata.root, "/")
             for number in numbers:
-                path = mappings.names[number][1].decode("utf-8", "surrogateescape")
-                place = files.look(path, root)
+                place = files.look(_text(mappings.names[number][1]), root)
                 if not isinstance(place, Lost):
                     found[number] = index_of(place)
     return found
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")

@@ -52,6 +52,9 @@ class Dataset:
     windows: tuple[AxisWindow, ...] = ()
     #: Of each row of contiguous data, stored bytes before those of `dims`.
     skipped_bytes: int = 0
+    #: The datasets of which it shows parts, and the number of the first of these in the table.
+    shown: tuple[Dataset, ...] = ()
+    shown_at: int = 0
     #: Which of the table's chunks are its stored ones.
     chunks_at: int = 0
     n_chunks: int = 0
@@ -79,6 +82,15 @@ class DatasetTable:
 
     datasets: tuple[Dataset, ...]
     chunks: Records = field(repr=False)
+    #: Datasets of which those before them show parts.
+    shown: tuple[Dataset, ...] = ()
+
+    def of_chunk(self, number: int | None) -> Dataset:
+        """Return the dataset that has a chunk, or the first one."""
+        for dataset in self.shown if number is not None else ():
+            if number in range(dataset.chunks_at, dataset.chunks_at + dataset.n_chunks):
+                return dataset
+        return self.datasets[0]
 
 
 def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Dataset:
@@ -88,6 +100,8 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
         reason = index.reason or "its storage is not chunked or contiguous"
     elif unknown := [spec for spec in index.pipeline if spec.id not in native_filters]:
         reason = f"filter {unknown[0].id} ({unknown[0].name or 'unnamed'}) is not native"
+    shown = tuple(dataset_of(one, direct, native_filters) for one in index.shown)
+    reason = reason or next((one.reason for one in shown if one.reason), "")
     dims, windows, stored_row_bytes = index.dims, index.windows, max(1, index.decoded_row_bytes)
     if reason:
         outer = index.chunk_dims[0] if index.chunk_dims else 1
@@ -96,6 +110,8 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
         return Dataset(index, (rows, *inner), False, False, reason, (dims[0], *inner))
     if index.layout == "chunked" and index.chunk_dims is not None:
         return Dataset(index, index.chunk_dims, False, direct, "", dims, windows)
+    if index.layout == "parts" and index.chunk_dims is not None:
+        return Dataset(index, index.chunk_dims, True, direct, "", dims, windows, shown=shown)
     direct = direct and not index.inline
     inner, inner_windows, skipped = _hull(index)
     hull_bytes = math.prod(inner) * index.element_bytes
@@ -178,15 +194,22 @@ def _records(index: ChunkIndex, low: int, high: int) -> Records:
 
 
 def table_of(datasets: Sequence[Dataset], tables: Sequence[Records]) -> DatasetTable:
-    """Join datasets and the stored chunks of each."""
+    """Join datasets, those of which they show parts, and the stored chunks of each."""
+    count, everything = len(datasets), list(datasets)
+    for number, dataset in enumerate(everything):  # which grows
+        everything[number] = replace(dataset, shown_at=len(everything))
+        everything += dataset.shown
+    tables = [*tables, *(_all_chunks(dataset) for dataset in everything[count:])]
     ends = np.cumsum([len(chunks) for chunks in tables]).tolist()
-    return DatasetTable(
-        tuple(
-            replace(dataset, chunks_at=end - len(chunks), n_chunks=len(chunks))
-            for dataset, chunks, end in zip(datasets, tables, ends, strict=True)
-        ),
-        np.concatenate(tables),
+    placed = tuple(
+        replace(dataset, chunks_at=end - len(chunks), n_chunks=len(chunks))
+        for dataset, chunks, end in zip(everything, tables, ends, strict=True)
     )
+    return DatasetTable(placed[:count], np.concatenate(tables), placed[count:])
+
+
+def _all_chunks(dataset: Dataset) -> Records:
+    return _records(dataset.index, 0, 0 if dataset.reason else len(dataset.index.grid_index))
 
 
 def lookup_table(
@@ -198,5 +221,4 @@ def lookup_table(
     it has a `reason`, and no chunks.
     """
     dataset = dataset_of(index, direct, native_filters)
-    n_chunks = 0 if dataset.reason else len(index.grid_index)
-    return table_of([dataset], [_records(index, 0, n_chunks)])
+    return table_of([dataset], [_all_chunks(dataset)])

@@ -33,21 +33,27 @@ _PLAN_HEADER = struct.Struct("<18Q")
 _TAPE = struct.Struct("<4Q")
 _TABLE_HEADER = struct.Struct("<8Q")
 _SOURCE = struct.Struct("<9Q")
-_DATASET = struct.Struct("<18Q")
+_DATASET = struct.Struct("<20Q")
 
 
 class _Tables:
     """Words and bytes that records point into."""
 
     def __init__(self) -> None:
-        self.words: list[int] = []
+        self._words: list[Sequence[int] | Records] = []
+        self.n_words = 0
         self.blob = bytearray()
         self._known: dict[bytes, int] = {}
 
-    def add_words(self, words: Sequence[int]) -> int:
-        at = len(self.words)
-        self.words.extend(words)
+    def add_words(self, words: Sequence[int] | Records) -> int:
+        at = self.n_words
+        self._words.append(words)
+        self.n_words += len(words)
         return at
+
+    @property
+    def words(self) -> Records:
+        return np.concatenate([np.zeros(0, "<u8"), *(np.array(n, "<u8") for n in self._words)])
 
     def add_bytes(self, data: bytes) -> tuple[int, int]:
         """Return where the bytes are; equal ones are there once."""
@@ -131,14 +137,16 @@ def encode_datasets(
     sources: dict[bytes, int] = {}
     records = []
     chunks = table.chunks.copy()
-    for dataset, call in zip(table.datasets, calls or [b""] * len(table.datasets), strict=True):
+    datasets = (*table.datasets, *table.shown)
+    calls = [*calls, *[b""] * (len(datasets) - len(calls))]
+    for dataset, call in zip(datasets, calls, strict=True):
         files = dataset.index.files if dataset.n_chunks else dataset.index.files[:1]
         encoded = [_encode_source(dataset, file, tables, flags) for file in files]
         numbers = np.array([sources.setdefault(what, len(sources)) for what in encoded], np.uint32)
         records.append(_encode_dataset(dataset, int(numbers[0]), tables, call))
         own = chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
         own["source"] = numbers[own["source"]]
-    words = np.array(tables.words, dtype="<u8")
+    words = tables.words
     parts: list[bytes | memoryview] = [
         *sources,
         *records,
@@ -189,13 +197,17 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         tables.add_words([window.start, window.step & (2**64 - 1), window.count])
     chunk_dims_at = tables.add_words([max(1, dim) for dim in dataset.chunk_dims])
     pipeline = () if dataset.reason else index.pipeline
-    filters_at = len(tables.words)
+    filters_at = tables.n_words
     for spec in pipeline:
         tables.add_words([spec.id, spec.flags, len(spec.values), *spec.values])
-    fixes_at = len(tables.words)
+    fixes_at = tables.n_words
     fixes = () if dataset.reason else index.string_fixes
     for fix in fixes:
         tables.add_words([fix.offset, fix.size, fix.count, fix.padding])
+    parts = index.parts.copy() if dataset.shown else index.parts[:0]
+    if len(parts):  # the first word is how many axes their datasets have
+        length = 2 + 3 * (len(index.dims) + int(parts[0]))
+        parts[1::length] += np.uint64(dataset.shown_at)
     fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
     library_at, library_len = tables.add_bytes(call)
     return _DATASET.pack(
@@ -217,6 +229,8 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         library_len,
         dataset.chunks_at,
         dataset.n_chunks,
+        tables.add_words(parts),
+        len(parts),
     )
 
 

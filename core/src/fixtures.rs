@@ -241,7 +241,7 @@ impl TestPlan {
                 0, 0,
                 bit(dataset.flags, 1) | bit(dataset.flags, 4) << 1,
                 8 + name.len() as u64, 1,
-                dataset.chunks_at, self.n_chunks(dataset),
+                dataset.chunks_at, self.n_chunks(dataset), 0, 0,
             ]);
         }
         // The text for the library is the dataset's number, told by its length only: one digit.

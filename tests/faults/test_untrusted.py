@@ -31,7 +31,7 @@ def ragged(file: Any, path: Path) -> None:
 
 
 def virtual(file: Any, path: Path) -> None:
-    file["y"] = smooth((12, 3))
+    file["y"] = smooth((12, 3)).astype("<i2")
     layout = h5py.VirtualLayout((12, 3), "<f8")
     layout[...] = h5py.VirtualSource(file["y"])
     file.create_virtual_dataset("x", layout)

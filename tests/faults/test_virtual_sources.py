@@ -20,7 +20,7 @@ import multitables
 N_FILES, ROWS = 40, 16
 
 
-@pytest.fixture(params=["chunks"])
+@pytest.fixture(params=["chunks", "boxes"])
 def parts(request: pytest.FixtureRequest, h5: Path) -> list[Path]:
     """Files that `/x` of `h5` shows, more than a reader has open."""
     found, shown = [], ROWS if request.param == "chunks" else ROWS - 3
@@ -39,7 +39,7 @@ def parts(request: pytest.FixtureRequest, h5: Path) -> list[Path]:
 
 
 def by_queue(path: Path) -> Iterator[Any]:
-    with multitables.Streamer(path).get_queue("/x", n_procs=1, remainder=True) as queue:
+    with multitables.Streamer(path).get_queue("/x", n_procs=1, cyclic=True) as queue:
         yield
         for guard in queue:
             with guard:

@@ -176,7 +176,7 @@ def test_pytables_is_known_by_its_class_only(h5: Path) -> None:
 
 def test_reasons_for_the_library(h5: Path) -> None:
     with h5py.File(h5, "w") as file:
-        file["plain"] = np.arange(8)
+        file["plain"] = np.arange(8, dtype="i4")
         layout = h5py.VirtualLayout((8,), "i8")
         layout[:] = h5py.VirtualSource(file["plain"])
         file.create_virtual_dataset("virtual", layout)

@@ -31,7 +31,7 @@ from _multitables.parent.open.results import new_array
 from _multitables.parent.open.values import decode
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of_request
-from _multitables.plan.dataset_table import lookup_table
+from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.h5py_grammar import Names
 from _multitables.select.hyperslab import Hyperslab
 from _multitables.select.lazy_view import Range
@@ -64,8 +64,7 @@ class Part:
     """A dataset, or one column of it."""
 
     index: ChunkIndex
-    #: Extent of what a chunk of the table stands for.
-    chunk_dims: tuple[int, ...]
+    table: DatasetTable
     #: Why a library reads it, or "".
     reason: str
     core: _core.LocalDataset | None
@@ -220,7 +219,7 @@ class Contents:
         chunk = None
         if part.core is not None and record.chunk is not None:
             chunk = part.core.chunk(record.chunk)
-        place = place_of_request(part.index, part.chunk_dims, chunk)
+        place = place_of_request(part.table.of_chunk(record.chunk), chunk)
         return error_report.task_error(place, record)
 
     # ---- fields
@@ -330,7 +329,7 @@ class Contents:
         table = lookup_table(index, direct=False, native_filters=_core.native_filters())
         (dataset,) = table.datasets
         core = None if dataset.reason else self._reader.dataset(encode_datasets(table))
-        return Part(index, dataset.chunk_dims, dataset.reason, core)
+        return Part(index, table, dataset.reason, core)
 
 
 def _with_fields(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -193,6 +193,6 @@ def _whole(index: ChunkIndex) -> npt.NDArray[Any]:
     except _core.ReadFailed as failure:
         record = error_report.Record.of(failure.args)
         chunk = None if record.chunk is None else core.chunk(record.chunk)
-        place = place_of_request(index, dataset.chunk_dims, chunk)
+        place = place_of_request(table.of_chunk(record.chunk), chunk)
         raise error_report.task_error(place, record) from None
     return out

@@ -21,7 +21,7 @@ from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
 from _multitables.options import CheckedVersion
 from _multitables.parent.random.stage import made
-from _multitables.plan.dataset_table import lookup_table
+from _multitables.plan.dataset_table import DatasetTable, lookup_table
 from _multitables.select.selection import DatasetInfo
 from _multitables.wire import plan_bytes
 
@@ -31,8 +31,7 @@ class Part:
     """A dataset, or one column of it."""
 
     index: ChunkIndex
-    #: Extent of what a chunk of the catalogue stands for.
-    chunk_dims: tuple[int, ...]
+    table: DatasetTable
     #: None: a library reads it.
     core: _core.Dataset | None
 
@@ -74,7 +73,7 @@ class Catalogues:
         """Tell the readers of the dataset or a column, unless a library reads it."""
         table = lookup_table(index, direct=source.direct, native_filters=_core.native_filters())
         (dataset,) = table.datasets
-        part = Part(index, dataset.chunk_dims, None)
+        part = Part(index, table, None)
         if not dataset.reason:
             encoded = plan_bytes.encode_datasets(table)
             part.core = self.native[field] = made(
@@ -94,7 +93,8 @@ class NoCatalogues(Catalogues):
 
     def __init__(self, index: ChunkIndex) -> None:
         self.native = {}
-        self._whole = Part(index, index.chunk_dims or (), None)
+        table = lookup_table(index, direct=False, native_filters=())
+        self._whole = Part(index, table, None)
 
     def part(self, field: str, queue: _core.WorkQueue) -> Part:
         """Return the dataset, whatever the column."""

@@ -16,6 +16,7 @@ from typing import Any
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.parent.readers.death import Death
+from _multitables.plan.dataset_table import Dataset
 from _multitables.plan.stream_plan import ReadPlan
 
 
@@ -30,6 +31,8 @@ class Place:
     byte_begin: int | None
     byte_end: int | None
     of_request: bool = False
+    #: The dataset that was asked for, if that shows the one which has the chunk.
+    shown_by: ChunkIndex | None = None
     #: Where the bytes are, if that is not the dataset's own file.
     other_file: str = ""
     #: The stream's rows are not in the order of the file.
@@ -52,7 +55,8 @@ class Place:
     @property
     def changed_file(self) -> str:
         """The file that changed: of several, the first one that is not as it was indexed."""
-        changed = (file.filename for file in self.index.files if file.changed())
+        of = self.shown_by or self.index
+        changed = (file.filename for file in of.all_files if file.changed())
         return next(changed, self.index.filename)
 
     @property
@@ -87,17 +91,22 @@ def place_of(
 ) -> Place:
     """Name the place of a task, or of one of its chunks."""
     dataset, row_begin, row_end, found = ring.address(task, chunk)
+    if dataset >= len(plan.datasets):  # of which a virtual dataset shows parts
+        shown = plan.table.shown[dataset - len(plan.datasets)]
+        place = _place(shown.index, shown.chunk_dims, 0, shown.index.n_rows, found)
+        by = plan.datasets[0].index
+        place = replace(place, row_begin=row_begin, row_end=row_end, shown_by=by)
+        return replace(place, of_order=plan.order is not None)
     chosen = plan.datasets[dataset]
     place = _place(chosen.index, chosen.chunk_dims, row_begin, row_end, found, chosen.dims)
     return replace(place, of_order=plan.order is not None)
 
 
-def place_of_request(
-    index: ChunkIndex, chunk_dims: tuple[int, ...], chunk: tuple[int, int, int] | None
-) -> Place:
+def place_of_request(dataset: Dataset, chunk: tuple[int, int, int] | None) -> Place:
     """Name the place of a request, or of one of its chunks: grid index, byte offset and size."""
+    index = dataset.index
     rows = index.shape[0] if index.shape else 0
-    return replace(_place(index, chunk_dims, 0, rows, chunk), of_request=True)
+    return replace(_place(index, dataset.chunk_dims, 0, rows, chunk), of_request=True)
 
 
 def place_of_death(plan: ReadPlan, ring: _core.Ring, death: Death) -> Place:

@@ -4,6 +4,7 @@
 //! 1. Each chunk is fetched and decoded once, and an error names it by its number.
 //! 2. Knows neither who asks for it (a stream's ring, a request) nor Python.
 
+pub mod assemble;
 pub mod chunk_cache;
 pub mod counters;
 pub mod heap_read;

@@ -5,14 +5,17 @@
 //!    for more memory than the file is long.
 //! 2. Knows nothing of rows: the caller says which chunks, and where to.
 
+use crate::engine::assemble::Assembler;
 use crate::engine::counters::{Record, add_ns};
+use crate::engine::read_context::Shared;
 use crate::engine::transfer::Transfer;
-use crate::fetch::data_file::{FetchError, OpenFiles};
+use crate::fetch::data_file::FetchError;
 use crate::fetch::queue::FetchQueue;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::scatter::interleave::Interleaver;
 use crate::tables::dataset::{Chunk, Dataset, DatasetTable, Source, UNALLOCATED};
 use crate::task_error::TaskError;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Stored chunks longer than twice the decoded size and this are left to the library: filters that
@@ -25,24 +28,28 @@ pub struct OpenDataset {
     pub pipeline: Pipeline,
     pub decoded: Vec<u8>,
     pub interleaver: Interleaver,
+    /// Of a virtual dataset.
+    pub assembler: Option<Box<Assembler>>,
 }
 
 impl OpenDataset {
     /// Failures name the chunk of this number.
     pub fn open(
-        table: &DatasetTable,
+        table: &Arc<DatasetTable>,
         dataset: &Dataset,
-        files: &OpenFiles,
+        shared: &Arc<Shared>,
         record: &Record,
         number: u64,
     ) -> Result<OpenDataset, TaskError> {
         let start = Instant::now();
         let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size)
             .map_err(TaskError::UnknownFilter)?;
-        let queue = FetchQueue::open(table, dataset, files);
+        let queue = FetchQueue::open(table, dataset, &shared.files);
         let queue = queue.map_err(|error| TaskError::Fetch(number, error))?;
         add_ns(&record.open_ns, start);
+        let assembler = || Box::new(Assembler::new(table.clone(), shared.clone()));
         Ok(OpenDataset {
+            assembler: (!dataset.parts.is_empty()).then(assembler),
             queue,
             pipeline,
             decoded: Vec::new(),
@@ -60,6 +67,7 @@ impl OpenDataset {
             record,
             queue: &mut self.queue,
             pipeline: &mut self.pipeline,
+            assembler: self.assembler.as_deref_mut(),
             decoded: &mut self.decoded,
             place: place(&mut self.interleaver),
         }
@@ -150,7 +158,7 @@ impl<'a> Lookup<'a> {
             chunk.byte_offset = chunk.byte_offset.saturating_add(before);
             chunk.stored_size = dataset.decoded_size_at(row) as u64;
         }
-        Some((number as u64, chunk))
+        Some((dataset.chunks_at + number as u64, chunk))
     }
 
     pub fn check(&self, number: u64, chunk: &Chunk) -> Result<(), TaskError> {

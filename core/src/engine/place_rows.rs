@@ -170,7 +170,8 @@ impl Transfer<'_, PlaceRows<'_>> {
     pub fn fill_rest(&mut self, grid: Range<u64>, chunks: &[Chunk]) -> Result<(), TaskError> {
         let dataset = self.place.dataset;
         let inner = dataset.inner_chunks().max(1);
-        if chunks.is_empty() && grid.start % inner == 0 && grid.end % inner == 0 {
+        let is_fill = self.assembler.is_none() && chunks.is_empty();
+        if is_fill && grid.start % inner == 0 && grid.end % inner == 0 {
             fill::repeat(dataset.fill_shown(), self.place.out);
             count(&self.record.decoded_bytes, self.place.out.len());
             return Ok(());

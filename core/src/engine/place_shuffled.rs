@@ -198,6 +198,11 @@ unsafe impl Place for PlaceShuffled<'_> {
         self.end_strings(read);
     }
 
+    fn rows(&self, read: &ChunkRead) -> Range<u64> {
+        let (all, wanted) = (&self.share.rows, indices(&read.wanted));
+        all.row(wanted.start)..all.row(wanted.end - 1) + 1
+    }
+
     fn fill_rows(&mut self, read: &ChunkRead) {
         for stretch in self.share.rows.runs(indices(&read.wanted)) {
             let bytes = self.bytes(&stretch);

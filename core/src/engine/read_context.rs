@@ -20,7 +20,7 @@ use crate::fetch::recent::Recent;
 use crate::scatter::elements::Unit;
 use crate::select::chunk_iter::{ChunkIter, Cursor, Geometry};
 use crate::select::selection::Hyperslab;
-use crate::tables::dataset::{Dataset, DatasetTable, Source};
+use crate::tables::dataset::{Chunk, Dataset, DatasetTable};
 use crate::task_error::TaskError;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -33,17 +33,42 @@ const OPEN: usize = 64;
 /// A dataset of which selections are read.
 #[derive(Debug)]
 pub struct SelectedDataset {
-    pub table: DatasetTable,
+    pub table: Arc<DatasetTable>,
+    /// Which of the table's datasets it is.
+    number: usize,
     geometry: Geometry,
-    /// The files, and the way in which their chunks are decoded.
+    /// What is open for it: its files, and the way in which their chunks are decoded.
     way: u64,
-    /// The same for each source alone, as the cache numbers them.
-    sources: Vec<u64>,
+    /// The files and this way, as the cache numbers them.
+    pub keys: Keys,
+}
+
+/// What is kept of a dataset goes by these.
+#[derive(Debug)]
+pub struct Keys {
+    /// One for each source of the table.
+    sources: Arc<[u64]>,
+    decoding: u64,
+}
+
+impl Keys {
+    pub fn of(&self, chunk: &Chunk) -> Key {
+        Key {
+            source: self.sources[chunk.source as usize] ^ self.decoding,
+            byte_offset: chunk.byte_offset,
+        }
+    }
+
+    /// Nothing of these files is kept any more.
+    fn forget(&self, cache: &SharedCache) {
+        let sources = self.sources.iter();
+        sources.for_each(|source| cache.forget(source ^ self.decoding));
+    }
 }
 
 impl SelectedDataset {
     pub fn dataset(&self) -> &Dataset {
-        &self.table.datasets[0]
+        &self.table.datasets[self.number]
     }
 }
 
@@ -52,7 +77,7 @@ impl SelectedDataset {
 pub struct Shared {
     pub cache: SharedCache,
     pub files: OpenFiles,
-    sources: RandomState,
+    numbers: RandomState,
 }
 
 impl Shared {
@@ -60,28 +85,44 @@ impl Shared {
         Shared {
             cache: SharedCache::new(cache_limit_bytes),
             files: OpenFiles::default(),
-            sources: RandomState::new(),
+            numbers: RandomState::new(),
         }
     }
 
-    /// Know the only dataset of a table.
+    /// Know the first dataset of a table.
     pub fn dataset(&self, table: DatasetTable) -> Result<SelectedDataset, &'static str> {
-        let [dataset] = &table.datasets[..] else {
-            return Err("a request's table has one dataset");
-        };
+        self.dataset_of(Arc::new(table), 0)
+    }
+
+    /// Know a dataset of a table.
+    pub fn dataset_of(
+        &self,
+        table: Arc<DatasetTable>,
+        number: usize,
+    ) -> Result<SelectedDataset, &'static str> {
+        let dataset = table.datasets.get(number);
+        let dataset = dataset.ok_or("a request's table has a dataset")?;
         let geometry = Geometry::new(dataset).ok_or("the grid is too large")?;
         // That two of these are equal by chance, of a function that nobody can foresee, will not happen.
-        let number = |file: &Source| {
-            self.sources.hash_one((
-                (&file.fingerprint, file.direct, &file.inline),
-                (&dataset.filters, dataset.decoded_size),
-            ))
+        let sources = table.source_keys(|file| {
+            let what = (&file.fingerprint, file.direct, &file.inline);
+            self.numbers.hash_one(what)
+        });
+        let how = (&dataset.filters, dataset.decoded_size);
+        let decoding = self.numbers.hash_one(how);
+        let chunks = table.chunks_of(dataset);
+        let is_alone = chunks.iter().all(|c| c.source as usize == dataset.source);
+        // By its number a source is found, and parts by the numbers of datasets.
+        let others = match is_alone && dataset.parts.is_empty() {
+            true => None,
+            false => Some((&sources, number, Arc::as_ptr(&table) as usize)),
         };
-        let sources: Vec<u64> = table.sources.iter().map(number).collect();
+        let own = (dataset.source, sources[dataset.source], decoding);
         Ok(SelectedDataset {
+            way: self.numbers.hash_one((own, others)),
+            keys: Keys { sources, decoding },
             geometry,
-            way: self.sources.hash_one((&sources, dataset.source)),
-            sources,
+            number,
             table,
         })
     }
@@ -171,10 +212,7 @@ impl ReadContext {
                 _ => false,
             };
         }
-        let found = self.shared.cache.find(Key {
-            source: of.sources[chunk.source as usize],
-            byte_offset: chunk.byte_offset,
-        });
+        let found = self.shared.cache.find(of.keys.of(&chunk));
         let Some(bytes) = found else {
             return false;
         };
@@ -197,8 +235,8 @@ impl ReadContext {
         let open = self.open.get_or_make(
             |way| *way == of.way,
             || {
-                let files = &self.shared.files;
-                let open = OpenDataset::open(&of.table, dataset, files, record, NO_CHUNK)?;
+                let (table, shared) = (&of.table, &self.shared);
+                let open = OpenDataset::open(table, dataset, shared, record, NO_CHUNK)?;
                 Ok((of.way, open))
             },
         )?;
@@ -206,7 +244,8 @@ impl ReadContext {
         let mut read = SelectedRead {
             stored: ReadAhead::new(lookup, record, chunk_iter, &mut open.queue, &mut self.ahead),
             pipeline: &mut open.pipeline,
-            sources: &of.sources,
+            keys: &of.keys,
+            assembler: open.assembler.as_deref_mut(),
             cache,
             keeps: out.len() <= cache.limit(),
             unit: Unit::new(slab, dataset, chunk_iter.together),
@@ -217,7 +256,7 @@ impl ReadContext {
         // A file that changed explains any other error.
         if let Err(error) = read.stored.end() {
             let chunk = lookup.chunk(self.cursor.grid_index);
-            of.sources.iter().for_each(|&source| cache.forget(source));
+            of.keys.forget(cache);
             let number = chunk.map_or(NO_CHUNK, |found| found.0);
             return Err(TaskError::Fetch(number, error));
         }

@@ -10,16 +10,18 @@
 //! 4. What was decoded is kept only when the file was compared after it was fetched.
 //! 5. An error names the chunk by the number of its record.
 
+use crate::engine::assemble::{Assembler, Elements};
 use crate::engine::chunk_cache::{Key, SharedCache};
 use crate::engine::counters::{add_ns, count};
 use crate::engine::partial_decode::WantedBlocks;
 use crate::engine::place_selected::{PlaceSelected, Wanted, deliver, whole};
 use crate::engine::read_ahead::ReadAhead;
+use crate::engine::read_context::Keys;
 use crate::engine::sieve::Sieve;
-use crate::engine::transfer::{Fetches, Transfer, wrong_size};
+use crate::engine::transfer::{Fetches, NO_CHUNK, Transfer, room, wrong_size};
 use crate::fetch::coalesce::{Run, runs_within};
 use crate::filters::{FilterError, Pipeline};
-use crate::scatter::elements::Unit;
+use crate::scatter::elements::{Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::tables::dataset::Chunk;
 use crate::task_error::TaskError;
@@ -96,8 +98,9 @@ impl InHand<'_> {
 pub struct SelectedRead<'a> {
     pub stored: ReadAhead<'a>,
     pub pipeline: &'a mut Pipeline,
-    /// The files and the way their chunks are decoded, as the cache numbers them.
-    pub sources: &'a [u64],
+    pub keys: &'a Keys,
+    /// Of a virtual dataset.
+    pub assembler: Option<&'a mut Assembler>,
     pub cache: &'a SharedCache,
     /// Chunks that are decoded are kept. If not, those that are kept are found all the same.
     pub keeps: bool,
@@ -160,10 +163,7 @@ impl<'a> SelectedRead<'a> {
     }
 
     pub fn key(&self, chunk: &Chunk) -> Key {
-        Key {
-            source: self.sources[chunk.source as usize],
-            byte_offset: chunk.byte_offset,
-        }
+        self.keys.of(chunk)
     }
 
     /// Gather from a chunk that the cache has. False if it has not.
@@ -180,8 +180,7 @@ impl<'a> SelectedRead<'a> {
     fn serve(&mut self, cursor: &Cursor) -> Result<(), TaskError> {
         let lookup = self.stored.lookup;
         let Some((number, chunk)) = lookup.chunk(cursor.grid_index) else {
-            self.fill(cursor);
-            return Ok(());
+            return self.fill(cursor);
         };
         let record = self.stored.record;
         let as_stored = self.pipeline.is_identity(chunk.filter_mask);
@@ -219,7 +218,10 @@ impl<'a> SelectedRead<'a> {
     }
 
     /// What an unallocated chunk shows.
-    fn fill(&mut self, cursor: &Cursor) {
+    fn fill(&mut self, cursor: &Cursor) -> Result<(), TaskError> {
+        if self.assembler.is_some() {
+            return self.assemble(cursor);
+        }
         let dataset = self.stored.lookup.dataset;
         let (unit, out, value) = (&self.unit, &mut *self.out, &mut self.scratch.value);
         unit.fill_value(dataset, value);
@@ -233,6 +235,41 @@ impl<'a> SelectedRead<'a> {
             },
         );
         count(&self.stored.record.decoded_bytes, bytes);
+        Ok(())
+    }
+
+    /// Put the rows that are wanted of a virtual dataset's chunk together.
+    fn assemble(&mut self, cursor: &Cursor) -> Result<(), TaskError> {
+        let hull = self.hull(cursor);
+        let dataset = self.stored.lookup.dataset;
+        let Some(assembler) = &mut self.assembler else {
+            return Ok(());
+        };
+        let row_bytes = dataset.decoded_size / dataset.chunk_dims[0] as usize;
+        let (first, end) = (hull.start / row_bytes, hull.end.div_ceil(row_bytes));
+        let (base, len) = (first * row_bytes, (end - first) * row_bytes);
+        let (offset, extents) = (&mut Vec::new(), &mut dataset.chunk_dims.clone());
+        dataset.chunk_offset(cursor.grid_index, offset);
+        (offset[0], extents[0]) = (offset[0] + first as u64, (end - first) as u64);
+        let wanted = Elements {
+            dataset,
+            offset,
+            extents,
+        };
+        let (segments, pairs) = (&cursor.segments, self.stored.chunk_iter.pairs());
+        let record = self.stored.record;
+        let row = self.unit.only_row(segments, pairs);
+        let is_all = |row: &Row| row.src == base && row.n * self.unit.bytes == len;
+        if let Some(row) = row.filter(|row| self.unit.is_contiguous(row) && is_all(row)) {
+            let out = &mut self.out[row.dst..row.dst + len];
+            assembler.read(&wanted, out, record)?;
+            self.unit.end_strings(out);
+            return Ok(());
+        }
+        let read = room(&mut self.scratch.decoded, len, NO_CHUNK)?;
+        assembler.read(&wanted, read, record)?;
+        deliver(&self.unit, segments, pairs, read, base, self.out);
+        Ok(())
     }
 
     /// The cache lacks a chunk: decode it, or what is wanted of it.
@@ -340,6 +377,7 @@ impl<'a> SelectedRead<'a> {
             record: self.stored.record,
             queue: self.stored.queue,
             pipeline: self.pipeline,
+            assembler: None,
             decoded: &mut scratch.decoded,
             place,
         };

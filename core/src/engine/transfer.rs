@@ -9,6 +9,7 @@
 //! 4. Where bytes go is the placement's; whose memory it is, its maker's. Neither claims nor slots, and
 //!    nothing of Python is known here.
 
+use crate::engine::assemble::{Assembler, Elements};
 use crate::engine::counters::{Record, add_ns, count};
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::FetchError;
@@ -63,6 +64,11 @@ pub unsafe trait Place {
     /// A chunk did not decode in its `target`.
     fn released(&mut self, _read: &ChunkRead) {}
 
+    /// The rows of the dataset that are wanted of a chunk, and those between.
+    fn rows(&self, read: &ChunkRead) -> Range<u64> {
+        read.wanted.clone()
+    }
+
     /// Write the fill value to all rows that are wanted of a chunk that has all that they show.
     fn fill_rows(&mut self, read: &ChunkRead);
 
@@ -95,6 +101,8 @@ pub struct Transfer<'a, P> {
     pub record: &'a Record,
     pub queue: &'a mut FetchQueue,
     pub pipeline: &'a mut Pipeline,
+    /// Of a virtual dataset.
+    pub assembler: Option<&'a mut Assembler>,
     pub decoded: &'a mut Vec<u8>,
     pub place: P,
 }
@@ -291,8 +299,52 @@ impl<P: Place> Transfer<'_, P> {
         true
     }
 
+    /// Put together the rows that are wanted of a virtual dataset's chunk.
+    fn assemble(&mut self, dataset: &Dataset, read: &ChunkRead) -> Result<(), TaskError> {
+        let Some(assembler) = &mut self.assembler else {
+            return Ok(());
+        };
+        let (offset, extents) = (&mut Vec::new(), &mut dataset.chunk_dims.clone());
+        dataset.chunk_offset(read.grid_index, offset);
+        let row_bytes = dataset.decoded_size / dataset.chunk_dims[0] as usize;
+        if let Some(target) = self.place.target(read) {
+            extents[0] = (read.size / row_bytes) as u64;
+            let wanted = Elements {
+                dataset,
+                offset,
+                extents,
+            };
+            // SAFETY: the placement's promise; nothing else refers to this memory now.
+            let done = assembler.read(&wanted, unsafe { &mut *target }, self.record);
+            match done {
+                Ok(()) => self.place.placed(read),
+                Err(_) => self.place.released(read),
+            }
+            return done;
+        }
+        let rows = self.place.rows(read);
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let first = (rows.start - offset[0]) as usize * row_bytes;
+        (offset[0], extents[0]) = (rows.start, rows.end - rows.start);
+        let wanted = Elements {
+            dataset,
+            offset,
+            extents,
+        };
+        let decoded = room(self.decoded, read.size, read.number)?;
+        let bytes = first..first + extents[0] as usize * row_bytes;
+        assembler.read(&wanted, &mut decoded[bytes], self.record)?;
+        self.place.place(read, decoded);
+        Ok(())
+    }
+
     /// Write the fill value where a chunk was never stored.
     pub fn fill(&mut self, dataset: &Dataset, read: &ChunkRead) -> Result<(), TaskError> {
+        if self.assembler.is_some() {
+            return self.assemble(dataset, read);
+        }
         if dataset.inner_chunks() == 1 {
             self.place.fill_rows(read);
         } else {

@@ -9,9 +9,9 @@
 
 use crate::engine::counters::{Record, count};
 use crate::engine::open_dataset::{OpenDataset, check};
+use crate::engine::read_context::Shared;
 use crate::engine::transfer::{ChunkRead, Fetches, Place};
 use crate::fetch::coalesce::{Run, runs};
-use crate::fetch::data_file::OpenFiles;
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::memory::{Mapping, file_len};
@@ -23,6 +23,7 @@ use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
@@ -91,9 +92,9 @@ struct Submitted {
 
 impl Part<'_> {
     fn open(&mut self) -> Result<(), TaskError> {
-        let (table, files) = (&self.plan.table, OpenFiles::default());
+        let (table, shared) = (&self.plan.table, Arc::new(Shared::new(0)));
         for dataset in &table.datasets {
-            let open = OpenDataset::open(table, dataset, &files, self.record, 0)?;
+            let open = OpenDataset::open(table, dataset, &shared, self.record, 0)?;
             self.open.push(open);
         }
         Ok(())

@@ -46,8 +46,8 @@ impl SharedDataset {
             bytes.len(),
         )
         .map_err(ShareError::Refused)?;
-        if table.datasets.len() != 1 {
-            return Err(ShareError::Refused("a request's table has one dataset"));
+        if table.datasets.is_empty() {
+            return Err(ShareError::Refused("a request's table has a dataset"));
         }
         Ok(SharedDataset {
             id: NEXT.fetch_add(1, SeqCst),

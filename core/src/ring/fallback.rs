@@ -29,7 +29,7 @@ impl Reader<'_> {
         let dataset = plan.dataset(&claimed.task);
         let start = Instant::now();
         let number = dataset.chunks_at;
-        let file = DataFile::open(plan.table.source(dataset), false, &self.files)
+        let file = DataFile::open(plan.table.source(dataset), false, &self.shared.files)
             .map_err(|error| TaskError::Fetch(number, error))?;
         let record = self.control.record(self.me);
         let mut place = PlaceShuffled {
@@ -77,7 +77,7 @@ impl Reader<'_> {
         let dataset = plan.dataset(task);
         let start = Instant::now();
         let number = plan.records(task).start as u64;
-        let file = DataFile::open(plan.table.source(dataset), false, &self.files)
+        let file = DataFile::open(plan.table.source(dataset), false, &self.shared.files)
             .map_err(|error| TaskError::Fetch(number, error))?;
         // SAFETY: this reader owns the task, so these rows of the tape are its alone.
         let out = unsafe { self.rows(claimed) };

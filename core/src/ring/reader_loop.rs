@@ -13,15 +13,16 @@
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
+use crate::engine::assemble::kept_bytes;
 use crate::engine::chunk_cache::{ChunkCache, Policy};
 use crate::engine::counters::{Mark, Record, add_ns, count};
 use crate::engine::open_dataset::{OpenDataset, check};
 use crate::engine::place_rows::PlaceRows;
 use crate::engine::place_shuffled::{PlaceShuffled, fetches};
+use crate::engine::read_context::Shared;
 use crate::engine::shuffle_task::{ShuffleTask, Windows};
 use crate::engine::transfer::{ChunkRead, Fetches, NO_CHUNK};
 use crate::fetch::coalesce::{Run, runs};
-use crate::fetch::data_file::OpenFiles;
 use crate::fetch::queue::{Turn, Turnstile};
 use crate::filters::FilterErrorKind;
 use crate::os::memory::{Entered, Mapping};
@@ -32,6 +33,7 @@ use crate::tables::plan::{Chunk, Plan, Task, UNALLOCATED, Work};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -87,7 +89,7 @@ pub struct Reader<'a> {
     pub(super) tapes: &'a [Mapping],
     pub(super) me: usize,
     open: Vec<Option<OpenDataset>>,
-    pub(super) files: OpenFiles,
+    pub(super) shared: Arc<Shared>,
     spare_runs: Vec<Run>,
     windows: Windows<'a>,
     pub(super) cache: ChunkCache,
@@ -109,7 +111,7 @@ impl<'a> Reader<'a> {
             tapes,
             me,
             open,
-            files: OpenFiles::default(),
+            shared: Arc::new(Shared::new(kept_bytes(&plan.table, plan.cache_bytes()))),
             spare_runs: Vec::new(),
             windows: Windows::new(plan),
             cache: ChunkCache::new(plan.cache_bytes() as usize, Policy::Never),
@@ -237,7 +239,7 @@ impl<'a> Reader<'a> {
             Some(open) => open,
             None => {
                 let record = control.record(self.me);
-                let open = OpenDataset::open(table, dataset, &self.files, record, first_record)?;
+                let open = OpenDataset::open(table, dataset, &self.shared, record, first_record)?;
                 place.insert(open)
             }
         };

@@ -10,12 +10,13 @@
 //!    table's own.
 
 pub use super::axis_window::AxisWindow;
+use super::parts::Parts;
 pub use super::string_fix::StringFix;
 pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
 use crate::filters::FilterSpec;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA02");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
@@ -77,6 +78,8 @@ struct DatasetRecord {
     library_len: u64,
     chunks_at: u64,
     n_chunks: u64,
+    parts_at: u64,
+    n_parts_words: u64,
 }
 
 /// One stored chunk; those of a dataset are sorted by their number in its grid.
@@ -161,6 +164,8 @@ pub struct Dataset {
     /// Which of the table's chunks are this dataset's stored ones.
     pub chunks_at: u64,
     pub n_chunks: u64,
+    /// Of a virtual dataset that has no chunks of its own: what its elements are.
+    pub parts: Parts,
     /// Chunks of the grid, stored or not, that have anything of a row; 0 where the library reads.
     pub grid_chunks: u64,
     /// What the library fallback needs to know, as written by the parent.
@@ -210,6 +215,12 @@ impl Dataset {
             && axes.all(|(window, dim)| window.is_whole(*dim))
     }
 
+    /// The size of its elements, if they are delivered as they are stored.
+    pub fn whole_elements(&self) -> Option<usize> {
+        let is_whole = self.field_bytes == self.element_bytes && self.fixes.is_empty();
+        is_whole.then_some(self.element_bytes)
+    }
+
     /// A chunk has all stored elements of its rows.
     pub fn spans_rows(&self) -> bool {
         self.chunk_dims[1..] == self.dims[1..]
@@ -237,6 +248,7 @@ pub struct DatasetTable {
     map: Memory,
     chunks_at: usize,
     n_chunks: u64,
+    source_keys: OnceLock<Arc<[u64]>>,
     pub sources: Arc<[Source]>,
     pub datasets: Vec<Dataset>,
 }
@@ -272,6 +284,7 @@ impl DatasetTable {
         let table = DatasetTable {
             sources: sources.collect::<Result<_, _>>()?,
             datasets: datasets.collect::<Result<_, _>>()?,
+            source_keys: OnceLock::new(),
             map,
             chunks_at,
             n_chunks: header.n_chunks,
@@ -282,7 +295,8 @@ impl DatasetTable {
 
     /// A dataset's chunks are there, in order, of its grid, and in sources that there are.
     fn check(&self) -> Result<(), Refused> {
-        for dataset in &self.datasets {
+        for (number, dataset) in self.datasets.iter().enumerate() {
+            dataset.parts.check(number, &self.datasets)?;
             if dataset.source >= self.sources.len() {
                 return Err("a dataset of the plan has no source");
             }
@@ -306,6 +320,12 @@ impl DatasetTable {
             }
         }
         Ok(())
+    }
+
+    /// A number for each source.
+    pub fn source_keys(&self, key: impl Fn(&Source) -> u64) -> Arc<[u64]> {
+        let keys = || self.sources.iter().map(key).collect();
+        self.source_keys.get_or_init(keys).clone()
     }
 
     pub fn source(&self, dataset: &Dataset) -> &Source {
@@ -414,6 +434,8 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         false => product(&grid, dims[0].div_ceil(chunk_dims[0]))
             .map_err(|_| "a grid of the plan is too large")?,
     };
+    let parts = part(words, record.parts_at, record.n_parts_words)?;
+    let parts = Parts::parse(parts, dims.len())?;
     let text = part(blob, record.library_at, record.library_len)?;
     Ok(Dataset {
         source: usize::try_from(record.source).unwrap_or(usize::MAX),
@@ -431,6 +453,7 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         by_library,
         chunks_at: record.chunks_at,
         n_chunks: record.n_chunks,
+        parts,
         grid_chunks,
         library: String::from_utf8(text.to_vec()).map_err(|_| "a text of the plan is not UTF-8")?,
         decoded_size: decoded_size as usize,

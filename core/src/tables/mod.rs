@@ -6,6 +6,7 @@
 
 pub mod axis_window;
 pub mod dataset;
+pub mod parts;
 pub mod plan;
 mod string_fix;
 mod task;

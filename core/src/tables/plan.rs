@@ -86,7 +86,7 @@ pub struct Plan {
     /// Where tasks are repeated: first number in a lap, first task and tasks of each group that takes
     /// turns.
     groups: Vec<(u64, usize, u64)>,
-    pub table: DatasetTable,
+    pub table: Arc<DatasetTable>,
     pub tapes: Vec<Tape>,
     /// Of a stream of shares: the order, and its first epoch.
     pub order: Option<(Order, u64)>,
@@ -131,7 +131,10 @@ impl Plan {
                     at: listed_at,
                     count: header.n_listed,
                 };
-                Some(order(words, Arc::new(listed), &datasets)?)
+                let rows = tapes
+                    .iter()
+                    .map(|tape| datasets.datasets[tape.dataset].dims[0]);
+                Some(order(words, Arc::new(listed), rows.min())?)
             }
         };
         let mut plan = Plan {
@@ -140,7 +143,7 @@ impl Plan {
             tasks_at,
             lap_tasks: header.n_tasks,
             groups: Vec::new(),
-            table: datasets,
+            table: Arc::new(datasets),
             tapes,
             order,
         };
@@ -378,21 +381,24 @@ impl Plan {
         let records = self.records(&task);
         let only = (records.len() == 1).then_some(records.start as u64);
         let found = chunk.or(only);
+        // Of a virtual dataset, it may be a chunk of another one.
+        let datasets = || (0u32..).zip(&self.table.datasets);
+        let has = |of: &Dataset, number: u64| {
+            (of.chunks_at..of.chunks_at + of.n_chunks).contains(&number)
+        };
+        let of = chunk.and_then(|number| datasets().find(|(_, dataset)| has(dataset, number)));
+        let named = of.map_or(task.dataset, |(number, _)| number);
         let found = found.and_then(|number| self.table.chunks().get(number as usize));
         let dataset = self.dataset(&task);
         let found = found.map(|chunk| {
-            let number = dataset.number_in_file(chunk.grid_index);
+            let own = self.table.datasets.get(named as usize).unwrap_or(dataset);
+            let number = own.number_in_file(chunk.grid_index);
             (number, chunk.byte_offset, chunk.stored_size)
         });
         match task.share() {
             // Its rows may be any; a chunk says which.
-            Some(_) => (task.dataset, 0, dataset.dims[0], found),
-            None => (
-                task.dataset,
-                first + task.row_begin,
-                first + task.row_end,
-                found,
-            ),
+            Some(_) => (named, 0, dataset.dims[0], found),
+            None => (named, first + task.row_begin, first + task.row_end, found),
         }
     }
 
@@ -433,10 +439,9 @@ fn tape(record: &TapeRecord, datasets: &DatasetTable, header: &Header) -> Result
 }
 
 /// The order of a stream of shares, and its first epoch.
-fn order(words: &[u64], listed: Listed, table: &DatasetTable) -> Result<(Order, u64), Refused> {
+fn order(words: &[u64], listed: Listed, end_row: Option<u64>) -> Result<(Order, u64), Refused> {
     let words = words
         .try_into()
         .map_err(|_| "the order is of another kind")?;
-    let end_row = table.datasets.iter().map(|dataset| dataset.dims[0]).min();
     Order::from_words(words, listed, end_row.unwrap_or(0))
 }

@@ -321,7 +321,7 @@ impl TestDataset {
         let dataset = [
             0, row_bytes, element, self.field.0 as u64, self.field.1 as u64, n, 0, n,
             filters_at, filters.len() as u64, 0, fixes_at, self.fixes.len() as u64, clipped,
-            0, 0, 0, n_chunks,
+            0, 0, 0, n_chunks, 0, 0,
         ];
         let blob = [&self.fill[..], name].concat();
         let body = [&source[..], &dataset, &self.chunks.concat(), &words].concat();

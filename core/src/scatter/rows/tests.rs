@@ -4,6 +4,7 @@ use super::*;
 use crate::fixtures::XorShift64;
 use crate::shuffle::row_map::RowMap;
 use crate::tables::dataset::AxisWindow;
+use crate::tables::parts::Parts;
 
 pub fn dataset(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, usize)) -> Dataset {
     Dataset {
@@ -24,6 +25,7 @@ pub fn dataset(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, 
         clipped: false,
         by_library: false,
         chunks_at: 0,
+        parts: Parts::default(),
         n_chunks: 0,
         grid_chunks: 0,
         library: String::new(),

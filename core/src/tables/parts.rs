@@ -1,0 +1,179 @@
+//! The parts of a virtual dataset: which elements of which other datasets it shows, and where.
+//!
+//! Law:
+//! 1. A part is a box with a step along each axis, on both sides. It is read in row-major order: an axis
+//!    of the source that is longer than one element belongs to one of the virtual dataset.
+//! 2. Where parts overlap, the later one is shown.
+//! 3. `parse` and `check` refuse what lies outside its dataset; later code indexes freely.
+
+use super::dataset::Dataset;
+use super::words::Refused;
+use std::ops::Range;
+
+/// The axis of the virtual dataset to which an axis of a source belongs, if it has one element.
+const NO_AXIS: u64 = u64::MAX;
+/// Words of an axis.
+const AXIS: usize = 3;
+
+/// Sorted by their first rows.
+#[derive(Debug, Default)]
+pub struct Parts {
+    words: Vec<u64>,
+    n_dims: usize,
+    /// Words of a part: its dataset, its place in the order, the axes of the virtual dataset and those
+    /// of the source.
+    len: usize,
+    /// Behind which row this part and all before it end.
+    ends: Vec<u64>,
+}
+
+/// One part.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    words: &'a [u64],
+    n_dims: usize,
+}
+
+impl Part<'_> {
+    /// The number of the dataset that it shows.
+    pub fn dataset(&self) -> usize {
+        self.words[0] as usize
+    }
+
+    /// First element, step and count along an axis of the virtual dataset.
+    pub fn axis(&self, axis: usize) -> (u64, u64, u64) {
+        let words = &self.words[2 + axis * AXIS..][..AXIS];
+        (words[0], words[1], words[2])
+    }
+
+    /// First element and step along an axis of the source, and the axis to which it belongs.
+    pub fn source_axis(&self, axis: usize) -> (u64, u64, Option<usize>) {
+        let words = &self.words[2 + (self.n_dims + axis) * AXIS..][..AXIS];
+        let belongs = (words[2] != NO_AXIS).then_some(words[2] as usize);
+        (words[0], words[1], belongs)
+    }
+
+    /// Which of its elements lie in these of the virtual dataset, along an axis.
+    pub fn steps(&self, axis: usize, within: Range<u64>) -> Range<u64> {
+        let (start, step, count) = self.axis(axis);
+        let before = |at: u64| at.saturating_sub(start).div_ceil(step).min(count);
+        before(within.start)..before(within.end)
+    }
+
+    /// It names elements of its source, as many as it shows.
+    fn fits(&self, dims: &[u64], source: &Dataset) -> bool {
+        let inside = |start: u64, step: u64, count: u64, dim: u64| {
+            let last = count.checked_sub(1).and_then(|n| n.checked_mul(step));
+            let last = last.and_then(|last| last.checked_add(start));
+            step > 0 && last.is_some_and(|last| last < dim)
+        };
+        let shown = (0..dims.len()).all(|axis| {
+            let (start, step, count) = self.axis(axis);
+            inside(start, step, count, dims[axis])
+        });
+        let mut next = 0;
+        let named = (0..source.dims.len()).all(|number| {
+            let (start, step, axis) = self.source_axis(number);
+            let count = match axis {
+                None => 1,
+                Some(axis) if axis >= next && axis < dims.len() => {
+                    let alone = (next..axis).all(|axis| self.axis(axis).2 == 1);
+                    next = axis + 1;
+                    if alone { self.axis(axis).2 } else { 0 }
+                }
+                Some(_) => 0,
+            };
+            inside(start, step, count, source.dims[number])
+        });
+        shown && named && (next..dims.len()).all(|axis| self.axis(axis).2 == 1)
+    }
+}
+
+impl Parts {
+    /// The parts in these words, of which the first says how many axes of sources each has.
+    pub fn parse(words: &[u64], n_dims: usize) -> Result<Parts, Refused> {
+        let Some((&source_dims, words)) = words.split_first() else {
+            return Ok(Parts::default());
+        };
+        const ODD: Refused = "the parts of a virtual dataset are odd";
+        let len = usize::try_from(source_dims)
+            .ok()
+            .and_then(|n| n.checked_add(n_dims)?.checked_mul(AXIS)?.checked_add(2));
+        let len = len.filter(|&len| words.len() % len == 0).ok_or(ODD)?;
+        let mut parts = Parts {
+            words: words.to_vec(),
+            n_dims,
+            len,
+            ends: Vec::new(),
+        };
+        let (mut end, mut last) = (0u64, 0);
+        for number in 0..words.len() / len {
+            let (start, step, count) = parts.part(number).axis(0);
+            let reach = count.saturating_sub(1).saturating_mul(step);
+            if start < last {
+                return Err(ODD);
+            }
+            (last, end) = (
+                start,
+                end.max(start.saturating_add(reach).saturating_add(1)),
+            );
+            parts.ends.push(end);
+        }
+        Ok(parts)
+    }
+
+    /// All parts of a dataset of this number fit those that they show.
+    pub fn check(&self, number: usize, datasets: &[Dataset]) -> Result<(), Refused> {
+        let of = &datasets[number];
+        let fits = (0..self.ends.len()).all(|n| {
+            let part = self.part(n);
+            let source = datasets.get(part.dataset());
+            source.is_some_and(|source| {
+                // Those that are shown come later: there is no circle.
+                part.dataset() > number
+                    && !source.by_library
+                    && source.whole_elements() == Some(of.element_bytes)
+                    && self.len >= 2 + AXIS * (self.n_dims + source.dims.len())
+                    && part.fits(&of.dims, source)
+            })
+        });
+        match fits {
+            true => Ok(()),
+            false => Err("a part of a virtual dataset lies outside of what it shows"),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn part(&self, number: usize) -> Part<'_> {
+        Part {
+            words: &self.words[number * self.len..][..self.len],
+            n_dims: self.n_dims,
+        }
+    }
+
+    /// The parts that show elements in rows, in their order.
+    pub fn in_rows(&self, rows: Range<u64>, found: &mut Vec<usize>) {
+        found.clear();
+        // A binary search for the first part behind the rows.
+        let (mut low, mut high) = (0, self.ends.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.part(middle).axis(0).0 < rows.end {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        for number in (0..low).rev() {
+            if self.ends[number] <= rows.start {
+                break;
+            }
+            if !self.part(number).steps(0, rows.clone()).is_empty() {
+                found.push(number);
+            }
+        }
+        found.sort_unstable_by_key(|&number| self.part(number).words[1]);
+    }
+}
