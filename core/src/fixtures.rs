@@ -69,6 +69,8 @@ pub struct TestDataset {
     pub flags: u64,
     /// Where its chunks begin in the plan's.
     pub chunks_at: u64,
+    /// The words that a row shows.
+    pub window: Option<[u64; 3]>,
 }
 
 impl TestDataset {
@@ -80,6 +82,7 @@ impl TestDataset {
             filters: Vec::new(),
             flags,
             chunks_at: 0,
+            window: None,
         }
     }
 }
@@ -228,6 +231,8 @@ impl TestPlan {
             }
             let dims_at = words.len() as u64;
             words.extend([self.n_rows, ROW_WORDS as u64]);
+            words.extend(dataset.window.iter().flatten());
+            let chunk_dims_at = words.len() as u64;
             words.extend([dataset.chunk_rows, dataset.chunk_words]);
             let filters_at = words.len() as u64;
             for &(id, value) in &dataset.filters {
@@ -235,11 +240,13 @@ impl TestPlan {
             }
             #[rustfmt::skip]
             datasets.extend([
-                self.source(dataset), row_bytes, 8, 0, 8, 2, dims_at, dims_at + 2,
+                self.source(dataset), row_bytes, 8, 0, 8, 2, dims_at, chunk_dims_at,
                 filters_at, dataset.filters.len() as u64,
                 0, // fill value: eight zeros
                 0, 0,
-                bit(dataset.flags, 1) | bit(dataset.flags, 4) << 1,
+                bit(dataset.flags, 1)
+                    | bit(dataset.flags, 4) << 1
+                    | u64::from(dataset.window.is_some()) << 2,
                 8 + name.len() as u64, 1,
                 dataset.chunks_at, self.n_chunks(dataset), 0, 0,
             ]);

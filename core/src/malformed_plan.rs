@@ -106,6 +106,35 @@ fn lies_about_chunks_are_told_apart() {
     }
 }
 
+/// A window has all words of a row, in either order, or it is refused.
+#[test]
+fn lies_about_windows_are_refused() {
+    let (mut plan, file) = honest("windows", &[], 0);
+    let (all, backward) = (ROW_WORDS as u64, (-1i64) as u64);
+    let mut opened = |window: [u64; 3]| {
+        plan.datasets[0].window = Some(window);
+        let fd = sealed_memfd(c"lie", &plan.encode(&file)).unwrap();
+        match Plan::open(fd.as_fd()) {
+            Ok(_) => assert_eq!(outcome(&plan, &file), (End::Done, 0, 16)),
+            Err(reason) => return reason,
+        }
+        ""
+    };
+    assert_eq!(opened([0, 1, all]), "");
+    assert_eq!(opened([0, backward, all]), "");
+    let size = "a row of the plan has another size than its dataset";
+    for fewer in [[0, 1, all - 1], [0, 1, 0], [all - 1, 1 << 63, 1]] {
+        assert_eq!(opened(fewer), size);
+    }
+    let outside = "a window of the plan lies outside its axis";
+    for far in [1, all, 1 << 63, u64::MAX] {
+        assert_eq!(opened([far, 1, all]), outside);
+        assert_eq!(opened([0, 1, all.saturating_add(far)]), outside);
+        assert_eq!(opened([0, 1 + far.min(1 << 63), all]), outside);
+    }
+    assert_eq!(opened([0, 0, all]), outside);
+}
+
 /// Each row of a lap has a task of each dataset, and a task has the chunks of its rows.
 #[test]
 fn plans_that_leave_rows_out_are_refused() {

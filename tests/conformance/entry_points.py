@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 from datasets import Dataset
 from oracle import same
@@ -102,6 +103,25 @@ def batches(
     return reason(told) if told and wanted.size else None
 
 
+def parts(streamer: Streamer, dataset: Dataset, wanted: np.ndarray, **options: Any) -> str | None:
+    """Some rows, and of their inner axes what a step back and a step on leave."""
+    with h5py.File(streamer.filename, "r") as file:
+        n_inner = max(0, file[dataset.path].ndim - 1)
+    inner = [slice(None, None, -2), slice(1, None)][:n_inner]
+    chosen = {"rows": slice(1, None, 3), "inner": tuple(inner)}
+    rows = wanted[(slice(1, None, 3), *inner)]
+    with streamer.get_batches(dataset.path, 17, **chosen, **selected(dataset), **options) as made:
+        order, seen, told = made.order() // 3, 0, {}
+        iterator = iter(made)
+        for batch in iterator:
+            same(batch, rows[order[seen : seen + len(batch)]])
+            seen += len(batch)
+            told = iterator.statistics() or told
+            del batch
+        assert seen == len(rows)
+    return reason(told) if told and rows.size else None
+
+
 def request(reader: Reader, dataset: Dataset, rows: Any) -> str | None:
     whole = reader.get_dataset(dataset.path)
     before = reader.statistics()
@@ -174,6 +194,7 @@ ENTRY_POINTS = {
     "chunks": EntryPoint(Streamer, batches, {**ONE, "shuffle": "chunks"}),
     "window": EntryPoint(Streamer, batches, {**WINDOW, "epochs": 2}),
     "full": EntryPoint(Streamer, batches, {**ONE, "shuffle": "full"}),
+    "parts": EntryPoint(Streamer, parts, WINDOW),
     "request": EntryPoint(Reader, request, ONE),
     "direct queue": EntryPoint(Streamer, queue, ONE, direct=True),
     "direct window": EntryPoint(Streamer, batches, {**WINDOW, "rows": slice(3, None)}, direct=True),

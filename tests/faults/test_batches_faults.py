@@ -88,7 +88,7 @@ def test_a_file_that_changes(tmp_path: Path, shuffle: str) -> None:
         iterator = iter(batches)
         rows_of(next(iterator))
         os.utime(path, ns=(1, 1))
-        with pytest.raises(multitables.FileChangedError, match="Batches that were delivered") as c:
+        with pytest.raises(multitables.FileChangedError, match="What was delivered before") as c:
             list(map(rows_of, iterator))
         assert isinstance(c.value, OSError)
     assert children() == {}
@@ -129,5 +129,5 @@ def test_the_library_that_fails(h5: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ImportError, match="no h5py today") as caught:
         next(iter(batches))
     assert isinstance(caught.value, multitables.SubprocessException)
-    assert "A batch was not delivered" in str(caught.value)
+    assert "A block or batch was not delivered" in str(caught.value)
     batches.close()

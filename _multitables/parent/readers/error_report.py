@@ -146,7 +146,7 @@ def _changed(place: Place, record: Record) -> Exception:
         sizes = f"its time of change or its inode; {record.got} bytes as before"
     good, again = f"Nothing was delivered after row {place.row_begin}", "open a new stream"
     if place.of_order:
-        good = "Batches that were delivered before are good"
+        good = "What was delivered before is good"
     if place.of_request:
         good, again = place.good, "make a new Reader"
     return FileChangedError(

@@ -65,7 +65,7 @@ class Place:
         if self.of_request:
             return "This request has no result"
         if self.of_order and self.chunk_offset is None:
-            return "A batch was not delivered"
+            return "A block or batch was not delivered"
         return f"Rows {self.row_begin}:{self.row_end} were not delivered"
 
     @property

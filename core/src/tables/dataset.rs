@@ -186,7 +186,7 @@ impl Dataset {
             into[axis + 1] = window.chunk_start(rest % grid, extent);
             rest /= grid;
         }
-        into[0] = rest * self.chunk_dims[0];
+        into[0] = rest.saturating_mul(self.chunk_dims[0]);
     }
 
     /// The number of a chunk among all that the file may have.
