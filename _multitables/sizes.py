@@ -32,6 +32,8 @@ SKIPPED_BYTES = 64 << 10
 CHUNKS_BYTES = 2 << 20
 #: What is asked for at once of a stream with ragged rows: enough chunks for all readers.
 RAGGED_FETCH_BYTES = 4 << 20
+#: One more of these than there are readers is asked for ahead, up to this size.
+RAGGED_AHEAD_BYTES = 64 << 20
 #: Rows are mixed over a window of about this size by default,
 WINDOW_BYTES = 8 << 20
 #: and over at least this many chunks,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from _multitables.adapters import no_dtype
+from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays, native
 
@@ -149,6 +150,8 @@ class JaxBatches:
         return arrays if self._transform is None else self._transform(arrays)
 
     def _array(self, array: Any) -> jax.Array:
+        if isinstance(array, RaggedBlock):
+            raise no_dtype("JAX", "rows of different lengths", self._where)
         try:
             return jax.dlpack.from_dlpack(native(array))
         except (BufferError, TypeError):

@@ -23,6 +23,7 @@ from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
 from _multitables.options import check_number
+from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays
 
@@ -290,6 +291,9 @@ class _Pass(Iterator[Any]):
         return batch if self._transform is None else self._transform(batch)
 
     def _tensor(self, array: Any) -> torch.Tensor:
+        if isinstance(array, RaggedBlock):
+            matrix: torch.Tensor = array.to_torch()
+            return matrix
         if self._pinned is not None and array.dtype.isnative:
             array = self._pinned.lend(array)
         return tensor(array, self._where)

@@ -27,12 +27,18 @@ from _multitables.options import (
     checked,
 )
 from _multitables.parent.batches.batches import Batches
-from _multitables.parent.ragged.open_rows import OpenedRows, has_ragged, open_rows
+from _multitables.parent.ragged.open_rows import open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import start_rows, stream_plan
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.follow_queue import FollowQueue
-from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, start_stream
+from _multitables.parent.stream.open_stream import (
+    DataSpec,
+    Opened,
+    open_data,
+    refuse_ragged,
+    start_stream,
+)
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
@@ -483,21 +489,14 @@ class Streamer:
             )
             return opened, plan, size
 
-        pool, is_ragged = self._reader_pool, has_ragged(spec.path)
-        rows: OpenedRows | None = None
+        pool = self._reader_pool
         stream: StreamQueue | RaggedQueue
         try:
-            if is_ragged:
-                rows = open_rows(spec)
-            if rows is None:
-                stream = start_stream(pool, wanted.n_procs, planned)
-        except UnsupportedDatasetError:
-            rows = None if rows is not None or is_ragged else open_rows(spec)
-            if rows is None:
-                raise
-        if rows is not None:
-            stream = start_rows(
-                pool, wanted.n_procs, spec, rows, stream_plan(rows, wanted, tail_only)
-            )
+            refuse_ragged(spec.path)
+            stream = start_stream(pool, wanted.n_procs, planned)
+        except UnsupportedDatasetError as refusal:
+            opened = open_rows(spec, refusal)
+            plan = stream_plan(opened, wanted, tail_only)
+            stream = start_rows(pool, wanted.n_procs, spec, opened, plan)
         self._queues.add(stream)
         return stream

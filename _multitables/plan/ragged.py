@@ -171,23 +171,31 @@ class RaggedPlan:
         longest = sum(
             int(np.diff(ends).max(initial=0)) * element_bytes for ends, element_bytes in self.ends
         )
-        return min(self.batch_size, max(1, self.lap_rows)) * (self.fixed_bytes + longest)
+        rows = self.batch_size if self.crosses else min(self.batch_size, max(1, self.lap_rows))
+        return rows * (self.fixed_bytes + longest)
 
     def fetches(self, order_rows: OrderRows) -> Iterator[Fetch]:
         """Yield what is to be asked for, in the order of delivery."""
-        lap_rows, size = self.lap_rows, self.batch_size
-        if not lap_rows:
+        if not self.lap_rows:
             return
         order_at = partial(order_rows, listed=self.order.listed_bytes)
+        for begin, end in self._pieces():
+            yield from self._cut(self._rows(begin, end, order_at), begin)
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Yield whole batches, of one lap where they do not cross its end."""
+        lap_rows, size = self.lap_rows, self.batch_size
         step = max(1, PIECE_ROWS // size) * size
         for lap in itertools.count() if self.laps is None else range(self.laps):
+            at, end = lap * lap_rows, (lap + 1) * lap_rows
             if self.crosses:
-                pieces = [(lap * step, lap * step + step)]
+                at = -(-at // size) * size  # where the last lap's batches ended
+                whole = at + max(0, end - at) // size * size
+                yield from [(low, min(low + step, whole)) for low in range(at, whole, step)]
+                if whole < end:
+                    yield whole, whole + size
             else:
-                begin, end = lap * lap_rows, (lap + 1) * lap_rows
-                pieces = [(at, min(at + step, end)) for at in range(begin, end, step)]
-            for piece in pieces:
-                yield from self._cut(self._rows(*piece, order_at), piece[0])
+                yield from [(low, min(low + step, end)) for low in range(at, end, step)]
 
     def _rows(self, begin: int, end: int, order_at: Callable[..., I64]) -> range | I64:
         """Return rows of the stream, by their numbers in the datasets."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from ragged_files import N_COLUMNS, same_rows, write_sparse
 
 import multitables
+from _multitables import options, sizes
 from multitables import Ragged, RaggedBlock, Streamer
 
 X = Ragged("/X/data", "/X/indptr", indices="/X/indices", n_columns=N_COLUMNS)
@@ -168,7 +171,7 @@ def test_a_guard_ends_with_its_block(sparse: tuple[Path, list[Any]]) -> None:
 
 def test_leaving_and_dropping_end_the_readers(sparse: tuple[Path, list[Any]]) -> None:
     stream = Streamer(sparse[0]).get_queue(X, 2, block_size=10)
-    assert stream.get_nowait if False else stream.get()
+    assert stream.get() is not multitables.QueueClosed
     assert "RaggedQueue of '/X/data' (700,)" in repr(stream)
     assert stream.statistics()["blocks_received"] == 1
     del stream
@@ -208,3 +211,61 @@ def test_what_a_pair_is_made_of() -> None:
         Ragged("/a", 3)  # type: ignore[arg-type]
     with pytest.raises(multitables.OptionsError):
         Ragged([], "/a")
+
+
+@pytest.mark.parametrize("shuffle", [None, "full"])
+def test_what_a_library_reads(tmp_path: Path, shuffle: str | None) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        data = np.arange(300)
+        file.create_dataset("data", data=data, chunks=(40,), scaleoffset=0)
+        file["ends"] = ends = np.minimum(np.arange(61) ** 2 // 9, 300)
+        file.create_dataset("label", data=np.arange(60), chunks=(7,), scaleoffset=0)
+    with Streamer(tmp_path / "a.h5").get_batches(
+        (Ragged("/data", "/ends"), "/label"), 11, n_procs=2, shuffle=shuffle
+    ) as batches:
+        for block, label in batches:
+            same_rows(block.rows(), [data[ends[at] : ends[at + 1]] for at in label])
+
+
+def test_direct_io(sparse: tuple[Path, list[Any]]) -> None:
+    path, rows = sparse
+    stream = Streamer(path, DRIVER="H5FD_DIRECT").get_generator(X, 2)
+    same_rows(list(stream), rows)
+
+
+def test_files_that_nobody_trusts(sparse: tuple[Path, list[Any]]) -> None:
+    path, rows = sparse
+    same_rows(list(Streamer(path, trusted=False).get_generator(X, 1)), rows)
+
+
+def test_who_holds_all_memory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "RAGGED_FETCH_BYTES", 1 << 14)
+    monkeypatch.setattr(options, "REQUEST_BYTES", 1)
+    monkeypatch.setattr(options, "STALL_SECONDS", 0.2)
+    rows = write_sparse(tmp_path / "a.h5", 30_000)
+    kept: list[RaggedBlock] = []
+
+    def keep_all() -> None:
+        with Streamer(tmp_path / "a.h5").get_queue(X, 1, block_size=100) as stream:
+            for guard in stream:
+                with guard as block:
+                    kept.append(block)
+
+    with pytest.raises(multitables.StalledError, match="you hold all"):
+        keep_all()
+    assert len(kept) > 10
+    same_rows(rows_of(kept), rows[: 100 * len(kept)])
+
+
+def test_a_reader_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "RAGGED_FETCH_BYTES", 1 << 12)
+    rows = write_sparse(tmp_path / "a.h5", 5_000)
+    got = []
+    with Streamer(tmp_path / "a.h5").get_queue(X, 2, block_size=50, remainder=True) as stream:
+        for number, guard in enumerate(stream):
+            if number == 5:
+                os.kill(stream._service.readers.pids[0], signal.SIGKILL)
+            with guard as block:
+                got += block.copy().rows()
+        assert stream.get() is multitables.QueueClosed
+    same_rows(got, rows)

@@ -132,6 +132,7 @@ def test_scipy() -> None:
     assert np.shares_memory(one.to_scipy().indices, one.indices)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 def test_torch() -> None:
     torch = pytest.importorskip("torch")
     nested = block().to_torch()

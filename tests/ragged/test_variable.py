@@ -36,6 +36,22 @@ def test_one_path_alone(tmp_path: Path) -> None:
     same_rows(streamer.get_remainder("/text", 300).rows(), expected["text"][300:])
 
 
+def test_handles_lead_on_to_streams(tmp_path: Path) -> None:
+    expected = write_variable(tmp_path / "a.h5")
+    with multitables.open(tmp_path / "a.h5") as file:
+        with file["text"].batches(32, n_procs=1) as batches:
+            same_rows([row for block in batches for row in block.rows()], expected["text"])
+        with file["numbers"].stream(n_procs=1) as stream, stream.get() as block:
+            same_rows(block.rows(), expected["numbers"])
+
+
+def test_a_saved_index(tmp_path: Path) -> None:
+    expected = write_variable(tmp_path / "a.h5")
+    multitables.index_file(tmp_path / "a.h5", progress=False)
+    for name, rows in expected.items():
+        same_rows(list(Streamer(tmp_path / "a.h5").get_generator(name, 1)), rows)
+
+
 @pytest.mark.parametrize("shuffle", ["chunks", "window", "full"])
 def test_batches(tmp_path: Path, shuffle: str) -> None:
     expected = write_variable(tmp_path / "a.h5")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from _multitables.errors import CorruptChunkError, UnsupportedDatasetError
 from _multitables.options import BatchOptions
 from _multitables.parent.batches.damage_book import DamageBook
-from _multitables.parent.ragged.open_rows import OpenedRows, has_ragged, open_rows
+from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -79,17 +79,12 @@ class EpochStreams:
         return self._opened
 
     def _open(self) -> Opened | OpenedRows:
-        rows: OpenedRows | None = None
         try:
-            if not has_ragged(self._spec.path):
-                return open_data(self._spec)
-            rows = open_rows(self._spec)
-        except UnsupportedDatasetError:
-            if has_ragged(self._spec.path) or (rows := open_rows(self._spec)) is None:
-                raise
-        assert rows is not None
-        check_options(self.wanted)
-        return rows
+            return open_data(self._spec)
+        except UnsupportedDatasetError as refusal:
+            opened = open_rows(self._spec, refusal)
+            check_options(self.wanted)
+            return opened
 
     def order(self, epoch: int) -> OrderWords:
         """Return the order of an epoch's rows."""

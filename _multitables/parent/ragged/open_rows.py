@@ -74,32 +74,22 @@ class OpenedRows:
         return [entry.rows for entry in self.entries]
 
 
-def has_ragged(path: object) -> bool:
-    """Whether a pair is named, so that nothing need be asked of the file."""
-    return any(isinstance(leaf, Ragged) for leaf in structure_of(path)[1])
-
-
-def open_rows(spec: DataSpec) -> OpenedRows | None:
-    """Index the datasets that `spec.path` names, and read where their rows lie.
-
-    Returns
-    -------
-    OpenedRows or None
-        None: no rows are ragged.
+def open_rows(spec: DataSpec, refusal: UnsupportedDatasetError) -> OpenedRows:
+    """Index datasets that were refused as rows of one size, and read where their rows lie.
 
     Raises
     ------
     CorruptFileError
         Offsets or descriptors contradict the data.
     UnsupportedDatasetError, MissingDatasetError
-        As `Streamer.get_queue`.
+        As `Streamer.get_queue`; the refusal, if no rows are ragged.
     """
     structure, leaves = structure_of(spec.path)
     with spec.file.open() as source:
         version = source.of_version(spec.version)
         entries = [_entry(version, leaf, spec.field) for leaf in leaves]
     if all(entry.ends is None for entry in entries):
-        return None
+        raise refusal
     check_lengths([entry.rows for entry in entries])
     for option, got in (("field", spec.field), ("inner", spec.inner)):
         if got is not None:

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core
-from _multitables.errors import ClosedError, QueueClosed
+from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.random.dataset_handle import DatasetHandle
@@ -197,8 +197,16 @@ class RaggedQueue:
                 except FutureTimeoutError:
                     raise queue.Empty from None
                 if error is not None:
-                    raise error.with_traceback(None)
+                    raise self._told(error)
         return [_block(part) for part in asked.parts]
+
+    def _told(self, error: BaseException) -> BaseException:
+        """Let the error of a request say what it means for the stream."""
+        if isinstance(error, MultitablesError) and not isinstance(error, StalledError):
+            good = f"{self._received} blocks were delivered and are good; the stream is closed"
+            told = {"good": good, "advice": error.advice, **error.values}
+            MultitablesError.__init__(error, error.happened, **told)  # type: ignore[arg-type]
+        return error.with_traceback(None)
 
     # ---- requests
 

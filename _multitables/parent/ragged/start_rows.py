@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from _multitables import machine, options, sizes
 from _multitables.errors import OptionsError
+from _multitables.index import device
 from _multitables.options import BatchOptions, ReaderOptions, StreamOptions, checked
 from _multitables.parent.ragged.open_rows import OpenedRows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
@@ -30,7 +31,8 @@ FULL_FETCHES = 3
 def stream_plan(opened: OpenedRows, wanted: StreamOptions, tail_only: bool = False) -> RaggedPlan:
     """Plan a stream in the order of the file."""
     lead = opened.indexes[lead_of(opened.indexes)]
-    size, subset = wanted.block_size or lead.block_size_default, subset_of(wanted.rows, lead.n_rows)
+    subset = subset_of(wanted.rows, lead.n_rows)
+    size = wanted.block_size or max(1, min(lead.block_size_default, lead.n_rows))
     whole = subset.n_rows // size * size
     end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
     order = file_order(opened.indexes, subset)
@@ -69,7 +71,9 @@ def _plan(
     read_ahead: int | None,
     fetch_bytes: int = 0,
 ) -> RaggedPlan:
-    depth = FULL_FETCHES - 1 if order.shuffle == FULL else n_readers + 1
+    fetch_bytes = max(fetch_bytes, sizes.RAGGED_FETCH_BYTES)
+    # The one that is delivered is among them; another may be held by its last blocks.
+    depth = max(FULL_FETCHES - 1, min(n_readers + 1, sizes.RAGGED_AHEAD_BYTES // fetch_bytes))
     return RaggedPlan(
         order=order,
         ranges=ranges,
@@ -78,7 +82,7 @@ def _plan(
         crosses=crosses,
         fixed_bytes=sum(one.element_bytes for one in opened.entries if one.ends is None),
         ends=[(one.ends, one.element_bytes) for one in opened.entries if one.ends is not None],
-        fetch_bytes=max(fetch_bytes, sizes.RAGGED_FETCH_BYTES),
+        fetch_bytes=fetch_bytes,
         depth=depth,
         max_batches=1 << 62 if read_ahead is None else max(1, read_ahead // depth),
     )
@@ -104,6 +108,8 @@ def start_rows(
         filename = opened.indexes[0].filename
         service = Service(filename, wanted, None, readers)
         with spec.file.open() as source:
+            if source.direct:
+                device.check_direct(filename)
             handles = [
                 [
                     handle_of(service.queue, spec.file, index.path, index, source, "array")

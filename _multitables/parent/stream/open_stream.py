@@ -24,7 +24,7 @@ from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.inner_selection import select_inner
 from _multitables.plan.stream_plan import ReadPlan
-from _multitables.tree import Paths, Structure, structure_of
+from _multitables.tree import Paths, Ragged, Structure, structure_of
 from _multitables.wire import plan_bytes
 
 
@@ -69,6 +69,7 @@ class Opened:
 
 def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
     """Index the datasets that `spec.path` names; while others write them with `grows`."""
+    refuse_ragged(spec.path)
     structure, paths = structure_of(spec.path)
     with spec.file.open(grows=grows) as source:
         version = source.of_version(spec.version)
@@ -93,6 +94,17 @@ def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
     if opened.direct:
         device.check_direct(indexes[0].filename)
     return opened
+
+
+def refuse_ragged(path: Paths) -> None:
+    """Raise if rows of different lengths are named, before anything is opened or started."""
+    for leaf in structure_of(path)[1]:
+        if isinstance(leaf, Ragged):
+            raise UnsupportedDatasetError(
+                f"rows of different lengths ({str(leaf)!r}) cannot be taken here",
+                advice="Stream them with Streamer.get_batches, and convert its blocks",
+                path=str(leaf),
+            )
 
 
 def start_stream(
