@@ -343,6 +343,33 @@ def test_a_streamer_keeps_the_readers_and_ends_the_queue(
     assert "60 rows delivered, closed" in repr(blocks)
 
 
+def test_leaving_it_without_a_word(h5: Path, write: Callable[..., Writer]) -> None:
+    write("swmr", 60)
+    blocks = follow(h5, block_size=20)
+    guard = blocks.get()
+    with guard as block:
+        del blocks, guard
+        while readers():
+            pass
+        np.testing.assert_array_equal(block, rows(0, 20))  # what is held stays
+
+
+def test_a_fork_has_none_of_it(h5: Path, write: Callable[..., Writer]) -> None:
+    write("swmr", 60)
+    with follow(h5, block_size=20) as blocks:
+        take(blocks, 0, 20)
+        child = os.fork()
+        if child == 0:
+            try:
+                blocks.get()
+            except multitables.ClosedError:
+                blocks.close()
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        take(blocks, 20, 60)
+
+
 def test_what_it_tells(h5: Path, write: Callable[..., Writer]) -> None:
     writer = write("swmr", 40)
     with follow(h5, block_size=20, n_procs=1) as blocks:

@@ -1,0 +1,163 @@
+"""How each entry point reads a dataset: natively, by a library, or not, and why.
+
+Law
+---
+1. "native" is what is read with ``trusted=False``, where no HDF5 library may help; "library" needs
+   one. Both equal what h5py reads, or PyTables, or it is an `AssertionError`.
+2. What is refused is refused by an exception of `REFUSALS`, with a reason; others are passed on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin  # noqa: F401 - filters for h5py
+import numpy as np
+from oracle import pytables_read, same
+
+import multitables
+
+NATIVE, LIBRARY, REFUSED = "native", "library", "refused"
+#: As h5py, `open` has others than ours for types that NumPy does not have.
+NO_TYPE = (TypeError, ValueError)
+REFUSALS = (multitables.UnsupportedDatasetError, multitables.SubprocessException, *NO_TYPE)
+OBJECTS = (h5py.Reference, h5py.RegionReference)
+
+
+class Faces(contextlib.ExitStack):
+    """A file as all entry points have it open; a context manager."""
+
+    def __init__(self, path: Path, *, trusted: bool) -> None:
+        super().__init__()
+        self.path = path
+        self.streamer = self.enter_context(multitables.Streamer(path, trusted=trusted))
+        self.reader = self.enter_context(multitables.Reader(path, n_procs=1, trusted=trusted))
+        self.file = self.enter_context(multitables.open(path, trusted=trusted))
+
+    def queue(self, name: str) -> Any:
+        with self.streamer.get_queue(name, n_procs=1, remainder=True) as blocks:
+            return _joined([guard.__enter__().copy() for guard in blocks])
+
+    def batches(self, name: str) -> Any:
+        with self.streamer.get_batches(name, 64, n_procs=1, shuffle="chunks") as made:
+            order, rows = made.order(0), _joined([batch.copy() for batch in made])
+        return rows if rows is None else rows[np.argsort(order)]
+
+    def request(self, name: str) -> Any:
+        return self.reader.request(self.reader.get_dataset(name)[:]).get()
+
+    def opened(self, name: str) -> Any:
+        return self.file[name][()]
+
+
+Entry = Callable[[Faces, str], Any]
+ENTRIES: dict[str, Entry] = {
+    "get_queue": Faces.queue,
+    "get_batches": Faces.batches,
+    "Reader": Faces.request,
+    "open": Faces.opened,
+}
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray | None:
+    """All rows, in the byte order of the file; None if there are none."""
+    return np.concatenate(parts, dtype=parts[0].dtype) if parts else None
+
+
+class Oracle:
+    """What a dataset must give: what h5py or PyTables reads."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self.reads: list[Any] = []
+        with contextlib.suppress(OSError, *NO_TYPE), h5py.File(path) as file:
+            self.reads.append(file[name][()])
+
+    def check(self, got: Any) -> None:
+        """Fail unless these are the rows of one of them."""
+        wrong = None
+        for rows in self._each(got):
+            try:
+                _check(got, rows)
+            except AssertionError as error:
+                wrong = error
+            else:
+                return
+        raise AssertionError(f"nothing reads the same: {wrong}")
+
+    def _each(self, got: Any) -> Any:
+        yield from self.reads
+        with contextlib.suppress(Exception):  # perhaps it is none of PyTables'
+            rows = pytables_read(self.path, self.name)
+            # Which gives the machine's byte order, and we the file's.
+            dtype = getattr(got, "dtype", rows.dtype)
+            is_like = rows.dtype.newbyteorder("=") == dtype.newbyteorder("=")
+            yield rows.astype(dtype) if is_like else rows
+
+
+def _check(got: Any, rows: Any) -> None:
+    """Compare rows; of references, whether there are as many."""
+    if isinstance(rows, h5py.Empty):
+        assert isinstance(got, multitables.Empty)
+    elif got is None:
+        assert not len(rows)
+    elif _is_plain(np.asarray(rows).dtype):
+        same(np.asarray(got), np.asarray(rows))
+    else:
+        _check_objects(got, rows)
+
+
+def _is_plain(dtype: np.dtype) -> bool:
+    names = dtype.names or ()
+    return dtype.base.kind != "O" and all(_is_plain(dtype[name].base) for name in names)
+
+
+def _check_objects(got: Any, rows: Any) -> None:
+    if isinstance(rows, OBJECTS):
+        return
+    if isinstance(rows, np.void) or getattr(getattr(rows, "dtype", None), "names", None):
+        for name in rows.dtype.names:
+            _check_objects(got[name], rows[name])
+    elif isinstance(rows, np.ndarray) and rows.dtype.kind == "O":
+        if not isinstance(got, list):  # as PyTables gives ragged rows
+            assert got.shape == rows.shape
+            got = got.ravel()
+        for one, other in zip(got, rows.ravel(), strict=True):
+            _check_objects(one, other)
+    else:
+        np.testing.assert_array_equal(got, rows)
+
+
+def outcome(entry: Entry, natively: Faces, fully: Faces, oracle: Oracle) -> tuple[str, str]:
+    """How a dataset is read, and why not natively."""
+    name = oracle.name
+    try:
+        oracle.check(entry(natively, name))
+    except REFUSALS as error:
+        why = reason(error, oracle)
+    else:
+        return NATIVE, ""
+    try:
+        got = entry(fully, name)
+    except REFUSALS as error:
+        return REFUSED, reason(error, oracle)
+    oracle.check(got)
+    return LIBRARY, why
+
+
+def reason(error: Exception, oracle: Oracle) -> str:
+    """What an error says, without where."""
+    if not isinstance(error, multitables.MultitablesError):
+        if oracle.reads:
+            raise error
+        return f"NumPy has no such type: {error}"
+    text = error.happened.split("switches off: ")[-1]
+    text = re.sub(r"\(expected.*|;.*|: needed to.*", "", text)
+    text = re.sub(rf"{re.escape(repr(oracle.name))} in '[^']*'(, chunk \([^)]*\))?,?", "", text)
+    text = re.sub(r"(filter \d+) .*", r"\1", text)  # its name depends on who wrote the file
+    return " ".join(text.split())
