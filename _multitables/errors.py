@@ -87,6 +87,10 @@ class SavedIndexWarning(MultitablesError, UserWarning):  # noqa: N818 - not rais
     """A saved index is damaged and not used, or a dataset is left out of one."""
 
 
+class SlowFilterWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
+    """A dataset's filter is none that the core decodes: an HDF5 library reads the stream."""
+
+
 class ReaderDiedError(SubprocessException, ChildProcessError):
     """A reader process died and was not replaced, or cannot be started."""
 

@@ -33,6 +33,8 @@ from disk_cases import spinning
 from processes import Holdings, children, kill, leaks
 from simulated_disk import Mounted
 
+from _multitables import _core
+
 HANG_SECONDS = 60.0
 GRACE_SECONDS = 15.0  # for the alarm to end the test, before the run itself is ended
 
@@ -51,6 +53,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if "few_filters" in getattr(item, "fixturenames", ()):
+            ignored = "ignore::multitables.SlowFilterWarning"
+            item.add_marker(pytest.mark.filterwarnings(ignored))
     times = config.getoption("--examples")
     for item in items if times > 1 else []:
         test = getattr(item, "obj", None)
@@ -143,6 +149,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 def h5(tmp_path: Path) -> Path:
     """Where a test writes its HDF5 file."""
     return tmp_path / "data.h5"
+
+
+@pytest.fixture
+def few_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that leaves scaleoffset and bzip2 to a library, as it does what it does not know."""
+    native = {n: name for n, name in _core.native_filters().items() if n not in (6, 307)}
+    monkeypatch.setattr(_core, "native_filters", lambda: native)
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,7 @@ BUILTINS = {
     "ReaderDiedError": ChildProcessError,
     "SavedIndexWarning": UserWarning,
     "SharedMemoryError": MemoryError,
+    "SlowFilterWarning": UserWarning,
     "StageBusyError": RuntimeError,
     "StalledError": TimeoutError,
     "SubprocessException": Exception,

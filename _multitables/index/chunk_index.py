@@ -6,7 +6,7 @@ Law
    block is part of it), sorted by the chunk's place in the grid, and inside the file.
 2. A dataset whose stored bytes are not the delivered bytes has the layout "library" and a reason.
    An unknown filter is not such a reason: the core says which filters it knows.
-3. Of a virtual dataset, chunks may lie in other files, which the index names.
+3. Chunks may lie in other files, which the index names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import sizes
-from _multitables.index.element_type import StringFix
+from _multitables.index.element_type import Fix
 from _multitables.index.hdf5_metadata import FilterSpec
 
 U32 = npt.NDArray[np.uint32]
@@ -152,7 +152,7 @@ class ChunkIndex:
     #: As one stored element.
     fill_value: bytes = b""
     #: Their offsets count from the field's first byte.
-    string_fixes: tuple[StringFix, ...] = ()
+    fixes: tuple[Fix, ...] = ()
     #: "h5py" or "tables": which library reads what the core does not.
     library: str = "h5py"
     reason: str = ""

@@ -3,8 +3,8 @@
 1. The dtype is what h5py gives (numpy_type.py). In PyTables' own datasets the types that PyTables
    defines are what PyTables gives: 8-bit bitfields are bool, Time32 is int32, Time64 is float64.
 2. A type is ``direct`` only if HDF5's conversion from file to memory leaves every byte as it is,
-   except for each `StringFix`: h5py replaces the padding of fixed strings by NULs. PyTables
-   delivers strings as stored, so its datasets need none.
+   except for each `Fix`: h5py replaces the padding of fixed strings by NULs, and HDF5 extends the
+   sign of numbers over bits that they do not use. PyTables delivers strings as stored.
 3. A type that neither library reads into elements of fixed size raises `Unsupported`.
 
 This file must never know paths, chunks or files.
@@ -22,9 +22,10 @@ import numpy as np
 
 from _multitables.index.numpy_type import Datatype, numpy_dtype
 
-MAX_STRING_FIXES = 4096  # with more of them a library is as fast
+MAX_FIXES = 4096  # with more of them a library is as fast
+VERY_MANY = "very many strings or odd numbers in one element"
 
-PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD = 0, 1, 2
+PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD = PADDINGS = 0, 1, 2
 
 #: NumPy's floats, by bytes and bits of mantissa: where the sign, the exponent (with its bits), the
 #: mantissa lie, the bias, and whether the first bit of the mantissa is left out (2) or stored (0).
@@ -48,17 +49,23 @@ class Unsupported(Exception):  # noqa: N818 - internal, turned into UnsupportedD
 
 
 @dataclass(frozen=True)
-class StringFix:
-    """``count`` consecutive strings of ``size`` bytes, ``offset`` bytes into one element.
+class Fix:
+    """``count`` consecutive values of ``size`` bytes, ``offset`` bytes into one element.
 
-    ``padding`` 0 (NULLTERM): all bytes after the first NUL become NUL. 2 (SPACEPAD): trailing
-    spaces become NUL.
+    ``kind`` is as the core reads it. 0 (NULLTERM): all bytes of a string after the first NUL become
+    NUL. 2 (SPACEPAD): its trailing spaces become NUL. Others: `number_fix`.
     """
 
     offset: int
     size: int
     count: int
-    padding: int
+    kind: int
+
+
+def number_fix(datatype: Datatype) -> Fix:
+    """Return what extends integers over the bits above those that count."""
+    flags = 4 | bool(datatype["signed"]) | (datatype["order"] == ">") << 1
+    return Fix(0, datatype["size"], 1, flags | datatype["bits"][1] << 8)
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class ElementType:
     direct: bool = True
     reason: str = ""  # why not direct
     library: str = ""  # which library must read it; "" if either can
-    fixes: tuple[StringFix, ...] = ()
+    fixes: tuple[Fix, ...] = ()
     own: bool = False  # one of PyTables' types: h5py has another dtype for it
 
 
@@ -129,7 +136,12 @@ def _number(datatype: Datatype, is_numpys: bool) -> ElementType:
 
 
 def _integer(datatype: Datatype, _: bool) -> ElementType:
-    return _number(datatype, _is_whole(datatype))
+    found = _number(datatype, _is_whole(datatype))
+    if not found.direct and datatype["bits"][0] == 0 and datatype["order"] in "<>":
+        if datatype["size"] == 1 and datatype["order"] == ">":
+            return ElementType(found.dtype, 1)  # HDF5 only swaps the order of bytes
+        return ElementType(found.dtype, found.size_bytes, fixes=(number_fix(datatype),))
+    return found
 
 
 def _float(datatype: Datatype, _: bool) -> ElementType:
@@ -152,9 +164,9 @@ def _bitfield(datatype: Datatype, pytables: bool) -> ElementType:
 
 def _string(datatype: Datatype, pytables: bool) -> ElementType:
     size, padding = datatype["size"], datatype["padding"]
-    fixes: tuple[StringFix, ...] = ()
+    fixes: tuple[Fix, ...] = ()
     if padding != PADDING_NULLPAD and not pytables:
-        fixes = (StringFix(0, size, 1, padding),)
+        fixes = (Fix(0, size, 1, padding),)
     return ElementType(_dtype(datatype), size, fixes=fixes)
 
 
@@ -168,6 +180,8 @@ def _opaque(datatype: Datatype, _: bool) -> ElementType:
 def _enum(datatype: Datatype, pytables: bool) -> ElementType:
     base = element_type(datatype["base"], pytables)
     found = replace(base, dtype=_dtype(datatype))  # h5py keeps the names as metadata
+    if base.fixes:
+        return replace(found, direct=False, reason="an enum of numbers with unused bits", fixes=())
     if found.dtype.itemsize == base.size_bytes:
         return found
     return replace(found, direct=False, reason=f"a bool in {base.size_bytes} bytes")
@@ -192,8 +206,8 @@ def _array(datatype: Datatype, pytables: bool) -> ElementType:
     first = base.fixes[0]
     if len(base.fixes) == 1 and first.size * first.count == base.size_bytes:
         return replace(found, fixes=(replace(first, count=first.count * count),))
-    if len(base.fixes) * count > MAX_STRING_FIXES:
-        return replace(found, fixes=(), direct=False, reason="very many strings in one element")
+    if len(base.fixes) * count > MAX_FIXES:
+        return replace(found, fixes=(), direct=False, reason=VERY_MANY)
     starts = range(0, count * base.size_bytes, base.size_bytes)
     return replace(
         found, fixes=tuple(replace(f, offset=f.offset + at) for at in starts for f in base.fixes)
@@ -241,8 +255,8 @@ def _compound(datatype: Datatype, pytables: bool) -> ElementType:
         for offset, member in zip(offsets, members, strict=True)
         for fix in member.fixes
     )
-    if len(fixes) > MAX_STRING_FIXES:
-        fixes, reason = (), reason or "very many strings in one element"
+    if len(fixes) > MAX_FIXES:
+        fixes, reason = (), reason or VERY_MANY
     return ElementType(dtype, size, not reason, reason, library, fixes, own)
 
 

@@ -23,7 +23,7 @@ from _multitables import _core
 from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import PYTABLES
 from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual, virtual_parts
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.index.element_type import (
     ElementType,
     FieldType,
@@ -32,6 +32,7 @@ from _multitables.index.element_type import (
     field_type,
     flat,
 )
+from _multitables.index.external_files import raw_file
 from _multitables.index.hdf5_metadata import Attribute, FilterSpec
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
@@ -271,9 +272,9 @@ class Source:
             field_bytes=part.element.size_bytes,
             layout="library",
             pipeline=pipeline,
-            string_fixes=part.element.fixes,
+            fixes=part.element.fixes,
             library=part.element.library or _library_for(dataset.pytables, pipeline),
-            reason=self._reason(part, stored),
+            reason=self._reason(file.filename, part, stored),
         )
         self._trusted(index)
         if index.reason or 0 in index.shape:
@@ -283,6 +284,10 @@ class Source:
         if stored["layout"] == "virtual":
             index = _replaced(index, fill_value=fill)
             return self._trusted(self._virtual(dataset, index, depth))
+        if found := self._raw_file(file.filename, stored):
+            raw, offset = found
+            index = _replaced(index, others=(raw,), source=np.ones(1, np.uint32))
+            return _at(index, offset)
         if stored["layout"] == "compact":
             return _at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
@@ -404,13 +409,20 @@ class Source:
             raise hdf5_errors.untrusted(index.filename, index.path, reason)
         return index
 
-    def _reason(self, part: FieldType, stored: dict[str, Any]) -> str:
+    def _raw_file(self, filename: str, stored: dict[str, Any]) -> tuple[SourceFile, int] | None:
+        """Return the external file that has all bytes; an untrusted one may name any file."""
+        if not stored["external_files"] or not self._options.trusted:
+            return None
+        n_bytes = math.prod(stored["dims"]) * stored["element_bytes"]
+        return raw_file(filename, stored["external_files"], n_bytes)
+
+    def _reason(self, filename: str, part: FieldType, stored: dict[str, Any]) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""
         if not part.element.direct:
             return part.element.reason
         if self._options.kind == "split":
             return "the file is split over two"
-        if stored["external_files"]:
+        if stored["external_files"] and not self._raw_file(filename, stored):
             return "its bytes lie in external files"
         return REASONS.get(stored["layout"], "")
 

@@ -160,6 +160,8 @@ def stored_chunks(dataset: Dataset, begin: int, end: int) -> Records:
     chunks["byte_offset"] = base + rows * np.uint64(row_bytes)
     left = np.minimum(np.uint64(index.dims[0]) - rows, piece)
     chunks["stored_size"] = left * np.uint64(math.prod(dataset.dims[1:]) * index.element_bytes)
+    if len(index.source):
+        chunks["source"] = index.source[0]
     return chunks
 
 

@@ -201,9 +201,9 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
     for spec in pipeline:
         tables.add_words([spec.id, spec.flags, len(spec.values), *spec.values])
     fixes_at = tables.n_words
-    fixes = () if dataset.reason else index.string_fixes
+    fixes = () if dataset.reason else index.fixes
     for fix in fixes:
-        tables.add_words([fix.offset, fix.size, fix.count, fix.padding])
+        tables.add_words([fix.offset, fix.size, fix.count, fix.kind])
     parts = index.parts.copy() if dataset.shown else index.parts[:0]
     if len(parts):  # the first word is how many axes their datasets have
         length = 2 + 3 * (len(index.dims) + int(parts[0]))

@@ -22,6 +22,8 @@ from processes import children
 import multitables
 from multitables import CorruptChunkError, CorruptChunkWarning
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 ROWS = 600
 #: Chunks of 20 x 3 of /x, of which row blocks 5 and 6 and the last are hurt; of 75 labels, one.
 STEP, BAD_X, STEP_Y, BAD_Y = 20, {100: 3, 120: 0, 580: 3}, 75, {300: None}

@@ -32,6 +32,8 @@ from _benchmark.studies.explain.numbers import COLUMNS
 from _benchmark.studies.explain.run import Oracle
 from _benchmark.studies.explain.study import process_counts
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 DRAWS = "test_a_sample_is_explained"  # plots take long, and one test will do
 LIMITS = ("page cache", "fetch and decode", "memory copy", "hand-over")
 

@@ -155,6 +155,10 @@ def bloscs(path: Path, variant: str) -> Iterator[Dataset]:
             data = smooth((9, 8, 7, 6, 5, 4, 3)[:dims], "<i8")
             yield add(file, f"dims {dims}", data, chunks=(7, 5, 6, 2, 4, 3, 2)[:dims], **make())
         yield add(file, "large", smooth((600, 700), "<f8"), chunks=(500, 600), **make())
+        if variant == "Blosc":  # of old releases
+            for name, (data, chunks) in contents.items():
+                options = make(cname="snappy", clevel=5)
+                yield add(file, f"{name} snappy", data, chunks=chunks, **options)
         if variant == "Blosc2":  # so rare that its chunks may take the library
             for cname in ("lz4", "zlib"):
                 options = make(cname=cname, filters=hdf5plugin.Blosc2.DELTA)
@@ -188,8 +192,7 @@ def other_filters(path: Path) -> Iterator[Dataset]:
             yield add(file, f"{name} compound", data, chunks=(64,), **options)
         either = hdf5plugin.Bitshuffle(cname="zstd")
         yield replace(add(file, "zstd bits", smooth((70, 40)), chunks=(32, 40), **either), by=None)
-        made = add(file, "bzip2", smooth((70, 4)), chunks=(32, 4), **hdf5plugin.BZip2())
-        yield replace(made, by="307")
+        yield add(file, "bzip2", smooth((70, 4)), chunks=(32, 4), **hdf5plugin.BZip2())
         for name, options in floats.items():
             made = add(file, name, smooth((70, 40), "<f4"), chunks=(32, 40), **options)
             yield replace(made, by=None)

@@ -25,7 +25,7 @@ def through_a_library(path: Path) -> Iterator[Dataset]:
     with h5py.File(path, "w") as file:
         for name, dtype, digits in (("scale", "<i4", 0), ("lossy", "<f4", 3)):
             options = {"chunks": (10, 4), "scaleoffset": digits}
-            yield replace(add(file, name, smooth((95, 6), dtype), **options), by="6")
+            yield add(file, name, smooth((95, 6), dtype), **options)
         if h5z.filter_avail(h5z.FILTER_SZIP) and h5z.get_filter_info(h5z.FILTER_SZIP) & 1:
             made = add(file, "szip", smooth((96, 8)), chunks=(16, 8), compression="szip")
             yield replace(made, by="4")
@@ -45,16 +45,16 @@ def through_a_library(path: Path) -> Iterator[Dataset]:
             yield Dataset(f"/{name}")
         rows = smooth((50_000,)).astype([("a", "<i8"), ("b", ">f8"), ("c", "<i8", (4,))])
         made = add(file, "tasks", rows, chunks=(100,), **hdf5plugin.BZip2())
-        yield from columns(replace(made, by="307"), rows.dtype)
+        yield from columns(made, rows.dtype)
         yield replace(add(file, "long double", np.arange(50, dtype="g") / 3, chunks=(9,)), by=None)
         beside("raw.bin").write_bytes(b"skip" + smooth((40, 5)).tobytes())
         external = [(str(beside("raw.bin")), 4, 800)]
         file.create_dataset("external", (40, 5), "<i4", external=external)
-        yield Dataset("/external", by="external")
+        yield Dataset("/external")
         rows = str(beside("rows.bin")).encode()
         how = [lambda plist: plist.set_external(rows, 0, nested.nbytes)]
         create(file, "nested", nested.dtype, nested.shape, *how)[...] = nested
-        yield from columns(Dataset("/nested", by="external"), nested.dtype)
+        yield from columns(Dataset("/nested"), nested.dtype)
         with h5py.File(beside("part.h5"), "w") as other:
             other["x"] = smooth((10, 8)).astype(">i2")
         layout = h5py.VirtualLayout((50, 8), "<i4")

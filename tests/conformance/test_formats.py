@@ -36,6 +36,7 @@ from _multitables.index.device import refuses_direct
 from _multitables.index.hdf5_file import Source
 from multitables import Reader
 
+pytestmark = pytest.mark.filterwarnings("ignore::multitables.SlowFilterWarning")
 Rows = list[tuple[Dataset, Any]]
 
 

@@ -22,6 +22,8 @@ from test_faults_data import BAD, FAULTS, KINDS, STEP, damaged
 import multitables
 from _multitables import options as knobs
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 SHUFFLES = ["chunks", "window", "full"]
 
 

@@ -24,6 +24,8 @@ from processes import alive, children, first_readers, kill, readers, wait_until
 
 import multitables
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 Taking = Iterator[tuple[int, int]]
 
 

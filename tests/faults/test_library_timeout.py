@@ -22,6 +22,8 @@ from stuck_library import BAD_ROW, CHUNK, DATA, ROWS, chunk_bytes, install
 
 import multitables
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 SECONDS = 0.5
 AT = BAD_ROW // CHUNK * CHUNK
 
@@ -158,6 +160,8 @@ import sys, os, h5py
 sys.path.insert(0, sys.argv[2])
 {before}
 import multitables
+from _multitables import _core
+_core.native_filters = lambda: {{1: "deflate"}}
 with multitables.Reader(sys.argv[1], n_procs=1) as reader:
     reader.request(reader.get_dataset("/x")[:]).get()
 """

@@ -24,6 +24,8 @@ from oracle import streamed
 
 import multitables
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 
 def _requested(path: Path) -> Any:
     with multitables.Reader(path, n_procs=1) as reader:

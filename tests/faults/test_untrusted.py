@@ -22,6 +22,8 @@ from oracle import same, streamed
 
 import multitables
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 OFF = r"needs an HDF5 library, which trusted=False switches off"
 
 

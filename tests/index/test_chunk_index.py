@@ -25,7 +25,7 @@ from _multitables.errors import (
     OptionsError,
     UnsupportedDatasetError,
 )
-from _multitables.index.element_type import StringFix
+from _multitables.index.element_type import Fix
 from _multitables.index.hdf5_file import open_source
 
 
@@ -158,9 +158,9 @@ def test_strings_whose_padding_h5py_changes(h5: Path) -> None:
             kind.set_strpad(padding)
             h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((3,)))
         file["plain"] = np.array([b"ab", b"c"])
-    assert index_of(h5, "null").string_fixes == (StringFix(0, 5, 1, 0),)
-    assert index_of(h5, "space").string_fixes == (StringFix(0, 5, 1, 2),)
-    assert index_of(h5, "plain").string_fixes == ()
+    assert index_of(h5, "null").fixes == (Fix(0, 5, 1, 0),)
+    assert index_of(h5, "space").fixes == (Fix(0, 5, 1, 2),)
+    assert index_of(h5, "plain").fixes == ()
 
 
 def test_pytables_is_known_by_its_class_only(h5: Path) -> None:

@@ -32,6 +32,8 @@ from reader_cases import BATCHES, DATA, check, kill_all, poisoned
 
 import multitables
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGBUS])
 def test_readers_that_die_are_replaced(reader: Any, number: signal.Signals) -> None:

@@ -27,6 +27,8 @@ import multitables
 from _multitables import _core
 from multitables import CorruptChunkError, SubprocessException
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 ROWS = np.arange(400, dtype="<i8").reshape(100, 4)
 TABLE = np.zeros(100, [("id", "<i8"), ("x", "<f8")])
 

@@ -21,6 +21,8 @@ from reader_cases import opened
 
 import multitables
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 CUBE = np.arange(20 * 12 * 7, dtype="<i4").reshape(20, 12, 7)
 TABLE = np.zeros(20, [("a", "<i4", (3, 2)), ("b", "<f8")])
 TABLE["a"], TABLE["b"] = np.arange(120).reshape(20, 3, 2), np.arange(20) / 7

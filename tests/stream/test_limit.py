@@ -24,6 +24,8 @@ from processes import children, kill, readers
 import multitables
 from _multitables.parent import codec_limit
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 ROWS, STEP = 400, 20
 WAYS = pytest.mark.parametrize("direct", [False, True], ids=["buffered", "direct"])
 

@@ -28,6 +28,8 @@ from _multitables.index.hdf5_file import open_source
 from _multitables.plan.stream_plan import plan_reads
 from multitables import OptionsError, UnsupportedDatasetError
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 
 @pytest.fixture
 def huge(h5: Path) -> Path:

@@ -26,6 +26,8 @@ from simulated_disk import Mounted
 
 import multitables
 
+pytestmark = pytest.mark.usefixtures("few_filters")
+
 ROWS, COLUMNS = 6000, 1024
 FILTERS: dict[str, Callable[[], dict[str, Any]]] = {
     "none": dict,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex, Fingerprint
-from _multitables.index.element_type import StringFix
+from _multitables.index.element_type import Fix
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.dataset_table import CHUNK
 from _multitables.plan.stream_plan import ReadPlan
@@ -70,7 +70,7 @@ def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
         filter_mask=(np.arange(len(ids)) % 3).astype(np.uint32),
         pipeline=pipeline,
         fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
-        string_fixes=(StringFix(0, 1, field, 2),) if draw(st.booleans()) else (),
+        fixes=(Fix(0, 1, field, 2),) if draw(st.booleans()) else (),
         library="h5py",
         reason="a virtual dataset" if layout == "library" else "",
     )
@@ -96,7 +96,7 @@ def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkInde
         filter_mask=np.zeros(count, np.uint32),
         pipeline=(FilterSpec(1, 0, (4,), "deflate"),),
         fill_value=bytes(element),
-        string_fixes=(StringFix(0, element, 1, 2),),
+        fixes=(Fix(0, element, 1, 2),),
     )
 
 

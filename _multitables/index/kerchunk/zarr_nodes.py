@@ -24,6 +24,7 @@ from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import U64, grid_of
 from _multitables.index.element_type import (
     PADDING_SPACEPAD,
+    PADDINGS,
     ElementType,
     Unsupported,
     element_type,
@@ -197,13 +198,14 @@ def _array(
 
 def _check(dataset: dict[str, Any], element: ElementType) -> None:
     """Refuse what is not stored as Zarr would have it."""
-    spaces = any(fix.padding == PADDING_SPACEPAD for fix in element.fixes)
+    kinds = {fix.kind for fix in element.fixes}
     for is_so, reason in (
         (dataset["is_null"], "a null dataspace, which has no elements"),
         (dataset["layout"] == "virtual", "a virtual dataset"),
         (dataset["external_files"], "bytes in external files"),
         (not element.direct, element.reason),
-        (spaces, "strings that are padded with spaces"),
+        (PADDING_SPACEPAD in kinds, "strings that are padded with spaces"),
+        (bool(kinds.difference(PADDINGS)), "numbers with unused bits"),
     ):
         if is_so:
             raise NotRepresentableError(reason)

@@ -357,5 +357,5 @@ def _direct(
         shape=(dims or index.dims) + part.leading_dims + element.dtype.shape,
         field_offset=part.offset,
         field_bytes=element.size_bytes,
-        string_fixes=element.fixes,
+        fixes=element.fixes,
     )

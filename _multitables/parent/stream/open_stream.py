@@ -21,6 +21,7 @@ from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.kept_source import KeptSource
 from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.slow_filters import warn_of_slow_filters
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.inner_selection import select_inner
 from _multitables.plan.stream_plan import ReadPlan
@@ -126,6 +127,7 @@ def start_stream(
     readers = pool.take(n_procs)
     try:
         opened, plan, block_size = planned()
+        warn_of_slow_filters(plan, _core.native_filters())
         ring = _make_ring(plan, opened, first_row)
         readers.assign(ring)
         return StreamQueue(ring, readers, plan, block_size, pool.give_back())

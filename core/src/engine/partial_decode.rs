@@ -257,7 +257,7 @@ impl SelectedRead<'_> {
         match straight {
             Some(row) => {
                 let len = row.n * unit.bytes;
-                unit.end_strings(&mut self.out[row.dst..row.dst + len]);
+                unit.apply_fixes(&mut self.out[row.dst..row.dst + len]);
             }
             None => {
                 let segments = &here.cursor.segments;

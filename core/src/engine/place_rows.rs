@@ -56,7 +56,7 @@ impl PlaceRows<'_> {
         at(rows.start)..at(rows.end)
     }
 
-    fn end_strings(&mut self, read: &ChunkRead) {
+    fn apply_fixes(&mut self, read: &ChunkRead) {
         if self.dataset.fixes.is_empty() || read.wanted.is_empty() {
             return;
         }
@@ -67,7 +67,7 @@ impl PlaceRows<'_> {
             hi: read.wanted.end,
         };
         let bytes = self.bytes(&read.wanted);
-        fill::fix_strings(self.dataset, at, &mut self.out[bytes]);
+        fill::apply_fixes(self.dataset, at, &mut self.out[bytes]);
     }
 }
 
@@ -105,11 +105,11 @@ unsafe impl Place for PlaceRows<'_> {
         let bytes = self.bytes(&read.wanted);
         let first = read.wanted.start - read.row;
         copy.copy(decoded, first, &mut self.out[bytes]);
-        self.end_strings(read);
+        self.apply_fixes(read);
     }
 
     fn placed(&mut self, read: &ChunkRead) {
-        self.end_strings(read);
+        self.apply_fixes(read);
     }
 
     fn fill_rows(&mut self, read: &ChunkRead) {
@@ -159,7 +159,7 @@ unsafe impl Place for PlaceRows<'_> {
         queue.read_run(&mut self.out[bytes], left, turn)?;
         for index in run.chunks.clone() {
             let read = self.read(index, &chunks[index]);
-            self.end_strings(&read);
+            self.apply_fixes(&read);
         }
         Ok(true)
     }

@@ -135,7 +135,7 @@ unsafe impl Place for PlaceSelected<'_> {
         let wanted = &self.wanted[index(read)];
         if wanted.room.is_empty() {
             if let Some(row) = self.whole(wanted) {
-                (self.unit).end_strings(&mut self.out[row.dst..row.dst + read.size]);
+                (self.unit).apply_fixes(&mut self.out[row.dst..row.dst + read.size]);
             }
             return;
         }
@@ -170,7 +170,7 @@ unsafe impl Place for PlaceSelected<'_> {
         // SAFETY: each place is a part of `out`, which is this placement's.
         let done = unsafe { queue.read_places(&places, &left[0]) };
         for row in rows.iter().filter(|_| done) {
-            (self.unit).end_strings(&mut out[row.dst..row.dst + row.n * bytes]);
+            (self.unit).apply_fixes(&mut out[row.dst..row.dst + row.n * bytes]);
         }
         Ok(done)
     }

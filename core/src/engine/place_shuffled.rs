@@ -94,7 +94,7 @@ impl PlaceShuffled<'_> {
         self.offset[0] = read.row;
     }
 
-    fn end_strings(&mut self, read: &ChunkRead) {
+    fn apply_fixes(&mut self, read: &ChunkRead) {
         if self.dataset.fixes.is_empty() {
             return;
         }
@@ -106,7 +106,7 @@ impl PlaceShuffled<'_> {
                 hi: stretch.end_row(),
             };
             let bytes = self.bytes(&stretch);
-            fill::fix_strings(self.dataset, at, &mut self.window[bytes]);
+            fill::apply_fixes(self.dataset, at, &mut self.window[bytes]);
         }
     }
 
@@ -118,7 +118,7 @@ impl PlaceShuffled<'_> {
         if !Interleaver::wants(&copy, decoded.len()) || !dataset.fixes.is_empty() {
             let of = (&*self.share.rows, wanted);
             copy.scatter(decoded, read.row, of, self.window);
-            return self.end_strings(read);
+            return self.apply_fixes(read);
         }
         if !self.interleaver.has_room(&read.wanted, decoded.len()) {
             self.flush();
@@ -195,7 +195,7 @@ unsafe impl Place for PlaceShuffled<'_> {
     }
 
     fn placed(&mut self, read: &ChunkRead) {
-        self.end_strings(read);
+        self.apply_fixes(read);
     }
 
     fn rows(&self, read: &ChunkRead) -> Range<u64> {

@@ -263,7 +263,7 @@ impl<'a> SelectedRead<'a> {
         if let Some(row) = row.filter(|row| self.unit.is_contiguous(row) && is_all(row)) {
             let out = &mut self.out[row.dst..row.dst + len];
             assembler.read(&wanted, out, record)?;
-            self.unit.end_strings(out);
+            self.unit.apply_fixes(out);
             return Ok(());
         }
         let read = room(&mut self.scratch.decoded, len, NO_CHUNK)?;

@@ -128,7 +128,7 @@ impl SelectedRead<'_> {
                 let out = &mut self.out[row.dst..row.dst + row.n * self.unit.bytes];
                 self.stored
                     .read(here.cursor, here.number, (here.chunk.source, at), out)?;
-                self.unit.end_strings(out);
+                self.unit.apply_fixes(out);
                 count(&self.stored.record.decoded_bytes, out.len());
                 return Ok(());
             }

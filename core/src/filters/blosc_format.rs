@@ -144,7 +144,7 @@ impl<'a> BloscChunk<'a> {
             _ => return Err(Fault::unsupported(special.into())),
         };
         let codec = flags >> 5;
-        if content == Content::Blocks && ![0, 1, 3, 4].contains(&codec) {
+        if content == Content::Blocks && !(0..=4).contains(&codec) {
             return Err(Fault::unsupported(codec.into()));
         }
         Ok(BloscChunk {

@@ -16,19 +16,24 @@
 //!
 //! It must never know of Python, files, datasets, rings or readers.
 
+mod bits;
 mod bitshuffle;
 mod blosc;
 mod blosc2;
 mod blosc_format;
 mod blosc_partial;
+mod bzip2;
 mod codecs;
 mod deflate;
 mod fletcher32;
 mod lz4;
 mod lzf;
+mod nbit;
 mod partial;
 mod pipeline;
+mod scaleoffset;
 mod shuffle;
+mod snappy;
 mod zstd;
 
 #[cfg(test)]
@@ -207,10 +212,13 @@ pub struct Filter {
 
 /// Every filter decoded here; ids are HDF5's registered ones.
 #[rustfmt::skip]
-pub static FILTERS: [Filter; 9] = [
+pub static FILTERS: [Filter; 12] = [
     Filter { id: 1, name: "deflate", make: deflate::make },
     Filter { id: 2, name: "shuffle", make: shuffle::make },
     Filter { id: 3, name: "fletcher32", make: fletcher32::make },
+    Filter { id: 5, name: "nbit", make: nbit::make },
+    Filter { id: 6, name: "scaleoffset", make: scaleoffset::make },
+    Filter { id: 307, name: "bzip2", make: bzip2::make },
     Filter { id: 32000, name: "lzf", make: lzf::make },
     Filter { id: 32001, name: "blosc", make: blosc::make },
     Filter { id: 32004, name: "lz4", make: lz4::make },

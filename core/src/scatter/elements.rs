@@ -10,7 +10,7 @@ use crate::scatter::fill::repeat;
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy};
 use crate::select::chunk_iter::{Pair, Segment};
 use crate::select::selection::Hyperslab;
-use crate::tables::plan::{Dataset, StringFix};
+use crate::tables::plan::{Dataset, Fix};
 use std::ops::Range;
 
 /// `n` units of a chunk, `step` bytes apart from byte `src` on, which are contiguous in the result
@@ -34,8 +34,8 @@ pub struct Unit<'a> {
     pub bytes: usize,
     /// Several runs: byte offset in the unit and length of each.
     runs: &'a [u64],
-    fixes: &'a [StringFix],
-    /// Strings are ended in fields of this size.
+    fixes: &'a [Fix],
+    /// Fixes are those of fields of this size.
     field_bytes: usize,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Unit<'a> {
         row.src.min(last)..row.src.max(last) + self.stored
     }
 
-    /// A row that is the same bytes in the chunk and in the result, apart from strings' ends.
+    /// A row that is the same bytes in the chunk and in the result, apart from fixes.
     pub fn is_contiguous(&self, row: &Row) -> bool {
         self.runs.is_empty() && (row.n == 1 || row.step == self.stored as isize)
     }
@@ -92,12 +92,12 @@ impl<'a> Unit<'a> {
             };
             axis.copy_items(self.bytes, from, chunk, 0, out);
         }
-        self.end_strings(out);
+        self.apply_fixes(out);
     }
 
     fn copy_runs(&self, mut from: usize, step: isize, chunk: &[u8], out: &mut [u8]) {
-        // A string may begin before a run and end in it, so the whole field is ended first.
-        let mut ended = vec![
+        // A string may begin before a run and end in it, so the whole field is fixed first.
+        let mut fixed = vec![
             0;
             if self.fixes.is_empty() {
                 0
@@ -107,10 +107,10 @@ impl<'a> Unit<'a> {
         ];
         for unit in out.chunks_exact_mut(self.bytes) {
             let mut field = &chunk[from..from + self.stored];
-            if !ended.is_empty() {
-                ended.copy_from_slice(field);
-                self.end_strings(&mut ended);
-                field = &ended;
+            if !fixed.is_empty() {
+                fixed.copy_from_slice(field);
+                self.apply_fixes(&mut fixed);
+                field = &fixed;
             }
             self.pick_runs(field, unit);
             from = from.wrapping_add_signed(step);
@@ -126,11 +126,11 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// End the strings of whole fields.
-    pub fn end_strings(&self, fields: &mut [u8]) {
+    /// Change what HDF5's conversion changes in whole fields.
+    pub fn apply_fixes(&self, fields: &mut [u8]) {
         for fix in self.fixes {
             for element in fields.chunks_exact_mut(self.field_bytes) {
-                fix.end(element);
+                fix.apply(element);
             }
         }
     }
@@ -138,7 +138,7 @@ impl<'a> Unit<'a> {
     /// One unit of an unallocated chunk, as the result shows it.
     pub fn fill_value(&self, dataset: &Dataset, value: &mut Vec<u8>) {
         let mut field = dataset.fill[dataset.field_offset..][..dataset.field_bytes].to_vec();
-        self.end_strings(&mut field);
+        self.apply_fixes(&mut field);
         value.clear();
         if self.runs.is_empty() {
             let skipped = self.at - dataset.field_offset;

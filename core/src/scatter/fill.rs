@@ -44,15 +44,15 @@ pub fn repeat(value: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// End strings where HDF5's conversion ends them: what follows becomes NUL.
-pub fn fix_strings(dataset: &Dataset, at: Place<'_>, dst: &mut [u8]) {
+/// Change what HDF5's conversion changes.
+pub fn apply_fixes(dataset: &Dataset, at: Place<'_>, dst: &mut [u8]) {
     if dataset.fixes.is_empty() {
         return;
     }
     each_run(dataset, at, |to, count| {
         let run = &mut dst[to..to + count * dataset.field_bytes];
         for element in run.chunks_exact_mut(dataset.field_bytes) {
-            dataset.fixes.iter().for_each(|fix| fix.end(element));
+            dataset.fixes.iter().for_each(|fix| fix.apply(element));
         }
     });
 }
@@ -107,7 +107,7 @@ fn each_run(dataset: &Dataset, at: Place<'_>, mut run: impl FnMut(usize, usize))
 mod tests {
     use super::*;
     use crate::scatter::rows::tests::dataset;
-    use crate::tables::plan::StringFix;
+    use crate::tables::plan::{Fix, FixKind};
 
     #[test]
     fn a_value_is_repeated_to_the_last_byte() {
@@ -132,21 +132,21 @@ mod tests {
     fn strings_end_where_hdf5_ends_them() {
         let mut dataset = dataset(&[2], &[2], 8, (0, 8));
         dataset.fixes = vec![
-            StringFix {
+            Fix {
                 offset: 0,
                 size: 4,
                 count: 1,
-                space_padded: false,
+                kind: FixKind::NulTerminated,
             },
-            StringFix {
+            Fix {
                 offset: 4,
                 size: 4,
                 count: 1,
-                space_padded: true,
+                kind: FixKind::SpacePadded,
             },
         ];
         let mut dst = *b"a\0xyb c abcd    ";
-        fix_strings(
+        apply_fixes(
             &dataset,
             Place {
                 offset: &[0],

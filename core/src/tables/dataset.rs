@@ -10,8 +10,8 @@
 //!    table's own.
 
 pub use super::axis_window::AxisWindow;
+pub use super::fix::{Fix, FixKind};
 use super::parts::Parts;
-pub use super::string_fix::StringFix;
 pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
 use crate::filters::FilterSpec;
@@ -156,7 +156,7 @@ pub struct Dataset {
     pub filters: Vec<FilterSpec>,
     /// An element that was never stored, its strings ended.
     pub fill: Vec<u8>,
-    pub fixes: Vec<StringFix>,
+    pub fixes: Vec<Fix>,
     /// Stored pieces end with the dataset's last row (contiguous layout), not with a full chunk.
     pub clipped: bool,
     /// The library reads it (said by tasks; of shares, here).
@@ -413,17 +413,18 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         if end.is_none_or(|end| end > record.field_bytes) {
             return Err("a string of the plan lies outside its element");
         }
-        fixes.push(StringFix {
+        let kind = FixKind::of_word(fix[3], fix[1]);
+        fixes.push(Fix {
             offset: fix[0] as usize,
             size: fix[1] as usize,
             count: fix[2] as usize,
-            space_padded: fix[3] == 2,
+            kind: kind.ok_or("a fix of the plan is of no known kind")?,
         });
     }
     let mut fill = part(blob, record.fill_at, record.element_bytes)?.to_vec();
     for fix in &fixes {
         let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
-        fix.end(&mut fill[field]);
+        fix.apply(&mut fill[field]);
     }
     let inner = windows.iter().zip(&chunk_dims[1..]);
     let grid: Vec<u64> = inner

@@ -6,8 +6,8 @@
 
 pub mod axis_window;
 pub mod dataset;
+mod fix;
 pub mod parts;
 pub mod plan;
-mod string_fix;
 mod task;
 mod words;

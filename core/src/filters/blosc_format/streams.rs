@@ -13,6 +13,7 @@ use super::super::blosc_partial::{likely_bytes, prefix_pays};
 use super::super::codecs::{self, Zstd};
 use super::super::deflate::zlib_decode;
 use super::super::partial::Fetched;
+use super::super::snappy::snappy;
 use super::{BAD_STREAM, BloscChunk};
 
 /// What the decoders of one thread reuse.
@@ -98,6 +99,7 @@ impl<'a> BloscChunk<'a> {
                 }
             }
             1 => codecs::lz4(data, out),
+            2 => snappy(data, out),
             3 => zlib_decode(zlib.get_or_insert_with(Decompressor::new), data, out).ok(),
             _ => zstd.get_or_insert_with(Zstd::new).decode(data, out).ok(),
         };

@@ -8,6 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 use blosc2_sys as b2;
+use bzip2::{Action, Compress, Compression, Status};
 use libdeflater::{CompressionLvl, Compressor};
 
 use super::super::fletcher32::checksum;
@@ -59,6 +60,14 @@ pub fn deflate(data: &[u8]) -> Vec<u8> {
     let mut out = vec![0; compressor.zlib_compress_bound(data.len())];
     let n = compressor.zlib_compress(data, &mut out).unwrap();
     out.truncate(n);
+    out
+}
+
+pub fn bzip2(data: &[u8]) -> Vec<u8> {
+    let mut stream = Compress::new(Compression::best(), 0);
+    let mut out = Vec::with_capacity(data.len() + data.len() / 50 + 1000);
+    let made = stream.compress_vec(data, &mut out, Action::Finish).unwrap();
+    assert_eq!(made, Status::StreamEnd);
     out
 }
 

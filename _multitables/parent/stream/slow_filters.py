@@ -1,0 +1,52 @@
+"""The warning that a stream's dataset has a filter which the core does not decode.
+
+Law
+---
+1. One for each such dataset of a stream, at the user's line that opened it. Other reasons for
+   which a library reads are no warning: another filter would not change them.
+2. Requests and `multitables.open` give none: they may be of a few elements.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Container
+
+from _multitables.errors import SlowFilterWarning
+from _multitables.filter_names import HDF5, HDF5PLUGIN, PYTABLES
+from _multitables.plan.stream_plan import ReadPlan
+
+_NAMES = {**PYTABLES, **HDF5PLUGIN, **HDF5}
+
+
+def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None:
+    """Tell of each dataset that a library reads because of a filter."""
+    for dataset in plan.datasets:
+        index = dataset.index
+        unknown = [spec for spec in index.pipeline if spec.id not in native_filters]
+        if index.layout == "library" or index.n_rows == 0 or not unknown:
+            continue
+        number = unknown[0].id
+        name = _NAMES.get(number) or unknown[0].name or "unnamed"
+        library = "PyTables" if index.library == "tables" else "h5py"
+        warning = SlowFilterWarning(
+            f"the core does not decode filter {number} ({name}) of {index.path!r} in "
+            f"{index.filename!r}: {library} reads the dataset, which is slower than the core (one "
+            "chunk at a time in each reader, and a copy more)",
+            good="The rows are the same",
+            advice="Store it with blosc2, zstd or another filter of `multitables.build_info()`; "
+            "`multitables-benchmark explain` measures what bounds its stream",
+            filename=index.filename,
+            path=index.path,
+            filter_id=number,
+        )
+        warnings.warn(warning, stacklevel=_stacklevel())
+
+
+def _stacklevel() -> int:
+    """Return how far up the first frame is that is not this library's."""
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("_multitables"):
+        level, frame = level + 1, frame.f_back
+    return level + 1
