@@ -71,6 +71,7 @@ from _multitables.parent.random.stage import Stage, StagePool
 from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.follow_queue import FollowQueue
 from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.stream.versions_queue import VersionsQueue
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Ragged
 
@@ -154,6 +155,7 @@ __all__ = [
     "VLArrayDataset",
     "Version",
     "Versions",
+    "VersionsQueue",
     "build_info",
     "index_file",
     "measure_limit",

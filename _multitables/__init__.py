@@ -10,8 +10,11 @@
 #   index/                   HDF5 files -> values, through the core's reader of metadata
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
+#     stored_at.py           where its bytes lie, told to its index
 #     kept_source.py         a file that is opened again and again
 #     open_files.py          files that are open, and the objects that paths lead to
+#     versions.py            which version of a file is meant
+#     version_diff.py        which rows differ between two versions
 #     hdf5_metadata.py       who wrote a dataset, and its filters
 #     by_library.py          what the core does not know, asked of libhdf5 in another process
 #     numpy_type.py          HDF5 type -> the NumPy dtype that h5py gives
@@ -45,6 +48,7 @@
 #     stream_plan.py         indexes + options -> ReadPlan
 #     ring_size.py           how many rows and slots the ring has
 #     growth.py              which rows of a dataset that grows are there
+#     shared_chunks.py       several versions as the chunks that any of them has
 #     row_order.py           the order of rows that are shuffled, as the core knows it
 #     batch_plan.py          indexes + order + positions -> ReadPlan of batches
 #     inner_selection.py     what rows have of the axes behind the first
@@ -62,6 +66,8 @@
 #     codec_limit.py         the codec limit, to measure streams against
 #     build_info.py          versions and features, for bug reports
 #     index_file.py          the public index_file
+#     versions.py            the public versions, and what differs between two
+#     start_blocks.py        what is asked for -> a stream of whichever kind
 #     titles.py              what a stream is of, in the words of a repr
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes
@@ -77,6 +83,8 @@
 #       stream_queue.py      the direct queue over a ring
 #       growing_data.py      datasets that others write meanwhile
 #       follow_queue.py      the queue over a ring for each piece of what was written
+#       open_versions.py     versions -> a stream of the chunks that any of them has
+#       versions_queue.py    blocks of several versions, from their chunks
 #       row_generator.py     the rows of a queue, one at a time
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -189,6 +189,20 @@ def check_any_version(name: str, value: Any) -> CheckedVersion | None:
     return None if value is None else check_version(name, value)
 
 
+def check_versions(name: str, value: Any) -> Any:
+    """Check which version of a file is meant, or which several: a list or a slice."""
+    if isinstance(value, list | tuple):
+        if not value:
+            raise _wrong(name, "names no version", value, "Give at least one version")
+        return tuple(check_version(name, one) for one in value)
+    if isinstance(value, slice):
+        parts = (value.start, value.stop, value.step)
+        if value.step != 0 and all(one is None or hasattr(one, "__index__") for one in parts):
+            return value
+        raise _wrong(name, "must be a slice of indices", value, "slice(-3, None) is the last three")
+    return check_any_version(name, value)
+
+
 def _option(check: Check) -> Any:
     return field(metadata={"check": check})
 
@@ -236,20 +250,35 @@ class StreamOptions:
     block_size: int | None = _option(_optional("Leave it out for the chunk's outer length"))
     ordered: bool = _option(_flag)
     remainder: bool = _option(_flag)
-    version: CheckedVersion | None = _option(check_any_version)  # noqa: RUF009 - a field
+    #: A tuple of them, or a slice, for several.
+    version: Any = _option(check_versions)  # noqa: RUF009 - a field
     follow: bool = _option(_flag)
     max_wait_seconds: float | None = _option(_timeout)
 
     def __post_init__(self) -> None:
-        others = {"cyclic": self.cyclic, "rows": self.rows, "version": self.version}
-        for option, given in others.items():
-            if self.follow and given is not None and given is not False:
-                raise OptionsError(
-                    f"follow and {option} do not go together: a file that grows has no last row, "
-                    "and a version of a file does not grow",
-                    advice="Leave one of them out",
-                    option="follow",
-                )
+        given = {
+            "cyclic": self.cyclic or None,
+            "rows": self.rows,
+            "version": self.version,
+            "block_size": self.block_size,
+            "follow": self.follow or None,
+        }
+        if self.follow:
+            _refuse(given, ("cyclic", "rows", "version"), "where a file that grows is followed")
+        if self.has_versions:
+            _refuse(given, ("rows", "block_size"), "where several versions are streamed")
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether several versions are streamed."""
+        return isinstance(self.version, tuple | slice)
+
+
+def _refuse(given: Mapping[str, Any], names: Sequence[str], where: str) -> None:
+    """Raise if an option is given which means nothing there."""
+    for name in names:
+        if given[name] is not None:
+            raise _wrong(name, f"cannot be given {where}", given[name], "Leave it out")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from torch.utils.data import Dataset
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
 from _multitables.index.kept_source import KeptSource
+from _multitables.index.versions import VersionKey
+from _multitables.options import check_any_version
 from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
@@ -69,6 +71,8 @@ class TorchMapDataset(Dataset[Any]):
         Decoded chunks that each reader keeps. Default: 64 MiB.
     open_options : mapping, optional
         Options of `tables.open_file`, as for `Reader`.
+    version : str, int, datetime or numpy.datetime64, optional
+        The version of the data, as in `Streamer.get_queue`.
 
     Raises
     ------
@@ -104,6 +108,7 @@ class TorchMapDataset(Dataset[Any]):
         memory_limit_bytes: int | None = None,
         cache_limit_bytes: int | None = None,
         open_options: Mapping[str, Any] | None = None,
+        version: VersionKey | None = None,
     ) -> None:
         self.filename = filename
         self.path = path
@@ -114,6 +119,7 @@ class TorchMapDataset(Dataset[Any]):
         self._memory_limit_bytes = memory_limit_bytes
         self._cache_limit_bytes = cache_limit_bytes
         self._open_options = dict(open_options or {})
+        self._version = check_any_version("version", version)
         self._length: int | None = None
         #: The process, its Reader, and the datasets to index for rows.
         self._mine: tuple[int, Reader, list[Any]] | None = None
@@ -121,9 +127,8 @@ class TorchMapDataset(Dataset[Any]):
     def __len__(self) -> int:
         """Rows of the dataset."""
         if self._length is None:  # without readers: a DataLoader asks where nothing is read
-            spec = DataSpec(
-                KeptSource(self.filename, self._open_options, keeps=False), self.path, self._field
-            )
+            file = KeptSource(self.filename, self._open_options, keeps=False)
+            spec = DataSpec(file, self.path, self._field, version=self._version)
             self._length = open_data(spec).indexes[0].n_rows
         return self._length
 
@@ -220,7 +225,7 @@ class TorchMapDataset(Dataset[Any]):
         return self._mine[1:]
 
     def _rows_of(self, reader: Reader, path: str) -> Any:
-        dataset = reader.get_dataset(path)
+        dataset = reader.get_dataset(path, self._version)
         if isinstance(dataset, VLArrayDataset):
             raise UnsupportedDatasetError(
                 f"rows of {path!r} in {os.fspath(self.filename)!r} differ in length, which one "

@@ -144,6 +144,8 @@ class ChunkIndex:
     #: whose datasets are numbered as these are.
     shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
     parts: U64 = field(default_factory=_no_numbers, repr=False)
+    #: The dataset of which these are some chunks, in another order, and their numbers in its grid.
+    chosen_from: tuple[ChunkIndex, U64] | None = field(default=None, repr=False)
     #: The stored bytes of a compact dataset, which lie in the file's metadata; `byte_offset` counts
     #: from their start.
     inline: bytes = field(default=b"", repr=False)

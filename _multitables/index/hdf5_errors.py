@@ -11,10 +11,11 @@ This file must never decide what is wrong, and opens no file.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from _multitables import _core
 from _multitables.errors import (
@@ -243,3 +244,18 @@ def no_such_field(filename: str, path: str, field: str, names: list[str]) -> Mis
         field=field,
         fields=names,
     )
+
+
+@contextlib.contextmanager
+def named(filename: str, path: str) -> Iterator[None]:
+    """Make what the core raises of a dataset an error that names it."""
+    try:
+        yield
+    except _core.Corrupt as error:
+        raise corrupt(filename, path, error) from None
+    except _core.Unknown as error:
+        raise unknown(filename, path, error) from None
+    except OSError as error:
+        if isinstance(error, MultitablesError):
+            raise
+        raise cannot_open(filename, error) from None

@@ -13,15 +13,14 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from _multitables import _core
-from _multitables.errors import FileOpenError, MultitablesError, UnsupportedDatasetError
-from _multitables.filter_names import PYTABLES
+from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual, virtual_parts
 from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.index.element_type import (
@@ -33,11 +32,12 @@ from _multitables.index.element_type import (
     flat,
 )
 from _multitables.index.external_files import raw_file
-from _multitables.index.hdf5_metadata import Attribute, FilterSpec
+from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
-from _multitables.index.versions import History, history_of, version_path
+from _multitables.index.stored_at import at, chunked, inside_file, replaced
+from _multitables.index.versions import STORED, History, history_of, version_path
 from _multitables.index.virtual_extent import grown
 from _multitables.index.virtual_sources import source_of, sources_of
 from _multitables.options import CheckedVersion
@@ -127,6 +127,17 @@ class Source:
         with _errors_named(self.files.root):
             root = version_path(self.files, version) + self._options.root
         return Source(self._base, replace(self._options, root=root), self.files)
+
+    def of_versions(self, versions: Sequence[CheckedVersion] | slice) -> dict[str, Source]:
+        """Return a source for each of several versions, by their names."""
+        with _errors_named(self.files.root):
+            found = history_of(self.files).find_all(versions)
+        return {version.name: self.of_version(version.name) for version in found}
+
+    def stored_chunks(self, path: str, field: str | None = None) -> ChunkIndex:
+        """Index what has the chunks of all versions of a dataset, one behind the other."""
+        inside = self._options.root + normal_path(path)
+        return self.index_at(self.files.find(f"{STORED}{inside}/raw_data"), field)
 
     def history(self) -> History:
         """Read all versions of the file; the errors are those of `of_version`."""
@@ -273,30 +284,30 @@ class Source:
             layout="library",
             pipeline=pipeline,
             fixes=part.element.fixes,
-            library=part.element.library or _library_for(dataset.pytables, pipeline),
+            library=part.element.library or hdf5_metadata.library_for(dataset.pytables, pipeline),
             reason=self._reason(file.filename, part, stored),
         )
         self._trusted(index)
         if index.reason or 0 in index.shape:
-            return _replaced(index, layout=index.layout if index.reason else "contiguous")
+            return replaced(index, layout=index.layout if index.reason else "contiguous")
         # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
         fill = b"" if stored["fill_is_never_written"] else stored["fill_value"]
         if stored["layout"] == "virtual":
-            index = _replaced(index, fill_value=fill)
+            index = replaced(index, fill_value=fill)
             return self._trusted(self._virtual(dataset, index, depth))
         if found := self._raw_file(file.filename, stored):
             raw, offset = found
-            index = _replaced(index, others=(raw,), source=np.ones(1, np.uint32))
-            return _at(index, offset)
+            index = replaced(index, others=(raw,), source=np.ones(1, np.uint32))
+            return at(index, offset)
         if stored["layout"] == "compact":
-            return _at(replace(index, inline=stored["elements"]), 0)
+            return at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
             table = file.metadata.chunks(dataset.place.offset)
             index = replace(index, inline=stored.get("elements", b""))
-            return _inside_file(_chunked(index, table, fill))
+            return inside_file(chunked(index, table, fill))
         if stored["byte_offset"] is None:
-            return _replaced(index, layout="contiguous", fill_value=fill)
-        return _inside_file(_at(index, stored["byte_offset"]))
+            return replaced(index, layout="contiguous", fill_value=fill)
+        return inside_file(at(index, stored["byte_offset"]))
 
     def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""
@@ -320,12 +331,12 @@ class Source:
         if any(kind != datatype for kind in kinds):
             return replace(index, reason="a virtual dataset of sources of another type")
         try:
-            field_type(datatype, None, dataset.pytables)
-        except Unsupported as why:  # what its elements name lies in the sources
-            return replace(index, reason=f"a virtual dataset of {why}")
-        try:
             found = virtual.as_chunks(index, mappings, sources)
+            if found is None or found.others:  # what elements name may lie in other files
+                field_type(datatype, None, dataset.pytables)
             return found or virtual_parts.as_parts(index, mappings, sources)
+        except Unsupported as why:
+            return replace(index, reason=f"a virtual dataset of {why}")
         except virtual.UnfitError as why:
             return replace(index, reason=str(why))
 
@@ -461,19 +472,8 @@ class _Dataset:
         )
 
 
-@contextlib.contextmanager
-def _errors_named(place: Place) -> Iterator[None]:
-    """Make what the core raises of a dataset an error that names it."""
-    try:
-        yield
-    except _core.Corrupt as error:
-        raise hdf5_errors.corrupt(place.file.filename, place.path, error) from None
-    except _core.Unknown as error:
-        raise hdf5_errors.unknown(place.file.filename, place.path, error) from None
-    except OSError as error:
-        if isinstance(error, MultitablesError):
-            raise
-        raise hdf5_errors.cannot_open(place.file.filename, error) from None
+def _errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
+    return hdf5_errors.named(place.file.filename, place.path)
 
 
 def _field_type(dataset: _Dataset, field: str | None) -> FieldType:
@@ -495,57 +495,3 @@ def _field_type(dataset: _Dataset, field: str | None) -> FieldType:
 def _as_stored(dataset: _Dataset) -> FieldType:
     n_bytes = dataset.stored["element_bytes"]
     return FieldType(ElementType(np.dtype(f"V{n_bytes}"), n_bytes), 0)
-
-
-def _at(index: ChunkIndex, offset: int) -> ChunkIndex:
-    # More bytes may be stored than the dataset has, never fewer.
-    size = math.prod(index.dims) * index.element_bytes
-    return _replaced(
-        index,
-        layout="contiguous",
-        grid_index=np.zeros(1, np.uint64),
-        byte_offset=np.array([offset], np.uint64),
-        stored_size=np.array([size], np.uint64),
-        filter_mask=np.zeros(1, np.uint32),
-    )
-
-
-def _chunked(index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None) -> ChunkIndex:
-    grid_index, byte_offset, stored_size, filter_mask = table
-    return _replaced(
-        index,
-        layout="chunked",
-        grid_index=grid_index,
-        byte_offset=byte_offset,
-        stored_size=stored_size,
-        filter_mask=filter_mask,
-        fill_value=fill_value,
-    )
-
-
-def _replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
-    fill = changes.get("fill_value") or bytes(index.element_bytes)
-    return replace(index, **{**changes, "fill_value": fill})
-
-
-def _library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:
-    own = any(spec.id in PYTABLES for spec in pipeline)
-    return "tables" if pytables and own else "h5py"
-
-
-def _inside_file(index: ChunkIndex) -> ChunkIndex:
-    ends = index.byte_offset + index.stored_size
-    size = len(index.inline) or index.fingerprint.size_bytes
-    bad = np.flatnonzero((ends > size) | (ends < index.byte_offset))
-    if len(bad):
-        end = int(ends[bad].max())
-        raise FileOpenError(
-            f"{index.filename!r} is truncated: {index.path!r} needs its bytes up to {end} "
-            f"(expected at least {end} bytes, got {size})",
-            advice="Copy the file again from its source or from a backup",
-            filename=index.filename,
-            path=index.path,
-            expected=end,
-            got=size,
-        )
-    return index

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from _multitables.filter_names import HDF5
+from _multitables.filter_names import HDF5, PYTABLES
 from _multitables.index.numpy_type import datatype_of
 
 #: Name, number in the order of creation, datatype, dims (None: a null dataspace) and elements.
@@ -53,3 +53,9 @@ def pipeline_of(
         FilterSpec(number, flags, values, name.decode("utf-8", "replace") or HDF5.get(number, ""))
         for number, flags, values, name in filters
     )
+
+
+def library_for(pytables: bool, pipeline: tuple[FilterSpec, ...]) -> str:
+    """Return which library reads a dataset that the core does not: "h5py" or "tables"."""
+    own = any(spec.id in PYTABLES for spec in pipeline)
+    return "tables" if pytables and own else "h5py"

@@ -26,10 +26,11 @@ def differing_rows(old: ChunkIndex, new: ChunkIndex, *, same_type: bool) -> list
         One of them does not say where its chunks are stored.
     """
     for index in (old, new):
-        if index.layout == "library":
+        if index.layout not in ("chunked", "contiguous"):
             raise UnsupportedDatasetError(
                 f"it cannot be told which rows of {index.path!r} in {index.filename!r} differ: "
-                f"{index.reason} (expected a dataset that the package versioned-hdf5 wrote)",
+                f"{index.reason or 'it shows parts of chunks'} (expected one that the package "
+                "versioned-hdf5 wrote)",
                 advice="Read both versions, and compare them",
                 path=index.path,
                 filename=index.filename,

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import difflib
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +30,12 @@ from _multitables.errors import (
 )
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import datatype_of
-from _multitables.index.open_files import Lost, OpenFiles, Place, children
+from _multitables.index.open_files import Lost, OpenFiles, Place
 from _multitables.options import CheckedVersion
 
 GROUP = "/_version_data/versions"
+#: The group in which what all versions of a dataset share has the dataset's path.
+STORED = "/_version_data"
 #: A group without datasets, the parent of versions that have none.
 FIRST = "__first_version__"
 #: The layout of these is damaged, as the package found out.
@@ -40,6 +43,7 @@ CORRUPT_LAYOUTS = (2, 3)
 LATEST_LAYOUT = 4
 #: Which version is meant, as users say it.
 VersionKey = str | int | datetime | np.datetime64
+VersionKeys = VersionKey | Sequence[VersionKey] | slice
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S.%f%z"
 
 
@@ -75,6 +79,12 @@ class History:
         if isinstance(key, str):
             return self._named(key)
         return self._at(key) if isinstance(key, int) else self._latest_at(_in_utc(key))
+
+    def find_all(self, keys: Sequence[CheckedVersion] | slice) -> list[Version]:
+        """Return several versions; a slice is of the history of the current one."""
+        if isinstance(keys, slice):
+            return [*self.line()][::-1][keys]
+        return [self.find(key) for key in keys]
 
     def line(self) -> Iterator[Version]:
         """Yield the current version, its parent, and so on to the first."""
@@ -195,37 +205,47 @@ class _Stored(Mapping[str, "Version | None"]):
     def __init__(self, group: Place, filename: str) -> None:
         self._group, self._filename = group, filename
         self._known: dict[str, Version | None] = {}
+        self._offsets: dict[str, int] = {}  # of those that were listed
 
     def __getitem__(self, name: str) -> Version | None:
         if name not in self._known:
-            metadata = self._group.file.metadata
-            link = metadata.link(self._group.offset, name.encode("utf-8", "surrogateescape"))
-            if link is None or link[2] != "hard" or name == FIRST:
-                raise KeyError(name)
-            self._known[name] = self._read(name, link[3])
+            if name not in self._offsets:
+                raw = name.encode("utf-8", "surrogateescape")
+                self._add(self._group.file.metadata.link(self._group.offset, raw))
+            self._known[name] = self._read(name, self._offsets[name])
         return self._known[name]
+
+    def _add(self, link: tuple[Any, ...] | None) -> None:
+        if link is not None and link[2] == "hard" and link[0] != FIRST.encode():
+            self._offsets[link[0].decode("utf-8", "surrogateescape")] = link[3]
 
     def _read(self, name: str, offset: int) -> Version | None:
         metadata = self._group.file.metadata
         told = {one[0]: one for one in metadata.attributes(offset)}
         if b"committed" not in told or not any(told[b"committed"][4]):
             return None
-        parent = _text(self._group, told.get(b"prev_version"))
         time = _text(self._group, told.get(b"timestamp"))
         try:
-            when = datetime.strptime(time, TIME_FORMAT).astimezone(timezone.utc)
+            # `strptime` with this format takes fifty times as long.
+            when = datetime.fromisoformat(f"{time[:-2]}:{time[-2:]}")
         except ValueError:
+            when = datetime.min
+        if when.tzinfo is None:
             raise CorruptFileError(
                 f"{self._filename!r} is damaged: version {name!r} has no time of its commit "
                 f"(expected {TIME_FORMAT}, got {time!r})",
                 good="Other versions may be intact",
                 filename=self._filename,
                 version=name,
-            ) from None
-        return Version(name, None if parent in ("", FIRST) else parent, when)
+            )
+        parent = _text(self._group, told.get(b"prev_version"))
+        of = None if parent in ("", FIRST) else parent
+        return Version(name, of, when.astimezone(timezone.utc))
 
     def __iter__(self) -> Iterator[str]:
-        return (name for name in sorted(children(self._group)) if name != FIRST)
+        for link in self._group.file.metadata.links(self._group.offset):
+            self._add(link)
+        return iter(sorted(self._offsets))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -16,37 +16,28 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import ClosedError, QueueClosed, UnsupportedDatasetError
+from _multitables.errors import ClosedError, QueueClosed
 from _multitables.index.kept_source import KeptSource
-from _multitables.index.versions import VersionKey
+from _multitables.index.versions import VersionKey, VersionKeys
 from _multitables.options import (
     BatchOptions,
     CheckedVersion,
     StreamerOptions,
     StreamOptions,
+    check_any_version,
     checked,
 )
 from _multitables.parent.batches.batches import Batches
-from _multitables.parent.ragged.open_rows import open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
-from _multitables.parent.ragged.start_rows import start_rows, stream_plan
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.follow_queue import FollowQueue
 from _multitables.parent.stream.open_stream import (
     DataSpec,
-    Opened,
-    open_data,
-    refuse_ragged,
-    start_stream,
 )
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
-from _multitables.plan.batch_plan import plan_batches
-from _multitables.plan.dataset_table import lead_of
-from _multitables.plan.row_order import file_order
-from _multitables.plan.row_subset import subset_of
-from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Paths, structure_of
 
 
@@ -128,7 +119,7 @@ class Streamer:
         *,
         rows: Any = None,
         inner: Any = None,
-        version: VersionKey | None = None,
+        version: VersionKeys | None = None,
         follow: bool = False,
         max_wait_seconds: float | None = options.MAX_WAIT_SECONDS,
     ) -> StreamQueue | RaggedQueue:
@@ -170,7 +161,8 @@ class Streamer:
             Of a file that the package versioned-hdf5 wrote: the version in which `path` is. Its
             name; its index in the history of the current version, which is -1 (0 is the first); or
             a time, for the version that was the latest then (a datetime with a time zone, or a
-            datetime64 in UTC).
+            datetime64 in UTC). For several versions of one dataset, a list of these, or a slice of
+            the history; their blocks have the rows of a chunk, and tails are delivered.
         follow : bool, optional
             The file is being written, or will be: go on with each row that is appended, once, until
             ``queue.stop()``. Of several datasets, the shorter ones are waited for.
@@ -181,7 +173,7 @@ class Streamer:
         Returns
         -------
         StreamQueue, or RaggedQueue where rows have different lengths
-            With `follow`, a `FollowQueue`.
+            With `follow`, a `FollowQueue`; of several versions, a `VersionsQueue`.
 
         Raises
         ------
@@ -213,8 +205,8 @@ class Streamer:
             follow=follow,
             max_wait_seconds=max_wait_seconds,
         )
-        spec = self._spec(path, field, inner, wanted.version)
-        return self._follow(spec, wanted) if follow else self._start(spec, wanted)
+        version = None if wanted.has_versions else wanted.version
+        return self._start(self._spec(path, field, inner, version), wanted)
 
     def get_generator(
         self,
@@ -245,6 +237,7 @@ class Streamer:
             One row; a tuple or dict of rows for several paths.
         """
         structure, _ = structure_of(path)
+        check_any_version("version", version)
         positional = (n_procs, read_ahead, cyclic, block_size, ordered, field, remainder)
         stream = self.get_queue(
             path,
@@ -292,7 +285,7 @@ class Streamer:
             ordered=True,
             remainder=True,
             rows=rows,
-            version=version,
+            version=check_any_version("version", version),
             follow=False,
             max_wait_seconds=None,
         )
@@ -457,46 +450,14 @@ class Streamer:
                 advice="Make a new Streamer",
             )
 
-    def _follow(self, spec: DataSpec, wanted: StreamOptions) -> FollowQueue:
-        self._check_open()
-        stream = FollowQueue(*self._keeping_pool(), wanted, spec)
-        self._queues.add(stream)
-        return stream
-
     def _start(
-        self, spec: DataSpec, wanted: StreamOptions, tail_only: bool = False
+        self, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False
     ) -> StreamQueue | RaggedQueue:
         self._check_open()
-
-        def planned() -> tuple[Opened, ReadPlan, int]:
-            opened = open_data(spec)
-            lead = opened.indexes[lead_of(opened.indexes)]
-            size = wanted.block_size or lead.block_size_default
-            subset = subset_of(wanted.rows, lead.n_rows)
-            whole = subset.n_rows // size * size
-            begin = whole if tail_only else 0
-            end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
-            plan = plan_batches(
-                opened.indexes,
-                order=file_order(opened.indexes, subset),
-                ranges=[(begin, end)] if begin < end else [],
-                batch_size=size,
-                n_readers=wanted.n_procs,
-                epochs=None if wanted.cyclic else 1,
-                lap_blocks=False,
-                read_ahead=wanted.read_ahead,
-                **opened.facts(),
-            )
-            return opened, plan, size
-
-        pool = self._reader_pool
         stream: StreamQueue | RaggedQueue
-        try:
-            refuse_ragged(spec.path)
-            stream = start_stream(pool, wanted.n_procs, planned)
-        except UnsupportedDatasetError as refusal:
-            opened = open_rows(spec, refusal)
-            plan = stream_plan(opened, wanted, tail_only)
-            stream = start_rows(pool, wanted.n_procs, spec, opened, plan)
+        if wanted.follow:
+            stream = FollowQueue(*self._keeping_pool(), wanted, spec)
+        else:
+            stream = start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only)
         self._queues.add(stream)
         return stream

@@ -71,6 +71,14 @@ def test_what_the_package_wrote_is_listed(path: Path) -> None:
             assert versioned.stamp(version.time) == file[GROUP][name].attrs["timestamp"]
 
 
+def test_what_differs_in_strings_of_variable_length(path: Path) -> None:
+    versions = multitables.versions(path)
+    assert versions.diff("words", "r0", "r4") == []
+    assert versions.diff("text", "r0", "r2") == []
+    assert versions.diff("cube", 0, -1) == []
+    assert versions.diff("sparse", "r0", "r3") == [slice(192, 256)]
+
+
 def test_a_version_is_as_a_file(path: Path) -> None:
     with multitables.open(path, version="r2") as file, h5py.File(path) as other:
         want = other[f"{GROUP}/r2"]

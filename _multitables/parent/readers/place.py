@@ -148,6 +148,10 @@ def _place(
     chunk: tuple[int, int | None, int] | None,
     dims: tuple[int, ...] | None = None,
 ) -> Place:
+    if index.chosen_from is not None:
+        index, numbers = index.chosen_from
+        row_begin, row_end = 0, index.n_rows
+        chunk = chunk and (int(numbers[chunk[0]]), *chunk[1:])
     if chunk is None:
         return Place(index, row_begin, row_end, None, None, None)
     number, byte_offset, stored_size = chunk

@@ -18,6 +18,7 @@ from _multitables import _core, machine
 from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
 from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -75,26 +76,36 @@ def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
     with spec.file.open(grows=grows) as source:
         version = source.of_version(spec.version)
         indexes = [version.index(one, spec.field) for one in paths]
-        rotates = spec.rotational
-        opened = Opened(
-            indexes=indexes,
-            structure=structure,
-            field=spec.field or "",
-            direct=source.direct,
-            open_options=source.open_options,
-            turnstile=device.rotates(indexes[0].filename) if rotates is None else rotates,
-            grows=grows,
-            is_swmr=grows and source.files.is_swmr,
-        )
+        opened = opened_of(spec, source, structure, indexes, grows=grows)
     if not grows:
         check_lengths(indexes)
     if spec.inner is not None:
         opened = replace(opened, indexes=select_inner(indexes, spec.inner, structure))
-    if grows:
-        return opened
-    if opened.direct:
-        device.check_direct(indexes[0].filename)
     return opened
+
+
+def opened_of(
+    spec: DataSpec,
+    source: Source,
+    structure: Structure,
+    indexes: list[ChunkIndex],
+    *,
+    grows: bool = False,
+) -> Opened:
+    """Return datasets of an open file, and how readers shall open it."""
+    filename, rotates = indexes[0].filename, spec.rotational
+    if source.direct and not grows:
+        device.check_direct(filename)
+    return Opened(
+        indexes=indexes,
+        structure=structure,
+        field=spec.field or "",
+        direct=source.direct,
+        open_options=source.open_options,
+        turnstile=device.rotates(filename) if rotates is None else rotates,
+        grows=grows,
+        is_swmr=grows and source.files.is_swmr,
+    )
 
 
 def refuse_ragged(path: Paths) -> None:
@@ -113,6 +124,7 @@ def start_stream(
     n_procs: int,
     planned: Callable[[], tuple[Opened, ReadPlan, int]],
     first_row: int = 0,
+    made: Callable[..., StreamQueue] = StreamQueue,
 ) -> StreamQueue:
     """Let readers of `pool` run a plan.
 
@@ -123,6 +135,8 @@ def start_stream(
         started, so that they start while the file is indexed.
     first_row : int
         Rows that streams before this one delivered, where guards go on counting them.
+    made : callable
+        Makes the queue.
     """
     readers = pool.take(n_procs)
     try:
@@ -130,7 +144,7 @@ def start_stream(
         warn_of_slow_filters(plan, _core.native_filters())
         ring = _make_ring(plan, opened, first_row)
         readers.assign(ring)
-        return StreamQueue(ring, readers, plan, block_size, pool.give_back())
+        return made(ring, readers, plan, block_size, pool.give_back())
     except BaseException:
         readers.stop()
         raise

@@ -1,0 +1,71 @@
+"""Where the stored bytes of a dataset lie, told to its index.
+
+Law
+---
+1. Pure: an index and numbers of the file in, an index out.
+2. Nothing lies outside the file; an index that would say so is an error that names it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from _multitables.errors import FileOpenError
+from _multitables.index.chunk_index import ChunkIndex
+
+
+def at(index: ChunkIndex, offset: int) -> ChunkIndex:
+    """Return an index whose elements lie together, from this byte on."""
+    # More bytes may be stored than the dataset has, never fewer.
+    size = math.prod(index.dims) * index.element_bytes
+    return replaced(
+        index,
+        layout="contiguous",
+        grid_index=np.zeros(1, np.uint64),
+        byte_offset=np.array([offset], np.uint64),
+        stored_size=np.array([size], np.uint64),
+        filter_mask=np.zeros(1, np.uint32),
+    )
+
+
+def chunked(index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None) -> ChunkIndex:
+    """Return an index with a table of chunks: grid index, offset, size and filter mask of each."""
+    grid_index, byte_offset, stored_size, filter_mask = table
+    return replaced(
+        index,
+        layout="chunked",
+        grid_index=grid_index,
+        byte_offset=byte_offset,
+        stored_size=stored_size,
+        filter_mask=filter_mask,
+        fill_value=fill_value,
+    )
+
+
+def replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
+    """Return a changed index; where no fill value is given, it is zero."""
+    fill = changes.get("fill_value") or bytes(index.element_bytes)
+    return replace(index, **{**changes, "fill_value": fill})
+
+
+def inside_file(index: ChunkIndex) -> ChunkIndex:
+    """Return the index; raise if stored bytes would lie behind the end of the file."""
+    ends = index.byte_offset + index.stored_size
+    size = len(index.inline) or index.fingerprint.size_bytes
+    bad = np.flatnonzero((ends > size) | (ends < index.byte_offset))
+    if len(bad):
+        end = int(ends[bad].max())
+        raise FileOpenError(
+            f"{index.filename!r} is truncated: {index.path!r} needs its bytes up to {end} "
+            f"(expected at least {end} bytes, got {size})",
+            advice="Copy the file again from its source or from a backup",
+            filename=index.filename,
+            path=index.path,
+            expected=end,
+            got=size,
+        )
+    return index

@@ -1,0 +1,74 @@
+"""From what is asked for to a stream: of rows of one size, of ragged rows, or of versions.
+
+Law
+---
+1. Which kind of stream it is, is decided here alone.
+2. Rows are taken to have one size; where they have not, the refusal says so, and they are ragged.
+"""
+
+from __future__ import annotations
+
+from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.options import StreamOptions
+from _multitables.parent.ragged.open_rows import open_rows
+from _multitables.parent.ragged.ragged_queue import RaggedQueue
+from _multitables.parent.ragged.start_rows import start_rows, stream_plan
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.open_stream import (
+    DataSpec,
+    Opened,
+    open_data,
+    refuse_ragged,
+    start_stream,
+)
+from _multitables.parent.stream.open_versions import start_versions
+from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.plan.batch_plan import plan_batches
+from _multitables.plan.dataset_table import lead_of
+from _multitables.plan.row_order import file_order
+from _multitables.plan.row_subset import subset_of
+from _multitables.plan.stream_plan import ReadPlan
+
+
+def start_blocks(
+    pool: ReaderPool, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False
+) -> StreamQueue | RaggedQueue:
+    """Stream what `spec` names as `wanted` says; with `tail_only`, the rows that fill no block."""
+    if wanted.has_versions:
+        if spec.inner is not None:
+            raise OptionsError(
+                f"inner cannot be given where several versions are streamed, got {spec.inner!r}",
+                advice="Select of the blocks, or stream one version after the other",
+                option="inner",
+                got=spec.inner,
+            )
+        return start_versions(pool, spec, wanted)
+
+    def planned() -> tuple[Opened, ReadPlan, int]:
+        opened = open_data(spec)
+        lead = opened.indexes[lead_of(opened.indexes)]
+        size = wanted.block_size or lead.block_size_default
+        subset = subset_of(wanted.rows, lead.n_rows)
+        whole = subset.n_rows // size * size
+        begin = whole if tail_only else 0
+        end = subset.n_rows if wanted.cyclic or wanted.remainder else whole
+        plan = plan_batches(
+            opened.indexes,
+            order=file_order(opened.indexes, subset),
+            ranges=[(begin, end)] if begin < end else [],
+            batch_size=size,
+            n_readers=wanted.n_procs,
+            epochs=None if wanted.cyclic else 1,
+            lap_blocks=False,
+            read_ahead=wanted.read_ahead,
+            **opened.facts(),
+        )
+        return opened, plan, size
+
+    try:
+        refuse_ragged(spec.path)
+        return start_stream(pool, wanted.n_procs, planned)
+    except UnsupportedDatasetError as refusal:
+        opened = open_rows(spec, refusal)
+        plan = stream_plan(opened, wanted, tail_only)
+        return start_rows(pool, wanted.n_procs, spec, opened, plan)

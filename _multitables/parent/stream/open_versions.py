@@ -1,0 +1,80 @@
+"""From versions of a dataset to a stream of the chunks that any of them has.
+
+Law
+---
+1. As open_stream.py. The ring holds the chunks of two blocks, as those of a block are held at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from _multitables import _core
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.options import StreamOptions
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.stream.open_stream import DataSpec, Opened, opened_of, start_stream
+from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.stream.versions_queue import VersionsQueue
+from _multitables.plan.dataset_table import dataset_of
+from _multitables.plan.shared_chunks import SharedChunks, shared_chunks
+from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.tree import Structure, one_path
+
+
+def start_versions(pool: ReaderPool, spec: DataSpec, wanted: StreamOptions) -> StreamQueue:
+    """Stream several versions of the dataset that `spec.path` names, as `wanted` says."""
+    found: list[Any] = []
+
+    def planned() -> tuple[Opened, ReadPlan, int]:
+        opened, *found[:] = open_versions(spec, wanted.version)
+        shared: SharedChunks = found[0]
+        rows = shared.chunk_dims[0]
+        least = 2 * max(shared.counts, default=0) + 2
+        for read_ahead in (wanted.read_ahead, least):
+            plan = plan_reads(
+                opened.indexes,
+                block_rows=rows,
+                n_readers=wanted.n_procs,
+                read_ahead=read_ahead,
+                cyclic=wanted.cyclic,
+                remainder=True,
+                **opened.facts(),
+            )
+            if plan.capacity_rows >= min(least * rows, plan.end_row):
+                break
+        return opened, plan, rows
+
+    def made(*parts: Any) -> StreamQueue:
+        return VersionsQueue(*parts).arrange(*found)
+
+    return start_stream(pool, wanted.n_procs, planned, made=made)
+
+
+def open_versions(spec: DataSpec, wanted: Any) -> tuple[Opened, SharedChunks, list[str]]:
+    """Index several versions of the dataset that `spec.path` names; return their names as well.
+
+    Raises
+    ------
+    UnsupportedDatasetError
+        They do not share chunks that the core reads.
+    """
+    path = one_path(spec.path)
+    with spec.file.open() as source:
+        versions = source.of_versions(wanted)
+        indexes = [version.index(path, spec.field) for version in versions.values()]
+        shared = shared_chunks(source.stored_chunks(path, spec.field), indexes)
+        opened = opened_of(spec, source, Structure(None), [shared.index])
+    # A library would not find the rows, as they are not in the order of any dataset.
+    reason = dataset_of(shared.index, False, _core.native_filters()).reason
+    if reason:
+        raise UnsupportedDatasetError(
+            f"versions of {path!r} in {shared.index.filename!r} cannot be streamed together, as an "
+            f"HDF5 library has to read them: {reason}",
+            advice="Stream one version after the other",
+            path=path,
+            filename=shared.index.filename,
+        )
+    options = {**opened.open_options, "trusted": False}
+    return replace(opened, open_options=options), shared, [*versions]
