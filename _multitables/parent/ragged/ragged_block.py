@@ -49,6 +49,7 @@ class RaggedBlock:
 
     Examples
     --------
+    >>> import numpy as np
     >>> block = multitables.RaggedBlock(np.array([1, 2, 3]), np.array([0, 2, 2, 3]))
     >>> block.rows()
     [array([1, 2]), array([], dtype=int64), array([3])]
