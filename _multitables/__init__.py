@@ -11,6 +11,10 @@
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
 #     stored_at.py           where its bytes lie, told to its index
+#     virtual.py             mappings of a virtual dataset, as chunks of its sources
+#     virtual_parts.py       the same as parts of them
+#     virtual_extent.py      how long it is by now
+#     virtual_sources.py     where they are
 #     kept_source.py         a file that is opened again and again
 #     open_files.py          files that are open, and the objects that paths lead to
 #     versions.py            which version of a file is meant

@@ -31,6 +31,8 @@ from _multitables.index.virtual import (
     paired_axes,
 )
 
+#: A chunk has as many bytes, or fewer where that makes less than these.
+TASK_BYTES, TASKS = 4 << 20, 32
 #: Along an axis of a source that is one element long.
 NO_AXIS = -1
 #: Elements of a mapping whose sides differ in shape, and parts of all mappings.
@@ -221,9 +223,12 @@ def _chunk_dims(
     chunk_dims = source.chunk_dims or (1,) * len(source.dims)
     for axis, number in pairs:
         extents[axis] = min(chunk_dims[number], index.dims[axis])
+    # Large, as chunks of the sources that two of them show may be decoded twice.
+    all_bytes = math.prod(index.dims) * index.element_bytes
+    wanted = min(max(all_bytes // TASKS, sizes.PIECE_BYTES), TASK_BYTES)
     for axis in reversed(range(len(extents))):
         others = math.prod(extents) // extents[axis] * index.element_bytes
-        most = sizes.DIRECT_TASK_BYTES // others
+        most = wanted // others
         if most >= index.dims[axis]:
             extents[axis] = index.dims[axis]
             continue

@@ -152,12 +152,16 @@ def _stored_tasks(
     else:
         inner = dataset.inner_chunks
         chunks = stored_chunks(dataset, chunk_rows.start * inner, chunk_rows.stop * inner)
-        per_task = _chunks_per_task(dataset, len(chunks), n_readers)
+        n_chunks = len(chunk_rows) * inner if dataset.shown else len(chunks)
+        per_task = _chunks_per_task(dataset, n_chunks, n_readers)
         per_task = min(per_task, max(1, most // outer) * inner)
         # Cut a chunk row into several tasks, or join several chunk rows into one, never both: so
         # the first rows of consecutive tasks never go back.
         step = max(1, per_task // inner)
         begins = _stored_rows(chunks, inner, chunk_rows, step)
+        if dataset.shown:  # which has no chunks of its own
+            check_plan(dataset, n_chunks, 0, memory_limit_bytes)
+            begins = np.arange(chunk_rows.start, chunk_rows.stop, step, dtype=np.uint64)
         ends = np.minimum(begins + np.uint64(step), np.uint64(chunk_rows.stop))
         tasks = _rows_of(begins, ends, outer, lap)
     first = np.append(np.uint64(0), tasks["row_end"])
