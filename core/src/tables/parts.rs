@@ -125,6 +125,9 @@ impl Parts {
     /// All parts of a dataset of this number fit those that they show.
     pub fn check(&self, number: usize, datasets: &[Dataset]) -> Result<(), Refused> {
         let of = &datasets[number];
+        if !self.is_empty() && (of.decoded_size == 0 || !of.clipped) {
+            return Err("a virtual dataset of parts has no elements, or chunks that go beyond it");
+        }
         let fits = (0..self.ends.len()).all(|n| {
             let part = self.part(n);
             let source = datasets.get(part.dataset());
@@ -175,5 +178,53 @@ impl Parts {
             }
         }
         found.sort_unstable_by_key(|&number| self.part(number).words[1]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts in two dims, in the order of their rows: start, step and count, and start and step shown.
+    fn parts(rows: &[[u64; 5]]) -> Vec<u64> {
+        let axes = |&[start, step, count, first, stride]: &[u64; 5]| {
+            [
+                [1, start, start, step, count, 0, 1, 4],
+                [first, stride, 0, 0, 1, 1, 0, 0],
+            ]
+            .concat()[..14]
+                .to_vec()
+        };
+        [vec![2], rows.iter().flat_map(axes).collect()].concat()
+    }
+
+    #[test]
+    fn parts_are_found_by_rows() {
+        let words = parts(&[[0, 1, 4, 0, 1], [2, 5, 3, 0, 1], [9, 1, 2, 7, 1]]);
+        let found = Parts::parse(&words, 2).unwrap();
+        let mut numbers = Vec::new();
+        for (rows, expected) in [
+            (0..1, vec![0]),
+            (3..4, vec![0]),
+            (2..3, vec![0, 1]),
+            (4..7, vec![]),
+            (7..8, vec![1]),
+            (8..13, vec![1, 2]),
+            (13..99, vec![]),
+        ] {
+            found.in_rows(rows.clone(), &mut numbers);
+            assert_eq!(numbers, expected, "{rows:?}");
+        }
+        assert_eq!(found.part(1).steps(0, 3..13), 1..3);
+        assert_eq!(found.part(2).source_axis(0), (7, 1, Some(0)));
+    }
+
+    #[test]
+    fn odd_parts_are_refused() {
+        let words = parts(&[[4, 1, 4, 0, 1], [2, 1, 1, 0, 1]]);
+        assert!(Parts::parse(&words, 2).is_err()); // not sorted
+        assert!(Parts::parse(&words[..8], 2).is_err());
+        assert!(Parts::parse(&[u64::MAX, 1], 2).is_err());
+        assert!(Parts::parse(&[], 2).unwrap().is_empty());
     }
 }
