@@ -180,14 +180,16 @@ def test_reasons_for_the_library(h5: Path) -> None:
         layout = h5py.VirtualLayout((8,), "i8")
         layout[:] = h5py.VirtualSource(file["plain"])
         file.create_virtual_dataset("virtual", layout)
-        external = [(str(h5.with_name("raw")), 0, 64)]
-        file.create_dataset("external", (8,), "i8", external=external)[...] = 1
+        raw = str(h5.with_name("raw"))
+        file.create_dataset("whole", (8,), "i8", external=[(raw, 0, 64)])[...] = 1
+        file.create_dataset("external", (8,), "i8", external=[(raw, 0, 32), (raw, 32, 32)])
     for name in ("virtual", "external"):
         index = index_of(h5, name)
         assert (index.layout, index.library) == ("library", "h5py")
         assert name in index.reason
         assert index.n_rows == 8
-    assert index_of(h5, "plain").reason == ""
+    assert index_of(h5, "plain").reason == index_of(h5, "whole").reason == ""
+    assert index_of(h5, "whole").files[1].filename == raw
 
 
 def test_a_split_file_is_read_by_the_library(tmp_path: Path) -> None:

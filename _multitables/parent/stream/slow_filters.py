@@ -9,7 +9,7 @@ Law
 
 from __future__ import annotations
 
-import sys
+import inspect
 import warnings
 from collections.abc import Container
 
@@ -46,7 +46,7 @@ def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None
 
 def _stacklevel() -> int:
     """Return how far up the first frame is that is not this library's."""
-    level, frame = 0, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("_multitables"):
+    level, frame = 0, inspect.currentframe()
+    while frame and frame.f_globals.get("__name__", "").startswith("_multitables"):
         level, frame = level + 1, frame.f_back
-    return level + 1
+    return level

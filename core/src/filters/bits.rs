@@ -34,6 +34,24 @@ impl<'a> BitReader<'a> {
         }
     }
 
+    /// How many zeros come before the next one, which is taken, too.
+    pub fn zeros(&mut self) -> Option<usize> {
+        let mut zeros = 0;
+        loop {
+            let left = (8 * self.bytes.len())
+                .checked_sub(self.at)
+                .filter(|&n| n > 0)?;
+            let n_bits = left.min(64);
+            let ahead = self.take(n_bits)? << (64 - n_bits);
+            if ahead != 0 {
+                let before = ahead.leading_zeros() as usize;
+                self.at -= n_bits - before - 1;
+                return Some(zeros + before);
+            }
+            zeros += n_bits;
+        }
+    }
+
     /// The last bytes, with zeros behind; None if these bits are not among them.
     fn last_window(&self, byte: usize, bits: usize) -> Option<u128> {
         let left = self.bytes.get(byte..)?;

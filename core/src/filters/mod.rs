@@ -34,6 +34,7 @@ mod pipeline;
 mod scaleoffset;
 mod shuffle;
 mod snappy;
+mod szip;
 mod zstd;
 
 #[cfg(test)]
@@ -212,10 +213,11 @@ pub struct Filter {
 
 /// Every filter decoded here; ids are HDF5's registered ones.
 #[rustfmt::skip]
-pub static FILTERS: [Filter; 12] = [
+pub static FILTERS: [Filter; 13] = [
     Filter { id: 1, name: "deflate", make: deflate::make },
     Filter { id: 2, name: "shuffle", make: shuffle::make },
     Filter { id: 3, name: "fletcher32", make: fletcher32::make },
+    Filter { id: 4, name: "szip", make: szip::make },
     Filter { id: 5, name: "nbit", make: nbit::make },
     Filter { id: 6, name: "scaleoffset", make: scaleoffset::make },
     Filter { id: 307, name: "bzip2", make: bzip2::make },

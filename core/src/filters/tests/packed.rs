@@ -172,6 +172,54 @@ fn chunks() -> Vec<(FilterSpec, Vec<u8>, usize)> {
     ]
 }
 
+/// Blocks of zeros, of pairs, of split samples and of samples as they are, after a reference.
+#[test]
+fn szip_blocks() {
+    let specs = [spec(4, &[128 | 32 | 8, 4, 8, 20])];
+    let packed = pack(&[
+        (1, 3), // No lower bits: 10, then 1 above, 1 below, 0.
+        (10, 8),
+        (0b001, 3),
+        (0b01, 2),
+        (1, 1),
+        (0, 3), // Two blocks of zeros.
+        (0, 1),
+        (0b01, 2),
+        (0, 3), // Pairs: 1 and 0, 0 and 1.
+        (1, 1),
+        (0b01, 2),
+        (0b001, 3),
+        (7, 3), // As they are: 0, 4, 250, 2.
+        (0, 8),
+        (4, 8),
+        (250, 8),
+        (2, 8),
+    ]);
+    let stored = [&20u32.to_le_bytes()[..], &packed].concat();
+    let expected = [
+        10, 11, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 9, 9, 9, 8, 8, 10, 250, 251,
+    ];
+    assert_eq!(decode(&specs, 0, &stored, 20), Ok(expected.to_vec()));
+    for n in 0..stored.len() {
+        assert!(decode(&specs, 0, &stored[..n], 20).is_err());
+    }
+    let mut random = Random(47);
+    for _ in 0..3000 {
+        let mut broken = stored.clone();
+        broken[random.below(stored.len())] ^= 1 << random.below(8);
+        let _ = decode(&specs, 0, &broken, 20);
+        let values = [
+            176,
+            2 + 2 * random.below(3) as u32,
+            random.below(70) as u32,
+            9,
+        ];
+        if Pipeline::new(&[spec(4, &values)], 20).is_ok() {
+            let _ = decode(&[spec(4, &values)], 0, &broken, 20);
+        }
+    }
+}
+
 #[test]
 fn cut_short_or_of_another_size_is_an_error() {
     for (spec, stored, size) in chunks() {

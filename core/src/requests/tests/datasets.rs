@@ -147,7 +147,7 @@ impl TestDataset {
                 let offset = random.below(field.1 as u64);
                 let size = 1 + random.below(field.1 as u64 - offset);
                 let count = 1 + random.below((field.1 as u64 - offset) / size);
-                vec![[offset, size, count, 1 + random.below(2)]]
+                vec![[offset, size, count, 2 * random.below(2)]]
             }
             _ => vec![],
         };
