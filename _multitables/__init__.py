@@ -18,6 +18,7 @@
 #     kept_source.py         a file that is opened again and again
 #     open_files.py          files that are open, and the objects that paths lead to
 #     versions.py            which version of a file is meant
+#     version_sources.py     versions as sources of their datasets
 #     version_diff.py        which rows differ between two versions
 #     hdf5_metadata.py       who wrote a dataset, and its filters
 #     by_library.py          what the core does not know, asked of libhdf5 in another process

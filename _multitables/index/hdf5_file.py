@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,10 +37,8 @@ from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
 from _multitables.index.stored_at import at, chunked, inside_file, replaced
-from _multitables.index.versions import STORED, History, history_of, version_path
 from _multitables.index.virtual_extent import grown
 from _multitables.index.virtual_sources import source_of, sources_of
-from _multitables.options import CheckedVersion
 
 #: Layouts that only a library reads, and why.
 REASONS = {
@@ -112,38 +110,10 @@ class Source:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def of_version(self, version: CheckedVersion | None) -> Source:
-        """Return a source of the same file whose paths are those of a version; None: itself.
-
-        Raises
-        ------
-        MissingVersionError
-            There is no such version, or it was not committed.
-        UnsupportedDatasetError
-            The file has no versions, or the package that writes them refuses its layout.
-        """
-        if version is None:
-            return self
-        with _errors_named(self.files.root):
-            root = version_path(self.files, version) + self._options.root
+    def inside(self, group: str) -> Source:
+        """Return a source of the same file whose paths begin in a group."""
+        root = group + self._options.root
         return Source(self._base, replace(self._options, root=root), self.files)
-
-    def of_versions(self, versions: Sequence[CheckedVersion] | slice) -> dict[str, Source]:
-        """Return a source for each of several versions, by their names."""
-        with _errors_named(self.files.root):
-            found = history_of(self.files).find_all(versions)
-        return {version.name: self.of_version(version.name) for version in found}
-
-    def stored_chunks(self, path: str, field: str | None = None) -> ChunkIndex:
-        """Index what has the chunks of all versions of a dataset, one behind the other."""
-        inside = self._options.root + normal_path(path)
-        return self.index_at(self.files.find(f"{STORED}{inside}/raw_data"), field)
-
-    def history(self) -> History:
-        """Read all versions of the file; the errors are those of `of_version`."""
-        with _errors_named(self.files.root):
-            history = history_of(self.files)
-            return replace(history, versions=dict(history.versions))
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
         """Index a dataset below ``root_uep``, or one column; ``"a/b"`` is ``b`` of column ``a``.
@@ -171,7 +141,7 @@ class Source:
         With `as_stored`, its elements are bytes as they are stored, whatever their type, and a
         scalar is one row.
         """
-        with _errors_named(place):
+        with errors_named(place):
             dataset = self._dataset(place)
             if not as_stored:
                 return self._index(dataset, _field_type(dataset, field), dataset.dims)
@@ -189,7 +159,7 @@ class Source:
             is that of an atom, which may be a subarray.
         """
         place = self.find(path)
-        with _errors_named(place):
+        with errors_named(place):
             dataset = self._dataset(place)
             if dataset.datatype["kind"] == "sequence":
                 return "vlarray", self._trusted(self._ragged(dataset))
@@ -213,7 +183,7 @@ class Source:
             Rows are of something else than atoms of a fixed size, or of strings.
         """
         place = self.find(path)
-        with _errors_named(place):
+        with errors_named(place):
             dataset = self._dataset(place)
             kind = dataset.datatype["kind"]
             if kind not in ("sequence", "variable_string") or len(dataset.dims) != 1:
@@ -316,7 +286,7 @@ class Source:
             raise hdf5_errors.circle(file.filename, dataset.place.path)
 
         def index_of(place: Place) -> ChunkIndex:
-            with _errors_named(place):
+            with errors_named(place):
                 source = self._dataset(place)
                 kinds.append(source.datatype)
                 dims = source.stored["dims"] or (1,)
@@ -351,7 +321,7 @@ class Source:
                     raise hdf5_errors.circle(place.file.filename, place.path)
                 self._depth += 1
                 try:
-                    with _errors_named(source):
+                    with errors_named(source):
                         dims: tuple[int, ...] = self._dataset(source).stored["dims"]
                         return dims
                 finally:
@@ -380,7 +350,7 @@ class Source:
         FileOpenError
             The file's structure is damaged.
         """
-        with _errors_named(place):
+        with errors_named(place):
             with contextlib.suppress(_core.Unknown):
                 if place.offset != UNKNOWN:
                     stored = place.file.metadata.dataset(place.offset)
@@ -472,7 +442,8 @@ class _Dataset:
         )
 
 
-def _errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
+def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
+    """Make what the core raises of a dataset an error that names it."""
     return hdf5_errors.named(place.file.filename, place.path)
 
 

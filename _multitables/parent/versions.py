@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from _multitables.index.hdf5_file import open_source
 from _multitables.index.version_diff import differing_rows
+from _multitables.index.version_sources import of_version, whole_history
 from _multitables.index.versions import Version, VersionKey
 from _multitables.options import check_version
 from _multitables.parent.titles import count, file_title
@@ -55,7 +56,7 @@ class Versions(Mapping[str, Version]):
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         with open_source(filename, {}) as source:
-            self._history = source.history()
+            self._history = whole_history(source)
         self._names = [version.name for version in self._history.in_order()]
 
     def __getitem__(self, version: VersionKey) -> Version:
@@ -105,7 +106,7 @@ class Versions(Mapping[str, Version]):
             It is not stored in chunks that versions share (a `ValueError`).
         """
         with open_source(self._history.filename, {}) as source:
-            both = [source.of_version(self[one].name) for one in (old, new)]
+            both = [of_version(source, self[one].name) for one in (old, new)]
             places = [(one, one.find(path)) for one in both]
             old_index, new_index = (one.index_at(place, as_stored=True) for one, place in places)
             types = {one.told(place)["datatype"] for one, place in places}

@@ -23,6 +23,7 @@ from versioned import Writer, numbers
 import multitables
 from _multitables import _core
 from _multitables.index.hdf5_file import open_source
+from _multitables.index.version_sources import of_versions, stored_chunks
 from _multitables.index.versions import GROUP
 from _multitables.plan.shared_chunks import SharedChunks, shared_chunks
 
@@ -212,8 +213,8 @@ def test_damage_is_named_where_it_is_stored(tmp_path: Path) -> None:
 
 def planned(path: Path, dataset: str, names: list[str]) -> SharedChunks:
     with open_source(path, {}) as source:
-        indexes = [one.index(dataset) for one in source.of_versions(names).values()]
-        return shared_chunks(source.stored_chunks(dataset), indexes)
+        indexes = [one.index(dataset) for one in of_versions(source, names).values()]
+        return shared_chunks(stored_chunks(source, dataset), indexes)
 
 
 @settings(max_examples=20, deadline=None)

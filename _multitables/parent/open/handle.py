@@ -31,6 +31,7 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.open_options import OpenOptions
+from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open.library import Library
 from _multitables.parent.open.reading import Contents
@@ -94,7 +95,7 @@ class Handle:
         self.main: OpenFile = self._shared.files.main
         self.root: Place = self._shared.files.root
         if version is not None:
-            self.root = self._shared.source.of_version(version).find("/")
+            self.root = of_version(self._shared.source, version).find("/")
         #: What reads datasets, as long as the handle is open.
         self.contents = self._shared.contents
 

@@ -18,6 +18,7 @@ from _multitables import _core
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
+from _multitables.index.version_sources import of_version
 from _multitables.machine import available_cores
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of_request
@@ -86,7 +87,7 @@ def open_rows(spec: DataSpec, refusal: UnsupportedDatasetError) -> OpenedRows:
     """
     structure, leaves = structure_of(spec.path)
     with spec.file.open() as source:
-        version = source.of_version(spec.version)
+        version = of_version(source, spec.version)
         entries = [_entry(version, leaf, spec.field) for leaf in leaves]
     if all(entry.ends is None for entry in entries):
         raise refusal

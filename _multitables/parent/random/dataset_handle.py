@@ -19,6 +19,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
+from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.random.stage import made
 from _multitables.plan.dataset_table import DatasetTable, lookup_table
@@ -54,7 +55,7 @@ class Catalogues:
                 return known
             file, path, version = self._dataset
             with file.open() as source:
-                index = source.of_version(version).index(path, field)
+                index = of_version(source, version).index(path, field)
             before = self._parts[""].index.fingerprint
             if index.fingerprint != before:
                 raise FileChangedError(
@@ -113,7 +114,7 @@ def open_dataset(
 ) -> DatasetHandle:
     """Index a dataset, in a version of it, and tell the readers of it."""
     with file.open() as source:
-        kind, index = source.of_version(version).describe(path)
+        kind, index = of_version(source, version).describe(path)
     if source.direct:
         device.check_direct(index.filename)
     return handle_of(queue, file, path, index, source, kind, version)

@@ -20,6 +20,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
+from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.slow_filters import warn_of_slow_filters
@@ -74,7 +75,7 @@ def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
     refuse_ragged(spec.path)
     structure, paths = structure_of(spec.path)
     with spec.file.open(grows=grows) as source:
-        version = source.of_version(spec.version)
+        version = of_version(source, spec.version)
         indexes = [version.index(one, spec.field) for one in paths]
         opened = opened_of(spec, source, structure, indexes, grows=grows)
     if not grows:

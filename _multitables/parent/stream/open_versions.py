@@ -12,6 +12,7 @@ from typing import Any
 
 from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.version_sources import of_versions, stored_chunks
 from _multitables.options import StreamOptions
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, Opened, opened_of, start_stream
@@ -62,9 +63,9 @@ def open_versions(spec: DataSpec, wanted: Any) -> tuple[Opened, SharedChunks, li
     """
     path = one_path(spec.path)
     with spec.file.open() as source:
-        versions = source.of_versions(wanted)
+        versions = of_versions(source, wanted)
         indexes = [version.index(path, spec.field) for version in versions.values()]
-        shared = shared_chunks(source.stored_chunks(path, spec.field), indexes)
+        shared = shared_chunks(stored_chunks(source, path, spec.field), indexes)
         opened = opened_of(spec, source, Structure(None), [shared.index])
     # A library would not find the rows, as they are not in the order of any dataset.
     reason = dataset_of(shared.index, False, _core.native_filters()).reason
