@@ -202,7 +202,7 @@ def ragged(directory: Path) -> str:
     [
         (["nowhere.h5", "/images"], "no file 'nowhere.h5'"),
         (["run7.h5", "/pictures"], "It holds /images"),
-        (["ragged.h5", "/x"], "Nothing was measured"),
+        (["ragged.h5", "/x"], "no stream of it can be checked"),
         (["text.txt"], "cannot be opened as an HDF5 file"),
     ],
 )

@@ -108,7 +108,7 @@ def parts(streamer: Streamer, dataset: Dataset, wanted: np.ndarray, **options: A
     with h5py.File(streamer.filename, "r") as file:
         n_inner = max(0, file[dataset.path].ndim - 1)
     inner = [slice(None, None, -2), slice(1, None)][:n_inner]
-    chosen = {"rows": slice(1, None, 3), "inner": tuple(inner)}
+    chosen = {"rows": slice(1, None, 3), "inner": tuple(inner) or None}
     rows = wanted[(slice(1, None, 3), *inner)]
     with streamer.get_batches(dataset.path, 17, **chosen, **selected(dataset), **options) as made:
         order, seen, told = made.order() // 3, 0, {}

@@ -14,6 +14,7 @@ import io
 import tempfile
 from pathlib import Path
 
+import pytest
 from coverage_of import ENTRIES, Faces, Oracle, outcome
 from kinds import GROUPS
 
@@ -37,6 +38,7 @@ def measured(folder: Path) -> str:
     return out.getvalue()
 
 
+@pytest.mark.filterwarnings("ignore::multitables.SlowFilterWarning")
 def test_the_page_says_what_is_so(tmp_path: Path) -> None:
     assert measured(tmp_path).splitlines() == PAGE.read_text().splitlines()
 

@@ -18,7 +18,7 @@ from typing import Any
 import h5py
 import hdf5plugin  # noqa: F401 - filters for h5py
 import numpy as np
-from oracle import pytables_read, same
+from oracle import pytables_read, ragged, same
 
 import multitables
 
@@ -64,8 +64,10 @@ ENTRIES: dict[str, Entry] = {
 }
 
 
-def _joined(parts: list[np.ndarray]) -> np.ndarray | None:
+def _joined(parts: list[Any]) -> np.ndarray | None:
     """All rows, in the byte order of the file; None if there are none."""
+    if parts and isinstance(parts[0], multitables.RaggedBlock):
+        return ragged([row for part in parts for row in part])
     return np.concatenate(parts, dtype=parts[0].dtype) if parts else None
 
 

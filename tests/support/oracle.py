@@ -74,10 +74,13 @@ def streamed(
     return rows, statistics
 
 
-def same(got: Any, want: np.ndarray) -> None:
+def same(got: Any, want: np.ndarray | bytes) -> None:
     """Fail unless both are the same rows, byte for byte."""
     if got is None:
         assert want.size == 0
+        return
+    if isinstance(want, bytes):
+        assert got == want
         return
     if want.dtype == object:
         assert len(got) == len(want)

@@ -121,6 +121,7 @@ SOURCE_WORDS = """
 DATASET_WORDS = """
     source row_bytes element_bytes field_offset field_bytes n_dims dims_at chunk_dims_at
     filters_at n_filters fill_at fixes_at n_fixes flags library_at library_len chunks_at n_chunks
+    parts_at n_parts_words
 """.split()  # noqa: SIM905
 
 
