@@ -64,6 +64,7 @@ from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
 from _multitables.parent.codec_limit import measure_limit
 from _multitables.parent.ragged.ragged_block import RaggedBlock
+from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.request_pool import RequestPool
@@ -133,6 +134,7 @@ __all__ = [
     "QueueClosedException",
     "Ragged",
     "RaggedBlock",
+    "RaggedQueue",
     "Reader",
     "ReaderDiedError",
     "Reference",

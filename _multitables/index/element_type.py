@@ -137,7 +137,9 @@ def _number(datatype: Datatype, is_numpys: bool) -> ElementType:
 
 def _integer(datatype: Datatype, _: bool) -> ElementType:
     found = _number(datatype, _is_whole(datatype))
-    if not found.direct and datatype["bits"][0] == 0 and datatype["order"] in "<>":
+    first, n_bits = datatype["bits"]
+    counts = first == 0 and 0 < n_bits <= 8 * datatype["size"]
+    if not found.direct and counts and datatype["order"] in "<>":
         if datatype["size"] == 1 and datatype["order"] == ">":
             return ElementType(found.dtype, 1)  # HDF5 only swaps the order of bytes
         return ElementType(found.dtype, found.size_bytes, fixes=(number_fix(datatype),))
@@ -166,7 +168,8 @@ def _string(datatype: Datatype, pytables: bool) -> ElementType:
     size, padding = datatype["size"], datatype["padding"]
     fixes: tuple[Fix, ...] = ()
     if padding != PADDING_NULLPAD and not pytables:
-        fixes = (Fix(0, size, 1, padding),)
+        is_padded = padding == PADDING_SPACEPAD  # a damaged file may say anything
+        fixes = (Fix(0, size, 1, PADDING_SPACEPAD if is_padded else PADDING_NULLTERM),)
     return ElementType(_dtype(datatype), size, fixes=fixes)
 
 

@@ -381,7 +381,7 @@ def test_a_file_replaced_before_a_reader_opens_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Indexed is one file, opened another of the same name and size: an error, not its bytes."""
-    from _multitables.parent import streamer as module
+    from _multitables.parent import start_blocks as module
 
     path = write(tmp_path / "rows.h5")
     twin = shutil.copy(path, tmp_path / "twin.h5")
@@ -403,7 +403,7 @@ def test_a_file_replaced_before_a_reader_opens_it(
 def test_a_file_deleted_before_a_reader_opens_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from _multitables.parent import streamer as module
+    from _multitables.parent import start_blocks as module
 
     path = write(tmp_path / "rows.h5")
     original = module.plan_batches

@@ -86,7 +86,7 @@ def _alike(index: ChunkIndex, other: ChunkIndex | None) -> bool:
     if other is None:
         return False
     names = {field.name for field in dataclasses.fields(index)} - set(PLACES)
-    return all(getattr(index, name) == getattr(other, name) for name in names)
+    return all(np.array_equal(getattr(index, name), getattr(other, name)) for name in names)
 
 
 def _either_begins_or_an_error(path: Path) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from oracle import ragged as as_objects
 
 import multitables
 
@@ -141,6 +142,8 @@ def _read(path: Path, streamer: multitables.Streamer) -> dict[str, str]:
 
 def _streamed(streamer: multitables.Streamer) -> np.ndarray:
     with streamer.get_queue("/x", n_procs=1, remainder=True, block_size=5) as blocks:
+        if isinstance(blocks, multitables.RaggedQueue):
+            return as_objects([row for guard in blocks for row in guard.__enter__().copy()])
         plan = blocks.plan.datasets[0].index
         if plan.n_rows * plan.row_bytes > LARGE_BYTES or plan.n_rows > LARGE_BYTES:
             _too_large()
