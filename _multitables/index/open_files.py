@@ -301,6 +301,8 @@ def _asked(place: Place, path: str) -> tuple[Any, ...]:
         raise hdf5_errors.corrupt(place.file.filename, joined(place.path, path), error) from None
     except _core.Unknown:
         return "object", UNKNOWN
+    except OSError as error:
+        raise hdf5_errors.cannot_open(place.file.filename, error) from None
 
 
 def children(place: Place) -> list[str]:

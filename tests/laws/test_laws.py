@@ -166,7 +166,7 @@ def module(request: pytest.FixtureRequest) -> str:
 
 def test_there_is_something_to_read() -> None:
     assert {"_multitables.parent.stream.stream_queue", "_multitables.reader.__main__"} <= set(NAMES)
-    assert "_multitables.plan.stream_plan" in ours(NAMES["_multitables.parent.streamer"])
+    assert "_multitables.plan.stream_plan" in ours(NAMES["_multitables.parent.start_blocks"])
     assert {folder(name) for name in NAMES} >= PURE | TOUCH_HDF5
     assert set(NAMES) >= PURE_FILES | {ASKS_VERSIONS}
 

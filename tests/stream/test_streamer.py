@@ -235,6 +235,7 @@ def test_the_docstrings_say_the_defaults() -> None:
         "remainder": False,
         "rows": None,
         "inner": None,
+        "version": None,
         "follow": False,
         "max_wait_seconds": 1.0,
     }
