@@ -17,7 +17,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import tables
 from runs import left_behind, rows_of
 
 import multitables
@@ -190,10 +189,10 @@ def test_a_file_in_memory_has_no_device(
 # ---- what is refused
 
 
-def ragged(directory: Path) -> str:
-    filename = str(directory / "ragged.h5")
-    with tables.open_file(filename, "w") as file:
-        file.create_vlarray("/", "x", tables.Int32Atom()).append([1, 2])
+def references(directory: Path) -> str:
+    filename = str(directory / "references.h5")
+    with h5py.File(filename, "w") as file:
+        file.create_dataset("x", (3,), h5py.ref_dtype)
     return filename
 
 
@@ -202,7 +201,7 @@ def ragged(directory: Path) -> str:
     [
         (["nowhere.h5", "/images"], "no file 'nowhere.h5'"),
         (["run7.h5", "/pictures"], "It holds /images"),
-        (["ragged.h5", "/x"], "no stream of it can be checked"),
+        (["references.h5", "/x"], "Nothing was measured"),
         (["text.txt"], "cannot be opened as an HDF5 file"),
     ],
 )
@@ -210,7 +209,7 @@ def test_what_cannot_be_explained_is_refused(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made(tmp_path)
-    ragged(tmp_path)
+    references(tmp_path)
     Path("text.txt").write_text("text")
     assert explain(*words) == 2
     assert said in capsys.readouterr().err
@@ -289,7 +288,7 @@ def test_a_run_goes_on_where_it_was_interrupted(
         assert explain(filename, "--resume") == 0
     assert rows_of("explain") == after
     # rows of another dataset do not come beside these
-    assert explain(ragged(tmp_path), "--resume") == 2
+    assert explain(references(tmp_path), "--resume") == 2
     (tmp_path / "other").mkdir()
     assert explain(made(tmp_path / "other"), "--resume") == 2
     assert "cannot be resumed" in capsys.readouterr().err

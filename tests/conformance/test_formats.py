@@ -22,6 +22,7 @@ import datasets_library  # noqa: F401
 import datasets_pytables  # noqa: F401
 import datasets_virtual  # noqa: F401
 import h5py
+import hdf5plugin
 import numpy as np
 import pytest
 from datasets import FILES, WITHOUT_FALLBACK, Dataset, columns, create, prepared, write
@@ -135,10 +136,11 @@ def test_a_filter_that_only_turns_out_to_be_unknown(
     h5: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The core believes that it knows the filter; a library is asked then."""
-    known = {**_core.native_filters(), 6: "scaleoffset"}
+    known = {**_core.native_filters(), hdf5plugin.Zfp.filter_id: "zfp"}
     monkeypatch.setattr(_core, "native_filters", lambda: known)
     with h5py.File(h5, "w") as file:
-        file.create_dataset("x", data=smooth((64, 4)), chunks=(8, 4), scaleoffset=0)
+        how = hdf5plugin.Zfp(reversible=True)
+        file.create_dataset("x", data=smooth((64, 4)), chunks=(8, 4), **how)
     read_all(h5, [(Dataset("/x", by=None), smooth((64, 4)))], name)
     with Reader(h5, n_procs=1) as reader:
         dataset = reader.get_dataset("/x")

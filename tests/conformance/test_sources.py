@@ -304,6 +304,7 @@ def test_a_file_that_moves_away_while_it_is_open(h5: Path, monkeypatch: pytest.M
         del block
 
 
+@pytest.mark.usefixtures("few_filters")
 def test_an_exception_of_the_library_keeps_its_type(h5: Path) -> None:
     """Garbage where a scale-offset chunk should be: the library says so, the parent raises it."""
     with h5py.File(h5, "w") as file:
