@@ -226,7 +226,8 @@ class SavedIndex:
         self.link_target, self.link_order = columns["link_target"], columns["link_order"]
         self.link_end, self.link_kind = columns["link_end"], columns["link_kind"]
         self.value_end = columns["value_end"]
-        self.names, self.values = columns["names"].tobytes(), columns["values"].tobytes()
+        # Copying these would take as long as reading them.
+        self.names, self.values = columns["names"].data, columns["values"].data
         #: Close the file. May be called again; chunk tables cannot be asked for then.
         self.close = weakref.finalize(self, os.close, fd)
 
@@ -240,7 +241,7 @@ class SavedIndex:
         """A value of JSON's types."""
         begin = int(self.value_end[number - 1]) if number else 0
         try:
-            return json.loads(self.values[begin : int(self.value_end[number])])
+            return json.loads(bytes(self.values[begin : int(self.value_end[number])]))
         except (ValueError, RecursionError) as error:
             raise DamagedIndexError(f"value {number} is not JSON") from error
 
@@ -251,11 +252,11 @@ class SavedIndex:
 
     def link_name(self, link: int) -> bytes:
         """The name of a link."""
-        return self.names[self._name_begin(link) : int(self.link_end[link]) - 1]
+        return bytes(self.names[self._name_begin(link) : int(self.link_end[link]) - 1])
 
     def link_names(self, first: int, end: int) -> list[bytes]:
         """The names of links that follow one another."""
-        return self.names[self._name_begin(first) : self._name_begin(end)].split(b"\0")[:-1]
+        return bytes(self.names[self._name_begin(first) : self._name_begin(end)]).split(b"\0")[:-1]
 
     def _name_begin(self, link: int) -> int:
         return int(self.link_end[link - 1]) if link else 0
@@ -353,23 +354,22 @@ def _tables_bytes(head: Head) -> int:
     return sum(np.dtype(kind).itemsize * int(getattr(head, count)) for _, kind, count in COLUMNS)
 
 
-def _split(stored: bytearray, parts: Iterator[tuple[np.dtype[Any], int]]) -> Iterator[Any]:
+def _split(stored: memoryview, parts: Iterator[tuple[np.dtype[Any], int]]) -> Iterator[Any]:
     begin = 0
     for kind, count in parts:
         yield np.frombuffer(stored, kind, count, begin)
         begin += kind.itemsize * count
 
 
-def _read(fd: int, begin: int, count: int) -> bytearray:
+def _read(fd: int, begin: int, count: int) -> memoryview:
     """Read exactly these bytes, of which the file's size was compared with the head."""
-    out = bytearray(count)
-    view, done = memoryview(out), 0
+    view, done = np.empty(count, np.uint8).data, 0
     while done < count:
         got = os.preadv(fd, [view[done:]], begin + done)
         if not got:
             raise DamagedIndexError("it ends too early")
         done += got
-    return out
+    return view
 
 
 def _unsigned(number: int) -> int:
