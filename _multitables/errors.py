@@ -88,7 +88,7 @@ class SavedIndexWarning(MultitablesError, UserWarning):  # noqa: N818 - not rais
 
 
 class SlowFilterWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
-    """A dataset's filter is none that the core decodes: an HDF5 library reads the stream."""
+    """The core does not decode a dataset's filter: an HDF5 library reads the stream."""
 
 
 class ReaderDiedError(SubprocessException, ChildProcessError):

@@ -74,7 +74,7 @@ class History:
         Raises
         ------
         MissingVersionError
-            There is none, or it was not committed.
+            The file has no such version, or it was not committed.
         """
         if isinstance(key, str):
             return self._named(key)

@@ -3,8 +3,8 @@
 Law
 ---
 1. Pure: mappings and the indexes of their sources in, an index out.
-2. A part is a box with a step along each axis, on both sides (core/src/tables/parts.rs). A mapping
-   that is none is cut into as few as may be: in the order of its elements, if its sides differ in
+2. A part is a box with a step along each axis, on both sides (core/src/tables/parts.rs). Any other
+   mapping is cut into the fewest such boxes, in the order of its elements if its sides differ in
    shape.
 3. Chunks are of a size that is good to read, and of whole chunks of the sources where these fit.
 """

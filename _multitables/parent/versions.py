@@ -65,7 +65,7 @@ class Versions(Mapping[str, Version]):
         Raises
         ------
         MissingVersionError
-            There is none, or it was not committed (a `KeyError` and an `IndexError`).
+            No version has this name, or it was not committed (a `KeyError` and an `IndexError`).
         """
         return self._history.find(check_version("version", version))
 

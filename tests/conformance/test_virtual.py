@@ -18,7 +18,7 @@ import multitables
 
 
 def taken(draw: Any, count: int) -> tuple[slice, int]:
-    """So many elements of an axis, which is this long."""
+    """Select this many elements of an axis of this length."""
     start, step, rest = draw(st.integers(0, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 3))
     stop = start + step * (count - 1) + 1
     return slice(start, stop, step), stop + rest

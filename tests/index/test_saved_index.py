@@ -10,10 +10,7 @@ Law
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-import pickle
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,6 +23,7 @@ import pytest
 import structures
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from saved_files import saved, small
 
 import multitables
 from _multitables import _core
@@ -49,11 +47,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's cache directory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "multitables"
-
-
-def saved(path: Path) -> Path:
-    """Write the index of a file beside it."""
-    return Path(multitables.index_file(path, progress=False))
 
 
 def opened(path: Path) -> Any:
@@ -199,16 +192,6 @@ def test_damage_in_the_file_is_told_by_the_file(h5: Path) -> None:
     assert index.dataset(index.find(b"good")[1])["dims"] == (3,)
     with pytest.raises(_core.Corrupt):
         index.dataset(index.find(b"bad")[1])
-
-
-def small(path: Path) -> None:
-    with h5py.File(path, "w", libver="latest") as file:
-        data = np.arange(100, dtype="<i4")
-        file.create_dataset("g/chunks", data=data, chunks=(7,), maxshape=(None,), shuffle=True)
-        file["g/contiguous"], file["scalar"] = data, 3
-        file["soft"], file["external"] = h5py.SoftLink("/g"), h5py.ExternalLink("b.h5", "/x")
-        file["type"] = np.dtype(">f8")
-        file.attrs["text"], file["g"].attrs["numbers"] = "abc", np.arange(4)
 
 
 @pytest.mark.parametrize("change", ["time", "size", "inode"])
@@ -423,77 +406,6 @@ def test_all_that_opens_files_uses_the_index(h5: Path, monkeypatch: pytest.Monke
     with multitables.open(h5) as handle:
         assert handle["soft/chunks"][5:8].tolist() == [5, 6, 7]
         assert handle["g"].attrs["numbers"].tolist() == [0, 1, 2, 3]
-
-
-def everything(file: Any) -> dict[str, Any]:
-    """What a handle tells of a file."""
-    told: dict[str, Any] = {"/": (list(file), _attributes(file))}
-
-    def keep(name: str, found: Any) -> None:
-        told[name] = (type(found).__name__, _attributes(found))
-        if hasattr(found, "dtype") and hasattr(found, "shape"):
-            told[name] += (found.shape, found.dtype, found.chunks, found.maxshape)
-
-    file.visititems(keep)
-    links = {name: file.get(name, getlink=True) for name in file}
-    return {**told, "links": {name: repr(link) for name, link in links.items()}}
-
-
-def _attributes(found: Any) -> dict[str, str]:
-    return {name: repr(value) for name, value in found.attrs.items()}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "attributes latest",
-        "many_attributes v110",
-        "links earliest",
-        "committed v110",
-        "fill_values latest",
-    ],
-)
-def test_handles(files: dict[str, Path], name: str, tmp_path: Path) -> None:
-    """Text of variable length is read from the file, whose index knows where it is."""
-    path = tmp_path / "copy.h5"
-    path.write_bytes(files[name].read_bytes())
-    with multitables.open(path) as file:
-        expected = everything(file)
-    del file
-    multitables.index_file(path, progress=False)
-    with multitables.open(path) as file:
-        assert isinstance(file._place.file.metadata, SavedMetadata)
-        assert everything(file) == expected
-
-
-def test_a_handle_reads_and_is_pickled(h5: Path) -> None:
-    small(h5)
-    saved(h5)
-    with multitables.open(h5) as file:
-        again = pickle.loads(pickle.dumps(file["soft/chunks"]))
-        assert file["g/chunks"][3:40:5].tolist() == again[3:40:5].tolist() == list(range(3, 40, 5))
-        assert file["scalar"][()] == 3
-        assert file["type"].dtype == np.dtype(">f8")
-
-
-def test_a_closed_handle_holds_no_index(h5: Path) -> None:
-    small(h5)
-    place = saved(h5)
-    with multitables.open(h5) as file:
-        kept = file["g/chunks"]
-        assert str(place) in _open_files()
-    del file
-    gc.collect()
-    assert str(place) not in _open_files()
-    assert not kept
-
-
-def _open_files() -> set[str]:
-    names = set()
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            names.add(os.readlink(f"/proc/self/fd/{name}"))
-    return names
 
 
 def test_where_nothing_can_be_written_beside_the_file(tmp_path: Path, cache: Path) -> None:

@@ -94,7 +94,7 @@ class Oracle:
 
     def _each(self, got: Any) -> Any:
         yield from self.reads
-        with contextlib.suppress(Exception):  # perhaps it is none of PyTables'
+        with contextlib.suppress(Exception):  # PyTables may not know it
             rows = pytables_read(self.path, self.name)
             # Which gives the machine's byte order, and we the file's.
             dtype = getattr(got, "dtype", rows.dtype)
