@@ -21,8 +21,8 @@ A file is opened in place of `h5py.File` with `open`.
 >>> file = multitables.open("run7.h5")  # doctest: +SKIP
 >>> thumbnail = file["images"][0, ::8, ::8]  # doctest: +SKIP
 
-`TorchDataset`, `TorchMapDataset`, `jax_batches` and `tf_dataset` are for other libraries. They are
-not in ``__all__``, because naming one imports its library.
+`TorchDataset`, `TorchMapDataset`, `jax_batches`, `tf_dataset`, `to_dask` and `to_dask_dataframe`
+are for other libraries. They are not in ``__all__``, because naming one imports its library.
 
 Law: this file only names what is public; it has no logic.
 """
@@ -77,6 +77,8 @@ from _multitables.parent.streamer import Streamer
 from _multitables.tree import Ragged
 
 if typing.TYPE_CHECKING:
+    from _multitables.adapters.dask_collections import to_dask as to_dask
+    from _multitables.adapters.dask_collections import to_dask_dataframe as to_dask_dataframe
     from _multitables.adapters.jax_arrays import JaxBatches as JaxBatches
     from _multitables.adapters.jax_arrays import jax_batches as jax_batches
     from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
@@ -90,6 +92,7 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.open.group import Group
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink
     from _multitables.parent.open.objects import Datatype
+    from _multitables.parent.open.read import read
     from _multitables.parent.versions import Versions, versions
 else:
 
@@ -162,5 +165,6 @@ __all__ = [
     "index_file",
     "measure_limit",
     "open",
+    "read",
     "versions",
 ]

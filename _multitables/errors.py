@@ -58,8 +58,12 @@ class MultitablesError(Exception):
         return str(self.args[0]) if self.args else ""
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By name: cloudpickle would copy a class whose module `multitables` was not imported yet,
+        # as in a worker of Dask, and `except` would not know the copy.
+        name = type(self).__name__
+        kind = name if globals().get(name) is type(self) else type(self)
         parts = (self.happened, self.good, self.advice, self.values)
-        return _rebuild, (type(self), *parts), dict(self.__dict__)
+        return _rebuild, (kind, *parts), dict(self.__dict__)
 
     def __setstate__(self, state: Mapping[str, Any] | None) -> None:
         self.__dict__.update(state or {})
@@ -177,13 +181,14 @@ class ClosedError(QueueClosedException, ValueError, RuntimeError):
 
 
 def _rebuild(
-    kind: type[MultitablesError],
+    kind: type[MultitablesError] | str,
     happened: str,
     good: str,
     advice: str,
     values: dict[str, object],
 ) -> MultitablesError:
-    error = kind(happened, good=good, advice=advice)
+    known: type[MultitablesError] = globals()[kind] if isinstance(kind, str) else kind
+    error = known(happened, good=good, advice=advice)
     for name, value in values.items():
         setattr(error, name, value)
     error.values = values

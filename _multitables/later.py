@@ -27,6 +27,7 @@ LATER = {
     "Versions": "parent.versions",
     "index_file": "parent.index_file",
     "open": "parent.open.file",
+    "read": "parent.open.read",
     "versions": "parent.versions",
 }
 NAMES = {*LATER, *adapters.ADAPTERS}

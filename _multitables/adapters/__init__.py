@@ -23,6 +23,8 @@ ADAPTERS = {
     "TorchMapDataset": ("torch_map", "torch"),
     "jax_batches": ("jax_arrays", "jax"),
     "tf_dataset": ("tf_tensors", "tensorflow"),
+    "to_dask": ("dask_collections", "dask"),
+    "to_dask_dataframe": ("dask_collections", "dask"),
 }
 
 

@@ -1,0 +1,266 @@
+"""`to_dask` and `to_dask_dataframe`: datasets as collections of Dask.
+
+Law
+---
+1. A task is a selection of a handle of `open`, which is pickled as the file's name and fingerprint:
+   it decodes where it runs, on one thread, as Dask has threads and processes of its own.
+2. Partitions follow the borders of chunks, so that no chunk is decoded twice.
+3. Keys name the file as it is, the path and the partitions, so that equal graphs share their tasks.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import posixpath
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import numpy.typing as npt
+from dask.base import tokenize
+
+from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError
+from _multitables.index.versions import VersionKey
+from _multitables.parent.open.dataset import Dataset
+from _multitables.parent.open.file import open as open_file
+from _multitables.parent.open.group import Group
+
+#: Bytes of the rows of a partition of a data frame, about.
+PARTITION_BYTES = 64 << 20
+
+
+def to_dask(
+    filename: str | os.PathLike[str],
+    path: str,
+    *,
+    chunks: Any = "auto",
+    n_threads: int = 1,
+    trusted: bool = True,
+    version: VersionKey | None = None,
+) -> da.Array:
+    """Give a dataset as an array of Dask, whose tasks decode natively.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file. Where tasks run on other machines, it has this name there.
+    path : str
+        The dataset in the file.
+    chunks : int, tuple, dict or "auto", optional
+        As in `dask.array.from_array`. Default: whole chunks of the file, as many as make up about
+        ``dask.config.get("array.chunk-size")``.
+    n_threads : int, optional
+        Threads that decode the chunks of one task. Default: 1, as Dask runs many at once.
+    trusted, version : optional
+        As in `multitables.open`.
+
+    Returns
+    -------
+    dask.array.Array
+        A file that changes before a task runs is a `FileChangedError` of that task.
+
+    Raises
+    ------
+    MissingDatasetError
+        No such dataset (a `KeyError`). Other errors are those of `multitables.open`.
+
+    Examples
+    --------
+    >>> images = multitables.to_dask("run7.h5", "images")  # doctest: +SKIP
+    >>> images.mean(axis=0).compute()  # doctest: +SKIP
+    """
+    file = open_file(filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version)
+    dataset = _dataset(file[path])
+    name = f"multitables-{tokenize(_identity(dataset), chunks)}"
+    meta = np.empty((0,) * dataset.ndim, dataset.dtype)
+    return da.from_array(dataset, chunks, name=name, lock=False, meta=meta)
+
+
+def to_dask_dataframe(
+    filename: str | os.PathLike[str],
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    rows_per_partition: int | None = None,
+    n_threads: int = 1,
+    trusted: bool = True,
+    version: VersionKey | None = None,
+) -> Any:
+    """Give a table, or the columns of a group, as a data frame of Dask.
+
+    Parameters
+    ----------
+    filename : str or path-like
+        The HDF5 file.
+    path : str
+        A compound dataset with one axis, as PyTables' tables are; or a group, whose datasets of
+        shape (n,) or (n, 1) are columns of equal length.
+    columns : sequence of str, optional
+        Fields, or datasets of the group. Default: all. Only these are read.
+    rows_per_partition : int, optional
+        Default: about 64 MiB, in whole chunks of the longest.
+    n_threads, trusted, version : optional
+        As in `to_dask`.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame
+        Its index is the number of the row.
+
+    Raises
+    ------
+    UnsupportedDatasetError
+        A column that has more than one axis, or columns of different lengths (a `ValueError`).
+    MissingFieldError, MissingDatasetError
+        No such column (a `KeyError`).
+    MissingLibraryError
+        pandas is not installed (an `ImportError`).
+
+    Examples
+    --------
+    >>> events = multitables.to_dask_dataframe("run7.h5", "events", ["time"])  # doctest: +SKIP
+    >>> events.time.max().compute()  # doctest: +SKIP
+    """
+    try:
+        import dask.dataframe as dd
+    except ImportError:
+        raise MissingLibraryError(
+            "multitables.to_dask_dataframe needs pandas, which is not installed",
+            good="to_dask works without it",
+            advice="Install it: pip install dask[dataframe]",
+            library="pandas",
+        ) from None
+    file = open_file(filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version)
+    found = _columns(file[path], columns)
+    lengths = {name: len(column) for name, column in found.items()}
+    n_rows = next(iter(lengths.values()), 0)
+    if set(lengths.values()) - {n_rows}:
+        raise UnsupportedDatasetError(
+            f"columns of {path!r} in {os.fspath(filename)!r} differ in length: expected {n_rows} "
+            f"rows as {next(iter(lengths))!r} has, got {lengths}",
+            advice="Name columns of equal length with columns=",
+        )
+    step = _rows_per_partition(list(found.values()), rows_per_partition)
+    starts = range(0, max(n_rows, 1), step)
+    ranges = [(start, min(start + step, n_rows)) for start in starts]
+    part = _Part(found)
+    return dd.from_map(
+        part,
+        ranges,
+        meta=part((0, 0)),
+        divisions=(*starts, max(n_rows - 1, 0)),
+        label="multitables",
+        enforce_metadata=False,
+    )
+
+
+class _Column:
+    """One column: a dataset, or a field of one."""
+
+    def __init__(self, dataset: Dataset, field: str | None, dtype: np.dtype[Any]) -> None:
+        self.dataset = dataset
+        self.field = field
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+class _Part:
+    """Makes the data frame of a range of rows: the task of a partition."""
+
+    def __init__(self, columns: Mapping[str, _Column]) -> None:
+        self._columns = dict(columns)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        names = [(name, column.field) for name, column in self._columns.items()]
+        return _identity(*[column.dataset for column in self._columns.values()]), names
+
+    def __call__(self, rows: tuple[int, int], columns: Sequence[str] | None = None) -> Any:
+        import pandas as pd
+
+        names = list(self._columns) if columns is None else list(columns)
+        whole = slice(*rows)
+        tables = _tables({name: self._columns[name] for name in names}, whole)
+        return pd.DataFrame({name: tables[name] for name in names}, index=pd.RangeIndex(*rows))
+
+
+def _tables(columns: Mapping[str, _Column], rows: slice) -> dict[str, npt.NDArray[Any]]:
+    """Read columns; the fields of one dataset together, as its chunks hold them all."""
+    found: dict[str, npt.NDArray[Any]] = {}
+    fields = {name: column for name, column in columns.items() if column.field is not None}
+    if fields:
+        table = next(iter(fields.values())).dataset
+        together = table.fields([str(column.field) for column in fields.values()])[rows]
+        found |= {name: together[column.field] for name, column in fields.items()}
+    for name, column in columns.items():
+        if column.field is None:
+            found[name] = column.dataset[rows].reshape(-1)
+    return {name: _native(values) for name, values in found.items()}
+
+
+def _native(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """In the byte order of this machine, and contiguous, as pandas needs it."""
+    return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+
+
+def _columns(found: Any, names: Sequence[str] | None) -> dict[str, _Column]:
+    if isinstance(found, Group):
+        inside = [name for name in found if found.get(name, getclass=True) is Dataset]
+        chosen = {name: _dataset(found[name]) for name in (inside if names is None else names)}
+        return {name: _column(dataset, name) for name, dataset in chosen.items()}
+    dataset = _dataset(found)
+    if dataset.dtype.names is not None:
+        view = dataset.fields(dataset.dtype.names if names is None else names)  # checks them
+        fields = view.dtype.names or ()
+        return {name: _column(dataset, name, view.dtype[name]) for name in fields}
+    base = posixpath.basename(str(dataset.name))
+    if names is not None and list(names) != [base]:
+        raise OptionsError(
+            f"columns of {dataset.name!r}, which is not a table, must be [{base!r}], got {names}",
+            option="columns",
+            got=names,
+        )
+    return {base: _column(dataset, base)}
+
+
+def _column(dataset: Dataset, name: str, of_field: np.dtype[Any] | None = None) -> _Column:
+    is_flat = dataset.ndim == 1 or (of_field is None and dataset.shape[1:] == (1,))
+    if not is_flat or (of_field is not None and of_field.shape):
+        raise UnsupportedDatasetError(
+            f"column {name!r} of {dataset.name!r} in {dataset.file.filename!r} has more than one "
+            "axis, and a data frame has columns of one",
+            advice="Name the others with columns=, or take it with multitables.to_dask",
+        )
+    field = None if of_field is None else name
+    return _Column(dataset, field, dataset.dtype if of_field is None else of_field)
+
+
+def _dataset(found: Any) -> Dataset:
+    if not isinstance(found, Dataset) or found.shape is None:
+        raise UnsupportedDatasetError(
+            f"{found!r} is not a dataset with elements", advice="Name a dataset"
+        )
+    return found
+
+
+def _identity(*datasets: Dataset) -> bytes:
+    """Tell the datasets from all others: files as they are, options, places."""
+    return pickle.dumps(datasets)
+
+
+def _rows_per_partition(columns: Sequence[_Column], wanted: int | None) -> int:
+    if wanted is not None:
+        if wanted < 1:
+            raise OptionsError(
+                f"rows_per_partition must be at least 1, got {wanted}",
+                option="rows_per_partition",
+                got=wanted,
+            )
+        return wanted
+    row_bytes = sum(max(1, column.dtype.itemsize) for column in columns)
+    chunk = max(((column.dataset.chunks or (1,))[0] for column in columns), default=1)
+    return max(1, math.floor(PARTITION_BYTES / max(1, row_bytes) / chunk)) * chunk

@@ -1,0 +1,57 @@
+"""`multitables.read`: one selection of one dataset, in one call.
+
+Law
+---
+1. It opens, reads and closes; who reads more than once keeps what `open` gives.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from _multitables.index.versions import VersionKey
+from _multitables.parent.open.file import open as open_file
+
+
+def read(
+    filename: str | os.PathLike[str] | bytes,
+    path: str,
+    selection: Any = ...,
+    *,
+    n_threads: int | None = None,
+    trusted: bool = True,
+    version: VersionKey | None = None,
+) -> Any:
+    """Read a selection of a dataset, decoded by threads of this process.
+
+    Parameters
+    ----------
+    filename : str, path-like or bytes
+        Name of the file.
+    path : str
+        The dataset in the file.
+    selection : index, optional
+        What is read, as `numpy.s_` makes it and `Dataset` takes it. Default: everything.
+    n_threads, trusted, version : optional
+        As in `multitables.open`.
+
+    Returns
+    -------
+    ndarray, scalar, bytes or Empty
+        As ``multitables.open(filename)[path][selection]``.
+
+    Raises
+    ------
+    MissingDatasetError
+        No such dataset (a `KeyError`). Other errors are those of `open` and of `Dataset`.
+
+    Examples
+    --------
+    >>> multitables.read("run7.h5", "images", np.s_[:10, ::2]).shape  # doctest: +SKIP
+    (10, 4, 8)
+    """
+    with open_file(
+        filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version
+    ) as file:
+        return file[path][selection]

@@ -1,0 +1,180 @@
+"""`to_dask` and `to_dask_dataframe`, on threads, processes and a cluster that loses a worker.
+
+Law
+---
+1. Dask runs in scripts, as the threads that it makes stay. h5py says what is right.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from processes import run_script
+
+import multitables
+
+if not importlib.util.find_spec("dask"):
+    pytest.skip("could not import 'dask'", allow_module_level=True)
+
+ROWS = np.arange(4000, dtype=">i4").reshape(500, 8)
+TABLE = np.zeros(500, [("a", ">i4"), ("b", "<f8"), ("s", "S3"), ("wide", "<f4", (2,))])
+TABLE["a"], TABLE["b"], TABLE["s"] = np.arange(500), np.arange(500) / 3, b"abc"
+
+
+@pytest.fixture
+def path(h5: Path) -> Path:
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=ROWS, chunks=(30, 5), compression="gzip")
+        file.create_dataset("table", data=TABLE, chunks=(40,), compression="gzip")
+        for name in ("p", "q"):
+            file.create_dataset(f"group/{name}", data=np.arange(500)[:, None], chunks=(90, 1))
+        file.create_dataset("group/short", data=np.arange(3))
+        file.create_dataset("scalar", data=5)
+        file.create_dataset("empty", data=h5py.Empty("f4"))
+    return h5
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_an_array(path: Path, scheduler: str) -> None:
+    done = run_script(
+        "import sys, dask, multitables\n"
+        "array = multitables.to_dask(sys.argv[1], 'x', chunks=(60, 5))\n"
+        "assert array.name == multitables.to_dask(sys.argv[1], 'x', chunks=(60, 5)).name\n"
+        "with dask.config.set(scheduler=sys.argv[2], num_workers=2):\n"
+        "    print(array.chunks, int(array.sum().compute()), int(array[::7, 3].max().compute()))\n",
+        path,
+        scheduler,
+        flags=(),
+    )
+    chunks = ((60,) * 8 + (20,), (5, 3))
+    assert done.stdout == f"{chunks} {ROWS.sum()} {ROWS[::7, 3].max()}\n", done.stderr
+
+
+def test_partitions_are_whole_chunks(path: Path) -> None:
+    done = run_script(
+        "import sys, dask, multitables\n"
+        "with dask.config.set({'array.chunk-size': '1 kiB'}):\n"
+        "    print(multitables.to_dask(sys.argv[1], 'x').chunks)\n",
+        path,
+        flags=(),
+    )
+    rows, columns = eval(done.stdout)
+    assert {size % 30 for size in rows[:-1]} | {size % 5 for size in columns[:-1]} == {0}
+    assert (sum(rows), sum(columns)) == ROWS.shape
+
+
+def test_a_file_that_changed(path: Path) -> None:
+    done = run_script(
+        "import sys, multitables\n"
+        "array = multitables.to_dask(sys.argv[1], 'x')\n"
+        "with open(sys.argv[1], 'ab') as file:\n"
+        "    file.write(b'more')\n"
+        "try:\n"
+        "    array.sum().compute(scheduler='processes')\n"
+        "except multitables.FileChangedError as error:\n"
+        "    print(type(error).__name__)\n",
+        path,
+        flags=(),
+    )
+    assert done.stdout == "FileChangedError\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["scalar", "empty", "group"])
+def test_what_is_no_array(path: Path, name: str) -> None:
+    done = run_script(
+        "import sys, multitables\n"
+        "try:\n"
+        "    print(multitables.to_dask(*sys.argv[1:]).compute())\n"
+        "except multitables.UnsupportedDatasetError as error:\n"
+        "    print(type(error).__name__)\n",
+        path,
+        name,
+        flags=(),
+    )
+    wanted = "5" if name == "scalar" else "UnsupportedDatasetError"
+    assert done.stdout == wanted + "\n", done.stderr
+
+
+FRAMES = """
+import sys, multitables
+path = sys.argv[1]
+frame = multitables.to_dask_dataframe(path, "table", ["a", "s", "b"], rows_per_partition=150)
+print(frame.npartitions, frame.divisions, list(frame.columns), int(frame.a.sum().compute()))
+print(frame.loc[151:152].compute().values.tolist(), float(frame.b.max().compute()))
+group = multitables.to_dask_dataframe(path, "group", ["q", "p"])
+print(int(group.q.sum().compute()), len(group), list(group.columns))
+print(int(multitables.to_dask_dataframe(path, "group/p").p.max().compute()))
+for name, columns in (("table", None), ("group", None), ("x", None), ("scalar", None),
+                      ("group/p", ["z"]), ("table", ["z"]), ("group", ["z"])):
+    try:
+        multitables.to_dask_dataframe(path, name, columns)
+    except multitables.MultitablesError as error:
+        print(type(error).__name__)
+try:
+    multitables.to_dask_dataframe(path, "table", ["a"], rows_per_partition=0)
+except multitables.OptionsError as error:
+    print(error.option)
+"""
+
+
+def test_data_frames(path: Path) -> None:
+    pytest.importorskip("pandas")
+    done = run_script(FRAMES, path, flags=())
+    assert done.stdout.splitlines() == [
+        f"4 (0, 150, 300, 450, 499) ['a', 's', 'b'] {sum(range(500))}",
+        f"[[151, 'abc', {151 / 3}], [152, 'abc', {152 / 3}]] {499 / 3}",
+        f"{sum(range(500))} 500 ['q', 'p']",
+        "499",
+        *["UnsupportedDatasetError"] * 4,
+        "OptionsError",
+        "MissingFieldError",
+        "MissingDatasetError",
+        "rows_per_partition",
+    ], done.stderr
+
+
+CLUSTER = """
+import os, signal, sys, time
+import multitables
+from dask.distributed import Client, LocalCluster
+
+def slow_sum(block):
+    time.sleep(0.05)
+    return block.sum(keepdims=True)
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            array = multitables.to_dask(sys.argv[1], "x", chunks=(30, 8))
+            sums = array.map_blocks(slow_sum, chunks=((1,) * 17, (1,)), dtype="i8").persist()
+            time.sleep(0.3)
+            os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+            print(int(sums.sum().compute()))
+"""
+
+
+@pytest.mark.hang(120)
+def test_a_cluster_that_loses_a_worker(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    script = tmp_path / "cluster.py"  # a file, as Dask's workers import it
+    script.write_text(CLUSTER)
+    done = run_script(
+        "import runpy, sys\nsys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], None, '__main__')",
+        script,
+        path,
+        flags=(),
+        seconds=100,
+    )
+    assert done.stdout == f"{ROWS.sum()}\n", done.stderr
+
+
+def test_read(path: Path) -> None:
+    np.testing.assert_array_equal(multitables.read(path, "x"), ROWS)
+    np.testing.assert_array_equal(multitables.read(path, "/x", np.s_[5:50:3, 2]), ROWS[5:50:3, 2])
+    assert multitables.read(path, "scalar", ()) == 5
+    with pytest.raises(multitables.MissingDatasetError, match="nothing"):
+        multitables.read(path, "nothing")
