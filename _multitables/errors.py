@@ -59,7 +59,7 @@ class MultitablesError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By name: cloudpickle would copy a class whose module `multitables` was not imported yet,
-        # as in a worker of Dask, and `except` would not know the copy.
+        # as in a process of Dask, and `except` would not know the copy.
         name = type(self).__name__
         kind = name if globals().get(name) is type(self) else type(self)
         parts = (self.happened, self.good, self.advice, self.values)

@@ -39,7 +39,7 @@ nitpick_ignore_regex = [(r"py:.*", r"(?!multitables\.).*")]
 pygments_style = "sphinx"
 
 # What adapters import; their pages say the same with and without it.
-autodoc_mock_imports = ["jax", "tensorflow", "torch"]
+autodoc_mock_imports = ["dask", "jax", "tensorflow", "torch"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpydoc sections say types, shapes and units
 napoleon_google_docstring = False

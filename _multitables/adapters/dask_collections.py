@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 import os
-import pickle
 import posixpath
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import numpy.typing as npt
+from dask import array as da
 from dask.base import tokenize
 
 from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError
@@ -74,7 +73,7 @@ def to_dask(
     """
     file = open_file(filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version)
     dataset = _dataset(file[path])
-    name = f"multitables-{tokenize(_identity(dataset), chunks)}"
+    name = f"multitables-{tokenize(dataset, chunks)}"
     meta = np.empty((0,) * dataset.ndim, dataset.dtype)
     return da.from_array(dataset, chunks, name=name, lock=False, meta=meta)
 
@@ -175,10 +174,6 @@ class _Part:
     def __init__(self, columns: Mapping[str, _Column]) -> None:
         self._columns = dict(columns)
 
-    def __dask_tokenize__(self) -> tuple[Any, ...]:
-        names = [(name, column.field) for name, column in self._columns.items()]
-        return _identity(*[column.dataset for column in self._columns.values()]), names
-
     def __call__(self, rows: tuple[int, int], columns: Sequence[str] | None = None) -> Any:
         import pandas as pd
 
@@ -245,11 +240,6 @@ def _dataset(found: Any) -> Dataset:
             f"{found!r} is not a dataset with elements", advice="Name a dataset"
         )
     return found
-
-
-def _identity(*datasets: Dataset) -> bytes:
-    """Tell the datasets from all others: files as they are, options, places."""
-    return pickle.dumps(datasets)
 
 
 def _rows_per_partition(columns: Sequence[_Column], wanted: int | None) -> int:

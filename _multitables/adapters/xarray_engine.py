@@ -6,33 +6,36 @@ Law
    through h5py, under xarray's lock.
 2. Values are read by the core, by any number of threads at once, without that lock. What h5netcdf
    makes of stored elements is left to it: variables shorter than their dimensions, compounds.
-3. Files are closed and opened again by xarray's own cache of open files, also in other processes.
+3. As many files are open as xarray keeps open. A file that is read in one thread when another needs
+   its place is closed when that read is done; what reads a closed file opens it again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from xarray import Dataset, Variable
+from xarray import Dataset, Variable, get_options
 from xarray.backends import (
     BackendArray,
-    CachingFileManager,
     H5netcdfBackendEntrypoint,
     H5NetCDFStore,
     StoreBackendEntrypoint,
 )
 from xarray.core import indexing
 
-from _multitables.errors import ClosedError
+from _multitables.index.chunk_index import Fingerprint
 from _multitables.parent.open.file import File
 from _multitables.parent.open.file import open as open_file
 from _multitables.parent.open.group import Group
 
 #: Before the name, in the file, of a variable that is called as a dimension that it does not have.
 NOT_A_COORDINATE = "_nc4_non_coord_"
+#: What `open_datatree` passes on, with its defaults, and does not apply to files that are local.
+OF_H5NETCDF = ("format", "driver", "driver_kwds", "storage_options", "open_kwargs")
 
 
 class MultitablesBackend(H5netcdfBackendEntrypoint):
@@ -98,6 +101,8 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
                 filename_or_obj, group=group, **options
             )
             return found
+        for name in OF_H5NETCDF:
+            options.pop(name, None)
         top = posixpath.join("/", group or "")
         with open_file(filename_or_obj) as file:
             names = list(_groups(file[top], "/"))
@@ -123,12 +128,11 @@ def _groups(group: Group, name: str) -> Iterator[str]:
 class _Store(H5NetCDFStore):
     """What h5netcdf says of a group, with values that the core reads."""
 
-    __slots__ = ("_decodes_strings", "_files")
+    __slots__ = ("_decodes_strings",)
 
     @classmethod
     def of(cls, filename: str, *, decode_vlen_strings: bool, **opening: Any) -> _Store:
         store: _Store = cls.open(filename, decode_vlen_strings=decode_vlen_strings, **opening)
-        store._files = CachingFileManager(_opened, filename, mode="r")
         store._decodes_strings = decode_vlen_strings
         return store
 
@@ -136,30 +140,30 @@ class _Store(H5NetCDFStore):
         """Return a variable that reads when it is indexed."""
         found: Variable = super().open_store_variable(name, var)
         folder, last = posixpath.split(var.name)
-        with self._files.acquire_context() as file:
-            hidden = posixpath.join(folder, NOT_A_COORDINATE + last)
-            path = hidden if hidden in file else var.name
-            stored = file[path]
-        is_left = stored.shape != found.shape or stored.dtype.names is not None
-        if is_left or (stored.dtype.hasobject and not self._decodes_strings):
+        file = _files.opened(self._filename)
+        hidden = posixpath.join(folder, NOT_A_COORDINATE + last)
+        path = hidden if hidden in file else var.name
+        shape, dtype = file[path].shape, file[path].dtype
+        is_left = shape != found.shape or dtype.names is not None
+        if is_left or (dtype.hasobject and not self._decodes_strings):
             return found
-        values = _Values(self._files, path, found.shape, found.dtype)
+        values = _Values(self._filename, path, found.shape, found.dtype)
         lazy = indexing.LazilyIndexedArray(values)
         return Variable(found.dims, lazy, found.attrs, found.encoding)
 
     def close(self, **options: Any) -> None:
         """Close the file; what reads a variable later opens it again."""
-        self._files.close()
+        _files.close(self._filename)
         super().close(**options)
 
 
 class _Values(BackendArray):
     """The values of one variable."""
 
-    __slots__ = ("_files", "_path", "dtype", "shape")
+    __slots__ = ("_filename", "_path", "dtype", "shape")
 
-    def __init__(self, files: Any, path: str, shape: tuple[int, ...], dtype: Any) -> None:
-        self._files = files
+    def __init__(self, filename: str, path: str, shape: tuple[int, ...], dtype: Any) -> None:
+        self._filename = filename
         self._path = path
         self.shape = shape
         self.dtype = dtype
@@ -169,15 +173,30 @@ class _Values(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
     def _read(self, key: Any) -> Any:
-        while True:
-            with self._files.acquire_context() as file:
-                stored = file[self._path]
-            try:
-                return (stored.asstr() if stored.dtype.hasobject else stored)[key]
-            except ClosedError:  # xarray's cache closed the file just now, to open another
-                continue
+        stored = _files.opened(self._filename)[self._path]
+        return (stored.asstr() if stored.dtype.hasobject else stored)[key]
 
 
-def _opened(filename: str, mode: str) -> File:
-    """Open a file as managers of xarray do, which give a mode too; there is one."""
-    return open_file(filename)
+class _OpenFiles:
+    """Files that were read last, of this process; without a lock, which a fork might find held."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, Fingerprint], File] = {}
+
+    def opened(self, filename: str) -> File:
+        """Open a file, as it is now, or find it open."""
+        key = filename, Fingerprint.of(os.stat(filename))
+        self._files[key] = file = self._files.pop(key, None) or open_file(filename)
+        while len(self._files) > get_options()["file_cache_maxsize"]:
+            with contextlib.suppress(RuntimeError):  # other threads add some meanwhile
+                self._files.pop(next(iter(self._files)), None)
+        return file
+
+    def close(self, filename: str) -> None:
+        """Close a file, once nobody reads it."""
+        for key in list(self._files):
+            if key[0] == filename:
+                self._files.pop(key, None)
+
+
+_files = _OpenFiles()

@@ -29,6 +29,7 @@ from _multitables.options import (
 )
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
+from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.follow_queue import FollowQueue
@@ -309,7 +310,7 @@ class Streamer:
         epochs: int | None = 1,
         start_epoch: int = 0,
         drop_last: bool = False,
-        rank: int = 0,
+        rank: Rank = 0,
         world_size: int = 1,
         rows: Any = None,
         field: str | None = None,
@@ -351,7 +352,8 @@ class Streamer:
         drop_last : bool, optional
             Leave out the rows that do not fill a batch.
         rank, world_size : int, optional
-            Deliver one rank's part. All ranks together deliver every row exactly once.
+            Deliver one rank's part. All ranks together deliver every row exactly once. With
+            ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``, from mpi4py.
         rows : slice, array of int or array of bool, optional
             The rows that take part, for subsets and splits. Without a shuffle they come in the
             order of the file. Chunks without any of them are not fetched.
@@ -388,6 +390,7 @@ class Streamer:
             An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
             they come from the first iteration, as the file is opened then.
         """
+        rank, world_size = ranks(rank, world_size)
         wanted = checked(
             BatchOptions,
             batch_size=batch_size,

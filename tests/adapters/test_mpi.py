@@ -1,0 +1,109 @@
+"""Ranks of MPI, started by mpiexec: their union is complete, and no row comes twice.
+
+Law
+---
+1. Each rank prints what it got as one line of JSON; the test puts them together.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from processes import environment
+
+import multitables
+from _multitables.parent.ranks import ranks
+
+BESIDE = sysconfig.get_path("scripts")
+MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([BESIDE, os.environ.get("PATH", "")]))
+needs_mpi = pytest.mark.skipif(
+    not importlib.util.find_spec("mpi4py") or MPIEXEC is None, reason="mpi4py or mpiexec is missing"
+)
+
+BATCHES = """
+import json, sys, multitables
+from mpi4py import MPI
+streamer = multitables.Streamer(sys.argv[1])
+def made():
+    return streamer.get_batches("/labels", 16, shuffle="window", seed=5, n_procs=1, rank="mpi",
+                                window_rows=200, epochs=2)
+found = []
+with made() as batches:
+    rows = iter(batches)
+    for _ in range(3):
+        found += next(rows).tolist()
+    state = batches.state_dict()
+    rows.close()
+with made() as batches:
+    batches.load_state_dict(state)
+    for batch in batches:
+        found += batch.tolist()
+for rank in range(MPI.COMM_WORLD.size):
+    MPI.COMM_WORLD.barrier()
+    if rank == MPI.COMM_WORLD.rank:
+        print(json.dumps(found), flush=True)
+"""
+
+
+def by_ranks(n_ranks: int, source: str, *arguments: object) -> list[Any]:
+    """What each rank prints, in no order."""
+    assert MPIEXEC is not None
+    allowed = {f"OMPI_ALLOW_RUN_AS_ROOT{end}": "1" for end in ("", "_CONFIRM")}
+    done = subprocess.run(
+        [MPIEXEC, "--oversubscribe", "-n", str(n_ranks), sys.executable, "-c", source]
+        + [str(argument) for argument in arguments],
+        env={**environment(), **allowed},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+@needs_mpi
+@pytest.mark.hang(120)
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_batches(numbered: Path, n_ranks: int) -> None:
+    found = by_ranks(n_ranks, BATCHES, numbered)
+    assert len(found) == n_ranks
+    with multitables.Streamer(numbered).get_batches("/labels", 16, n_procs=1) as batches:
+        rows = np.concatenate([batch.copy() for batch in batches])
+    together = np.sort(np.concatenate(found))
+    np.testing.assert_array_equal(together, np.sort(np.concatenate([rows, rows])))
+
+
+def test_numbers_are_taken_as_they_are() -> None:
+    assert ranks(3, 8) == (3, 8)
+    with pytest.raises(multitables.OptionsError, match="expected a number or 'mpi', got 'slurm'"):
+        ranks("slurm", 1)  # type: ignore[arg-type]
+
+
+def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    with pytest.raises(multitables.MissingLibraryError, match="rank='mpi' needs mpi4py"):
+        ranks("mpi", 1)
+
+
+@needs_mpi
+def test_another_number_of_ranks(numbered: Path) -> None:
+    source = (
+        "import json, sys, multitables\n"
+        "try:\n"
+        "    multitables.Streamer(sys.argv[1]).get_batches('/x', 1, rank='mpi', world_size=7)\n"
+        "except multitables.OptionsError as error:\n"
+        "    print(json.dumps([error.option, error.expected, error.got]))\n"
+    )
+    assert by_ranks(1, source, numbered) == [["world_size", 1, 7]]
