@@ -30,12 +30,15 @@ class Ragged:
     ----------
     values : str, or tuple or dict of str
         The flat dataset, or several of equal length.
-    offsets : str
+    offsets : str, optional
         The dataset of offsets, which has one more than there are rows.
     indices : str, optional
         Of a sparse matrix, the flat dataset of column indices.
     n_columns : int, optional
         Columns of the sparse matrix, for what is made of its blocks.
+    ends : str, optional
+        In place of `offsets`, a dataset that says only where each row ends, as the indexes of NWB's
+        tables do.
 
     Examples
     --------
@@ -43,17 +46,19 @@ class Ragged:
     """
 
     values: str | Sequence[str] | Mapping[Any, str]
-    offsets: str
+    offsets: str | None = None
     indices: str | None = None
     n_columns: int | None = None
+    ends: str | None = None
 
     def __post_init__(self) -> None:
         _, paths = structure_of(self.values)
-        if not all(isinstance(one, str) for one in [*paths, self.offsets, self.indices or ""]):
-            raise _no_path(self, "made of a str for each dataset")
+        named = [*paths, self.offsets or self.ends, self.indices or ""]
+        if not all(isinstance(one, str) for one in named) or (self.offsets and self.ends):
+            raise _no_path(self, "made of a str for each dataset, and of offsets or ends")
 
     def __str__(self) -> str:
-        return self.offsets
+        return self.offsets or str(self.ends)
 
 
 #: What stands for one array or ragged block.

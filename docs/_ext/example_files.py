@@ -19,6 +19,7 @@ import numpy as np
 import tables
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+import format_files
 import versioned
 
 _places: list[tuple[str, str]] = []
@@ -59,20 +60,6 @@ def write_prices(filename: str) -> None:
         writer.commit("wednesday", {"prices": np.append(mended, np.arange(24) + 90.0)})
 
 
-def write_cells(filename: str) -> None:
-    """300 cells of 50 genes as AnnData keeps them, cell ``i`` with ``i % 4`` genes; their types."""
-    lengths = np.arange(300) % 4
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    with h5py.File(filename, "w") as file:
-        file["X/data"] = np.arange(ends[-1], dtype="f4")
-        file["X/indices"] = (np.arange(ends[-1]) * 7 % 50).astype("i4")
-        file["X/indptr"] = ends.astype("i4")
-        file["X"].attrs["shape"] = np.array([300, 50])
-        file["obs/cell_type/codes"] = (np.arange(300) % 3).astype("i1")
-        file["obs/cell_type/categories"] = ["B", "NK", "T"]
-        file["var/_index"] = [f"gene {number}" for number in range(50)]
-
-
 def enter() -> None:
     """Make the directory and go there."""
     before = os.getcwd()
@@ -82,7 +69,8 @@ def enter() -> None:
     write_run7("run7.h5")
     write_damaged("damaged.h5")
     write_prices("prices.h5")
-    write_cells("cells.h5ad")
+    for name, write in format_files.FILES.items():
+        write(name)
 
 
 def leave() -> None:

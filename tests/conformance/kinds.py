@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import format_files
 import h5py
 import hdf5plugin
 import numpy as np
 import tables
+import versioned
 from datasets import chunked, create, prepared, write
 from elements import smooth
 from h5py import h5d, h5t
@@ -187,3 +189,34 @@ def user_block(path: Path) -> Kinds:
 def paged(path: Path) -> Kinds:
     with h5py.File(path, "w", fs_strategy="page", fs_page_size=4096) as file:
         yield stored(file, "any of the above", smooth((20, 3)), chunks=(7, 3))
+
+
+@group("Version of a file of versioned-hdf5")
+def versions(path: Path) -> Kinds:
+    rows = smooth((40, 3))
+    with h5py.File(path, "w") as file:
+        writer = versioned.Writer(file, chunks={"x": (7, 3)}, compression="gzip")
+        writer.commit("r1", {"x": rows})
+        writer.commit("r2", {"x": np.concatenate([rows[:20], -rows[20:]])})
+    yield "any of the above", "/_version_data/versions/r2/x"
+
+
+@group("File of another tool")
+def other_tools(path: Path) -> Kinds:
+    shown = {
+        "weather.nc": ("NetCDF-4 variable", "/t2m"),
+        "cells.h5ad": ("AnnData layer", "/layers/counts"),
+        "filtered.h5": ("10x barcodes", "/matrix/barcodes"),
+        "model.weights.h5": ("Keras weights", "/layers/dense/vars/0"),
+        "run.mat": ("MATLAB 7.3 matrix", "/signal"),
+        "session.nwb": ("NWB series", "/acquisition/ElectricalSeries/data"),
+        "frames.h5": ("pandas HDFStore, table", "/log/table"),
+    }
+    with h5py.File(path, "w") as file:
+        for name, (kind, inside) in shown.items():
+            other = path.with_name(name)
+            format_files.FILES[name](other)
+            file[name] = h5py.ExternalLink(name, inside)
+            yield kind, f"/{name}"
+        file["fixed"] = h5py.ExternalLink("frames.h5", "/frame/block0_values")
+        yield "pandas HDFStore, fixed", "/fixed"

@@ -131,3 +131,24 @@ def test_a_file_that_the_system_fails_to_read(h5: Path, monkeypatch: pytest.Monk
 def _indexed_by_a_reader(path: Path) -> None:
     with multitables.Reader(path, n_procs=1) as reader:
         reader.get_dataset("/x")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "byte", "bits"),
+    [("<i4", 8, 255), ("<i4", 10, 33), ("<u2", 10, 0), ("<f8", 12, 60)],
+)
+def test_bits_outside_of_an_element(h5: Path, dtype: str, byte: int, bits: int) -> None:
+    with h5py.File(h5, "w", libver="earliest") as file:
+        file.create_dataset("x", data=np.arange(9, dtype=dtype))
+        datatype = file["x"].id.get_type().encode()[2:]
+    stored = bytearray(h5.read_bytes())
+    at = stored.index(datatype[:20]) + byte
+    assert stored[at] != bits
+    stored[at] = bits
+    h5.write_bytes(stored)
+    with pytest.raises(Exception), h5py.File(h5) as file:  # noqa: B017, PT011
+        file["x"][()]
+    with pytest.raises(multitables.CorruptFileError), multitables.open(h5) as ours:
+        ours["x"][()]
+    with pytest.raises(multitables.MultitablesError):
+        list(multitables.Streamer(h5).get_generator("/x", 1))

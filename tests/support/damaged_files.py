@@ -119,6 +119,8 @@ def digest(rows: Any) -> str:
 def _opened(path: Path) -> Any:
     with multitables.open(path, cache_bytes=0) as file:
         made = file["x"]
+        if not isinstance(made, multitables.Dataset):
+            raise TypeError("not a dataset any more")
         return made[()] if made.nbytes <= LARGE_BYTES else _too_large()
 
 

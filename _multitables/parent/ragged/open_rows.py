@@ -117,7 +117,7 @@ def _pair(source: Source, pair: Ragged) -> Entry:
     structure, paths = structure_of(pair.values)
     if pair.indices is not None:
         paths = [*paths, pair.indices]
-    offsets = source.index(pair.offsets)
+    offsets = source.index(str(pair))
     flats = [source.index(path) for path in paths]
     check_lengths(flats)
     if len(offsets.shape) != 1 or offsets.dtype.kind not in "iu":
@@ -128,7 +128,10 @@ def _pair(source: Source, pair: Ragged) -> Entry:
             path=offsets.path,
             filename=offsets.filename,
         )
-    ends = checked_offsets(offsets, _whole(offsets), flats[0].n_rows)
+    stored = _whole(offsets)
+    if pair.ends is not None:
+        stored = np.concatenate([np.zeros(1, stored.dtype), stored])
+    ends = checked_offsets(offsets, stored, flats[0].n_rows)
     outer = flats[0].chunk_dims[0] if flats[0].chunk_dims else None
     rows = as_rows(flats[0], ends, sum(index.row_bytes for index in flats), outer)
     return Entry(rows, tuple(flats), ends, structure, pair.indices is not None, pair.n_columns)

@@ -137,9 +137,9 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
             order,
             signed: flags & 8 != 0,
             padding: (flags >> 1 & 3) as u8,
-            bits: bits(cursor)?,
+            bits: bits(cursor, size)?,
         },
-        1 => float(cursor, flags)?,
+        1 => float(cursor, flags, size)?,
         2 => Kind::Time {
             order,
             precision: cursor.u16()?,
@@ -148,7 +148,7 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
         4 => Kind::Bitfield {
             order,
             padding: (flags >> 1 & 3) as u8,
-            bits: bits(cursor)?,
+            bits: bits(cursor, size)?,
         },
         5 => {
             let tag = cursor.take((flags & 255) as usize)?;
@@ -187,8 +187,13 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
     Ok(Datatype { size, kind })
 }
 
-fn bits(cursor: &mut Cursor<'_>) -> Result<Bits> {
+fn bits(cursor: &mut Cursor<'_>, size: u32) -> Result<Bits> {
+    let address = cursor.address();
     let (offset, precision) = (cursor.u16()?, cursor.u16()?);
+    if u64::from(offset) + u64::from(precision) > 8 * u64::from(size) || precision == 0 {
+        let got = format!("{precision} bits from bit {offset} on");
+        return corrupt(address, format_args!("bits within {size} bytes"), got);
+    }
     Ok(Bits { offset, precision })
 }
 
@@ -199,14 +204,14 @@ fn text(flags: u32) -> Text {
     }
 }
 
-fn float(cursor: &mut Cursor<'_>, flags: u32) -> Result<Kind> {
+fn float(cursor: &mut Cursor<'_>, flags: u32, size: u32) -> Result<Kind> {
     let order = match (flags & 1, flags >> 6 & 1) {
         (0, 0) => ByteOrder::Little,
         (1, 0) => ByteOrder::Big,
         (1, _) => ByteOrder::Vax,
         _ => return corrupt(cursor.address(), "byte order 0, 1 or 3", 2),
     };
-    let bits = bits(cursor)?;
+    let (address, bits) = (cursor.address(), bits(cursor, size)?);
     let [exponent_at, exponent_bits, mantissa_at, mantissa_bits] =
         [cursor.u8()?, cursor.u8()?, cursor.u8()?, cursor.u8()?];
     let fields = FloatFields {
@@ -219,6 +224,16 @@ fn float(cursor: &mut Cursor<'_>, flags: u32) -> Result<Kind> {
         normalization: (flags >> 4 & 3) as u8,
         padding: (flags >> 1 & 7) as u8,
     };
+    let parts = [
+        (fields.sign_at, 1),
+        (exponent_at, exponent_bits),
+        (mantissa_at, mantissa_bits),
+    ];
+    let end = parts.map(|(at, bits)| u16::from(at) + u16::from(bits));
+    if end.iter().any(|&end| end > bits.precision) {
+        let within = format_args!("sign, exponent and mantissa within {} bits", bits.precision);
+        return corrupt(address, within, format_args!("ends at bits {end:?}"));
+    }
     Ok(Kind::Float {
         order,
         bits,
