@@ -19,6 +19,7 @@ from typing import Protocol
 from _benchmark.report.publish import Shows
 from _benchmark.studies.batches import study as batches_study
 from _benchmark.studies.explain import study as explain_study
+from _benchmark.studies.files import study as files_study
 from _benchmark.studies.index import study as index_study
 from _benchmark.studies.random import study as random_study
 from _benchmark.studies.report import study as report_study
@@ -41,6 +42,7 @@ STUDIES: dict[str, Study] = {
     "random": random_study,
     "batches": batches_study,
     "index": index_study,
+    "files": files_study,
     "explain": explain_study,
     "report": report_study,
 }

@@ -1,0 +1,129 @@
+"""The study of kinds of files: what is written, what is read of it, and who reads wrongly.
+
+Law
+---
+1. Files that are made of a plain one are compared with it; loops run in this process.
+2. Nothing here is timed, and no figure is compared with another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import tables
+from runs import left_behind, rows_of, some_run
+
+import multitables
+import multitables_benchmark
+from _benchmark.data import special_files, workloads
+from _benchmark.data.special_files import LATEST, SHAPES, RaggedFile, VersionedCopy, VirtualCopy
+from _benchmark.data.workloads import PATH
+from _benchmark.loops import file_loop
+from _benchmark.studies.files import parts
+
+WORKLOAD = dataclasses.replace(parts.DATASETS["zlib"].workload("zlib", 0), rows=600, chunk_rows=64)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return workloads.in_directory(WORKLOAD, str(tmp_path_factory.mktemp("plain")))
+
+
+def rows(filename: str) -> np.ndarray:
+    with tables.open_file(filename) as file:
+        return file.get_node(PATH)[:]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_virtual_copy(plain: str, shape: str, tmp_path: Path) -> None:
+    copy = VirtualCopy("copy", WORKLOAD, plain, shape, 4)
+    filename = special_files.in_directory(copy, str(tmp_path))
+    expected = rows(plain)
+    if shape == "tiles":
+        expected[:, 63::64] = 0  # which no source has
+    with h5py.File(filename) as file:
+        assert len(file[PATH].virtual_sources()) == 4
+        np.testing.assert_array_equal(file[PATH][:], expected)
+    assert special_files.in_directory(copy, str(tmp_path)) == filename
+    with pytest.raises(FileExistsError, match="holds something else"):
+        special_files.in_directory(dataclasses.replace(copy, n_sources=2), str(tmp_path))
+
+
+def test_a_versioned_copy(plain: str, tmp_path: Path) -> None:
+    filename = special_files.in_directory(VersionedCopy("copy", WORKLOAD, plain, 5), str(tmp_path))
+    listed = multitables.versions(filename)
+    assert list(listed) == ["r0", "r1", "r2", "r3", "r4"]
+    expected = rows(plain)
+    with h5py.File(filename) as file:
+        found = [file[f"{LATEST}/r{number}{PATH}"][:] for number in range(5)]
+    np.testing.assert_array_equal(found[-1], expected)
+    assert len(listed.diff("/data", "r3", "r4")) == 1
+    for older, newer in itertools.pairwise(found):
+        changed = np.flatnonzero((older != newer).any(axis=1)) // WORKLOAD.chunk_rows
+        assert len(set(changed.tolist())) == 1
+
+
+def test_ragged_rows(tmp_path: Path) -> None:
+    made = RaggedFile("ragged", 50, 4)
+    filename = special_files.in_directory(made, str(tmp_path))
+    with h5py.File(filename) as file, tables.open_file(filename) as array:
+        values, ends = file["values"][:], file["offsets"][:]
+        np.testing.assert_array_equal(np.diff(ends), made.lengths())
+        assert len(values) == made.n_values == len(file["indices"])
+        np.testing.assert_array_equal(np.concatenate(file["sequences"][:]), values)
+        np.testing.assert_array_equal(np.concatenate(array.root.vlarray[:]), values)
+        assert [len(text) for text in file["texts"][:]] == made.lengths().tolist()
+
+
+def told(filename: str, recipe: str, **asked: Any) -> Any:
+    request = {"recipe": recipe, "filename": filename, "options": {}, "verb": "check", **asked}
+    return file_loop.answer(multitables, request)["found"]
+
+
+def test_all_read_the_same_selections(plain: str) -> None:
+    for options in ({"rows": [3, 500, 7]}, {"inner": [[4, 9]]}):
+        ours = {"path": PATH, "n_procs": 1, "shuffle": "", "options": options}
+        theirs = told(plain, "h5py", paths=[PATH], options=options)
+        assert told(plain, "multitables", **ours) == theirs
+    assert theirs["rows"] == 600
+
+
+def test_the_second_pass_is_timed(plain: str) -> None:
+    seconds, n_bytes = told(plain, "h5py", paths=[PATH], verb="time")
+    assert seconds > 0
+    assert n_bytes == WORKLOAD.decoded_bytes
+
+
+def test_smoke_of_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["files", "--smoke", "--part", "selected"]
+    assert multitables_benchmark.main(words) == 0
+    out = capsys.readouterr().out
+    assert "zlib 3, every fourth row" in out
+    assert "FAILED" not in out
+    kept = rows_of("files")
+    assert {row["part"] for row in kept} == {"selected"}
+    assert {row["unit"] for row in kept} == {"MB/s"}
+    assert left_behind(tmp_path) == []
+
+
+def test_wrong_rows_are_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str
+) -> None:
+    right = parts.theirs("h5py", parts.ORACLE, plain, [PATH])
+    wrong = parts.theirs("h5py", "h5py, half", plain, [PATH], {"rows": [0, 300]})
+    run = some_run(tmp_path)
+    with run.results:
+        rates = parts._rates(run, "virtual", "a title", [wrong, right], plain)
+    assert list(rates) == [parts.ORACLE]
+    assert "300 rows instead of 600" in run.faults[0]
+
+
+def test_the_wanted_figures_are_those_of_the_issue() -> None:
+    assert (parts.MIN_OF_PLAIN, parts.MIN_OF_H5PY, parts.MIN_RAGGED) == (0.8, 5, 0.8)
+    assert pytest.approx(0.9, abs=0.01) == parts.MIN_OF_UNVERSIONED  # 1.1 times the time
