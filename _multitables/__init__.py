@@ -22,6 +22,7 @@
 #     version_diff.py        which rows differ between two versions
 #     hdf5_metadata.py       who wrote a dataset, and its filters
 #     by_library.py          what the core does not know, asked of libhdf5 in another process
+#     plugins.py             which filters readers decode, with those of plugins
 #     numpy_type.py          HDF5 type -> the NumPy dtype that h5py gives
 #     element_type.py        the same, and whether stored bytes are delivered
 #     saved/                 the index of a file, saved in another one
@@ -125,5 +126,6 @@
 #     box.py                 a NumPy key in two: what a library reads, and the rest
 #     library_failure.py     what a library raised, explained
 #     describe.py            a process that asks libhdf5 what a dataset is
+#     plugins.py             where HDF5's plugins lie, and a process that tries one
 #     output.py              what libraries print, held back
 #   _core                    the native core, built from core/: ring, fetch, filters, scatter

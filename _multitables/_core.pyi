@@ -330,7 +330,9 @@ def serve_reader(
         [str | bytes, tuple[int, int] | None, memoryview, memoryview | None],
         tuple[int, list[int]],
     ],
+    files: Callable[[int], list[str]],
 ) -> None: ...
+def load_plugin(number: int, files: list[str]) -> int | None: ...
 def native_filters() -> dict[int, str]: ...
 def order_rows(
     words: tuple[int, int, int, int, int, int, int, int], listed: bytes, begin: int, end: int

@@ -18,6 +18,7 @@ import faulthandler
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from processes import Holdings, children, kill, leaks
 from simulated_disk import Mounted
 
 from _multitables import _core
+from _multitables.index import plugins
 
 HANG_SECONDS = 60.0
 GRACE_SECONDS = 15.0  # for the alarm to end the test, before the run itself is ended
@@ -85,6 +87,19 @@ def pytest_sessionstart() -> None:
     with h5py.File("warm-up", "w", driver="core", backing_store=False) as file:
         for name, options in (("a", hdf5plugin.Blosc()), ("b", hdf5plugin.Blosc2())):
             file.create_dataset(name, data=np.arange(1000), chunks=(100,), **options)
+
+
+@pytest.fixture
+def without_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers find no plugin to load; a library among them has hdf5plugin's filters as ever."""
+    folder = str(tmp_path / "no-plugins")
+    os.mkdir(folder)
+    Path(folder, "hdf5plugin.py").write_text(
+        f"import sys\nsys.path.remove({folder!r})\ndel sys.modules['hdf5plugin']\n"
+        "import hdf5plugin\n"
+    )
+    monkeypatch.setattr(sys, "path", [folder, *sys.path])
+    monkeypatch.setenv("HDF5_PLUGIN_PATH", folder)
 
 
 def pytest_collection_finish() -> None:
@@ -156,6 +171,7 @@ def few_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A core that leaves scaleoffset and bzip2 to a library, as it does what it does not know."""
     native = {n: name for n, name in _core.native_filters().items() if n not in (6, 307)}
     monkeypatch.setattr(_core, "native_filters", lambda: native)
+    monkeypatch.setattr(plugins, "plugin_of", lambda _: None)
 
 
 @pytest.fixture(scope="session")

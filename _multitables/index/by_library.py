@@ -15,15 +15,49 @@ import os
 import posixpath
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import _multitables
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_metadata import Attribute
 
+if TYPE_CHECKING:
+    import subprocess
+
 #: A healthy library takes a tenth of a second, most of it to start.
 TIMEOUT_SECONDS = 60.0
 MODULE = "_multitables.reader.describe"
+
+
+class Hung(Exception):  # noqa: N818 - internal
+    """A process did not end in time."""
+
+
+def asked(module: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a module of the readers' side in a process of its own, and return what it says.
+
+    Raises
+    ------
+    Hung
+        It was ended.
+    OSError
+        The system starts no process.
+    """
+    import subprocess
+
+    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
+    try:
+        return subprocess.run(
+            [sys.executable, "-S", "-m", module, *arguments],
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+            env=environment,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise Hung(f"it did not come back within {TIMEOUT_SECONDS:g} s") from None
 
 
 def described(
@@ -40,23 +74,10 @@ def described(
     FileOpenError
         The library failed, crashed, or did not come back.
     """
-    import subprocess
-
-    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
-    command = [sys.executable, "-m", MODULE, filename, path, json.dumps(dict(open_options))]
     try:
-        answer = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=TIMEOUT_SECONDS,
-            env=environment,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        why = f"it did not come back within {TIMEOUT_SECONDS:g} s"
-        raise hdf5_errors.library_failed(filename, path, why) from None
+        answer = asked(MODULE, filename, path, json.dumps(dict(open_options)))
+    except Hung as hung:
+        raise hdf5_errors.library_failed(filename, path, str(hung)) from None
     if answer.returncode:
         lines = answer.stderr.decode("utf-8", "replace").strip().splitlines() or [""]
         died = f"it was killed by signal {-answer.returncode}"

@@ -17,6 +17,7 @@ from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import open_source
+from _multitables.index.plugins import READERS_FILTERS
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of
 from _multitables.parent.readers.supervisor import Readers
@@ -89,7 +90,7 @@ def _plan(index: ChunkIndex, n_procs: int, direct: bool) -> ReadPlan:
         n_readers=n_procs,
         remainder=True,
         direct=direct,
-        native_filters=_core.native_filters(),
+        native_filters=READERS_FILTERS,
     )
     reason = plan.datasets[0].reason
     if reason:

@@ -28,6 +28,13 @@ def _read(
         return read(call, rows, out, mark)
 
 
+def _plugins(number: int) -> list[str]:
+    """Name the files that may have a filter which the core has not."""
+    from _multitables.reader.plugins import files
+
+    return files(number)
+
+
 def main() -> None:
     """Serve the control socket named on the command line."""
     if len(sys.argv) != 3:
@@ -36,7 +43,7 @@ def main() -> None:
     # and readers wait for it. Same share of time; where it is not allowed, it is not needed.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _read)
+    _core.serve_reader(int(sys.argv[1]), int(sys.argv[2]), _read, _plugins)
 
 
 if __name__ == "__main__":

@@ -131,6 +131,7 @@ def test_any_type(h5: Path, dtypes: list[np.dtype], shape: tuple[int, ...], layo
         read_all(h5, rows, name)
 
 
+@pytest.mark.usefixtures("without_plugins")
 @pytest.mark.parametrize("name", ["queue", "window", "request"])
 def test_a_filter_that_only_turns_out_to_be_unknown(
     h5: Path, name: str, monkeypatch: pytest.MonkeyPatch

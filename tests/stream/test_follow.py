@@ -463,6 +463,7 @@ def test_a_damaged_file(h5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- what cannot be followed
 
 
+@pytest.mark.usefixtures("without_plugins")
 def test_refusals(h5: Path) -> None:
     with h5py.File(h5, "w") as file:
         file.create_dataset("contiguous", data=rows(0, 4))

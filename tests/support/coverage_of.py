@@ -2,8 +2,8 @@
 
 Law
 ---
-1. "native" is what is read with ``trusted=False``, where no HDF5 library may help; "library" needs
-   one. Both equal what h5py reads, or PyTables, or it is an `AssertionError`.
+1. "native" is what is read with ``trusted=False``, where no HDF5 library may help; "plugin" needs
+   one that readers load, "library" an HDF5 library. All equal what h5py reads, or PyTables, or it is an `AssertionError`.
 2. What is refused is refused by an exception of `REFUSALS`, with a reason; others are passed on.
 """
 
@@ -21,8 +21,9 @@ import numpy as np
 from oracle import pytables_read, ragged, same
 
 import multitables
+from _multitables.index.plugins import READERS_FILTERS
 
-NATIVE, LIBRARY, REFUSED = "native", "library", "refused"
+NATIVE, PLUGIN, LIBRARY, REFUSED = "native", "plugin", "library", "refused"
 #: As h5py, `open` has others than ours for types that NumPy does not have.
 NO_TYPE = (TypeError, ValueError)
 REFUSALS = (multitables.UnsupportedDatasetError, multitables.SubprocessException, *NO_TYPE)
@@ -149,6 +150,9 @@ def outcome(entry: Entry, natively: Faces, fully: Faces, oracle: Oracle) -> tupl
     except REFUSALS as error:
         return REFUSED, reason(error, oracle)
     oracle.check(got)
+    filters = re.fullmatch(r"filter (\d+)", why)
+    if filters and int(filters[1]) in READERS_FILTERS and entry is not Faces.opened:
+        return PLUGIN, why
     return LIBRARY, why
 
 

@@ -19,6 +19,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
+from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.random.stage import made
@@ -72,7 +73,7 @@ class Catalogues:
 
     def add(self, field: str, index: ChunkIndex, source: Source, queue: _core.WorkQueue) -> Part:
         """Tell the readers of the dataset or a column, unless a library reads it."""
-        table = lookup_table(index, direct=source.direct, native_filters=_core.native_filters())
+        table = lookup_table(index, direct=source.direct, native_filters=READERS_FILTERS)
         (dataset,) = table.datasets
         part = Part(index, table, None)
         if not dataset.reason:

@@ -20,6 +20,7 @@ from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
+from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -65,7 +66,7 @@ class Opened:
         """Return what a plan must know of this machine, and of how the file is read."""
         return {
             "direct": self.direct,
-            "native_filters": _core.native_filters(),
+            "native_filters": READERS_FILTERS,
             "memory_limit_bytes": machine.memory_limit_bytes(),
         }
 
@@ -142,7 +143,7 @@ def start_stream(
     readers = pool.take(n_procs)
     try:
         opened, plan, block_size = planned()
-        warn_of_slow_filters(plan, _core.native_filters())
+        warn_of_slow_filters(plan, READERS_FILTERS)
         ring = _make_ring(plan, opened, first_row)
         readers.assign(ring)
         return made(ring, readers, plan, block_size, pool.give_back())

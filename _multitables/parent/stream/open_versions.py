@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.version_sources import of_versions, stored_chunks
 from _multitables.options import StreamOptions
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -68,7 +68,7 @@ def open_versions(spec: DataSpec, wanted: Any) -> tuple[Opened, SharedChunks, li
         shared = shared_chunks(stored_chunks(source, path, spec.field), indexes)
         opened = opened_of(spec, source, Structure(None), [shared.index])
     # A library would not find the rows, as they are not in the order of any dataset.
-    reason = dataset_of(shared.index, False, _core.native_filters()).reason
+    reason = dataset_of(shared.index, False, READERS_FILTERS).reason
     if reason:
         raise UnsupportedDatasetError(
             f"versions of {path!r} in {shared.index.filename!r} cannot be streamed together, as an "

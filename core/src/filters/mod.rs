@@ -31,6 +31,7 @@ mod lzf;
 mod nbit;
 mod partial;
 mod pipeline;
+pub mod plugin;
 mod scaleoffset;
 mod shuffle;
 mod snappy;

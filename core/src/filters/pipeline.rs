@@ -15,7 +15,9 @@
 //! It must never know what a filter's bytes look like.
 
 use super::partial::Parts;
-use super::{Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize};
+use super::{
+    Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize, plugin,
+};
 use crate::autotune::{AutoTuner, Way};
 use multi_inflate::MAX_STREAMS;
 
@@ -61,8 +63,9 @@ impl Pipeline {
     pub fn new(specs: &[FilterSpec], decoded_size: usize) -> Result<Pipeline, u32> {
         let mut stages = Vec::with_capacity(specs.len());
         for (i, spec) in specs.iter().enumerate().rev() {
-            let filter = FILTERS.iter().find(|f| f.id == spec.id).ok_or(spec.id)?;
-            let decoder = (filter.make)(spec).ok_or(spec.id)?;
+            let filter = FILTERS.iter().find(|f| f.id == spec.id);
+            let decoder = filter.map_or(plugin::make as _, |filter| filter.make)(spec);
+            let decoder = decoder.ok_or(spec.id)?;
             if !decoder.is_noop() {
                 stages.push(Stage {
                     id: spec.id,

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod futex;
 pub mod memory;
+pub mod plugin;
 pub mod prefetch;
 pub mod recycled;
 pub mod spawn;

@@ -7,7 +7,7 @@ use super::{codec_limit, datatype, metadata, read, request_handle, requests, rin
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::engine::heap_read;
 use crate::fetch::direct::io_uring_available;
-use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES};
+use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES, plugin};
 use crate::os::memory::page_bytes;
 use crate::os::spawn;
 use crate::process::serve;
@@ -23,6 +23,7 @@ use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -60,9 +61,18 @@ const NUMBERS: &[(&str, u64)] = &[
 /// Run a reader on its control socket until the parent closes it. `read(call, rows, memory, mark)`
 /// reads through an HDF5 library and returns the bytes of the result and its shape. `rows` are
 /// (begin, end) for a stream and None for a request. `mark` is None, or 8 bytes for the number + 1 of
-/// the chunk in hand (counters.rs).
+/// the chunk in hand (counters.rs). `files(filter)` names the files that may be its plugin.
 #[pyfunction]
-fn serve_reader(py: Python<'_>, socket: i32, parent: i32, read: Py<PyAny>) -> PyResult<()> {
+fn serve_reader(
+    py: Python<'_>,
+    socket: i32,
+    parent: i32,
+    read: Py<PyAny>,
+    files: Py<PyAny>,
+) -> PyResult<()> {
+    plugin::search_by(Box::new(move |filter| {
+        Python::attach(|py| files.call1(py, (filter,))?.extract(py)).unwrap_or_default()
+    }));
     let mut rows = |call: &str, start: u64, stop: u64, out: &mut [u8], mark: Mark<'_>| {
         Python::attach(|py| {
             let done = lent(py, out, mark, |out, mark| {
@@ -168,6 +178,12 @@ fn native_filters(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         names.set_item(filter.id, filter.name)?;
     }
     Ok(names)
+}
+
+/// Load the first of some files that is the plugin of a filter, and return its number among them.
+#[pyfunction]
+fn load_plugin(number: u32, files: Vec<OsString>) -> Option<usize> {
+    Some(plugin::load(number, &files)?.0)
 }
 
 /// Bytes of a ring's control header.
@@ -287,6 +303,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(start_together, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;
+    module.add_function(wrap_pyfunction!(load_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(control_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(order_rows, module)?)?;
     module.add_function(wrap_pyfunction!(order_positions, module)?)?;
