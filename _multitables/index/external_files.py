@@ -1,54 +1,80 @@
-"""The raw file that an external dataset's bytes lie in, found as HDF5 finds it.
+"""The raw files that an external dataset's bytes lie in, found as HDF5 finds them.
 
 Law
 ---
 1. A name is below ``HDF5_EXTFILE_PREFIX``, in which a leading ``${ORIGIN}`` is the folder of the
    HDF5 file; without it, below the current directory.
-2. Only a file that has all of the dataset's bytes is told. What HDF5 makes of others (zeros behind
+2. Only files that have all of the dataset's bytes are told. What HDF5 makes of others (zeros behind
    the end of a short one, an error for a missing one) is left to it.
 
-This file must never know chunks or types.
+This file must never know types.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from _multitables import sizes
 from _multitables.index.chunk_index import Fingerprint, SourceFile
 
 ORIGIN = "${ORIGIN}"
+#: With more of them, which are tiny then, a library is as fast.
+MAX_CHUNKS = 1 << 16
 
 
-def raw_file(
+class Piece(NamedTuple):
+    """Bytes of a dataset that lie together in a raw file."""
+
+    file: SourceFile
+    offset: int
+    n_bytes: int
+
+
+def raw_pieces(
     filename: str, segments: Sequence[tuple[bytes, int, int]], n_bytes: int
-) -> tuple[SourceFile, int] | None:
-    """Return the file that holds `n_bytes` of a dataset, and where they begin in it.
+) -> list[Piece]:
+    """Return where `n_bytes` of a dataset lie, in their order; nothing if some are not there.
 
     Parameters
     ----------
     filename : str
         The HDF5 file, absolute.
     segments : sequence of (bytes, int, int)
-        Names of raw files, where the dataset's bytes begin in each, and how many may lie there.
-
-    Returns
-    -------
-    None
-        They lie in several, or not all of them are there.
+        Names of raw files, where bytes of the dataset begin in each, and how many may lie there.
     """
-    name, offset, size = segments[0]
-    if size < n_bytes:
-        return None
-    path = os.path.abspath(os.path.join(_prefix(filename), os.fsdecode(name)))
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    if not stat.S_ISREG(found.st_mode) or found.st_size < offset + n_bytes:
-        return None
-    return SourceFile(path, Fingerprint.of(found)), offset
+    pieces: list[Piece] = []
+    for name, offset, size in segments:
+        taken = min(size, n_bytes)
+        if not taken:
+            continue
+        path = os.path.abspath(os.path.join(_prefix(filename), os.fsdecode(name)))
+        try:
+            found = os.stat(path)
+        except OSError:
+            return []
+        if not stat.S_ISREG(found.st_mode) or found.st_size < offset + taken:
+            return []
+        pieces.append(Piece(SourceFile(path, Fingerprint.of(found)), offset, taken))
+        n_bytes -= taken
+    return [] if n_bytes else pieces
+
+
+def rows_of_all(pieces: Sequence[Piece], row_bytes: int) -> int:
+    """Return how many rows make equal chunks of which none lies in two pieces; 0: none do.
+
+    They are about as large as blocks of data without chunks.
+    """
+    common = math.gcd(*(piece.n_bytes for piece in pieces))
+    if not row_bytes or common % row_bytes:
+        return 0
+    rows, most = common // row_bytes, max(1, sizes.UNCHUNKED_BLOCK_BYTES // row_bytes)
+    rows = max(n for n in range(1, min(rows, most) + 1) if rows % n == 0)
+    chunks = sum(piece.n_bytes for piece in pieces) // (rows * row_bytes)
+    return rows if chunks <= MAX_CHUNKS else 0
 
 
 def _prefix(filename: str) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual, virtual_parts
-from _multitables.index.chunk_index import ChunkIndex, SourceFile
+from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
     ElementType,
     FieldType,
@@ -31,12 +31,12 @@ from _multitables.index.element_type import (
     field_type,
     flat,
 )
-from _multitables.index.external_files import raw_file
+from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
 from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
-from _multitables.index.stored_at import at, chunked, inside_file, replaced
+from _multitables.index.stored_at import at, chunked, in_pieces, inside_file, replaced
 from _multitables.index.virtual_extent import grown
 from _multitables.index.virtual_sources import source_of, sources_of
 
@@ -265,10 +265,12 @@ class Source:
         if stored["layout"] == "virtual":
             index = replaced(index, fill_value=fill)
             return self._trusted(self._virtual(dataset, index, depth))
-        if found := self._raw_file(file.filename, stored):
-            raw, offset = found
-            index = replaced(index, others=(raw,), source=np.ones(1, np.uint32))
-            return at(index, offset)
+        if found := self._raw_pieces(file.filename, stored):
+            pieces, rows = found
+            if len(pieces) > 1:
+                return in_pieces(index, pieces, rows)
+            index = replaced(index, others=(pieces[0].file,), source=np.ones(1, np.uint32))
+            return at(index, pieces[0].offset)
         if stored["layout"] == "compact":
             return at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
@@ -390,12 +392,18 @@ class Source:
             raise hdf5_errors.untrusted(index.filename, index.path, reason)
         return index
 
-    def _raw_file(self, filename: str, stored: dict[str, Any]) -> tuple[SourceFile, int] | None:
-        """Return the external file that has all bytes; an untrusted one may name any file."""
+    def _raw_pieces(self, filename: str, stored: dict[str, Any]) -> tuple[list[Piece], int] | None:
+        """Return where all bytes lie in external files, and the rows of chunks if in several.
+
+        A file that is not trusted may name any file.
+        """
         if not stored["external_files"] or not self._options.trusted:
             return None
-        n_bytes = math.prod(stored["dims"]) * stored["element_bytes"]
-        return raw_file(filename, stored["external_files"], n_bytes)
+        row_bytes = math.prod(stored["dims"][1:]) * stored["element_bytes"]
+        n_bytes = math.prod(stored["dims"][:1]) * row_bytes
+        pieces = raw_pieces(filename, stored["external_files"], n_bytes)
+        rows = rows_of_all(pieces, row_bytes) if len(pieces) > 1 else 0
+        return (pieces, rows) if rows or len(pieces) == 1 else None
 
     def _reason(self, filename: str, part: FieldType, stored: dict[str, Any]) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""
@@ -403,7 +411,7 @@ class Source:
             return part.element.reason
         if self._options.kind == "split":
             return "the file is split over two"
-        if stored["external_files"] and not self._raw_file(filename, stored):
+        if stored["external_files"] and not self._raw_pieces(filename, stored):
             return "its bytes lie in external files"
         return REASONS.get(stored["layout"], "")
 

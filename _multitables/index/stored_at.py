@@ -9,6 +9,7 @@ Law
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from _multitables.errors import FileOpenError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.external_files import Piece
 
 
 def at(index: ChunkIndex, offset: int) -> ChunkIndex:
@@ -43,6 +45,27 @@ def chunked(index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None)
         stored_size=stored_size,
         filter_mask=filter_mask,
         fill_value=fill_value,
+    )
+
+
+def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkIndex:
+    """Return an index whose elements lie in raw files, in chunks of this number of rows."""
+    files = tuple(dict.fromkeys(piece.file for piece in pieces))
+    chunk_bytes = rows * math.prod(index.dims[1:]) * index.element_bytes
+    counts = [piece.n_bytes // chunk_bytes for piece in pieces]
+    within = np.concatenate([np.arange(count, dtype=np.uint64) for count in counts])
+    begins = np.array([piece.offset for piece in pieces], np.uint64)
+    numbers = np.array([1 + files.index(piece.file) for piece in pieces], np.uint32)
+    return replaced(
+        index,
+        layout="chunked",
+        chunk_dims=(rows, *index.dims[1:]),
+        grid_index=np.arange(len(within), dtype=np.uint64),
+        byte_offset=np.repeat(begins, counts) + within * np.uint64(chunk_bytes),
+        stored_size=np.full(len(within), chunk_bytes, np.uint64),
+        filter_mask=np.zeros(len(within), np.uint32),
+        others=files,
+        source=np.repeat(numbers, counts),
     )
 
 

@@ -2,8 +2,9 @@
 
 Law
 ---
-1. "native" is what is read with ``trusted=False``, where no HDF5 library may help; "plugin" needs
-   one that readers load, "library" an HDF5 library. All equal what h5py reads, or PyTables, or it is an `AssertionError`.
+1. "native" is what is read with ``trusted=False``, where no HDF5 library may help. "trusted" needs
+   a filter's plugin, or files of any name, "library" an HDF5 library. All equal what h5py reads, or
+   PyTables, or it is an `AssertionError`.
 2. What is refused is refused by an exception of `REFUSALS`, with a reason; others are passed on.
 """
 
@@ -23,7 +24,8 @@ from oracle import pytables_read, ragged, same
 import multitables
 from _multitables.index.plugins import READERS_FILTERS
 
-NATIVE, PLUGIN, LIBRARY, REFUSED = "native", "plugin", "library", "refused"
+NATIVE, TRUSTED, LIBRARY, REFUSED = "native", "trusted", "library", "refused"
+EXTERNAL = "its bytes lie in external files"
 #: As h5py, `open` has others than ours for types that NumPy does not have.
 NO_TYPE = (TypeError, ValueError)
 REFUSALS = (multitables.UnsupportedDatasetError, multitables.SubprocessException, *NO_TYPE)
@@ -152,8 +154,8 @@ def outcome(entry: Entry, natively: Faces, fully: Faces, oracle: Oracle) -> tupl
     oracle.check(got)
     filters = re.fullmatch(r"filter (\d+)", why)
     if filters and int(filters[1]) in READERS_FILTERS and entry is not Faces.opened:
-        return PLUGIN, why
-    return LIBRARY, why
+        return TRUSTED, why
+    return (TRUSTED if why == EXTERNAL else LIBRARY), why
 
 
 def reason(error: Exception, oracle: Oracle) -> str:
