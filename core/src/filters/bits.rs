@@ -52,6 +52,59 @@ impl<'a> BitReader<'a> {
         }
     }
 
+    /// As `zeros` for each of these, several from one look at the bytes.
+    pub fn zeros_of_all(&mut self, counts: &mut [u32]) -> Option<()> {
+        let mut window = self.ahead();
+        for count in counts {
+            if window == 0 {
+                window = self.ahead();
+            }
+            // Zeros that were shifted in from below end nothing, so these bits have a whole count.
+            if window != 0 {
+                let zeros = window.leading_zeros();
+                *count = zeros;
+                window = window << zeros << 1;
+                self.at += zeros as usize + 1;
+            } else {
+                *count = u32::try_from(self.zeros()?).ok()?;
+            }
+        }
+        Some(())
+    }
+
+    /// Puts a number of less than 32 bits below what each of these is.
+    pub fn append_to_all(&mut self, bits: usize, numbers: &mut [u32]) -> Option<()> {
+        if bits == 0 {
+            return Some(());
+        }
+        // What one look at the bytes has, whatever bits of the first one are taken.
+        for some in numbers.chunks_mut((u64::BITS as usize - 7) / bits) {
+            if self.bytes.len() < self.at / 8 + 8 {
+                for number in some {
+                    *number = *number << bits | self.take(bits)? as u32;
+                }
+                continue;
+            }
+            let mut window = self.ahead();
+            self.at += bits * some.len();
+            for number in some {
+                *number = *number << bits | (window >> (64 - bits)) as u32;
+                window <<= bits;
+            }
+        }
+        Some(())
+    }
+
+    /// At least the next 57 bits, highest first, with zeros behind; zeros only near the end.
+    #[inline(always)]
+    fn ahead(&self) -> u64 {
+        let next = self
+            .bytes
+            .get(self.at / 8..)
+            .and_then(|left| left.first_chunk());
+        next.map_or(0, |next| u64::from_be_bytes(*next) << (self.at % 8))
+    }
+
     /// The last bytes, with zeros behind; None if these bits are not among them.
     fn last_window(&self, byte: usize, bits: usize) -> Option<u128> {
         let left = self.bytes.get(byte..)?;
@@ -65,6 +118,31 @@ impl<'a> BitReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_at_once_is_one_after_the_other() {
+        let bytes: Vec<u8> = (0..60u8).map(|i| i.wrapping_mul(i) & 0x12).collect();
+        let bytes = [&[0; 20][..], &bytes, &[0; 9], &[1, 0, 0]].concat();
+        for bits in 0..32 {
+            for (before, n) in [(0, 1), (3, 7), (5, 33), (200, 16), (600, 8)] {
+                let mut readers = [BitReader::new(&bytes), BitReader::new(&bytes)];
+                readers.iter_mut().for_each(|reader| reader.at = before);
+                let [one, all] = &mut readers;
+                let expected: Option<Vec<u32>> = (0..n)
+                    .map(|_| one.zeros().map(|count| count as u32))
+                    .collect();
+                let mut found = vec![0; n];
+                let counted = all.zeros_of_all(&mut found).map(|()| found.clone());
+                assert_eq!(counted, expected);
+                let Some(counts) = expected else { continue };
+                let lowest =
+                    |count: &u32| Some((u64::from(*count) << bits | one.take(bits)?) as u32);
+                let expected: Option<Vec<u32>> = counts.iter().map(lowest).collect();
+                let appended = all.append_to_all(bits, &mut found).map(|()| found);
+                assert_eq!(appended, expected, "{bits} bits, {n} from {before}");
+            }
+        }
+    }
 
     #[test]
     fn numbers_come_highest_bit_first_and_end_with_the_bytes() {

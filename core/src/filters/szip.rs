@@ -110,11 +110,10 @@ impl Szip {
             if self.predicted {
                 unpredict(self.bits, &mut samples);
             }
-            for (place, sample) in line.chunks_exact_mut(self.width).zip(&samples) {
-                match self.big_endian {
-                    true => place.copy_from_slice(&sample.to_be_bytes()[4 - self.width..]),
-                    false => place.copy_from_slice(&sample.to_le_bytes()[..self.width]),
-                }
+            match self.width {
+                1 => write::<1>(self.big_endian, &samples, line),
+                2 => write::<2>(self.big_endian, &samples, line),
+                _ => write::<4>(self.big_endian, &samples, line),
             }
         }
         self.samples = samples;
@@ -168,18 +167,26 @@ impl Szip {
                 }
                 _ => {
                     let (low_bits, start) = (id as usize - 1, samples.len());
-                    while samples.len() < end {
-                        let high = packed.zeros()? as u64;
-                        let fits = high <= most >> low_bits;
-                        samples.push(fits.then_some((high << low_bits) as u32)?);
-                    }
-                    for sample in &mut samples[start..] {
-                        *sample |= packed.take(low_bits)? as u32;
-                    }
+                    samples.resize(end, 0);
+                    let told = &mut samples[start..];
+                    packed.zeros_of_all(told)?;
+                    let highest = told.iter().copied().max().unwrap_or(0);
+                    (u64::from(highest) <= most >> low_bits).then_some(())?;
+                    packed.append_to_all(low_bits, told)?;
                 }
             }
         }
         Some(())
+    }
+}
+
+/// Writes the lowest bytes of each sample.
+fn write<const WIDTH: usize>(big_endian: bool, samples: &[u32], line: &mut [u8]) {
+    for (place, sample) in line.chunks_exact_mut(WIDTH).zip(samples) {
+        match big_endian {
+            true => place.copy_from_slice(&sample.to_be_bytes()[4 - WIDTH..]),
+            false => place.copy_from_slice(&sample.to_le_bytes()[..WIDTH]),
+        }
     }
 }
 
