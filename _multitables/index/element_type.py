@@ -3,8 +3,9 @@
 1. The dtype is what h5py gives (numpy_type.py). In PyTables' own datasets the types that PyTables
    defines are what PyTables gives: 8-bit bitfields are bool, Time32 is int32, Time64 is float64.
 2. A type is ``direct`` only if HDF5's conversion from file to memory leaves every byte as it is,
-   except for each `Fix`: h5py replaces the padding of fixed strings by NULs, and HDF5 extends the
-   sign of numbers over bits that they do not use. PyTables delivers strings as stored.
+   except for each `Fix`: h5py replaces the padding of fixed strings by NULs, HDF5 extends the sign
+   of numbers over bits that they do not use, and PyTables makes floats of its Time64. PyTables
+   delivers strings as stored.
 3. A type that neither library reads into elements of fixed size raises `Unsupported`.
 
 This file must never know paths, chunks or files.
@@ -26,6 +27,9 @@ MAX_FIXES = 4096  # with more of them a library is as fast
 VERY_MANY = "very many strings or odd numbers in one element"
 
 PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD = PADDINGS = 0, 1, 2
+
+#: The kind of a `Fix`: microseconds and seconds, of 4 bytes each, become a float of seconds.
+TIME64 = 8
 
 #: NumPy's floats, by bytes and bits of mantissa: where the sign, the exponent (with its bits), the
 #: mantissa lie, the bias, and whether the first bit of the mantissa is left out (2) or stored (0).
@@ -53,7 +57,7 @@ class Fix:
     """``count`` consecutive values of ``size`` bytes, ``offset`` bytes into one element.
 
     ``kind`` is as the core reads it. 0 (NULLTERM): all bytes of a string after the first NUL become
-    NUL. 2 (SPACEPAD): its trailing spaces become NUL. Others: `number_fix`.
+    NUL. 2 (SPACEPAD): its trailing spaces become NUL. 8: `TIME64`. Others: `number_fix`.
     """
 
     offset: int
@@ -195,8 +199,9 @@ def _time(datatype: Datatype, _: bool) -> ElementType:
     if size == 4:
         return ElementType(np.dtype(order + "i4"), 4, library="tables", own=True)
     if size == 8:
-        reason = "Time64, whose stored form only PyTables knows"
-        return ElementType(np.dtype(order + "f8"), 8, False, reason, "tables", own=True)
+        reason = "" if order == "<" else "Time64 in an order that PyTables does not write"
+        found = ElementType(np.dtype(order + "f8"), 8, not reason, reason, "tables", own=True)
+        return found if reason else replace(found, fixes=(Fix(0, 8, 1, TIME64),))
     raise Unsupported("time")
 
 

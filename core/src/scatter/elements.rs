@@ -137,8 +137,7 @@ impl<'a> Unit<'a> {
 
     /// One unit of an unallocated chunk, as the result shows it.
     pub fn fill_value(&self, dataset: &Dataset, value: &mut Vec<u8>) {
-        let mut field = dataset.fill[dataset.field_offset..][..dataset.field_bytes].to_vec();
-        self.apply_fixes(&mut field);
+        let field = dataset.fill_shown();
         value.clear();
         if self.runs.is_empty() {
             let skipped = self.at - dataset.field_offset;
@@ -146,7 +145,7 @@ impl<'a> Unit<'a> {
             value.extend_from_slice(&field[skipped..skipped + element]);
         } else {
             value.resize(self.bytes, 0);
-            self.pick_runs(&field, value);
+            self.pick_runs(field, value);
         }
     }
 

@@ -422,7 +422,8 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         });
     }
     let mut fill = part(blob, record.fill_at, record.element_bytes)?.to_vec();
-    for fix in &fixes {
+    // Of parts, elements without one are fixed with the others.
+    for fix in fixes.iter().filter(|_| record.n_parts_words == 0) {
         let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
         fix.apply(&mut fill[field]);
     }

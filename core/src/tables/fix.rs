@@ -1,9 +1,10 @@
-//! What HDF5's conversion changes inside an element: strings' ends, and numbers with unused bits.
+//! What HDF5's conversion changes inside an element: strings' ends, and numbers with unused bits. And
+//! what PyTables converts: its times.
 //!
 //! Law:
 //! 1. Pure: bytes are changed in place. That a fix lies inside its element is checked where a plan is
 //!    opened (`dataset`).
-//! 2. A fix that is applied twice is as if it was once.
+//! 2. A fix is applied once to each element that is placed: a time is no time before.
 
 /// Values of the same kind that follow each other in an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub enum FixKind {
         signed: bool,
         big_endian: bool,
     },
+    /// PyTables' Time64, little-endian: microseconds and seconds, both signed, become a float of
+    /// seconds.
+    Time,
 }
 
 impl FixKind {
@@ -41,6 +45,7 @@ impl FixKind {
                 signed: flags & 1 != 0,
                 big_endian: flags & 2 != 0,
             }),
+            8 if bits == 0 && size == 8 => Some(FixKind::Time),
             _ => None,
         }
     }
@@ -57,6 +62,7 @@ impl FixKind {
                 signed,
                 big_endian,
             } => return extend(value, bits, signed, big_endian),
+            FixKind::Time => return seconds(value),
         };
         let end = end.unwrap_or(value.len());
         value[end..].fill(0);
@@ -92,9 +98,30 @@ fn extend(value: &mut [u8], bits: u32, signed: bool, big_endian: bool) {
     }
 }
 
+fn seconds(value: &mut [u8]) {
+    if let Some((micros, whole)) = value.split_first_chunk::<4>() {
+        let whole = whole
+            .first_chunk()
+            .map_or(0, |&four| i32::from_le_bytes(four));
+        let time = 1e-6 * f64::from(i32::from_le_bytes(*micros)) + f64::from(whole);
+        value.copy_from_slice(&time.to_le_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_seconds() {
+        let kind = FixKind::of_word(8, 8).unwrap();
+        for (micros, whole, expected) in [(0, 0, 0.0), (500_000, 1, 1.5), (-250_000, -1, -1.25)] {
+            let (micros, whole) = (i32::to_le_bytes(micros), i32::to_le_bytes(whole));
+            let mut value: Vec<u8> = [micros, whole].concat();
+            kind.apply_to(&mut value);
+            assert_eq!(value, f64::to_le_bytes(expected));
+        }
+    }
 
     #[test]
     fn bits_that_do_not_count_become_the_sign() {
