@@ -15,10 +15,18 @@ from typing import Any
 
 from _benchmark.contenders.asked import Asked
 from _benchmark.contract import Sample
-from _benchmark.loops import file_loop
+from _benchmark.loops import csr_loop, file_loop
 
 OURS = "multitables"
 INSTALL = "pip install multitables[bench]"
+#: Of a sparse matrix: name of a contender, recipe of `csr_loop`, and our shuffle.
+SPARSE = (
+    (f"{OURS}, chunks shuffled", "multitables", "chunks"),
+    (f"{OURS}, windows shuffled", "multitables", "window"),
+    ("scDataset", "scdataset", ""),
+    ("annbatch, from zarr", "annbatch", ""),
+    ("h5py", "h5py", ""),
+)
 NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -34,6 +42,22 @@ def ours(
     """This library: a queue with these options, or batches where there is a `shuffle`."""
     asked = {"path": path, "n_procs": n_procs, "shuffle": shuffle, "options": options}
     return _one("multitables", f"{OURS}{name}", filename, asked, in_order=not shuffle)
+
+
+def sparse(filename: str, n_procs: int) -> list[Asked]:
+    """Who reads batches of 256 rows of a sparse matrix, in random order; and h5py, in order."""
+    asked = {"filename": os.path.abspath(filename), "n_procs": n_procs}
+    return [
+        Asked(
+            name,
+            csr_loop.__file__,
+            {**asked, "recipe": recipe, "shuffle": shuffle},
+            _rate,
+            "pip install multitables[bench-sparse]",
+            in_order=False,
+        )
+        for name, recipe, shuffle in SPARSE
+    ]
 
 
 def theirs(

@@ -27,6 +27,8 @@ LATEST = "_version_data/versions"
 #: Elements of a chunk of flat values.
 CHUNK_ELEMENTS = 1 << 16
 MEAN_LENGTH = 50
+#: Of a sparse matrix.
+N_COLUMNS = 30_000
 
 
 @dataclass(frozen=True)
@@ -181,8 +183,7 @@ class VersionedCopy:
 class RaggedFile:
     """Rows of 0 to some 100 float32, four times: a pair, sequences, a VLArray, and texts.
 
-    Values lie in `/values` with `/offsets`, `/sequences`, `/vlarray` and `/texts`; a sparse matrix
-    by rows has these values and `/indices`.
+    Values lie in `/values` with `/offsets`, `/sequences`, `/vlarray` and `/texts`.
     """
 
     name: str
@@ -223,8 +224,6 @@ class RaggedFile:
         objects = np.empty(len(rows), object)
         with h5py.File(filename, "r+") as file:
             file.create_dataset("values", data=values, **flat)
-            columns = rng.integers(0, 30_000, len(values), dtype=np.int32)
-            file.create_dataset("indices", data=columns, **flat)
             file.create_dataset("offsets", data=ends)
             objects[:] = rows
             kind = h5py.vlen_dtype("<f4")
@@ -237,7 +236,40 @@ class RaggedFile:
             )
 
 
-Special = VirtualCopy | VersionedCopy | RaggedFile
+@dataclass(frozen=True)
+class SparseFile:
+    """A sparse matrix by rows, `/X`, as AnnData stores it: some 50 of 30,000 columns a row."""
+
+    name: str
+    n_rows: int
+    complevel: int
+    seed: int = 0
+
+    @property
+    def needed_bytes(self) -> int:
+        """Free bytes the file, and a copy of it in another format, may need."""
+        return self.n_rows * MEAN_LENGTH * 20 + 2**22
+
+    def write(self, filename: str) -> None:
+        """Write values, columns and offsets."""
+        import h5py
+
+        rng = np.random.default_rng(self.seed)
+        ends = np.concatenate([[0], np.cumsum(rng.poisson(MEAN_LENGTH, self.n_rows))])
+        counts = rng.integers(1, 50, ends[-1]).astype("f4")
+        columns = rng.integers(0, N_COLUMNS, ends[-1], dtype=np.int32)
+        packed = {"compression": "gzip", "compression_opts": self.complevel}
+        with h5py.File(filename, "w") as file:
+            matrix = file.create_group("X")
+            told = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
+            matrix.attrs.update({**told, "shape": np.array([self.n_rows, N_COLUMNS])})
+            for name, data in (("data", counts), ("indices", columns), ("indptr", ends)):
+                chunks = (min(CHUNK_ELEMENTS, len(data)),)
+                stored = {"chunks": chunks, **packed} if self.complevel else {"chunks": chunks}
+                matrix.create_dataset(name, data=data, **stored)
+
+
+Special = VirtualCopy | VersionedCopy | RaggedFile | SparseFile
 
 
 def in_directory(special: Special, directory: str) -> str:

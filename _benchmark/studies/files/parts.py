@@ -16,9 +16,17 @@ from typing import Any
 
 from _benchmark.contenders.asked import Asked
 from _benchmark.contenders.file_contenders import OURS, ours, theirs
+from _benchmark.contenders.file_contenders import sparse as contenders_of_sparse
 from _benchmark.contract import Digest
 from _benchmark.data import special_files
-from _benchmark.data.special_files import LATEST, SHAPES, RaggedFile, VersionedCopy, VirtualCopy
+from _benchmark.data.special_files import (
+    LATEST,
+    SHAPES,
+    RaggedFile,
+    SparseFile,
+    VersionedCopy,
+    VirtualCopy,
+)
 from _benchmark.data.workloads import PATH, Workload
 from _benchmark.harness.runner import against
 from _benchmark.studies.targets.run import TargetRun
@@ -33,6 +41,8 @@ MIN_OF_H5PY = 5.0
 MIN_OF_UNVERSIONED = 0.9
 MIN_RAGGED = 0.8
 BATCH_ROWS = 256
+#: As others take a hundred times as long, their file is smaller.
+OF_SPARSE = 64
 RAGGED_ROW_BYTES = 4 * special_files.MEAN_LENGTH
 
 
@@ -139,6 +149,16 @@ def ragged(run: TargetRun) -> None:
         _rates(run, "ragged", f"{title}, {n_rows} texts", texts, filename)
 
 
+def sparse(run: TargetRun) -> None:
+    """Batches of a sparse matrix as AnnData stores it, beside those who train on these."""
+    n_rows = max(2000, int(run.size_bytes) // RAGGED_ROW_BYTES // OF_SPARSE)
+    for level in (0, 4):
+        made = SparseFile(f"files_sparse_{level}_{n_rows}", n_rows, level)
+        filename = run.prepared(made, special_files.in_directory)
+        title = f"{f'gzip {level}' if level else 'no filter'}, {n_rows} sparse rows"
+        _rates(run, "sparse", title, contenders_of_sparse(filename, run.processes[0]), filename)
+
+
 def selected(run: TargetRun) -> None:
     """Rows with a step, and some of the columns."""
     for name in run.datasets:
@@ -227,5 +247,6 @@ PARTS: dict[str, Callable[[TargetRun], None]] = {
     "virtual": virtual,
     "versions": versions,
     "ragged": ragged,
+    "sparse": sparse,
     "selected": selected,
 }
