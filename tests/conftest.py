@@ -89,19 +89,6 @@ def pytest_sessionstart() -> None:
             file.create_dataset(name, data=np.arange(1000), chunks=(100,), **options)
 
 
-@pytest.fixture
-def without_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers find no plugin to load; a library among them has hdf5plugin's filters as ever."""
-    folder = str(tmp_path / "no-plugins")
-    os.mkdir(folder)
-    Path(folder, "hdf5plugin.py").write_text(
-        f"import sys\nsys.path.remove({folder!r})\ndel sys.modules['hdf5plugin']\n"
-        "import hdf5plugin\n"
-    )
-    monkeypatch.setattr(sys, "path", [folder, *sys.path])
-    monkeypatch.setenv("HDF5_PLUGIN_PATH", folder)
-
-
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # what the libraries keep for ever need not be looked through after each test
@@ -172,6 +159,19 @@ def few_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     native = {n: name for n, name in _core.native_filters().items() if n not in (6, 307)}
     monkeypatch.setattr(_core, "native_filters", lambda: native)
     monkeypatch.setattr(plugins, "plugin_of", lambda _: None)
+
+
+@pytest.fixture
+def without_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers find no plugin to load; a library among them has hdf5plugin's filters as ever."""
+    folder = str(tmp_path / "no-plugins")
+    os.mkdir(folder)
+    Path(folder, "hdf5plugin.py").write_text(
+        f"import sys\nsys.path.remove({folder!r})\ndel sys.modules['hdf5plugin']\n"
+        "import hdf5plugin\n"
+    )
+    monkeypatch.setattr(sys, "path", [folder, *sys.path])
+    monkeypatch.setenv("HDF5_PLUGIN_PATH", folder)
 
 
 @pytest.fixture(scope="session")
