@@ -231,7 +231,7 @@ fn float(cursor: &mut Cursor<'_>, flags: u32, size: u32) -> Result<Kind> {
     ];
     let end = parts.map(|(at, bits)| u16::from(at) + u16::from(bits));
     if end.iter().any(|&end| end > bits.precision) {
-        let within = format_args!("sign, exponent and mantissa within {} bits", bits.precision);
+        let within = format!("sign, exponent and mantissa within {} bits", bits.precision);
         return corrupt(address, within, format_args!("ends at bits {end:?}"));
     }
     Ok(Kind::Float {
