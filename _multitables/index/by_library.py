@@ -33,6 +33,13 @@ class Hung(Exception):  # noqa: N818 - internal
     """A process did not end in time."""
 
 
+def python_path() -> str:
+    """Return where a process of ours finds modules: the same ones, in the same order, as we do."""
+    paths = [os.path.abspath(path) for path in sys.path if path]
+    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
+    return os.pathsep.join(paths if root in paths else [root, *paths])
+
+
 def asked(module: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run a module of the readers' side in a process of its own, and return what it says.
 
@@ -45,14 +52,12 @@ def asked(module: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """
     import subprocess
 
-    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
     try:
         return subprocess.run(
             [sys.executable, "-S", "-m", module, *arguments],
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": python_path()},
             check=False,
             stdin=subprocess.DEVNULL,
         )

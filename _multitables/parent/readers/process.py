@@ -19,9 +19,9 @@ import socket
 import sys
 import threading
 
-import _multitables
 from _multitables import _core
 from _multitables.errors import ReaderDiedError
+from _multitables.index.by_library import python_path
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
 READER = (
@@ -147,9 +147,7 @@ def _above_standard(one: socket.socket) -> socket.socket:
 
 
 def _environment() -> list[bytes]:
-    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
-    paths = [root, *(os.path.abspath(path) for path in sys.path if path != root)]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    variables = {**os.environ, "PYTHONPATH": python_path()}
     return [os.fsencode(f"{name}={value}") for name, value in variables.items()]
 
 
