@@ -17,7 +17,7 @@ from _multitables import adapters
 LATER = {
     "Dataset": "parent.open.dataset",
     "Datatype": "parent.open.objects",
-    "Empty": "parent.open.empty",
+    "Empty": "elements.empty",
     "ExternalLink": "parent.open.links",
     "File": "parent.open.file",
     "Group": "parent.open.group",

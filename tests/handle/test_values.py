@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import multitables
 from _multitables import _core
-from _multitables.parent.open.values import decode
+from _multitables.elements.values import decode
 
 TEXT, ASCII = h5py.string_dtype(), h5py.string_dtype("ascii")
 INTS = h5py.vlen_dtype("<i4")

@@ -18,8 +18,8 @@ import numpy as np
 from oracle import same
 
 import multitables
+from _multitables.elements.empty import Empty
 from _multitables.index.references import Reference, RegionReference
-from _multitables.parent.open.empty import Empty
 
 #: Of a dataset, what is compared beside its values.
 PROPERTIES = (

@@ -10,27 +10,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
+from _multitables.elements.attribute import decoded
 from _multitables.errors import MissingAttributeError
-from _multitables.index.numpy_type import datatype_of, dtype_of
 from _multitables.index.open_files import Place
-from _multitables.parent.open.empty import Empty
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.links import text
 from _multitables.parent.open.mapping import Names, encoded
-from _multitables.parent.open.values import decode, is_plain
-
-#: Kinds whose values are mostly stored as NumPy has them.
-NUMBERS = {"integer", "float"}
-
-
-@lru_cache(maxsize=1024)
-def _is_plain(body: bytes) -> bool:
-    return is_plain(datatype_of(body))
 
 
 class Attributes(Names):
@@ -67,21 +54,7 @@ class Attributes(Names):
         found = self._all().get(encoded(name))
         if found is None:
             raise self._missing(name)
-        return asked(self._decoded, self._place, *found)
-
-    def _decoded(self, body: bytes, dims: tuple[int, ...] | None, stored: bytes) -> Any:
-        datatype = datatype_of(body)
-        if dims is None:
-            return Empty(dtype_of(body))
-        if stored and datatype["kind"] in NUMBERS and _is_plain(body):
-            number = np.ndarray(dims, dtype_of(body), bytearray(stored))
-            return number if dims else number[()]
-        elements = np.frombuffer(stored, f"V{datatype['size']}") if stored else np.empty(0, "V1")
-        value = decode(elements.reshape(dims), datatype, self._place.file)
-        if datatype["kind"] == "variable_string":
-            texts = [string.decode("utf-8", "surrogateescape") for string in value.flat]
-            value = np.array(texts, value.dtype).reshape(value.shape)
-        return value[()] if value.ndim == 0 else value
+        return asked(decoded, self._place, self._place, *found)
 
     def _missing(self, name: object) -> MissingAttributeError:
         names, place = list(self), self._place

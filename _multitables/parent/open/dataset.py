@@ -22,18 +22,18 @@ import numpy.typing as npt
 from numpy.typing import DTypeLike
 
 from _multitables import _core
+from _multitables.elements.empty import Empty
+from _multitables.elements.values import decode
 from _multitables.index.numpy_type import datatype_of, dtype_of
 from _multitables.index.open_files import UNKNOWN
 from _multitables.index.references import RegionReference
 from _multitables.parent.open import filters
 from _multitables.parent.open.conversion import converted, encoding_of
 from _multitables.parent.open.dimensions import Dimensions
-from _multitables.parent.open.empty import Empty
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.objects import Object
 from _multitables.parent.open.reading import Contents
 from _multitables.parent.open.results import new_array
-from _multitables.parent.open.values import decode
 from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
 from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
 from _multitables.select.region import region_steps

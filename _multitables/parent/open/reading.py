@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
+from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import Unsupported, field_type, flat
@@ -28,7 +29,6 @@ from _multitables.index.numpy_type import Datatype, numpy_dtype
 from _multitables.index.open_files import Place
 from _multitables.parent.open.library import Library
 from _multitables.parent.open.results import new_array
-from _multitables.parent.open.values import decode
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of_request
 from _multitables.plan.dataset_table import DatasetTable, lookup_table

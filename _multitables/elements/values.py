@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from _multitables import _core
+from _multitables.elements import numbers
 from _multitables.index.numpy_type import numpy_dtype
 from _multitables.index.references import Reference, RegionReference
-from _multitables.parent.open import numbers
 
 Datatype = dict[str, Any]
 Raw = NDArray[np.uint8]  # (n, bytes of an element)

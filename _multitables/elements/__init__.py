@@ -1,0 +1,1 @@
+"""Stored elements as values of NumPy, made in this process."""

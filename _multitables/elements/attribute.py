@@ -1,0 +1,42 @@
+"""The value of an attribute, of what the core tells of it.
+
+Law
+---
+1. A value is what h5py gives: a NumPy scalar or array, strings, or `Empty`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from _multitables.elements.empty import Empty
+from _multitables.elements.values import decode, is_plain
+from _multitables.index.numpy_type import datatype_of, dtype_of
+from _multitables.index.open_files import Place
+
+#: Kinds whose values are mostly stored as NumPy has them.
+NUMBERS = {"integer", "float"}
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(body: bytes) -> bool:
+    return is_plain(datatype_of(body))
+
+
+def decoded(place: Place, body: bytes, dims: tuple[int, ...] | None, stored: bytes) -> Any:
+    """Return the value of an attribute: its datatype, dims (None: null) and elements are given."""
+    datatype = datatype_of(body)
+    if dims is None:
+        return Empty(dtype_of(body))
+    if stored and datatype["kind"] in NUMBERS and _is_plain(body):
+        number = np.ndarray(dims, dtype_of(body), bytearray(stored))
+        return number if dims else number[()]
+    elements = np.frombuffer(stored, f"V{datatype['size']}") if stored else np.empty(0, "V1")
+    value = decode(elements.reshape(dims), datatype, place.file)
+    if datatype["kind"] == "variable_string":
+        texts = [string.decode("utf-8", "surrogateescape") for string in value.flat]
+        value = np.array(texts, value.dtype).reshape(value.shape)
+    return value[()] if value.ndim == 0 else value
