@@ -12,7 +12,6 @@ use crate::fetch::data_file::{DataFile, FetchError, OpenFiles};
 use crate::fetch::local_file::LocalFile;
 use crate::format::error::FormatError;
 use crate::format::file::File;
-use crate::select::selection::TablePlace;
 use crate::tables::dataset::Source;
 use crate::task_error::TaskError;
 use std::ffi::OsStr;
@@ -162,14 +161,6 @@ fn stopped(error: FormatError) -> TaskError {
     match error {
         FormatError::Io { error, .. } => TaskError::read(NO_CHUNK, error),
         error => TaskError::Format(error.to_string()),
-    }
-}
-
-/// Which table a request is of.
-pub fn table_place(words: &[u64]) -> Result<TablePlace, Refused> {
-    match words {
-        [KIND_HEAP, dataset, at, len, ..] => TablePlace::new(*dataset, *at, *len),
-        _ => TablePlace::parse(words),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod counters;
 pub mod heap_read;
 pub mod open_dataset;
 mod partial_decode;
+pub mod pieces;
 pub mod place_rows;
 pub mod place_selected;
 pub mod place_shuffled;

@@ -31,7 +31,7 @@ pub struct PlaceRows<'a> {
 }
 
 impl PlaceRows<'_> {
-    fn read_of(&self, number: u64, grid_index: u64) -> ChunkRead {
+    pub(super) fn read_of(&self, number: u64, grid_index: u64) -> ChunkRead {
         let dataset = self.dataset;
         let row = grid_index / dataset.inner_chunks().max(1) * dataset.chunk_dims[0];
         let end = row

@@ -38,7 +38,7 @@ pub struct GroupItem<'a> {
     pub out: &'a mut [u8],
 }
 
-/// The decoder of one dataset's chunks, for one thread.
+/// The decoder of chunks with the same filters, for one thread.
 pub struct Pipeline {
     /// In the order of decoding.
     stages: Vec<Stage>,
@@ -81,6 +81,11 @@ impl Pipeline {
             group: [const { Vec::new() }; MAX_STREAMS],
             tuner: AutoTuner::NEW,
         })
+    }
+
+    /// Chunks that come next decode to about this many bytes.
+    pub fn expect(&mut self, decoded_size: usize) {
+        self.decoded_size = decoded_size;
     }
 
     /// True when, under this mask, no stage runs: the stored bytes are the decoded ones and may

@@ -6,7 +6,7 @@ use super::error::{Result, corrupt};
 /// When it is written.
 const TIME_NEVER: u8 = 1;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FillValue {
     /// Elements may be anything; libraries show zeros.
     #[default]
@@ -18,7 +18,7 @@ pub enum FillValue {
 }
 
 /// A fill value, and whether anyone sees it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fill {
     pub value: FillValue,
     /// Libraries are to write it nowhere: what they read of unallocated chunks stays as it was.

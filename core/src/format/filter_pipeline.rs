@@ -8,7 +8,7 @@ const MAX_FILTERS: u8 = 32;
 /// Filters of lower numbers are HDF5's own; version 2 does not name them.
 const FIRST_NAMED: u16 = 256;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Filter {
     pub id: u16,
     pub flags: u16,

@@ -39,6 +39,7 @@ pub mod object_header;
 pub mod shared_messages;
 pub mod source;
 pub mod superblock;
+pub mod survey;
 pub mod variable_length;
 pub mod virtual_layout;
 pub mod walk;

@@ -366,6 +366,10 @@ impl MetadataFile {
 }
 
 impl MetadataFile {
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> PyResult<MetadataFile> {
         Ok(MetadataFile {
             file: File::open(source, checks_sums)?,
@@ -426,7 +430,7 @@ fn told_link(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
 }
 
 /// (id, flags, values, name)
-fn told<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
+pub fn told<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
     let values = PyTuple::new(py, &filter.values)?;
     (filter.id, filter.flags, values, bytes(py, &filter.name)).into_pyobject(py)
 }

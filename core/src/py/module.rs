@@ -3,11 +3,15 @@
 //! Law:
 //! 1. What Python may call is named here, and nowhere else.
 
-use super::{codec_limit, datatype, metadata, read, request_handle, requests, ring};
+use super::{
+    codec_limit, datatype, metadata, pieces, read, request_handle, requests, ring, survey,
+};
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::engine::heap_read;
+use crate::engine::pieces as read_pieces;
 use crate::fetch::direct::io_uring_available;
 use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES, plugin};
+use crate::format::survey::{ALONE, NO_DATASET};
 use crate::os::memory::page_bytes;
 use crate::os::spawn;
 use crate::process::serve;
@@ -54,7 +58,10 @@ const NUMBERS: &[(&str, u64)] = &[
     ("REQUEST_NATIVE", selection::KIND_NATIVE),
     ("REQUEST_LIBRARY", server::KIND_LIBRARY),
     ("REQUEST_HEAP", heap_read::KIND_HEAP),
+    ("REQUEST_PIECES", read_pieces::KIND_PIECES),
     ("REQUEST_HEAD_WORDS", selection::HEAD_WORDS as u64),
+    ("SURVEY_ALONE", ALONE as u64),
+    ("SURVEY_NO_DATASET", NO_DATASET as u64),
     ("REQUEST_AXIS_WORDS", selection::AXIS_WORDS as u64),
 ];
 
@@ -261,6 +268,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<requests::Stages>()?;
     module.add_class::<requests::Dataset>()?;
     module.add_class::<requests::WorkQueue>()?;
+    module.add_class::<pieces::Table>()?;
     module.add_class::<request_handle::RequestHandle>()?;
     module.add_class::<request_handle::StageLease>()?;
     module.add_class::<read::LocalReader>()?;
@@ -309,5 +317,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(order_positions, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
     module.add_function(wrap_pyfunction!(datatype::describe_datatype, module)?)?;
+    module.add_function(wrap_pyfunction!(survey::survey, module)?)?;
     Ok(())
 }

@@ -4,10 +4,11 @@
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
+use super::pieces::not_shared;
 use super::request_handle::{RequestHandle, deadline_in};
 use crate::engine::heap_read::{Descriptors, KIND_HEAP};
 use crate::requests::arena::Arena as Memory;
-use crate::requests::dispatcher::{Dispatcher, Request, ShareError, SharedDataset};
+use crate::requests::dispatcher::{Dispatcher, Request, SharedDataset};
 use crate::requests::handle::RequestHandle as Inner;
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::WORK_QUEUE;
@@ -134,10 +135,10 @@ pub struct Dataset {
 
 /// The work queue of one reader object.
 #[pyclass(frozen, module = "_multitables._core")]
-pub struct WorkQueue(Arc<Dispatcher>);
+pub struct WorkQueue(pub(super) Arc<Dispatcher>);
 
 impl WorkQueue {
-    fn send(
+    pub(super) fn send(
         &self,
         py: Python<'_>,
         request: &Request<'_>,
@@ -164,8 +165,8 @@ impl WorkQueue {
         // A library's result may be as large as the stage.
         let lease = lease.map_err(refusal)?;
         let out_bytes = match request {
-            Request::Parts(..) => out_bytes,
             Request::Library(_) => lease.len(),
+            _ => out_bytes,
         };
         self.send_into(py, request, shared, lease, out_bytes, timeout)
     }
@@ -252,11 +253,10 @@ impl WorkQueue {
         dtype: Bound<'_, PyArrayDescr>,
         row_shape: Vec<npy_intp>,
     ) -> PyResult<Dataset> {
-        let made = SharedDataset::new(&self.0.arena, table);
-        let shared = made.map_err(|error| match error {
-            ShareError::Memory(error) => PyOSError::new_err(error),
-            ShareError::Refused(reason) => PyValueError::new_err(reason),
-        })?;
+        let shared = SharedDataset::new(&self.0.arena, table).map_err(not_shared)?;
+        if shared.table().datasets.is_empty() {
+            return Err(PyValueError::new_err("a request's table has a dataset"));
+        }
         let row_bytes = shared.dataset().row_bytes;
         let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
         if items.checked_mul(dtype.itemsize()) != Some(row_bytes) {

@@ -6,7 +6,8 @@
 //! 2. A bounded number of datasets is known at a time; the least recently used is forgotten first.
 
 use crate::engine::counters::Record;
-use crate::engine::heap_read::{Descriptors, HeapFile, KIND_HEAP, table_place};
+use crate::engine::heap_read::{Descriptors, HeapFile, KIND_HEAP};
+use crate::engine::pieces::{KIND_PIECES, OpenPieces, Pieces};
 use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
 use crate::fetch::recent::Recent;
 use crate::os::memory::Mapping;
@@ -22,6 +23,9 @@ const KNOWN: usize = 64;
 /// Files whose heaps are read at a time, each with collections that it keeps.
 const HEAPS: usize = 4;
 
+/// Tables of which pieces are read at a time.
+const TABLES: usize = 8;
+
 /// Answers the requests of one work queue, in one reader.
 pub struct Answerer {
     arena: Arc<Mapping>,
@@ -29,6 +33,7 @@ pub struct Answerer {
     datasets: Recent<TablePlace, SelectedDataset>,
     context: ReadContext,
     heaps: Recent<Fingerprint, HeapFile>,
+    tables: Recent<TablePlace, OpenPieces>,
 }
 
 impl Answerer {
@@ -39,6 +44,7 @@ impl Answerer {
             datasets: Recent::new(KNOWN),
             context: ReadContext::new(shared.clone()),
             heaps: Recent::new(HEAPS),
+            tables: Recent::new(TABLES),
             shared,
         }
     }
@@ -54,11 +60,20 @@ impl Answerer {
     ) -> Result<(), TaskError> {
         let internal = |reason: &str| TaskError::Internal(reason.into());
         let place = table_place(words).map_err(internal)?;
-        let make = || {
+        let table = || {
             let memory = Memory::Shared(self.arena.clone());
-            let table = DatasetTable::over(memory, place.at, place.len)?;
-            Ok((place, self.shared.dataset(table)?))
+            DatasetTable::over(memory, place.at, place.len)
         };
+        if words[0] == KIND_PIECES {
+            let wanted = Pieces::parse(words).map_err(internal)?;
+            let make = || Ok((place, OpenPieces::new(table()?)));
+            let open = self.tables.get_or_make(|known| *known == place, make);
+            let open = open.map_err(internal)?;
+            let out = out.get_mut(..wanted.out_bytes);
+            let out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
+            return open.read(&wanted, (part, n_parts), out, &self.shared.files, record);
+        }
+        let make = || Ok((place, self.shared.dataset(table()?)?));
         let dataset = self.datasets.get_or_make(|known| *known == place, make);
         let dataset = dataset.map_err(internal)?;
         if words[0] == KIND_HEAP {
@@ -80,5 +95,13 @@ impl Answerer {
             true => self.context.read(dataset, &slab, out, record),
             false => Ok(()),
         }
+    }
+}
+
+/// Which table a request is of.
+fn table_place(words: &[u64]) -> Result<TablePlace, &'static str> {
+    match words {
+        [KIND_HEAP | KIND_PIECES, dataset, at, len, ..] => TablePlace::new(*dataset, *at, *len),
+        _ => TablePlace::parse(words),
     }
 }

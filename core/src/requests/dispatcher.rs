@@ -27,7 +27,7 @@ const SPARE_REQUEST_BYTES: usize = 64 << 10;
 /// Readers that may die of a task before it fails.
 pub const DEATHS_ALLOWED: u64 = 2;
 
-/// A dataset as the readers know it: a table of one, in the arena.
+/// Datasets as the readers know them: a table in the arena.
 pub struct SharedDataset {
     pub id: u64,
     pub region: Region,
@@ -46,9 +46,6 @@ impl SharedDataset {
             bytes.len(),
         )
         .map_err(ShareError::Refused)?;
-        if table.datasets.is_empty() {
-            return Err(ShareError::Refused("a request's table has a dataset"));
-        }
         Ok(SharedDataset {
             id: NEXT.fetch_add(1, SeqCst),
             len: bytes.len(),
@@ -57,8 +54,13 @@ impl SharedDataset {
         })
     }
 
+    /// The first one, or the only one; a table may have none.
     pub fn dataset(&self) -> &Dataset {
         &self.table.datasets[0]
+    }
+
+    pub fn table(&self) -> &DatasetTable {
+        &self.table
     }
 
     pub fn chunks(&self) -> &[Chunk] {
@@ -75,6 +77,8 @@ pub enum ShareError {
 pub enum Request<'a> {
     /// The readers that own a chunk of it, each its part.
     Parts(&'a [u64], &'a [usize]),
+    /// As many readers as this, each an equal share.
+    Shares(&'a [u64], usize),
     /// Any reader, through a library.
     Library(&'a [u8]),
 }
@@ -83,7 +87,16 @@ impl Request<'_> {
     pub fn n_tasks(&self) -> usize {
         match self {
             Request::Parts(_, owners) => owners.len(),
+            Request::Shares(_, count) => *count,
             Request::Library(_) => 1,
+        }
+    }
+
+    /// What a native request says.
+    fn words(&self) -> &[u64] {
+        match self {
+            Request::Parts(words, _) | Request::Shares(words, _) => words,
+            Request::Library(_) => &[],
         }
     }
 }
@@ -176,12 +189,22 @@ impl Dispatcher {
         lease: StageLease,
         out_bytes: usize,
     ) -> io::Result<Arc<RequestHandle>> {
-        let library = [self.work_queue.least_loaded()];
-        let (bytes, owners) = match request {
-            Request::Parts(words, owners) => (8 * words.len(), *owners),
-            Request::Library(bytes) => (bytes.len(), &library[..]),
+        let n_readers = self.work_queue.n_readers();
+        let first = self.work_queue.least_loaded();
+        let any: Vec<usize> = (0..slots.len())
+            .map(|at| (first + at) % n_readers)
+            .collect();
+        // To each reader its part, or to any reader the next one.
+        let owners = match request {
+            Request::Parts(_, owners) => *owners,
+            Request::Shares(..) | Request::Library(_) => &any,
         };
-        let is_inline = matches!(request, Request::Parts(words, _) if words.len() <= INLINE_WORDS);
+        let words = request.words();
+        let bytes = match request {
+            Request::Library(bytes) => bytes.len(),
+            _ => size_of_val(words),
+        };
+        let is_inline = !words.is_empty() && words.len() <= INLINE_WORDS;
         let region = match is_inline || owners.is_empty() {
             true => None,
             false => match self.region_for_request(request, bytes) {
@@ -207,19 +230,21 @@ impl Dispatcher {
             }),
         });
         let mut state = lock(&handle.state);
-        for (&slot, &owner) in slots.iter().zip(owners) {
+        for (at, (&slot, &owner)) in slots.iter().zip(owners).enumerate() {
             let place = self.work_queue.slot(slot);
-            place.part.store(owner as u32, SeqCst);
-            place
-                .n_parts
-                .store(self.work_queue.n_readers() as u32, SeqCst);
+            let (part, n_parts) = match request {
+                Request::Shares(_, count) => (at, *count),
+                _ => (owner, n_readers),
+            };
+            place.part.store(part as u32, SeqCst);
+            place.n_parts.store(n_parts as u32, SeqCst);
             place.request_bytes.store(bytes as u64, SeqCst);
             let at = region
                 .as_ref()
                 .map_or(u64::MAX, |region| region.at() as u64);
             place.request_at.store(at, SeqCst);
-            if let (Request::Parts(words, _), true) = (request, is_inline) {
-                for (to, &word) in place.inline.iter().zip(*words) {
+            if is_inline {
+                for (to, &word) in place.inline.iter().zip(words) {
                     to.store(word, SeqCst);
                 }
             }
@@ -256,11 +281,12 @@ impl Dispatcher {
             None => self.arena.take(bytes)?,
         };
         match request {
-            Request::Parts(words, _) => {
-                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            Request::Library(bytes) => region.write(bytes),
+            _ => {
+                let words = request.words().iter();
+                let bytes: Vec<u8> = words.flat_map(|word| word.to_le_bytes()).collect();
                 region.write(&bytes);
             }
-            Request::Library(bytes) => region.write(bytes),
         }
         Ok(region)
     }

@@ -6,6 +6,7 @@
 //! 3. What a part writes is found by answering into two different memories.
 
 pub(crate) mod datasets;
+mod pieces;
 pub(crate) mod random_requests;
 
 use crate::engine::counters::Record;

@@ -1,0 +1,78 @@
+//! Requests for rows of many datasets as Python sees them.
+//!
+//! Law: a table is told to the readers once, however many requests there are for its datasets.
+
+use super::request_handle::RequestHandle;
+use super::requests::{Stages, WorkQueue};
+use crate::engine::pieces::Pieces;
+use crate::requests::dispatcher::{Request, ShareError, SharedDataset};
+use numpy::npyffi::npy_intp;
+use numpy::{PyArrayDescr, dtype};
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Many datasets as the readers of one work queue know them.
+#[pyclass(frozen, module = "_multitables._core")]
+pub struct Table(Arc<SharedDataset>);
+
+#[pymethods]
+impl Table {
+    /// Tell the readers of datasets, by their table (`wire.encode_datasets`).
+    #[new]
+    fn new(queue: &WorkQueue, table: &[u8]) -> PyResult<Table> {
+        let shared = SharedDataset::new(&queue.0.arena, table).map_err(not_shared)?;
+        Ok(Table(Arc::new(shared)))
+    }
+
+    /// A chunk by its number in the table: (grid index, byte offset, stored size).
+    fn chunk(&self, number: usize) -> Option<(u64, u64, u64)> {
+        let chunk = self.0.chunks().get(number)?;
+        Some((chunk.grid_index, chunk.byte_offset, chunk.stored_size))
+    }
+
+    /// Ask for pieces (`wire.encode_pieces`), which this many readers share. The result is bytes.
+    fn pieces(
+        &self,
+        py: Python<'_>,
+        queue: &WorkQueue,
+        words: &[u8],
+        n_shares: usize,
+        stages: &Stages,
+        timeout: f64,
+    ) -> PyResult<RequestHandle> {
+        let mut words: Vec<u64> = words
+            .chunks(8)
+            .map(|word| word.try_into().map(u64::from_le_bytes))
+            .collect::<Result<_, _>>()
+            .map_err(|_| PyValueError::new_err("a request is whole words"))?;
+        if words.len() < 4 || !self.0.region.is_of(&queue.0.arena) {
+            return Err(PyValueError::new_err("a table of another arena"));
+        }
+        words[1] = self.0.id;
+        words[2] = self.0.region.at() as u64;
+        words[3] = self.0.len as u64;
+        let wanted = Pieces::parse(&words).map_err(PyValueError::new_err)?;
+        wanted
+            .check(self.0.table())
+            .map_err(PyValueError::new_err)?;
+        let n_shares = n_shares.clamp(1, queue.0.work_queue.n_readers());
+        let (request, out_bytes) = (Request::Shares(&words, n_shares), wanted.out_bytes);
+        let inner = queue.send(py, &request, Some(&self.0), stages, out_bytes, timeout)?;
+        let bytes: Bound<'_, PyArrayDescr> = dtype::<u8>(py);
+        Ok(RequestHandle {
+            inner,
+            dtype: bytes.unbind(),
+            shape: Some(vec![out_bytes as npy_intp]),
+            out_bytes,
+        })
+    }
+}
+
+/// Why readers cannot be told of a table.
+pub fn not_shared(error: ShareError) -> PyErr {
+    match error {
+        ShareError::Memory(error) => PyOSError::new_err(error),
+        ShareError::Refused(reason) => PyValueError::new_err(reason),
+    }
+}
