@@ -63,6 +63,9 @@ from _multitables.parent.batches.batch_iterator import BatchIterator
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
 from _multitables.parent.codec_limit import measure_limit
+from _multitables.parent.collection.collection import Collection
+from _multitables.parent.collection.item import Item
+from _multitables.parent.collection.item_iterator import ItemIterator
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
@@ -84,10 +87,10 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.tf_tensors import tf_dataset as tf_dataset
     from _multitables.adapters.torch_iterable import TorchDataset as TorchDataset
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
+    from _multitables.elements.empty import Empty
     from _multitables.index.versions import Version
     from _multitables.parent.index_file import index_file
     from _multitables.parent.open.dataset import Dataset
-    from _multitables.parent.open.empty import Empty
     from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
     from _multitables.parent.open.group import Group
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink
@@ -110,6 +113,7 @@ __all__ = [
     "BatchIterator",
     "Batches",
     "ClosedError",
+    "Collection",
     "CorruptChunkError",
     "CorruptChunkWarning",
     "CorruptFileError",
@@ -123,6 +127,8 @@ __all__ = [
     "FollowQueue",
     "Group",
     "HardLink",
+    "Item",
+    "ItemIterator",
     "LibraryTimeoutError",
     "MissingAttributeError",
     "MissingDatasetError",

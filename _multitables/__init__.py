@@ -10,6 +10,8 @@
 #   index/                   HDF5 files -> values, through the core's reader of metadata
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
+#     survey.py              many objects -> what they are, in columns
+#     pattern.py             a path with wildcards -> the objects that it names
 #     stored_at.py           where its bytes lie, told to its index
 #     virtual.py             mappings of a virtual dataset, as chunks of its sources
 #     virtual_parts.py       the same as parts of them
@@ -42,6 +44,11 @@
 #     open_options.py        PyTables' open_file options -> what matters to a stream
 #     hdf5_errors.py         what is wrong with a file or path -> exception
 #     device.py              what kind of device holds a file
+#   elements/                stored elements -> values of NumPy, in the user's process
+#     values.py              elements of any type, as h5py gives them
+#     numbers.py             numbers of formats that NumPy does not have
+#     attribute.py           the value of an attribute
+#     empty.py               the public Empty: a type without elements
 #   select/                  what indexing a dataset means (pure)
 #     selection.py           what indexing a dataset describes, as written
 #     lazy_view.py           a result that is described, and NumPy's indexing of it
@@ -62,12 +69,16 @@
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
 #     checkpoint.py          where training stands, as a state that can be saved
 #     ragged.py              rows of different lengths: which come together, where they lie
+#     collection.py          many datasets: which belong together, where they lie in a result
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads
 #     request_bytes.py       what a request asks, as bytes for a reader
+#     survey_bytes.py        the datasets of a survey, as bytes for a reader
 #   parent/                  runs only in the user's process; the faces stand here
 #     streamer.py            the public Streamer: paths and options -> streams
+#     many_datasets.py       the part of it that streams many datasets at once
+#     streamer_base.py       its file, and the readers that it keeps
 #     random_reader.py       the public Reader: datasets, and requests for what was indexed
 #     codec_limit.py         the codec limit, to measure streams against
 #     build_info.py          versions and features, for bug reports
@@ -102,11 +113,18 @@
 #       batch_iterator.py    the batches of one loop
 #       epoch_streams.py     the streams of a training run, and this rank's shard of them
 #       damage_book.py       the damaged chunks that were left out, and their rows
+#     collection/            items of many datasets
+#       collection.py        the public Collection: epochs, ranks and resume
+#       open_items.py        a path with wildcards -> which datasets are an item
+#       item_iterator.py     the items of one loop
+#       item_reader.py       what is asked of readers for an item
+#       item.py              the public Item
 #     random/                requests for what was indexed
 #       dataset.py           datasets that are indexed without being read
 #       dataset_handle.py    what selections know of their dataset, with its catalogues
 #       stage.py             memory of the user's for results
 #       request.py           a request: a future whose result lies in a stage
+#       pieces.py            requests for whole datasets of a table
 #       request_pool.py      requests in order, from one thread to another
 #       proxy.py             a stand-in for a result, that ends with its block
 #       service.py           what a Reader and its requests share

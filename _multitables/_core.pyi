@@ -34,6 +34,9 @@ MAX_ORDER_CHUNKS: int
 REQUEST_NATIVE: int
 REQUEST_LIBRARY: int
 REQUEST_HEAP: int
+REQUEST_PIECES: int
+SURVEY_ALONE: int
+SURVEY_NO_DATASET: int
 REQUEST_HEAD_WORDS: int
 REQUEST_AXIS_WORDS: int
 SHUFFLES: tuple[str | None, ...]
@@ -272,6 +275,17 @@ class RequestHandle:
     def failure(self) -> tuple[int, int, int, int, int, int, int, str] | None: ...
     def cancel(self) -> bool: ...
     def release(self) -> None: ...
+
+def survey(
+    file: MetadataFile, offsets: Sequence[int], with_scales: bool, names: Sequence[bytes]
+) -> dict[str, Any]: ...
+
+class Table:
+    def __init__(self, queue: WorkQueue, table: bytes) -> None: ...
+    def chunk(self, number: int) -> tuple[int, int, int] | None: ...
+    def pieces(
+        self, queue: WorkQueue, words: bytes, n_shares: int, stages: Stages, timeout: float
+    ) -> RequestHandle: ...
 
 class WorkQueue:
     MARK: int

@@ -40,6 +40,8 @@ CheckedVersion = str | int | np.datetime64
 MAX_WAIT_SECONDS = 1.0
 #: What may be shuffled, by its number.
 SHUFFLES = _core.SHUFFLES
+#: Orders of the items of a collection.
+ORDERS = ("random", "file", "key")
 #: Bits of a seed or an epoch.
 SEED_BITS = 63
 #: Memory of a stream in which all rows are shuffled, by default.
@@ -134,6 +136,14 @@ def _shuffle(name: str, value: Any) -> str | None:
         )
     known: str | None = kind
     return known
+
+
+def _order(name: str, value: Any) -> str:
+    if value not in ORDERS:
+        expected = ", ".join(map(repr, ORDERS))
+        raise _wrong(name, f"is unknown: expected {expected}", value, "'file' reads ahead best")
+    order: str = value
+    return order
 
 
 def _threads(name: str, value: Any) -> int:
@@ -281,6 +291,17 @@ def _refuse(given: Mapping[str, Any], names: Sequence[str], where: str) -> None:
             raise _wrong(name, f"cannot be given {where}", given[name], "Leave it out")
 
 
+def _check_rank(rank: int, world_size: int) -> None:
+    if rank >= world_size:
+        raise OptionsError(
+            f"rank is out of range: expected less than the world_size of {world_size}, got {rank}",
+            advice="Ranks count from 0",
+            option="rank",
+            expected=world_size,
+            got=rank,
+        )
+
+
 @dataclass(frozen=True)
 class BatchOptions:
     """Of `get_batches`."""
@@ -306,15 +327,26 @@ class BatchOptions:
     version: CheckedVersion | None = _option(check_any_version)  # noqa: RUF009 - a field
 
     def __post_init__(self) -> None:
-        if self.rank >= self.world_size:
-            raise OptionsError(
-                f"rank is out of range: expected less than the world_size of {self.world_size}, "
-                f"got {self.rank}",
-                advice="Ranks count from 0",
-                option="rank",
-                expected=self.world_size,
-                got=self.rank,
-            )
+        _check_rank(self.rank, self.world_size)
+
+
+@dataclass(frozen=True)
+class CollectionOptions:
+    """Of `get_collection`."""
+
+    #: One of `ORDERS`.
+    order: str = _option(_order)
+    seed: int = _option(check_number)
+    epochs: int | None = _option(_optional("None has no end"))
+    start_epoch: int = _option(check_number)
+    n_procs: int = _option(check_procs)
+    rank: int = _option(_at_least(0, "Ranks count from 0"))
+    world_size: int = _option(_at_least(1, "It is the number of ranks"))
+    ring_bytes: int | None = _option(_optional("Leave it out for the library's choice"))
+    skip_damaged: bool = _option(_flag)
+
+    def __post_init__(self) -> None:
+        _check_rank(self.rank, self.world_size)
 
 
 @dataclass(frozen=True)

@@ -188,6 +188,22 @@ def no_such_path(
     )
 
 
+def nothing_matches(
+    filename: str, path: str, part: str, groups: list[str], names: list[str]
+) -> MissingDatasetError:
+    """Compose the error for a path with wildcards that names nothing; `names` are of one group."""
+    where = repr(groups[0]) + (f" and {len(groups) - 1} others" if groups[1:] else "")
+    close = difflib.get_close_matches(part, names, 3, 0.5)
+    return MissingDatasetError(
+        f"nothing matches {path!r} in {filename!r}: no {part!r} in {where} ({groups[0]!r} holds "
+        f"{_listed(sorted(names))})",
+        advice=_did_you_mean(close) or "Check the path",
+        path=path,
+        filename=filename,
+        close_matches=close,
+    )
+
+
 def _did_you_mean(close: Iterable[str]) -> str:
     names = " or ".join(map(repr, close))
     return f"Did you mean {names}?" if names else ""

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import ClosedError, QueueClosed
-from _multitables.index.kept_source import KeptSource
+from _multitables.errors import QueueClosed
 from _multitables.index.versions import VersionKey, VersionKeys
 from _multitables.options import (
     BatchOptions,
@@ -28,21 +27,19 @@ from _multitables.options import (
     checked,
 )
 from _multitables.parent.batches.batches import Batches
+from _multitables.parent.many_datasets import ManyDatasets
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ranks import Rank, ranks
-from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.start_blocks import start_blocks
 from _multitables.parent.stream.follow_queue import FollowQueue
-from _multitables.parent.stream.open_stream import (
-    DataSpec,
-)
+from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
 from _multitables.tree import Paths, structure_of
 
 
-class Streamer:
+class Streamer(ManyDatasets):
     """Streams datasets of one HDF5 file through reader processes.
 
     Parameters
@@ -88,16 +85,16 @@ class Streamer:
         trusted: bool = True,
         **kw_args: Any,
     ) -> None:
-        self.filename = filename
-        self._wanted = checked(
-            StreamerOptions,
-            rotational=rotational,
-            library_timeout_seconds=library_timeout_seconds,
-            trusted=trusted,
+        super().__init__(
+            filename,
+            checked(
+                StreamerOptions,
+                rotational=rotational,
+                library_timeout_seconds=library_timeout_seconds,
+                trusted=trusted,
+            ),
+            {**kw_args, "trusted": trusted},
         )
-        self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=False)
-        self._closed = False
-        self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
         self._queues: weakref.WeakSet[StreamQueue | RaggedQueue] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -415,43 +412,19 @@ class Streamer:
         spec = self._spec(path, field, inner, wanted.version)
         return Batches(spec, wanted, pool, owns_pool=owns_pool)
 
-    # ---- life
-
-    def close(self) -> None:
-        """End all streams of this streamer and their readers. May be called again."""
-        self._closed = True
-        self._reader_pool.keep = False
-        for stream in list(self._queues):
-            stream.close()
-        self._reader_pool.close()
-        self._file.close()
+    # ---- inside
 
     def __enter__(self) -> Streamer:
         self._reader_pool.keep = self._file.keeps = True
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # ---- inside
+    def _streams(self) -> list[StreamQueue | RaggedQueue]:
+        return list(self._queues)
 
     def _spec(
         self, path: Paths, field: str | None, inner: Any, version: CheckedVersion | None
     ) -> DataSpec:
         return DataSpec(self._file, path, field, self._wanted.rotational, inner, version)
-
-    def _keeping_pool(self) -> tuple[ReaderPool, bool]:
-        """Return a pool that keeps readers between streams, and whether it is a new one."""
-        if self._reader_pool.keep:
-            return self._reader_pool, False
-        return ReaderPool(True, self._wanted.library_timeout_seconds), True
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError(
-                f"the streamer of {os.fspath(self.filename)!r} is closed",
-                advice="Make a new Streamer",
-            )
 
     def _start(
         self, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False

@@ -31,9 +31,9 @@ PLAN_MAGIC = int.from_bytes(b"MTPLAN04", "little")
 TABLE_MAGIC = int.from_bytes(b"MTDATA02", "little")
 _PLAN_HEADER = struct.Struct("<18Q")
 _TAPE = struct.Struct("<4Q")
-_TABLE_HEADER = struct.Struct("<8Q")
-_SOURCE = struct.Struct("<9Q")
-_DATASET = struct.Struct("<20Q")
+TABLE_HEADER = struct.Struct("<8Q")
+SOURCE = struct.Struct("<9Q")
+DATASET = struct.Struct("<20Q")
 
 
 class _Tables:
@@ -153,9 +153,9 @@ def encode_datasets(
         *map(_bytes, (chunks, words)),
         bytes(tables.blob),
     ]
-    header = _TABLE_HEADER.pack(
+    header = TABLE_HEADER.pack(
         TABLE_MAGIC,
-        _TABLE_HEADER.size + sum(map(len, parts)),
+        TABLE_HEADER.size + sum(map(len, parts)),
         len(sources),
         len(records),
         len(chunks),
@@ -174,7 +174,7 @@ def _bytes(array: Records) -> memoryview:
 def _encode_source(dataset: Dataset, file: SourceFile, tables: _Tables, flags: int) -> bytes:
     """Return the record of a file of a dataset; equal ones are one source."""
     index, fingerprint = dataset.index, file.fingerprint
-    return _SOURCE.pack(
+    return SOURCE.pack(
         *tables.add_bytes(os.fsencode(file.filename)),
         fingerprint.device,
         fingerprint.inode,
@@ -210,7 +210,7 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         parts[1::length] += np.uint64(dataset.shown_at)
     fill_at, _ = tables.add_bytes(index.fill_value.ljust(element[0], b"\0"))
     library_at, library_len = tables.add_bytes(call)
-    return _DATASET.pack(
+    return DATASET.pack(
         source,
         index.row_bytes,
         *element,

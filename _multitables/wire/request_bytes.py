@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from _multitables.select.hyperslab import Hyperslab
 
 KIND_NATIVE, KIND_LIBRARY = _core.REQUEST_NATIVE, _core.REQUEST_LIBRARY
-KIND_HEAP = _core.REQUEST_HEAP
+KIND_HEAP, KIND_PIECES = _core.REQUEST_HEAP, _core.REQUEST_PIECES
 WORD = 8
 #: Words before the axes of a hyperslab, and of each axis.
 HEAD_WORDS, AXIS_WORDS = _core.REQUEST_HEAD_WORDS, _core.REQUEST_AXIS_WORDS
@@ -98,6 +98,29 @@ def encode_heap(descriptors: Bytes, element_bytes: int) -> bytes:
     """
     head = struct.pack("<7Q", KIND_HEAP, 0, 0, 0, element_bytes, *descriptors.shape)
     return head + descriptors.tobytes() + bytes(-descriptors.size % WORD)
+
+
+# ---- rows of many datasets ----------------------------------------------------------------
+
+
+def encode_pieces(pieces: npt.NDArray[np.int64], out_bytes: int) -> bytes:
+    """Lay out rows of datasets of one table, as core/src/engine/pieces.rs reads them.
+
+    Parameters
+    ----------
+    pieces : ndarray of int64, shape (n, 4)
+        Of each its dataset's number in the table, its first row, the end of its rows, and the byte
+        of the result at which it begins.
+    out_bytes : int
+        Of the result.
+
+    Returns
+    -------
+    bytes
+        Kind, three words that the core fills in, number of pieces, bytes; the pieces.
+    """
+    head = struct.pack("<6Q", KIND_PIECES, 0, 0, 0, len(pieces), out_bytes)
+    return head + np.ascontiguousarray(pieces, "<i8").tobytes()
 
 
 # ---- what a library is asked --------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 from _multitables import _core, options
 from _multitables.errors import ClosedError
+from _multitables.parent.random.pieces import Pieces
 from _multitables.parent.random.proxy import Proxy
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import unpack_ragged
@@ -69,7 +70,7 @@ class Request(Future[Any]):
     def __init__(
         self,
         server: Server,
-        key: Selection,
+        key: Selection | Pieces,
         stages: _core.Stages,
         handle: _core.RequestHandle | None,
     ) -> None:
@@ -311,7 +312,7 @@ def _of(name: str) -> Any:
 class Ask:
     """A request as the service sees it that serves it, and the thread that tells its end."""
 
-    key: Selection = _of("_key")
+    key: Selection | Pieces = _of("_key")
     stages: _core.Stages = _of("_stages")
     handle: _core.RequestHandle | None = _of("_handle")
     error: BaseException | None = _of("_error")

@@ -55,6 +55,7 @@ from _multitables.errors import (
 from _multitables.options import ReaderOptions
 from _multitables.parent.random.dataset_handle import Catalogues, DatasetHandle
 from _multitables.parent.random.notifier import Notifier
+from _multitables.parent.random.pieces import PieceError, Pieces
 from _multitables.parent.random.request import Ask, Request
 from _multitables.parent.random.stage import Stage, arena, made, shortage, users
 from _multitables.parent.readers import error_report
@@ -167,6 +168,16 @@ class Service:
         request = Request(self, key, self.pool, None)
         Ask(request).handle = self._send(
             lambda patience: self.queue.hyperslab(core, words, dtype, shape, self.pool, patience),
+            self.pool,
+            tries,
+        )
+        return request
+
+    def ask_pieces(self, wanted: Pieces, tries: int | None = None) -> Request:
+        """Ask for whole datasets; what fails is a `PieceError`."""
+        request = Request(self, wanted, self.pool, None)
+        Ask(request).handle = self._send(
+            lambda patience: wanted.send(self.queue, self.pool, patience, self.n_readers),
             self.pool,
             tries,
         )
@@ -303,6 +314,12 @@ class Service:
 
     def _settle(self, ask: Ask, handle: _core.RequestHandle, status: int, patience: float) -> None:
         key, stages = ask.key, ask.stages
+        if isinstance(key, Pieces):
+            if status != _core.HANDLE_FAILED:
+                raise self.closed_error()
+            record = error_report.Record.of(handle.failure())
+            number = key.number(record)
+            raise PieceError(number, record.kind, self._task_error(key, record))
         if status == _core.HANDLE_MORE:
             needed = handle.needed_bytes or 0
             if stages.count is not None:
@@ -322,16 +339,19 @@ class Service:
         else:
             raise self.closed_error()
 
-    def _task_error(self, key: Selection, record: error_report.Record) -> BaseException:
-        part = _catalogues(key).part(_field(key), self.queue)
+    def _task_error(self, key: Selection | Pieces, record: error_report.Record) -> BaseException:
         death = self.readers.killers.get(record.task) if record.kind == "died" else None
-        if death is not None and death.in_library:
-            place = place_in_library(part.index, death.chunk, of_request=True)
-            return error_report.request_death_error(death, place)
-        chunk = None
-        if part.core is not None and record.chunk is not None:
-            chunk = part.core.chunk(record.chunk)
-        place = place_of_request(part.table.of_chunk(record.chunk), chunk)
+        if isinstance(key, Pieces):
+            place = place_of_request(*key.place(key.number(record), record))
+        else:
+            part = _catalogues(key).part(_field(key), self.queue)
+            if death is not None and death.in_library:
+                place = place_in_library(part.index, death.chunk, of_request=True)
+                return error_report.request_death_error(death, place)
+            chunk = None
+            if part.core is not None and record.chunk is not None:
+                chunk = part.core.chunk(record.chunk)
+            place = place_of_request(part.table.of_chunk(record.chunk), chunk)
         if death is not None:
             return error_report.request_death_error(death, place)
         return error_report.task_error(place, record)

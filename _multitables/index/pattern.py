@@ -1,0 +1,109 @@
+"""A path with wildcards -> the objects of a file that it names.
+
+Law
+---
+1. ``*``, ``?`` and ``[...]`` stand for parts of one name; what a wildcard stands for is the whole
+   name. Links are followed as in any path; one that leads nowhere names nothing.
+2. Each group is listed once, and what its links are called is kept: headers have no names.
+
+This file must never know what an object is.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from _multitables.index import hdf5_errors
+from _multitables.index.hdf5_file import Source, errors_named
+from _multitables.index.open_files import Place, children
+from _multitables.index.survey import Object
+
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An object, and the names that the wildcards stand for."""
+
+    values: tuple[str, ...]
+    place: Place
+    #: From the root of the file that was asked, whatever other files links lead to.
+    path: str
+
+
+@dataclass
+class LinkPaths:
+    """Where links of the groups on the way lead, by path."""
+
+    known: dict[Object, str] = field(default_factory=dict)
+    _listed: set[Object] = field(default_factory=set)
+
+    def add(self, group: Place) -> None:
+        """List a group, once."""
+        if (group.file, group.offset) in self._listed:
+            return
+        self._listed.add((group.file, group.offset))
+        path = group.path.rstrip("/")
+        for name, _, kind, *target in _links(group):
+            if kind == "hard":
+                text = name.decode("utf-8", "surrogateescape")
+                self.known.setdefault((group.file, target[0]), f"{path}/{text}")
+
+
+def wildcards(path: str) -> list[str]:
+    """Return the names of a path that have wildcards."""
+    return [part for part in path.split("/") if _WILD.search(part)]
+
+
+def matches(source: Source, path: str, paths: LinkPaths | None = None) -> list[Match]:
+    """Return the objects that a path with wildcards names, in the order of the file.
+
+    Raises
+    ------
+    MissingDatasetError
+        It names none.
+    CorruptFileError
+        A group on the way is damaged.
+    """
+    root = source.find("")
+    level = [Match((), root, root.path)]
+    for part in (part for part in path.split("/") if part):
+        if paths is not None:
+            for match in level:
+                paths.add(match.place)
+        inside = [found for match in level for found in _inside(source, match, part)]
+        if not inside:
+            groups = [match.place.path for match in level]
+            names = children(level[0].place)
+            raise hdf5_errors.nothing_matches(source.filename, path, part, groups, names)
+        level = inside
+    return level
+
+
+def _inside(source: Source, match: Match, part: str) -> Iterator[Match]:
+    group, path = match.place, match.path.rstrip("/")
+    if not _WILD.search(part):
+        found = source.files.look(part, group)
+        if isinstance(found, Place):
+            yield Match(match.values, found, f"{path}/{part}")
+        return
+    inside, is_match = group.path.rstrip("/"), re.compile(fnmatch.translate(part)).match
+    for name, _, kind, *target in _links(group):
+        text = name.decode("utf-8", "surrogateescape")
+        if not is_match(text):
+            continue
+        values = (*match.values, text)
+        if kind == "hard":
+            place = Place(group.file, target[0], f"{inside}/{text}")
+            yield Match(values, place, f"{path}/{text}")
+        elif isinstance(found := source.files.look(text, group), Place):
+            yield Match(values, found, f"{path}/{text}")
+
+
+def _links(group: Place) -> list[tuple[Any, ...]]:
+    with errors_named(group):
+        return group.file.metadata.links(group.offset)

@@ -1,0 +1,327 @@
+"""Many objects of some files -> what they are, in columns.
+
+Law
+---
+1. One call of the core tells all objects of a file. An object has a number: its row.
+2. A dataset that is stored in a way of its own, or that the core does not read, is `ALONE`: it is
+   indexed by itself.
+3. Nothing is checked of chunks here: readers check each before they fetch it.
+
+This file must never know patterns, items or streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables import _core
+from _multitables.index import hdf5_metadata
+from _multitables.index.chunk_index import U64, ChunkIndex
+from _multitables.index.element_type import ElementType, Unsupported, field_type
+from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.index.numpy_type import datatype_of
+from _multitables.index.open_files import OpenFile, Place
+from _multitables.index.stored_at import replaced
+
+ALONE, NO_DATASET = _core.SURVEY_ALONE, _core.SURVEY_NO_DATASET
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What some datasets have in common."""
+
+    #: "compact", "contiguous" or "chunked".
+    layout: str
+    element: ElementType
+    element_bytes: int
+    pipeline: tuple[FilterSpec, ...]
+    #: One element.
+    fill_value: bytes
+    library: str
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of one element as the user sees it; its dims are further dims of the dataset."""
+        return self.element.dtype
+
+
+#: What each object has.
+_OF_OBJECTS = ("file", "kind", "rank", "offset", "dims_at", "n_chunks", "chunks_at")
+#: The attribute that names a dimension scale.
+SCALE_NAME = "NAME"
+#: An object: its file, and where its header is.
+Object = tuple[OpenFile, int]
+#: Name and value of an attribute as they are stored: datatype, dims (None: null), elements.
+Stored = tuple[bytes, "tuple[int, ...] | None", bytes]
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What objects are, by their numbers."""
+
+    places: Sequence[Place]
+    files: tuple[OpenFile, ...]
+    kinds: tuple[Kind, ...]
+    #: Of each object: its file, its kind (or `ALONE`, or `NO_DATASET`), its dims and chunks, and
+    #: where these begin in the columns below.
+    file: I64
+    kind: I64
+    rank: I64
+    #: Where its header is in the file.
+    offset: I64 = field(repr=False)
+    dims_at: I64
+    n_chunks: I64
+    chunks_at: I64
+    #: Where datasets have no chunks, their extents are 0.
+    dims: U64 = field(repr=False)
+    chunk_dims: U64 = field(repr=False)
+    #: grid_index, byte_offset, stored_size and filter_mask of each stored chunk.
+    chunks: tuple[npt.NDArray[Any], ...] = field(repr=False)
+    #: Of each file: the elements of its compact datasets, in which their offsets count.
+    inline: tuple[bytes, ...] = field(repr=False)
+    #: Dimension scales: rows of object, axis and the object that is the scale, by object; and where
+    #: those of each object begin.
+    scales: I64 = field(repr=False)
+    scales_at: I64 = field(repr=False)
+    #: Object -> the attributes that were asked for.
+    attributes: dict[int, dict[str, Stored]] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def dims_of(self, number: int) -> tuple[int, ...]:
+        """Return the dims of a dataset; () of a scalar."""
+        at = int(self.dims_at[number])
+        return tuple(self.dims[at : at + int(self.rank[number])].tolist())
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of all datasets, as the user sees them."""
+        dims, ends = self.dims.tolist(), (self.dims_at + self.rank).tolist()
+        inner = [kind.dtype.shape for kind in self.kinds]
+        begins, kinds = self.dims_at.tolist(), self.kind.tolist()
+        return [
+            (*dims[begin:end], *inner[kind]) if kind < NO_DATASET else ()
+            for begin, end, kind in zip(begins, ends, kinds, strict=True)
+        ]
+
+    def index(self, number: int) -> ChunkIndex:
+        """Return the index of a dataset that is not alone, for what is told of it alone."""
+        place, kind = self.places[number], self.kinds[int(self.kind[number])]
+        dims, at = self.dims_of(number), int(self.dims_at[number])
+        chunk_dims = tuple(self.chunk_dims[at : at + len(dims)].tolist())
+        first = int(self.chunks_at[number])
+        grid_index, byte_offset, stored_size, filter_mask = (
+            column[first : first + int(self.n_chunks[number])] for column in self.chunks
+        )
+        dtype = kind.dtype
+        index = ChunkIndex(
+            filename=place.file.filename,
+            path=place.path,
+            fingerprint=place.file.fingerprint,
+            dtype=dtype.base,
+            shape=(*(dims or (1,)), *dtype.shape),
+            dims=dims or (1,),
+            chunk_dims=(chunk_dims or (1,)) if kind.layout == "chunked" else None,
+            element_bytes=kind.element_bytes,
+            field_offset=0,
+            field_bytes=kind.element_bytes,
+            layout="chunked" if kind.layout == "chunked" else "contiguous",
+            grid_index=grid_index,
+            byte_offset=byte_offset,
+            stored_size=stored_size,
+            filter_mask=filter_mask,
+            pipeline=kind.pipeline,
+            fixes=kind.element.fixes,
+            library=kind.library,
+        )
+        inline = self.inline[int(self.file[number])] if kind.layout == "compact" else b""
+        return replaced(replace(index, inline=inline), fill_value=kind.fill_value)
+
+
+def survey(
+    places: Sequence[Place],
+    native_filters: Container[int],
+    *,
+    scales_named: Mapping[Object, str] | None = None,
+    attributes: Sequence[str] = (),
+) -> Survey:
+    """Tell what the objects at some places are.
+
+    Parameters
+    ----------
+    native_filters : container of int
+        Those that readers decode. Datasets with others are `ALONE`.
+    scales_named : mapping, optional
+        Tell the dimension scales, too: they are the objects behind those at `places`. Their paths,
+        as far as they are known.
+    attributes : sequence of str
+        Names of attributes to tell.
+    """
+    columns = _Columns(native_filters)
+    columns.tell(places, scales_named is not None, attributes)
+    if scales_named is not None:
+        columns.tell(columns.new_scales(scales_named), False, [SCALE_NAME])
+    return columns.joined()
+
+
+def _told(
+    file: OpenFile, offsets: U64, with_scales: bool, names: list[bytes]
+) -> dict[str, Any] | None:
+    """Return what the core tells; None if it does not read this kind of file."""
+    metadata = getattr(file.metadata, "file", file.metadata)  # what a saved index is put before
+    if not isinstance(metadata, _core.MetadataFile):
+        return None
+    return _core.survey(metadata, offsets.tolist(), with_scales, names)
+
+
+class _Columns:
+    """Columns of objects, while they are put together."""
+
+    def __init__(self, native_filters: Container[int]) -> None:
+        self._native = native_filters
+        #: Of each file: object, axis and offset of the scale's header.
+        self._scales: list[list[I64]] = []
+        self._attributes: dict[int, dict[str, Stored]] = {}
+        self._places: list[Place] = []
+        self._files: dict[OpenFile, int] = {}
+        self._kinds: list[Kind] = []
+        self._long: dict[str, list[Any]] = {name: [np.zeros(0, np.int64)] for name in _OF_OBJECTS}
+        self._long |= {"dims": [], "chunk_dims": [], "chunks": []}
+        self._inline: list[bytearray] = []
+        self._n_dims = self._n_chunks = 0
+
+    def tell(self, places: Sequence[Place], with_scales: bool, names: Sequence[str]) -> None:
+        """Add objects."""
+        first = len(self._places)
+        self._places += places
+        for place in places:
+            if place.file not in self._files:
+                self._files[place.file] = len(self._files)
+                self._inline.append(bytearray())
+                self._scales.append([])
+        file = np.array([self._files[place.file] for place in places], np.int64)
+        offsets = np.array([max(place.offset, 0) for place in places], np.uint64)
+        columns = {name: np.zeros(len(places), np.int64) for name in _OF_OBJECTS}
+        columns["file"], columns["kind"][:] = file, ALONE
+        columns["offset"] = offsets.astype(np.int64)
+        stored_names = [name.encode("utf-8", "surrogateescape") for name in names]
+        for one, number in self._files.items():
+            rows = np.flatnonzero(file == number)
+            told = _told(one, offsets[rows], with_scales, stored_names) if len(rows) else None
+            if told is not None:
+                self._add(columns, number, rows, told)
+                self._add_values(number, first + rows, told, names)
+        for name, column in columns.items():
+            self._long[name].append(column)
+
+    def _add(self, columns: dict[str, I64], file: int, rows: I64, told: dict[str, Any]) -> None:
+        """Add the numbers that were told of the objects of a file."""
+        of_kind = np.array([*(self._known(one) for one in told["kinds"]), ALONE], np.int64)
+        kind = told["kind"].astype(np.int64)
+        is_one = kind < NO_DATASET
+        columns["kind"][rows] = np.where(is_one, of_kind[np.where(is_one, kind, -1)], kind)
+        rank, n_chunks = told["rank"].astype(np.int64), told["n_chunks"].astype(np.int64)
+        columns["rank"][rows], columns["n_chunks"][rows] = rank, n_chunks
+        columns["dims_at"][rows] = self._n_dims + np.cumsum(rank) - rank
+        columns["chunks_at"][rows] = begins = self._n_chunks + np.cumsum(n_chunks) - n_chunks
+        inline, chunks = self._inline[file], told["chunks"]
+        if len(inline) and told["inline"]:  # further elements behind those of the file
+            layouts = [one["layout"] == "compact" for one in told["kinds"]]
+            compact = np.array([*layouts, False])[np.where(is_one, kind, -1)] & (n_chunks > 0)
+            chunks[1][begins[compact] - self._n_chunks] += np.uint64(len(inline))
+        inline += told["inline"]
+        for name in ("dims", "chunk_dims", "chunks"):
+            self._long[name].append(told[name])
+        self._n_dims += len(told["dims"])
+        self._n_chunks += len(chunks[0])
+
+    def _add_values(
+        self, file: int, numbers: I64, told: dict[str, Any], names: Sequence[str]
+    ) -> None:
+        """Add the scales and attributes of the objects of a file."""
+        scales = told["scales"].reshape(-1, 3).astype(np.int64)
+        scales[:, 0] = numbers[scales[:, 0]]
+        self._scales[file].append(scales)
+        for row, name, datatype, dims, elements in told["attributes"]:
+            found = self._attributes.setdefault(int(numbers[row]), {})
+            found[names[name]] = datatype, dims, elements
+
+    def new_scales(self, named: Mapping[Object, str]) -> list[Place]:
+        """Return the places of scales that are not among the objects yet, and their paths."""
+        file, offset = (np.concatenate(self._long[name]) for name in ("file", "offset"))
+        found = []
+        for one, number in self._files.items():
+            scales = [part[:, 2] for part in self._scales[number]]
+            wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *scales]))
+            new = np.setdiff1d(wanted, offset[file == number], assume_unique=False)
+            found += [Place(one, at, named.get((one, at), "")) for at in new.tolist()]
+        return found
+
+    def _joined_scales(self) -> tuple[I64, I64]:
+        """Return the scales by the number of the object, and where those of each begin."""
+        file, offset = (np.concatenate(self._long[name]) for name in ("file", "offset"))
+        parts = [np.zeros((0, 3), np.int64)]
+        for number, of_file in enumerate(self._scales):
+            scales = np.concatenate([parts[0], *of_file])
+            numbers = np.flatnonzero(file == number)
+            in_order = numbers[np.argsort(offset[numbers], kind="stable")]
+            at = np.searchsorted(offset[in_order], scales[:, 2])
+            scales[:, 2] = in_order[at] if len(scales) else scales[:, 2]
+            parts.append(scales)
+        joined = np.concatenate(parts)
+        joined = joined[np.argsort(joined[:, 0], kind="stable")]
+        return joined, np.searchsorted(joined[:, 0], np.arange(len(file) + 1))
+
+    def joined(self) -> Survey:
+        """Return all that was told."""
+        nothing, long = np.zeros(0, np.uint64), self._long
+        scales, scales_at = self._joined_scales()
+        chunks = zip(*long["chunks"], strict=True) if long["chunks"] else iter(((nothing,),) * 4)
+        return Survey(
+            places=self._places,
+            files=tuple(self._files),
+            kinds=tuple(self._kinds),
+            **{name: np.concatenate(long[name]) for name in _OF_OBJECTS},
+            dims=np.concatenate([nothing, *long["dims"]]),
+            chunk_dims=np.concatenate([nothing, *long["chunk_dims"]]),
+            chunks=tuple(map(np.concatenate, chunks)),
+            inline=tuple(map(bytes, self._inline)),
+            scales=scales,
+            scales_at=scales_at,
+            attributes=self._attributes,
+        )
+
+    def _known(self, told: dict[str, Any]) -> int:
+        """Return the number of a kind, or that its datasets are alone."""
+        kind = _kind(told)
+        if kind is None or any(spec.id not in self._native for spec in kind.pipeline):
+            return ALONE
+        self._kinds.append(kind)
+        return len(self._kinds) - 1
+
+
+def _kind(told: dict[str, Any]) -> Kind | None:
+    pytables = told["class"].rstrip(b"\0") in hdf5_metadata.PYTABLES_CLASSES
+    try:
+        element = field_type(datatype_of(told["datatype"]), None, pytables).element
+    except Unsupported:
+        return None
+    if not element.direct or not told["element_bytes"]:
+        return None
+    pipeline = hdf5_metadata.pipeline_of(told["filters"])
+    return Kind(
+        layout=told["layout"],
+        element=element,
+        element_bytes=told["element_bytes"],
+        pipeline=pipeline,
+        fill_value=told["fill_value"] or bytes(told["element_bytes"]),
+        library=element.library or hdf5_metadata.library_for(pytables, pipeline),
+    )

@@ -1,0 +1,297 @@
+"""Collections: items of many datasets, their epochs, ranks and states.
+
+Law
+---
+1. Says where an iteration begins; `ItemIterator` goes through it.
+2. A state tells what was delivered and nothing else. An item counts as a batch of one row.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from _multitables import _core, machine, options
+from _multitables.errors import ClosedError, OptionsError
+from _multitables.options import CollectionOptions, ReaderOptions, check_number
+from _multitables.parent.batches.batch_iterator import Bookmark, Progress
+from _multitables.parent.collection.item_iterator import ItemIterator, Step
+from _multitables.parent.collection.item_reader import ItemReader
+from _multitables.parent.collection.open_items import ItemSpec, OpenedItems, open_items
+from _multitables.parent.random.service import Service
+from _multitables.parent.random.stage import made
+from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.titles import count, title
+from _multitables.plan.checkpoint import Position, position_of, state_of
+from _multitables.plan.collection import I64, in_file_order, order_words
+from _multitables.plan.sharding import Shard, length, shard_of
+
+#: Bytes of scales that items share, for which the ring is made larger.
+MAX_KEPT_BYTES = 256 << 20
+#: Bytes that an item may take more than its datasets: whole pages.
+SPARE_BYTES = 64 << 10
+#: Items of the largest size that the ring holds, if it is left to the library.
+ITEMS_HELD = 4
+
+
+class Collection:
+    """Items of many datasets; made by `Streamer.get_collection`.
+
+    Iterating goes through `epochs` epochs, from `epoch` on, and yields an `Item` for each key; the
+    next iteration goes on after them. Breaking out of a loop leaves `epoch` where it was.
+
+    Examples
+    --------
+    >>> shots = streamer.get_collection("/shots/*/signals/*")  # doctest: +SKIP
+    >>> for shot in shots:  # doctest: +SKIP
+    ...     train(shot.key, shot["ip"], shot["ne"])
+    """
+
+    def __init__(
+        self, spec: ItemSpec, wanted: CollectionOptions, pool: ReaderPool, owns_pool: bool
+    ) -> None:
+        self._spec, self._wanted = spec, wanted
+        self._shard = Shard(1, wanted.rank, wanted.world_size)
+        self._bookmark = Bookmark(wanted.start_epoch)
+        self._closed = False
+        self._pool = pool
+        self._own_pool = pool if owns_pool else None
+        self._opened: OpenedItems = open_items(spec, wanted)
+        self._ring_bytes = _ring_bytes(self._opened, wanted)
+        self._file_order: I64 | None = None
+        self._latest: Callable[[], ItemIterator | None] = lambda: None
+        self._iterators: weakref.WeakSet[ItemIterator] = weakref.WeakSet()
+
+    # ---- what there is
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open"
+        start = self._bookmark.resumed or Position(self._bookmark.epoch, None, ())
+        progress = self._bookmark.progress or Progress((start, 0))
+        return f"<Collection of {self._title()}, {progress}, {state}>"
+
+    def _title(self) -> str:
+        opened, wanted = self._opened, self._wanted
+        of = title(opened.filename, [(opened.path, None)])
+        items, readers = count(len(opened.items), "item"), count(wanted.n_procs, "reader")
+        return f"{of}: {items}, order={wanted.order!r}, {readers}"
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all items, of all ranks; numbers in them are sorted as numbers."""
+        return [item.key for item in self._opened.items]
+
+    def names(self, key: str) -> list[str]:
+        """Return the names of the datasets of an item.
+
+        Raises
+        ------
+        KeyError
+            There is no item of this key.
+        """
+        found = {item.key: item for item in self._opened.items}[key]
+        return list(found.objects)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch with which the next iteration begins."""
+        mark = self._bookmark
+        return mark.epoch if mark.resumed is None else mark.resumed.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration begin with `epoch`; see `Batches.set_epoch`."""
+        epoch = check_number("epoch", epoch)
+        mark = self._bookmark
+        if mark.resumed is None or mark.resumed.epoch != epoch:
+            mark.epoch, mark.resumed, mark.progress = epoch, None, None
+
+    def __len__(self) -> int:
+        """Count the items of the next iteration, of this rank."""
+        start = self._start()
+        if start.stop is None:
+            raise TypeError("items without end have no length: epochs is None")
+        first = length(shard_of(start.ranges, self._shard)) - start.batches
+        each = length(shard_of(self._everything(), self._shard))
+        return first + each * (start.stop - start.epoch - 1)
+
+    def order(self, epoch: int | None = None) -> list[str]:
+        """Return the keys of an epoch in the order in which this rank delivers them.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            The default is the one with which the next iteration begins.
+        """
+        wanted = self._bookmark.epoch if epoch is None else check_number("epoch", epoch)
+        items = self._items(wanted, shard_of(self._everything(), self._shard))
+        return [self._opened.items[item].key for item in items.tolist()]
+
+    # ---- states
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was delivered so far by the latest iteration, to be saved.
+
+        Returns
+        -------
+        dict
+            Of JSON's types; see `Batches.state_dict`.
+        """
+        progress, latest = self._bookmark.progress, self._latest()
+        is_over = progress is not None and progress.is_through
+        if progress is None or (is_over and (latest is None or latest.is_over)):
+            return state_of(self._start(), self._shard, self._identity())
+        return state_of(progress.position, self._shard, self._identity())
+
+    def load_state_dict(self, state: Any) -> None:
+        """Let the next iteration go on where a state was taken, up to the end that it had.
+
+        Parameters
+        ----------
+        state : dict, or list of dict
+            As in `Batches.load_state_dict`: of this rank, of one rank, or of all.
+
+        Raises
+        ------
+        OptionsError
+            Not a state, or one of other items or another order.
+        """
+        position = position_of(state, self._shard, self._identity())
+        mark = self._bookmark
+        mark.epoch, mark.resumed, mark.progress = position.epoch, position, None
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "rows": len(self._opened.items),
+            "order": self._wanted.order,
+            "seed": self._wanted.seed,
+            "keys": self._opened.checksum,
+        }
+
+    # ---- iterating
+
+    def __iter__(self) -> ItemIterator:
+        if self._closed:
+            raise ClosedError(
+                f"the collection of {os.fspath(self._spec.file.filename)!r} is closed",
+                advice="Make a new one with get_collection",
+            )
+        start = self._start()
+        self._bookmark.progress = Progress((start, 0))
+        iterator = self._iterator(start)
+        self._iterators.add(iterator)
+        self._latest = weakref.ref(iterator)
+        return iterator
+
+    def _iterator(self, start: Position) -> ItemIterator:
+        wanted, opened = self._wanted, self._opened
+        reader_options = options.checked(
+            ReaderOptions,
+            n_procs=wanted.n_procs,
+            memory_limit_bytes=self._ring_bytes,
+            cache_limit_bytes=None,
+            library_timeout_seconds=None,  # the pool's readers have it
+            trusted=True,  # so is what is indexed
+        )
+        readers = self._pool.take(wanted.n_procs)
+        try:
+            service = Service(opened.filename, reader_options, None, readers)
+            encoded = opened.table.encoded
+            core = made(lambda: _core.Table(service.queue, encoded), len(encoded))
+            reader = ItemReader(
+                service,
+                self._spec.file,
+                opened,
+                core,
+                skip_damaged=wanted.skip_damaged,
+                kept_bytes=self._ring_bytes // 2,
+            )
+            steps = self._steps(start)
+            give_back = self._pool.give_back()
+            return ItemIterator(self._title(), reader, service, give_back, steps, self._bookmark)
+        except BaseException:
+            readers.stop()
+            raise
+
+    def _steps(self, start: Position) -> Iterator[Step]:
+        """Yield items of this rank, and where an iteration stands behind each."""
+        position = start
+        while position.stop is None or position.epoch < position.stop:
+            items = self._items(position.epoch, shard_of(position.ranges, self._shard)).tolist()
+            behind = Position(position.epoch + 1, position.stop, self._everything())
+            for number in range(position.batches, len(items)):
+                at = replace(position, batches=number + 1)
+                ends_epoch = number + 1 == len(items)
+                is_last = ends_epoch and behind.epoch == behind.stop
+                yield Step(items[number], behind if ends_epoch and not is_last else at, is_last)
+            if not items and position.stop is None:
+                return
+            position = behind
+
+    def _items(self, epoch: int, ranges: Any) -> I64:
+        """Return the items at some positions of an epoch."""
+        wanted, n_items = self._wanted, len(self._opened.items)
+        words = order_words(n_items, wanted.order, wanted.seed, epoch).words
+        found = [_core.order_rows(words, b"", begin, end) for begin, end in ranges]
+        items: I64 = np.concatenate([np.zeros(0, np.int64), *found])
+        if wanted.order != "file":
+            return items
+        if self._file_order is None:
+            self._file_order = in_file_order(self._opened.first_bytes)
+        return self._file_order[items]
+
+    def _everything(self) -> tuple[tuple[int, int], ...]:
+        return ((0, len(self._opened.items)),)
+
+    def _start(self) -> Position:
+        mark, epochs = self._bookmark, self._wanted.epochs
+        if mark.resumed is not None:
+            return mark.resumed
+        stop = None if epochs is None else mark.epoch + epochs
+        return Position(mark.epoch, stop, self._everything())
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what the latest iteration has done; see `Reader.statistics`."""
+        latest = self._latest()
+        return self._bookmark.told if latest is None else latest.statistics()
+
+    def close(self) -> None:
+        """End all iterations and readers. Items that are held stay valid."""
+        self._closed = True
+        for iterator in list(self._iterators):
+            iterator.close()
+        if self._own_pool is not None:
+            self._own_pool.close()
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions) -> int:
+    """Return the memory that items take together, if it is enough for each of them."""
+    sizes = opened.item_bytes
+    largest = max(range(len(sizes)), key=sizes.__getitem__)
+    needed = 2 * (sizes[largest] + SPARE_BYTES)  # the one that is held, and the next
+    ring_bytes = wanted.ring_bytes
+    if ring_bytes is None:
+        ring_bytes = max(options.REQUEST_BYTES, ITEMS_HELD * sizes[largest])
+        ring_bytes += 2 * min(opened.shared_bytes, MAX_KEPT_BYTES)
+        ring_bytes = min(ring_bytes, machine.memory_limit_bytes())
+    if ring_bytes < needed:
+        raise OptionsError(
+            f"item {opened.items[largest].key!r} of {opened.path!r} in {opened.filename!r} has "
+            f"{sizes[largest]} bytes: expected ring_bytes of at least {needed}, as one item is "
+            f"held while the next is read, got {ring_bytes}",
+            advice="Give ring_bytes, or name fewer datasets in the path",
+            option="ring_bytes",
+            expected=needed,
+            got=ring_bytes,
+        )
+    return ring_bytes

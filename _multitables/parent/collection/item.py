@@ -1,0 +1,67 @@
+"""One item of a collection: its datasets by name.
+
+Law
+---
+1. A value; its arrays are views of shared memory that stays as it is while any of them is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from _multitables.errors import CorruptChunkError
+from _multitables.parent.titles import count
+
+
+class Item(Mapping[str, Any]):
+    """One item of a `Collection`: a mapping from names to the arrays of its datasets.
+
+    Arrays are views of shared memory: valid and unchanged as long as any of them is held. Each
+    begins at a multiple of 64 bytes.
+
+    Attributes
+    ----------
+    key : str
+        What the wildcard stands for that tells items apart.
+    scales : mapping of str to tuple of dict
+        Of each dataset, for each of its axes, the dimension scales by name; with ``scales=True``.
+    attrs : mapping of str to dict
+        Of each dataset, those of the chosen attributes that it has.
+    damaged : dict of str to CorruptChunkError
+        With ``skip_damaged=True``, the datasets that are missing because they do not decode.
+
+    Examples
+    --------
+    >>> for shot in streamer.get_collection("/shots/*/signals/*"):  # doctest: +SKIP
+    ...     current, time = shot["ip"], shot.scales["ip"][0]["time"]
+    """
+
+    __slots__ = ("_arrays", "attrs", "damaged", "key", "scales")
+
+    def __init__(
+        self,
+        key: str,
+        arrays: dict[str, Any],
+        scales: Mapping[str, tuple[dict[str, Any], ...]],
+        attrs: Mapping[str, dict[str, Any]],
+        damaged: dict[str, CorruptChunkError],
+    ) -> None:
+        self.key = key
+        self._arrays = arrays
+        self.scales = scales
+        self.attrs = attrs
+        self.damaged = damaged
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        n_bytes = sum(getattr(array, "nbytes", 0) for array in self._arrays.values())
+        return f"<Item {self.key!r}: {count(len(self), 'dataset')}, {n_bytes} bytes>"

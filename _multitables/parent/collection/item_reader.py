@@ -1,0 +1,253 @@
+"""Asks readers for items, and makes items of what they answer.
+
+Law
+---
+1. What an item has of the common table is one request; scales that other items share are another,
+   whose result is kept for them; each dataset that is alone is one more.
+2. A request that finds no memory is made later: nothing of an item is lost or asked for twice.
+3. What is kept is bounded: the oldest scales go first, and are read again when they are wanted.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from _multitables import _core
+from _multitables.errors import CorruptChunkError, CorruptChunkWarning
+from _multitables.index.kept_source import KeptSource
+from _multitables.index.survey import ALONE
+from _multitables.parent.collection.item import Item
+from _multitables.parent.collection.open_items import OpenedItems
+from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
+from _multitables.parent.random.pieces import PieceError, Pieces, SharedTable
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.service import Service
+from _multitables.plan.collection import Layout, Members
+from _multitables.select.selection import Selection
+
+#: Kinds of failures for which a library may know a way.
+UNKNOWN = "filter_unknown"
+
+
+@dataclass
+class Results:
+    """A request for whole datasets, and their arrays when they are there."""
+
+    numbers: Sequence[int]
+    layout: Layout
+    request: Request | None = None
+    arrays: dict[int, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Asked:
+    """An item that readers work on."""
+
+    item: int
+    n_bytes: int
+    members: Members
+    scales: list[int]
+    #: What still has to be asked.
+    todo: list[Callable[[int | None], None]] = field(default_factory=list)
+    results: list[Results] = field(default_factory=list)
+    #: Datasets that are alone, one by one.
+    alone: dict[int, Request] = field(default_factory=dict)
+
+
+class ItemReader:
+    """Reads the items of a collection, through the readers of one service."""
+
+    def __init__(
+        self,
+        service: Service,
+        file: KeptSource,
+        opened: OpenedItems,
+        core: _core.Table,
+        *,
+        skip_damaged: bool,
+        kept_bytes: int,
+    ) -> None:
+        self._service, self._file, self._opened = service, file, opened
+        self._table = SharedTable(opened.survey, opened.table, core, opened.direct)
+        self._skip_damaged = skip_damaged
+        self._kept_bytes, self._limit = 0, kept_bytes
+        #: Shared scale -> the results that have it.
+        self._kept: OrderedDict[int, Results] = OrderedDict()
+        self._handles: dict[int, DatasetHandle] = {}
+        #: Datasets that turned out to need a library, and those that do not decode.
+        self._by_library: set[int] = set()
+        self.damaged: dict[int, CorruptChunkError] = {}
+
+    # ---- asking
+
+    def begin(self, item: int) -> Asked:
+        """Say what is to be asked for an item; `ask` asks it."""
+        opened = self._opened
+        members = opened.items[item]
+        asked = Asked(item, opened.item_bytes[item], members, opened.scales_of(members))
+        self._plan(asked, [*members.objects.values()], asked.scales)
+        return asked
+
+    def ask(self, asked: Asked, tries: int | None) -> None:
+        """Ask what is left; raises `_core.Exhausted` if there was no memory so often."""
+        while asked.todo:
+            asked.todo[0](tries)
+            del asked.todo[0]
+
+    def _plan(self, asked: Asked, numbers: list[int], scales: list[int]) -> None:
+        shared = self._opened.shared
+        own = list(dict.fromkeys(numbers))
+        own += [scale for scale in scales if scale not in shared]
+        together = [n for n in own if self._is_together(n)]
+        common = [s for s in scales if s in shared and self._is_together(s)]
+        alone = [n for n in (*own, *scales) if not self._is_together(n) and n not in self.damaged]
+        if together:
+            asked.results.append(results := self._results(together))
+            asked.todo.append(partial(self._ask, results))
+        for scale in common:
+            if scale in self._kept:
+                self._kept.move_to_end(scale)
+        new = [scale for scale in common if scale not in self._kept]
+        if new:
+            results = self._results(new)
+            asked.todo.append(partial(self._ask, results))
+            for scale in new:
+                self._kept[scale] = results
+        asked.results += {id(self._kept[scale]): self._kept[scale] for scale in common}.values()
+        for number in dict.fromkeys(alone):
+            asked.todo.append(partial(self._ask_alone, asked, number))
+        self._forget()
+
+    def _is_together(self, number: int) -> bool:
+        alone = self._opened.survey.kind[number] == ALONE or number in self._by_library
+        return not alone and number not in self.damaged
+
+    def _results(self, numbers: list[int]) -> Results:
+        return Results(numbers, self._opened.layout(numbers))
+
+    def _ask(self, results: Results, tries: int | None) -> None:
+        if results.layout.n_bytes:
+            pieces = Pieces(self._table, results.layout)
+            results.request = self._service.ask_pieces(pieces, tries)
+
+    def _ask_alone(self, asked: Asked, number: int, tries: int | None) -> None:
+        handle = self._handles.get(number)
+        if handle is None:
+            path = self._opened.paths[number]
+            handle = open_dataset(self._service.queue, self._file, path)
+            self._handles[number] = handle
+        whole = Selection(handle)[...]
+        asked.alone[number] = self._service.ask(whole, self._service.pool, tries)
+
+    def _forget(self) -> None:
+        """Keep no more than is allowed of scales that are shared."""
+        sizes = self._opened.table.n_bytes, self._opened.table.number
+        n_bytes = sum(int(sizes[0][sizes[1][scale]]) for scale in self._kept)
+        while n_bytes > self._limit and len(self._kept) > 1:
+            scale, _ = self._kept.popitem(last=False)
+            n_bytes -= int(sizes[0][sizes[1][scale]])
+
+    # ---- answers
+
+    def done(self, asked: Asked) -> bool:
+        """Whether all that was asked is answered."""
+        requests = [one.request for one in asked.results if one.request is not None]
+        return not asked.todo and all(one.done() for one in (*requests, *asked.alone.values()))
+
+    def item(self, asked: Asked) -> Item:
+        """Wait for the answers, and return the item."""
+        while True:
+            self.ask(asked, None)
+            failed = self._failed(asked)
+            if failed is None:
+                break
+            self._go_on_without(asked, failed)
+        arrays: dict[int, Any] = {}
+        for results in asked.results:
+            arrays.update(self._arrays(results))
+        for number, request in asked.alone.items():
+            with request.get_unsafe() as view:
+                arrays[number] = view
+        return self._made(asked.members, arrays)
+
+    def _made(self, members: Members, arrays: dict[int, Any]) -> Item:
+        opened, objects = self._opened, members.objects
+        found = {name: arrays[n] for name, n in objects.items() if n in arrays}
+        scales, attrs, damaged = {}, {}, {}
+        if opened.has_scales:
+            for name in found:
+                scales[name] = tuple(
+                    {scale: arrays[s] for scale, s in axis.items() if s in arrays}
+                    for axis in opened.axes(objects[name])
+                )
+        if opened.attributes:
+            attrs = {name: opened.attributes.get(objects[name], {}) for name in found}
+        if self.damaged:
+            damaged = {n: self.damaged[one] for n, one in objects.items() if one in self.damaged}
+        return Item(members.key, found, scales, attrs, damaged)
+
+    def _failed(self, asked: Asked) -> BaseException | None:
+        for results in asked.results:
+            if results.request is not None and not results.arrays:
+                error = results.request.exception()
+                if error is not None:
+                    return error
+        for number, request in asked.alone.items():
+            error = request.exception()
+            if isinstance(error, CorruptChunkError):
+                return PieceError(number, "", error)
+            if error is not None:
+                return error
+        return None
+
+    def _go_on_without(self, asked: Asked, failed: BaseException) -> None:
+        """Ask again for an item without what failed of it, or raise what is to be told."""
+        if not isinstance(failed, PieceError):
+            raise failed
+        number, error = failed.number, failed.error
+        if failed.kind == UNKNOWN:
+            self._by_library.add(number)
+        elif self._skip_damaged and isinstance(error, CorruptChunkError):
+            if number not in self.damaged:  # items that were asked before fail again
+                self.damaged[number] = error
+                warnings.warn(_left_out(error), stacklevel=2)
+        else:
+            raise error.with_traceback(None)
+        asked.results.clear()
+        asked.alone.clear()
+        asked.todo.clear()
+        for scale in [s for s, kept in self._kept.items() if number in kept.numbers]:
+            del self._kept[scale]
+        self._plan(asked, [*asked.members.objects.values()], asked.scales)
+
+    def _arrays(self, results: Results) -> dict[int, Any]:
+        if not results.arrays:
+            survey, view = self._opened.survey, None
+            if results.request is not None:
+                with results.request.get_unsafe() as view:
+                    pass
+            number = self._opened.table.number
+            for one, begin in zip(results.numbers, results.layout.begins, strict=True):
+                dtype, shape = survey.kinds[int(survey.kind[one])].dtype.base, survey.shapes[one]
+                if view is None or number[one] < 0:
+                    results.arrays[one] = np.empty(shape, dtype)
+                    continue
+                n_bytes = int(self._opened.table.n_bytes[number[one]])
+                results.arrays[one] = view[begin : begin + n_bytes].view(dtype).reshape(shape)
+        return results.arrays
+
+
+def _left_out(error: CorruptChunkError) -> CorruptChunkWarning:
+    return CorruptChunkWarning(
+        error.happened,
+        good="The dataset is left out of its item, and the run goes on",
+        advice=error.advice,
+        **error.values,
+    )

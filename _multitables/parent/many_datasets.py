@@ -1,0 +1,104 @@
+"""The part of the public `Streamer` that streams many datasets at once.
+
+Law
+---
+1. Options are checked before the file is opened, and the file is looked through before readers are
+   started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from _multitables.options import CollectionOptions, checked
+from _multitables.parent.collection.collection import Collection
+from _multitables.parent.collection.open_items import ItemSpec
+from _multitables.parent.ranks import Rank, ranks
+from _multitables.parent.streamer_base import StreamerBase
+
+
+class ManyDatasets(StreamerBase):
+    """Streams of many datasets of a file."""
+
+    def get_collection(
+        self,
+        path: str,
+        by: int = 0,
+        scales: bool = True,
+        order: str = "random",
+        seed: int = 0,
+        epochs: int | None = 1,
+        n_procs: int | None = None,
+        rank: Rank = 0,
+        world_size: int = 1,
+        attrs: Sequence[str] = (),
+        *,
+        start_epoch: int = 0,
+        ring_bytes: int | None = None,
+        skip_damaged: bool = False,
+    ) -> Collection:
+        """Stream many datasets, item by item: all that share a part of their paths come together.
+
+        Parameters
+        ----------
+        path : str
+            A path with wildcards (``*``, ``?``, ``[...]``), each within a name:
+            ``"/shots/*/signals/*"``.
+        by : int, optional
+            The wildcard whose value tells items apart: with 0, an item is a shot with all its
+            signals; with 1, a signal of all shots. The other wildcards' values, joined by ``/``,
+            are the names in an item.
+        scales : bool, optional
+            Read the dimension scales that are attached to the datasets, each once for an item.
+        order : {"random", "file", "key"}, optional
+            Of the items: random, another one in each epoch; as they lie in the file; or by key.
+        seed : int, optional
+            Of the random order, which is the same on every machine.
+        epochs : int, optional
+            Passes over the items in one iteration; None for no end.
+        n_procs : int, optional
+            As in `get_queue`. Readers share large items.
+        rank, world_size : int, optional
+            Deliver one rank's items. All ranks together deliver every item exactly once. With
+            ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``, from mpi4py.
+        attrs : sequence of str, optional
+            Attributes of the datasets to deliver, as ``item.attrs[name]``.
+        start_epoch : int, optional
+            The epoch with which the first iteration begins.
+        ring_bytes : int, optional
+            Shared memory for items that are read or held. Default: 256 MiB, or more where items are
+            large.
+        skip_damaged : bool, optional
+            Go on without datasets that do not decode: they are missing in their item, are named in
+            ``item.damaged``, and each is told of once by a `CorruptChunkWarning`.
+
+        Returns
+        -------
+        Collection
+
+        Raises
+        ------
+        OptionsError
+            An option that cannot work, or an item that is larger than the ring (a `ValueError`).
+        MissingDatasetError
+            Nothing matches the path (a `KeyError`).
+        UnsupportedDatasetError
+            When it is read: a dataset of null dataspace, objects or scalar strings of any length.
+        """
+        self._check_open()
+        rank, world_size = ranks(rank, world_size)
+        wanted = checked(
+            CollectionOptions,
+            order=order,
+            seed=seed,
+            epochs=epochs,
+            start_epoch=start_epoch,
+            n_procs=n_procs,
+            rank=rank,
+            world_size=world_size,
+            ring_bytes=ring_bytes,
+            skip_damaged=skip_damaged,
+        )
+        spec = ItemSpec(self._file, path, by, scales, tuple(attrs))
+        pool, owns_pool = self._keeping_pool()
+        return Collection(spec, wanted, pool, owns_pool=owns_pool)
