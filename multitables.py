@@ -65,6 +65,7 @@ from _multitables.parent.build_info import build_info
 from _multitables.parent.codec_limit import measure_limit
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.item import Item
+from _multitables.parent.collection.item_batches import ItemBatch, ItemBatches
 from _multitables.parent.collection.item_iterator import ItemIterator
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
@@ -128,6 +129,8 @@ __all__ = [
     "Group",
     "HardLink",
     "Item",
+    "ItemBatch",
+    "ItemBatches",
     "ItemIterator",
     "LibraryTimeoutError",
     "MissingAttributeError",

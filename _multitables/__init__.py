@@ -70,6 +70,7 @@
 #     checkpoint.py          where training stands, as a state that can be saved
 #     ragged.py              rows of different lengths: which come together, where they lie
 #     collection.py          many datasets: which belong together, where they lie in a result
+#     item_batches.py        which items make a batch
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads
@@ -119,6 +120,7 @@
 #       item_iterator.py     the items of one loop
 #       item_reader.py       what is asked of readers for an item
 #       item.py              the public Item
+#       item_batches.py      items of different lengths, padded to one
 #     random/                requests for what was indexed
 #       dataset.py           datasets that are indexed without being read
 #       dataset_handle.py    what selections know of their dataset, with its catalogues

@@ -11,6 +11,7 @@ Law
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -144,6 +145,14 @@ def _order(name: str, value: Any) -> str:
         raise _wrong(name, f"is unknown: expected {expected}", value, "'file' reads ahead best")
     order: str = value
     return order
+
+
+def _edges(name: str, value: Any) -> tuple[int, ...]:
+    advice = "They are the longest lengths of each bucket"
+    edges = tuple(_whole(name, edge, 1, advice) for edge in value or ())
+    if any(edge >= after for edge, after in itertools.pairwise(edges)):
+        raise _wrong(name, "must ascend", value, advice)
+    return edges
 
 
 def _threads(name: str, value: Any) -> int:
@@ -347,6 +356,16 @@ class CollectionOptions:
 
     def __post_init__(self) -> None:
         _check_rank(self.rank, self.world_size)
+
+
+@dataclass(frozen=True)
+class ItemBatchOptions:
+    """Of `Collection.to_batches`."""
+
+    pad: Any
+    batch_size: int = _option(_at_least(1, "It is the number of items of a batch"))
+    buckets: tuple[int, ...] = _option(_edges)
+    drop_last: bool = _option(_flag)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,14 @@ import numpy as np
 
 from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, OptionsError
-from _multitables.options import CollectionOptions, ReaderOptions, check_number
+from _multitables.options import (
+    CollectionOptions,
+    ItemBatchOptions,
+    ReaderOptions,
+    check_number,
+)
 from _multitables.parent.batches.batch_iterator import Bookmark, Progress
+from _multitables.parent.collection.item_batches import ItemBatches
 from _multitables.parent.collection.item_iterator import ItemIterator, Step
 from _multitables.parent.collection.item_reader import ItemReader
 from _multitables.parent.collection.open_items import ItemSpec, OpenedItems, open_items
@@ -253,6 +259,69 @@ class Collection:
             return mark.resumed
         stop = None if epochs is None else mark.epoch + epochs
         return Position(mark.epoch, stop, self._everything())
+
+    def to_batches(
+        self,
+        batch_size: int,
+        names: Sequence[str] | None = None,
+        *,
+        pad: Any = 0,
+        buckets: Sequence[int] | None = None,
+        drop_last: bool = False,
+    ) -> ItemBatches:
+        """Put items together, for loops that want arrays of one shape.
+
+        Parameters
+        ----------
+        batch_size : int
+            Items of a batch.
+        names : sequence of str, optional
+            Datasets that a batch has. Items that lack one of them are left out. Default: those that
+            all items have.
+        pad : number, optional
+            What stands behind the rows of an item that is shorter than the longest of its batch.
+        buckets : sequence of int, optional
+            Lengths, ascending: items of up to the first of them come together, those of up to the
+            second, and so on. The length is that of an item's longest dataset. An item waits until
+            there are enough of its length; a state that is taken meanwhile counts it as delivered.
+        drop_last : bool, optional
+            Leave out the items that do not fill a batch at the end.
+
+        Returns
+        -------
+        iterable of ItemBatch
+
+        Raises
+        ------
+        OptionsError
+            An option that cannot work, or no dataset that all items have (a `ValueError`).
+        UnsupportedDatasetError
+            When it is iterated: a scalar, or rows of different shapes.
+
+        Examples
+        --------
+        >>> for batch in shots.to_batches(32, ["ip", "ne"]):  # doctest: +SKIP
+        ...     train(batch["ip"], batch.lengths["ip"])
+        """
+        wanted = options.checked(
+            ItemBatchOptions, batch_size=batch_size, pad=pad, buckets=buckets, drop_last=drop_last
+        )
+        if names is None:
+            every = (item.objects.keys() for item in self._opened.items)
+            common = set.intersection(*map(set, every))
+            names = [name for name in self._opened.items[0].objects if name in common]
+        known = set().union(*(item.objects for item in self._opened.items))
+        unknown = [name for name in names if name not in known]
+        if unknown or not names:
+            raise OptionsError(
+                f"no item of {self._opened.path!r} has {unknown[0]!r}"
+                if unknown
+                else f"there is no dataset that all items of {self._opened.path!r} have",
+                advice="Name datasets that many items have; items that lack one are left out",
+                option="names",
+                got=names,
+            )
+        return ItemBatches(self, list(names), wanted)
 
     def statistics(self) -> dict[str, Any]:
         """Tell what the latest iteration has done; see `Reader.statistics`."""

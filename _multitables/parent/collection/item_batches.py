@@ -1,0 +1,118 @@
+"""Batches of items: arrays of different lengths, padded to one.
+
+Law
+---
+1. A batch is a copy: padding needs room that items do not have. So are items that wait for others,
+   as the ring would not hold all of them.
+2. Items that lack a dataset are left out: each array of a batch has a row for each of its items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables.errors import OptionsError, UnsupportedDatasetError
+from _multitables.options import ItemBatchOptions
+from _multitables.parent.collection.item import Item
+from _multitables.plan.item_batches import bucketed
+
+if TYPE_CHECKING:
+    from _multitables.parent.collection.collection import Collection
+
+
+class ItemBatch(Mapping[str, npt.NDArray[Any]]):
+    """Several items as one array for each dataset; made by `Collection.to_batches`.
+
+    A mapping from names to arrays of shape (items, longest, ...), padded behind each item's rows.
+
+    Attributes
+    ----------
+    keys_of_items : list of str
+        The keys of the items, in their order.
+    lengths : dict of str to numpy.ndarray of int64
+        Of each dataset the rows of each item.
+    """
+
+    __slots__ = ("_arrays", "keys_of_items", "lengths")
+
+    def __init__(self, items: Sequence[Item], names: Sequence[str], pad: Any) -> None:
+        self.keys_of_items = [item.key for item in items]
+        self.lengths: dict[str, npt.NDArray[np.int64]] = {}
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        for name in names:
+            arrays = [item[name] for item in items]
+            self.lengths[name] = np.array([len(array) for array in arrays], np.int64)
+            self._arrays[name] = _padded(arrays, name, pad)
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name!r}: {array.shape}" for name, array in self._arrays.items())
+        return f"<ItemBatch of {len(self.keys_of_items)}: {shapes}>"
+
+
+class ItemBatches:
+    """Padded batches of a collection; each iteration is one over the collection."""
+
+    def __init__(
+        self, collection: Collection, names: Sequence[str], wanted: ItemBatchOptions
+    ) -> None:
+        self._collection, self._names, self._wanted = collection, names, wanted
+
+    def __iter__(self) -> Iterator[ItemBatch]:
+        wanted, names = self._wanted, self._names
+        items = (
+            Item(item.key, {name: np.array(item[name]) for name in names}, {}, {}, {})
+            for item in self._collection
+            if all(name in item for name in names)
+        )
+        measured = _with_lengths(items, names)
+        batches = bucketed(measured, wanted.buckets, wanted.batch_size, wanted.drop_last)
+        for batch in batches:
+            yield ItemBatch(batch, names, wanted.pad)
+
+    def __repr__(self) -> str:
+        return f"<ItemBatches of {self._wanted.batch_size}, of {self._collection!r}>"
+
+
+def _with_lengths(items: Iterable[Item], names: Sequence[str]) -> Iterator[tuple[int, Item]]:
+    for item in items:
+        for name in names:
+            if not getattr(item[name], "ndim", 0):
+                raise UnsupportedDatasetError(
+                    f"{name!r} of item {item.key!r} has no rows to be padded (expected an array of "
+                    "at least one dimension)",
+                    advice="Name the datasets that a batch has with names=",
+                )
+        yield max(len(item[name]) for name in names), item
+
+
+def _padded(arrays: Sequence[Any], name: str, pad: Any) -> npt.NDArray[Any]:
+    shapes = {array.shape[1:] for array in arrays}
+    if len(shapes) > 1:
+        raise UnsupportedDatasetError(
+            f"{name!r} differs between items in more than its length: rows of {sorted(shapes)}",
+            advice="Name other datasets with names=, or batch the items in your own loop",
+        )
+    longest = max(len(array) for array in arrays)
+    try:
+        dtype = np.result_type(*(array.dtype for array in arrays))
+        padded = np.full((len(arrays), longest, *shapes.pop()), pad, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise OptionsError(
+            f"{name!r} cannot be padded with {pad!r}: {error}", option="pad", got=pad
+        ) from None
+    for row, array in zip(padded, arrays, strict=True):
+        row[: len(array)] = array
+    return padded
