@@ -134,6 +134,7 @@
 #   later.py                 public names that are imported when they are first named
 #   adapters/                runs in the user's process, each file with one library
 #     torch_iterable.py      the public TorchDataset: batches as tensors
+#     torch_items.py         items of a collection as tensors
 #     torch_map.py           the public TorchMapDataset: rows that a sampler chooses
 #     torch_tensors.py       arrays -> tensors; ranks and processes that torch knows
 #     loader_epochs.py       the epochs of a DataLoader, told to its processes

@@ -20,9 +20,12 @@ from torch.utils.data import IterableDataset
 
 from _multitables.adapters.loader_epochs import Passes
 from _multitables.adapters.pinned import Cuda, Pinned
+from _multitables.adapters.torch_items import check_alone, of_tensors
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
 from _multitables.options import check_number
+from _multitables.parent.collection.collection import Collection
+from _multitables.parent.collection.item import Item
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.tree import Paths, map_arrays
@@ -39,8 +42,9 @@ class TorchDataset(IterableDataset[Any]):
 
     Parameters
     ----------
-    filename : str or path-like
-        The HDF5 file.
+    filename : str or path-like, or Collection
+        The HDF5 file. Or, alone, what `Streamer.get_collection` made: then items are delivered, as
+        dicts of tensors. `transform` gets an `Item` of tensors, with its key and scales.
     path : str, or list, tuple or dict of str
         Dataset in the file, or several of equal length: batches are then tuples, or dicts with the
         same keys, of tensors.
@@ -94,9 +98,9 @@ class TorchDataset(IterableDataset[Any]):
 
     def __init__(
         self,
-        filename: str | os.PathLike[str],
-        path: Paths,
-        batch_size: int,
+        filename: str | os.PathLike[str] | Collection,
+        path: Paths | None = None,
+        batch_size: int | None = None,
         *,
         pin_memory: bool = False,
         transform: Callable[[Any], Any] | None = None,
@@ -105,6 +109,12 @@ class TorchDataset(IterableDataset[Any]):
         open_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        self._items = filename if isinstance(filename, Collection) else None
+        if self._items is not None:
+            check_alone(path, batch_size, pin_memory, open_options, options)
+            options = {"epochs": self._items.epochs, "start_epoch": self._items.epoch}
+        elif path is None or batch_size is None:
+            raise TypeError("TorchDataset takes a file, a path and a batch_size, or a collection")
         self.filename = filename
         self.path = path
         self.batch_size = batch_size
@@ -113,16 +123,17 @@ class TorchDataset(IterableDataset[Any]):
         self._given = None if rank is None and world_size is None else (rank or 0, world_size or 1)
         self._open_options = dict(open_options or {})
         self._options = options
-        self._where = f"{path!r} in {os.fspath(filename)!r}"
+        self._where = repr(filename) if self._items is not None else f"{path!r} in {filename!r}"
         self._streams: tuple[Any, ...] = ()
         #: What `load_state_dict` was given, its epoch, and the number of the pass that it is for;
         #: None in a process of a DataLoader.
         self._state: tuple[Any, int, int | None] | None = None
-        self._shared_out(*(self._given or (0, 1)))  # to check the options now
+        if self._items is None:
+            self._shared_out(*(self._given or (0, 1)))  # to check the options now
         self._passes = Passes(options.get("start_epoch", 0))
         self._memory: Pinned | None = None
         #: Process, rank and world size of the stream, and the stream.
-        self._mine: tuple[tuple[int, int, int], Batches] | None = None
+        self._mine: tuple[tuple[int, int, int], Batches | Collection] | None = None
 
     def __iter__(self) -> Iterator[Any]:
         pinned = self._pinned()
@@ -134,7 +145,7 @@ class TorchDataset(IterableDataset[Any]):
             batches = self._in_loader(*part)
         return _Pass(batches, pinned, self._transform, self._where)
 
-    def _in_loader(self, part: int, parts: int) -> Batches:
+    def _in_loader(self, part: int, parts: int) -> Batches | Collection:
         """Come to the next pass of a `DataLoader`, as one of its processes."""
         epochs = self._options.get("epochs", 1) or 0
         turn = self._passes.begin(loader_number(), part, parts, epochs)
@@ -213,9 +224,10 @@ class TorchDataset(IterableDataset[Any]):
 
     # ---- inside
 
-    def _batches(self) -> Batches:
+    def _batches(self) -> Batches | Collection:
         """Return the stream of this process, for its share of the rows."""
-        rank, world_size = self._given or distributed() or (0, 1)
+        own = (0, 1) if self._items is None else self._items._rank
+        rank, world_size = self._given or distributed() or own
         whose = os.getpid(), rank, world_size
         if self._mine is None or self._mine[0] != whose:
             batches = self._shared_out(rank, world_size)
@@ -225,11 +237,15 @@ class TorchDataset(IterableDataset[Any]):
             self._mine = whose, batches
         return self._mine[1]
 
-    def _shared_out(self, rank: int, world_size: int) -> Batches:
+    def _shared_out(self, rank: int, world_size: int) -> Batches | Collection:
         part = split()
+        if self._items is not None:
+            return self._items._sharded(rank, world_size, part)
         options = {"n_procs": None if part is None else 1, **self._options}
-        batches = Streamer(self.filename, **self._open_options).get_batches(
-            self.path, self.batch_size, rank=rank, world_size=world_size, **options
+        filename: Any = self.filename
+        path: Any = self.path
+        batches = Streamer(filename, **self._open_options).get_batches(
+            path, self.batch_size or 1, rank=rank, world_size=world_size, **options
         )
         if part is not None:
             batches._share_out(*part)
@@ -267,12 +283,12 @@ class _Pass(Iterator[Any]):
 
     def __init__(
         self,
-        batches: Batches,
+        batches: Batches | Collection,
         pinned: Pinned | None,
         transform: Callable[[Any], Any] | None,
         where: str,
     ) -> None:
-        self._iterator = iter(batches)
+        self._iterator: Any = iter(batches)
         self._pinned = pinned
         self._transform = transform
         self._where = where
@@ -287,6 +303,9 @@ class _Pass(Iterator[Any]):
             raise crossing(error) from None
         if pinned is not None:
             pinned.renew(self._iterator.memory())
+        if isinstance(batch, Item):
+            item = of_tensors(batch, self._tensor)
+            return dict(item) if self._transform is None else self._transform(item)
         batch = map_arrays(self._tensor, batch)
         return batch if self._transform is None else self._transform(batch)
 

@@ -55,6 +55,9 @@ class KeptSource:
         if self.keeps:
             self._kept = source
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_kept": None, "keeps": False}  # another process opens it anew
+
     def close(self) -> None:
         """Keep nothing any more."""
         self.keeps = False

@@ -97,7 +97,13 @@ LONG_FUNCTIONS = {"plan_batches"}
 #: `TorchDataset` needs of `Batches` and nobody else does.
 FRIENDS = {
     "fallback_call": {"_asdict"},
-    "torch_iterable": {"_state_of_pass", "_share_out", "_expect_epochs"},
+    "torch_iterable": {
+        "_state_of_pass",
+        "_share_out",
+        "_expect_epochs",
+        "_sharded",
+        "_rank",
+    },
 }
 #: What adapters are for; each file knows at most one of them, and nobody else any.
 ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}

@@ -73,6 +73,25 @@ class Collection:
         self._latest: Callable[[], ItemIterator | None] = lambda: None
         self._iterators: weakref.WeakSet[ItemIterator] = weakref.WeakSet()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make it again elsewhere, where it begins as this one began."""
+        return _again, (self._spec, self._wanted, self._pool.library_timeout_seconds)
+
+    def _sharded(self, rank: int, world_size: int, part: tuple[int, int] | None) -> Collection:
+        """Return a collection of the same items for a rank, or for a part of what a rank has."""
+        wanted = replace(self._wanted, rank=rank, world_size=world_size)
+        if part is not None:
+            wanted = replace(wanted, n_procs=1)
+        made = _again(self._spec, wanted, self._pool.library_timeout_seconds)
+        if part is not None:
+            number, parts = part
+            made._shard = Shard(1, rank * parts + number, world_size * parts, parts=parts)
+        return made
+
+    @property
+    def _rank(self) -> tuple[int, int]:
+        return self._wanted.rank, self._wanted.world_size
+
     # ---- what there is
 
     def __repr__(self) -> str:
@@ -102,6 +121,11 @@ class Collection:
         """
         found = {item.key: item for item in self._opened.items}[key]
         return list(found.objects)
+
+    @property
+    def epochs(self) -> int | None:
+        """Passes over the items in one iteration; None for no end."""
+        return self._wanted.epochs
 
     @property
     def epoch(self) -> int:
@@ -148,10 +172,15 @@ class Collection:
             Of JSON's types; see `Batches.state_dict`.
         """
         progress, latest = self._bookmark.progress, self._latest()
-        is_over = progress is not None and progress.is_through
-        if progress is None or (is_over and (latest is None or latest.is_over)):
+        if progress is not None and progress.is_through and (latest is None or latest.is_over):
             return state_of(self._start(), self._shard, self._identity())
-        return state_of(progress.position, self._shard, self._identity())
+        return self._state_of_pass()
+
+    def _state_of_pass(self) -> dict[str, Any]:
+        """Return the state of the latest iteration, also when it was left at its end."""
+        progress = self._bookmark.progress
+        position = self._start() if progress is None else progress.position
+        return state_of(position, self._shard, self._identity())
 
     def load_state_dict(self, state: Any) -> None:
         """Let the next iteration go on where a state was taken, up to the end that it had.
@@ -341,6 +370,10 @@ class Collection:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _again(spec: ItemSpec, wanted: CollectionOptions, timeout: float | None) -> Collection:
+    return Collection(spec, wanted, ReaderPool(True, timeout), owns_pool=True)
 
 
 def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions) -> int:

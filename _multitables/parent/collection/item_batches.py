@@ -10,7 +10,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.options import ItemBatchOptions
 from _multitables.parent.collection.item import Item
 from _multitables.plan.item_batches import bucketed
-
-if TYPE_CHECKING:
-    from _multitables.parent.collection.collection import Collection
 
 
 class ItemBatch(Mapping[str, npt.NDArray[Any]]):
@@ -66,7 +63,7 @@ class ItemBatches:
     """Padded batches of a collection; each iteration is one over the collection."""
 
     def __init__(
-        self, collection: Collection, names: Sequence[str], wanted: ItemBatchOptions
+        self, collection: Iterable[Item], names: Sequence[str], wanted: ItemBatchOptions
     ) -> None:
         self._collection, self._names, self._wanted = collection, names, wanted
 

@@ -22,7 +22,7 @@ class ReaderPool:
     def __init__(self, keep: bool, library_timeout_seconds: float | None) -> None:
         #: Readers rest after a stream instead of ending.
         self.keep = keep
-        self._timeout = library_timeout_seconds
+        self.library_timeout_seconds = library_timeout_seconds
         self._lock = threading.Lock()
         self._resting: list[Readers] = []
         self._finalizer = weakref.finalize(self, _stop_all, self._resting)
@@ -33,7 +33,7 @@ class ReaderPool:
             for at, readers in enumerate(self._resting):
                 if len(readers) == count and readers.mine:
                     return self._resting.pop(at)
-        return Readers(count, self._timeout)
+        return Readers(count, self.library_timeout_seconds)
 
     def give_back(self) -> Callable[[Readers, bool], None]:
         """Return what a stream does with its readers at its end, without holding the pool."""

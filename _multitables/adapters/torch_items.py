@@ -1,0 +1,56 @@
+"""Items of a collection as tensors.
+
+Law
+---
+1. What is no array of one shape, such as ragged rows that a library read, stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from _multitables.errors import OptionsError
+from _multitables.parent.collection.item import Item
+
+
+def of_tensors(item: Item, to_tensor: Callable[[Any], torch.Tensor]) -> Item:
+    """Return an item whose datasets and scales are tensors, which share its memory."""
+
+    def change(value: Any) -> Any:
+        return to_tensor(value) if isinstance(value, np.ndarray) else value
+
+    arrays = {name: change(array) for name, array in item.items()}
+    scales = {
+        name: tuple({scale: change(array) for scale, array in axis.items()} for axis in axes)
+        for name, axes in item.scales.items()
+    }
+    return Item(item.key, arrays, scales, item.attrs, item.damaged)
+
+
+def check_alone(
+    path: Any,
+    batch_size: Any,
+    pin_memory: bool,
+    open_options: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Raise if something is given beside a collection that only means something for batches."""
+    given = {
+        "path": path,
+        "batch_size": batch_size,
+        "pin_memory": pin_memory or None,
+        "open_options": open_options or None,
+        **options,
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise OptionsError(
+                f"{name} cannot be given with a collection, got {value!r}",
+                advice="Give it to get_collection, if that has it",
+                option=name,
+                got=value,
+            )

@@ -1,0 +1,112 @@
+"""`TorchDataset` over a collection: items as tensors, shared out among ranks and processes.
+
+1. The oracle is h5py. Each item comes once, whoever delivers it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import shot_files
+from loaders import FORKS, loader
+from shot_files import PATTERN, SHOTS
+
+import multitables
+from multitables import Streamer
+
+torch = pytest.importorskip("torch")
+
+pytestmark = FORKS
+KINDS = {name: shot_files.KINDS[name] for name in ("plain", "gzip", "image", "big_endian")}
+
+
+@pytest.fixture(scope="module")
+def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("shots") / "shots.h5"
+    return shot_files.write(path, kinds=KINDS, libver="earliest")
+
+
+def named(item: multitables.Item) -> dict[str, Any]:
+    time = {name: axes[0] for name, axes in item.scales.items()}
+    return {"key": item.key, "time": time, **item}
+
+
+def same_items(came: list[Any], path: Path, times: int = 1) -> None:
+    assert sorted(item["key"] for item in came) == sorted([*map(str, SHOTS)] * times)
+    with h5py.File(path) as file:
+        for item in came:
+            group = file["shots"][item["key"]]["signals"]
+            for name in KINDS:
+                assert isinstance(item[name], torch.Tensor)
+                np.testing.assert_array_equal(item[name].numpy(), group[name][()])
+                (time,) = item["time"][name].values()
+                np.testing.assert_array_equal(time.numpy(), group[name].dims[0][0][()])
+
+
+def collection(path: Path, **options: Any) -> multitables.Collection:
+    return Streamer(path).get_collection(PATTERN, n_procs=1, **options)
+
+
+def test_items_are_tensors(shots: Path) -> None:
+    dataset = multitables.TorchDataset(collection(shots, epochs=2), transform=named)
+    same_items(list(dataset), shots, 2)
+    dataset.close()
+    plain = multitables.TorchDataset(collection(shots, order="key"))
+    first = next(iter(torch.utils.data.DataLoader(plain, batch_size=None)))
+    assert set(first) == set(KINDS)
+    plain.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+def test_processes_of_a_loader_share_the_items(shots: Path, num_workers: int) -> None:
+    dataset = multitables.TorchDataset(collection(shots), transform=named)
+    batches = loader(dataset, num_workers)
+    orders = []
+    for _ in range(2):
+        came = list(batches)
+        same_items(came, shots)
+        orders.append([item["key"] for item in came])
+    dataset.close()
+    assert len(dataset) == len(SHOTS)
+    assert orders[0] != orders[1]
+    dataset.close()
+
+
+def test_ranks_share_the_items(shots: Path) -> None:
+    came = []
+    for rank in range(3):
+        items = collection(shots)
+        dataset = multitables.TorchDataset(items, transform=named, rank=rank, world_size=3)
+        came += list(dataset)
+        dataset.close()
+    same_items(came, shots)
+    own = multitables.TorchDataset(collection(shots, rank=1, world_size=5))
+    assert len(own) == 1
+    own.close()
+
+
+def test_a_state_goes_on(shots: Path) -> None:
+    dataset = multitables.TorchDataset(collection(shots), transform=named)
+    iterator = iter(dataset)
+    came = [next(iterator), next(iterator)]
+    state = pickle.loads(pickle.dumps(dataset.state_dict()))
+    del iterator
+    dataset.close()
+    again = pickle.loads(pickle.dumps(multitables.TorchDataset(collection(shots), transform=named)))
+    again.load_state_dict(state)
+    came += list(again)
+    same_items(came, shots)
+    again.close()
+
+
+def test_what_only_batches_have_is_refused(shots: Path) -> None:
+    for option in ({"path": "/x"}, {"batch_size": 3}, {"pin_memory": True}, {"shuffle": True}):
+        with pytest.raises(multitables.OptionsError, match="cannot be given with a collection"):
+            multitables.TorchDataset(collection(shots), **option)
+    with pytest.raises(TypeError, match="takes a file, a path and a batch_size, or a collection"):
+        multitables.TorchDataset(shots)
