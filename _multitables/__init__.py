@@ -120,6 +120,7 @@
 #       item_iterator.py     the items of one loop
 #       item_reader.py       what is asked of readers for an item
 #       item.py              the public Item
+#       dask_bag.py          items as a bag of Dask
 #       item_batches.py      items of different lengths, padded to one
 #     random/                requests for what was indexed
 #       dataset.py           datasets that are indexed without being read

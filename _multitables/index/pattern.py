@@ -12,6 +12,7 @@ This file must never know what an object is.
 from __future__ import annotations
 
 import fnmatch
+import glob
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,22 @@ from _multitables.index.open_files import Place, children
 from _multitables.index.survey import Object
 
 _WILD = re.compile(r"[*?\[]")
+
+
+def only(path: str, by: int, value: str) -> str:
+    """Return a path whose wildcard of this number matches this name, and as few as can be."""
+    parts, at = path.split("/"), -1
+    plain = next((n for n, letter in enumerate(value) if letter.isalnum()), None)
+    for number, part in enumerate(parts):
+        at += bool(_WILD.search(part))
+        if at == by and plain is not None:  # still a wildcard
+            begin, end = glob.escape(value[:plain]), glob.escape(value[plain + 1 :])
+            parts[number] = f"{begin}[{value[plain]}]{end}"
+            break
+        if at == by:
+            parts[number] = "?" * len(value)
+            break
+    return "/".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,14 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, OptionsError
+from _multitables.index.pattern import only
 from _multitables.options import (
     CollectionOptions,
     ItemBatchOptions,
@@ -25,6 +27,8 @@ from _multitables.options import (
     check_number,
 )
 from _multitables.parent.batches.batch_iterator import Bookmark, Progress
+from _multitables.parent.collection.dask_bag import bag_of
+from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.item_batches import ItemBatches
 from _multitables.parent.collection.item_iterator import ItemIterator, Step
 from _multitables.parent.collection.item_reader import ItemReader
@@ -352,6 +356,32 @@ class Collection:
             )
         return ItemBatches(self, list(names), wanted)
 
+    def to_dask_bag(self) -> Any:
+        """Give the items as a bag of Dask, whose tasks read them where they run.
+
+        Returns
+        -------
+        dask.bag.Bag of Item
+            In the order of the first epoch, of this rank; in partitions of about 64 MiB. Items are
+            copies. A task starts a reader process for its items.
+
+        Raises
+        ------
+        MissingLibraryError
+            Dask is not installed (an `ImportError`).
+
+        Examples
+        --------
+        >>> bag = streamer.get_collection("/shots/*/signals/*").to_dask_bag()  # doctest: +SKIP
+        >>> bag.map(lambda shot: shot["ip"].max()).compute()  # doctest: +SKIP
+        """
+        opened = self._opened
+        sizes = {one.key: n for one, n in zip(opened.items, opened.item_bytes, strict=True)}
+        keys = self.order(self._bookmark.epoch)
+        wanted = replace(self._wanted, epochs=1, n_procs=1, rank=0, world_size=1)
+        read = partial(_items_of, self._spec, wanted, self._pool.library_timeout_seconds)
+        return bag_of(read, keys, [sizes[key] for key in keys])
+
     def statistics(self) -> dict[str, Any]:
         """Tell what the latest iteration has done; see `Reader.statistics`."""
         latest = self._latest()
@@ -374,6 +404,22 @@ class Collection:
 
 def _again(spec: ItemSpec, wanted: CollectionOptions, timeout: float | None) -> Collection:
     return Collection(spec, wanted, ReaderPool(True, timeout), owns_pool=True)
+
+
+def _items_of(
+    spec: ItemSpec, wanted: CollectionOptions, timeout: float | None, keys: Sequence[str]
+) -> list[Item]:
+    """Read the items of some keys, as copies."""
+    pool, found = ReaderPool(True, timeout), []
+    try:
+        for key in keys:
+            one = replace(spec, path=only(spec.path, spec.by, key))
+            items = Collection(one, wanted, pool, owns_pool=False)
+            found += [item.copy() for item in items if item.key == key]
+            items.close()
+    finally:
+        pool.close()
+    return found
 
 
 def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions) -> int:

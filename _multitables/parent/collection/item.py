@@ -62,6 +62,19 @@ class Item(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._arrays)
 
+    def copy(self) -> Item:
+        """Return an item with copies of all arrays, which outlive the stream's memory."""
+        arrays = {name: _copied(array) for name, array in self._arrays.items()}
+        scales = {
+            name: tuple({scale: _copied(array) for scale, array in axis.items()} for axis in axes)
+            for name, axes in self.scales.items()
+        }
+        return Item(self.key, arrays, scales, self.attrs, self.damaged)
+
     def __repr__(self) -> str:
         n_bytes = sum(getattr(array, "nbytes", 0) for array in self._arrays.values())
         return f"<Item {self.key!r}: {count(len(self), 'dataset')}, {n_bytes} bytes>"
+
+
+def _copied(array: Any) -> Any:
+    return [row.copy() for row in array] if isinstance(array, list) else array.copy()
