@@ -43,6 +43,8 @@ class ReadPlan:
     order: OrderWords | None = None
     #: Bytes of decoded chunks that a reader may keep.
     cache_bytes: int = 0
+    #: Where blocks end that are not all of one size, of which `block_rows` is the largest.
+    ends: list[int] | None = field(default=None, repr=False)
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:

@@ -14,19 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import _core
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.version_sources import of_version
-from _multitables.machine import available_cores
-from _multitables.parent.readers import error_report
-from _multitables.parent.readers.place import place_of_request
+from _multitables.parent.readers.whole_dataset import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths
-from _multitables.plan.dataset_table import lookup_table
 from _multitables.plan.ragged import I64, as_rows, checked_offsets
 from _multitables.tree import Ragged, Structure, structure_of
-from _multitables.wire.plan_bytes import encode_datasets
 
 #: Of the descriptor of a row: its elements' number, then an address, then the object there.
 COUNT_BYTES = OBJECT_BYTES = 4
@@ -128,7 +123,7 @@ def _pair(source: Source, pair: Ragged) -> Entry:
             path=offsets.path,
             filename=offsets.filename,
         )
-    stored = _whole(offsets)
+    stored = whole(offsets)
     if pair.ends is not None:
         stored = np.concatenate([np.zeros(1, stored.dtype), stored])
     ends = checked_offsets(offsets, stored, flats[0].n_rows)
@@ -138,7 +133,7 @@ def _pair(source: Source, pair: Ragged) -> Entry:
 
 
 def _in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
-    stored = _whole(descriptors).view(np.uint8).reshape(descriptors.n_rows, -1)
+    stored = whole(descriptors).view(np.uint8).reshape(descriptors.n_rows, -1)
     counts = stored[:, :COUNT_BYTES].copy().view("<u4").reshape(-1).astype(np.int64)
     counts[~stored[:, COUNT_BYTES:-OBJECT_BYTES].any(axis=1)] = 0  # it names nothing
     atom = np.dtype(np.uint8) if atoms is None else atoms.dtype
@@ -164,29 +159,3 @@ def _in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
         atom=atom,
         is_text=atoms is None,
     )
-
-
-def _whole(index: ChunkIndex) -> npt.NDArray[Any]:
-    """Read all of a dataset in one dimension."""
-    table = lookup_table(index, direct=False, native_filters=_core.native_filters())
-    (dataset,) = table.datasets
-    out = np.empty(index.shape, index.dtype)
-    if dataset.reason:
-        raise UnsupportedDatasetError(
-            f"{index.path!r} in {index.filename!r}, which says where rows lie, is not read "
-            f"natively: {dataset.reason}",
-            advice="Store it without this filter, or stream the flat data",
-            path=index.path,
-            filename=index.filename,
-        )
-    if not out.size:
-        return out
-    core = _core.LocalReader(available_cores(), 0).dataset(encode_datasets(table))
-    try:
-        core.read_rows(0, 1, index.n_rows, out)
-    except _core.ReadFailed as failure:
-        record = error_report.Record.of(failure.args)
-        chunk = None if record.chunk is None else core.chunk(record.chunk)
-        place = place_of_request(table.of_chunk(record.chunk), chunk)
-        raise error_report.task_error(place, record) from None
-    return out

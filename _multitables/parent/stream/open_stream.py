@@ -182,7 +182,7 @@ def _make_ring(plan: ReadPlan, opened: Opened, first_row: int) -> _core.Ring:
     )
     views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
     try:
-        return _core.Ring(encoded, views, opened.structure.keys, first_row)
+        return _core.Ring(encoded, views, opened.structure.keys, first_row, plan.ends)
     except (OSError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
         needed = plan.ring_payload_bytes

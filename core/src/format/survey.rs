@@ -99,29 +99,30 @@ impl File {
     /// What the objects at these offsets are, with their scales, and with those of their attributes
     /// that have these names.
     pub fn survey(&self, offsets: &[u64], with_scales: bool, names: &[Vec<u8>]) -> Survey {
-        let told = |first: usize, offsets: &[u64]| -> Vec<Result<Option<Found>>> {
-            let numbered = (first as u64..).zip(offsets);
-            numbered
-                .map(|(number, &offset)| self.surveyed(number, offset, with_scales, names))
+        // In the order of the file each page of it is read once.
+        let mut order: Vec<usize> = (0..offsets.len()).collect();
+        order.sort_by_key(|&number| offsets[number]);
+        let told = |part: &[usize]| -> Vec<(usize, Result<Option<Found>>)> {
+            let surveyed =
+                |number: usize| self.surveyed(number as u64, offsets[number], with_scales, names);
+            part.iter()
+                .map(|&number| (number, surveyed(number)))
                 .collect()
         };
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let each = offsets.len().div_ceil(n_threads).max(MIN_OBJECTS);
-        let parts: Vec<_> = std::thread::scope(|scope| {
-            let parts = offsets.chunks(each).enumerate();
-            let (told, started) = (&told, parts.map(|(at, part)| (at * each, part)));
-            let mut started = started;
-            let first = started.next();
-            let threads: Vec<_> = started
-                .map(|(first, part)| scope.spawn(move || told(first, part)))
-                .collect();
-            let mine = first.map(|(first, part)| told(first, part));
-            let others = threads.into_iter().map(|thread| thread.join());
-            let others = others.map(|joined| joined.unwrap_or_else(|panic| resume_unwind(panic)));
-            mine.into_iter().chain(others).collect()
+        let mut parts = order.chunks(order.len().div_ceil(n_threads).max(MIN_OBJECTS));
+        let mut all: Vec<_> = std::thread::scope(|scope| {
+            let (told, first) = (&told, parts.next());
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || told(part))).collect();
+            let mut all = first.map_or_else(Vec::new, told);
+            for thread in threads {
+                all.append(&mut thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            all
         });
+        all.sort_by_key(|(number, _)| *number);
         let mut survey = Survey::default();
-        for found in parts.into_iter().flatten() {
+        for (_, found) in all {
             match found {
                 Ok(Some(found)) => survey.add(found),
                 Ok(None) => survey.add_other(NO_DATASET),

@@ -220,15 +220,16 @@ pub struct Ring {
 impl Ring {
     /// Make a ring for `plan`. `views` gives each tape's dtype and row shape, `keys` is None for
     /// one array, an empty list for a tuple, or the keys of a dict. `first_row`: rows of the stream
-    /// that other rings delivered before.
+    /// that other rings delivered before. `ends`: where blocks end that are not all of one size.
     #[new]
-    #[pyo3(signature = (plan, views, keys, first_row=0))]
+    #[pyo3(signature = (plan, views, keys, first_row=0, ends=None))]
     fn new(
         py: Python<'_>,
         plan: &[u8],
         views: Vec<(Bound<'_, PyArrayDescr>, Vec<npy_intp>)>,
         keys: Option<Vec<Py<PyAny>>>,
         first_row: u64,
+        ends: Option<Vec<u64>>,
     ) -> PyResult<Ring> {
         let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
         let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
@@ -268,7 +269,7 @@ impl Ring {
         });
         let (ring_fd, maps) = made?;
         let inner = Inner {
-            book: Leases::new(plan, maps)?,
+            book: Leases::new(plan, maps, ends)?,
             views: kept,
             container,
             first_row,

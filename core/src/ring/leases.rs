@@ -39,15 +39,23 @@ pub struct State {
 pub struct Leases {
     pub plan: Plan,
     pub maps: RingMaps,
+    /// Where each block ends, if they are not all of one size.
+    ends: Option<Vec<u64>>,
     state: Mutex<State>,
     mark: ForkMark,
 }
 
 impl Leases {
-    pub fn new(plan: Plan, maps: RingMaps) -> io::Result<Leases> {
+    /// `ends`: rows of the tape at which blocks end that are not all of one size.
+    pub fn new(plan: Plan, maps: RingMaps, ends: Option<Vec<u64>>) -> io::Result<Leases> {
+        if ends.as_ref().is_some_and(|ends| !fit(ends, &plan)) {
+            let why = "the ends of blocks do not fit the plan";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         Ok(Leases {
             plan,
             maps,
+            ends,
             state: Mutex::default(),
             mark: ForkMark::new()?,
         })
@@ -71,6 +79,14 @@ impl Leases {
     }
 
     pub fn block_rows(&self, block: u64) -> (u64, u64) {
+        if let Some(ends) = &self.ends {
+            let end_of = |block: u64| {
+                let end = usize::try_from(block).ok().and_then(|at| ends.get(at));
+                end.copied().unwrap_or(self.plan.end_row())
+            };
+            let begin = block.checked_sub(1).map_or(0, end_of);
+            return (begin, end_of(block));
+        }
         let size = self.plan.block_rows();
         let Some(per_lap) = self.plan.lap_blocks() else {
             let begin = block.saturating_mul(size);
@@ -87,6 +103,9 @@ impl Leases {
 
     /// Blocks of which all rows come before `row`.
     fn blocks_before(&self, row: u64) -> u64 {
+        if let Some(ends) = &self.ends {
+            return ends.partition_point(|&end| end <= row) as u64;
+        }
         let size = self.plan.block_rows();
         match self.plan.lap_blocks() {
             None if row >= self.plan.end_row() => row.div_ceil(size),
@@ -270,4 +289,15 @@ impl Leases {
             }
         }
     }
+}
+
+/// These ends are those of blocks that have rows, none more than the plan's, and make up the stream.
+fn fit(ends: &[u64], plan: &Plan) -> bool {
+    let mut begin = 0;
+    let each_fits = ends.iter().all(|&end| {
+        let fits = end > begin && end - begin <= plan.block_rows();
+        begin = end;
+        fits
+    });
+    each_fits && begin == plan.end_row()
 }
