@@ -67,6 +67,8 @@ from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.item_batches import ItemBatch, ItemBatches
 from _multitables.parent.collection.item_iterator import ItemIterator
+from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
+from _multitables.parent.columns.columns import Columns
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
@@ -115,6 +117,8 @@ __all__ = [
     "Batches",
     "ClosedError",
     "Collection",
+    "Columns",
+    "ColumnsBlock",
     "CorruptChunkError",
     "CorruptChunkWarning",
     "CorruptFileError",
@@ -127,6 +131,7 @@ __all__ = [
     "FileOpenError",
     "FollowQueue",
     "Group",
+    "GroupBlock",
     "HardLink",
     "Item",
     "ItemBatch",

@@ -71,6 +71,7 @@
 #     ragged.py              rows of different lengths: which come together, where they lie
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch
+#     key_groups.py          rows by the values of a key, and where blocks are cut
 #     damaged_chunks.py      rows that are skipped because their chunk cannot be read
 #   wire/                    plans and requests as bytes (pure; readers import it, too)
 #     plan_bytes.py          ReadPlan -> bytes that the core reads
@@ -94,6 +95,7 @@
 #       counters.py          a reader's numbers, named
 #       death.py             how a reader died, and at what
 #       error_report.py      a reader's record of what went wrong -> exception
+#       whole_dataset.py     a dataset that is needed before others can be read
 #       place.py             where in the data it went wrong
 #       missing.py           what is missing, a file or a filter -> exception
 #     stream/                one pass over the data, or an endless one
@@ -122,6 +124,10 @@
 #       item.py              the public Item
 #       dask_bag.py          items as a bag of Dask
 #       item_batches.py      items of different lengths, padded to one
+#     columns/               columns of groups
+#       columns.py           the public Columns: blocks of one group, or of several at once
+#       open_columns.py      groups and names -> columns, and the rows of each index value
+#       column_block.py      the public blocks, and tables that other libraries make of them
 #     random/                requests for what was indexed
 #       dataset.py           datasets that are indexed without being read
 #       dataset_handle.py    what selections know of their dataset, with its catalogues

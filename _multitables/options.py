@@ -359,6 +359,19 @@ class CollectionOptions:
 
 
 @dataclass(frozen=True)
+class ColumnOptions:
+    """Of `get_columns`."""
+
+    entries_per_block: int | None = _option(_optional("Leave it out for about 8 MiB of rows"))
+    n_procs: int = _option(check_procs)
+    rank: int = _option(_at_least(0, "Ranks count from 0"))
+    world_size: int = _option(_at_least(1, "It is the number of ranks"))
+
+    def __post_init__(self) -> None:
+        _check_rank(self.rank, self.world_size)
+
+
+@dataclass(frozen=True)
 class ItemBatchOptions:
     """Of `Collection.to_batches`."""
 

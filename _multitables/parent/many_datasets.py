@@ -8,12 +8,15 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from _multitables.options import CollectionOptions, checked
+from _multitables.options import CollectionOptions, ColumnOptions, checked
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.open_items import ItemSpec
+from _multitables.parent.columns.columns import Columns
+from _multitables.parent.columns.open_columns import open_columns
 from _multitables.parent.ranks import Rank, ranks
+from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.streamer_base import StreamerBase
 
 
@@ -102,3 +105,65 @@ class ManyDatasets(StreamerBase):
         spec = ItemSpec(self._file, path, by, scales, tuple(attrs))
         pool, owns_pool = self._keeping_pool()
         return Collection(spec, wanted, pool, owns_pool=owns_pool)
+
+    def get_columns(
+        self,
+        group: str | Mapping[str, Sequence[str] | None],
+        columns: Sequence[str] | None = None,
+        *,
+        index: str | Sequence[str],
+        entries_per_block: int | None = None,
+        n_procs: int | None = None,
+        rank: Rank = 0,
+        world_size: int = 1,
+    ) -> Columns:
+        """Stream columns of a group, or of several, in blocks that never split an index value.
+
+        Parameters
+        ----------
+        group : str, or dict of str to sequence of str
+            A group whose datasets of equal length, of shape (n,), (n, 1) or (n, k), are columns. Or
+            several, each with its columns (None: all): a block then has the same range of values of
+            the index of every group.
+        columns : sequence of str, optional
+            Columns of a single group. Default: all but those of the index.
+        index : str or sequence of str
+            The column, or columns, of each group that say to what a row belongs, such as
+            ``"evt.seq"`` or ``("run", "subrun", "evt")``. Rows of equal values come together.
+            Several groups must be sorted by it.
+        entries_per_block : int, optional
+            Rows that a block has of any group at most, unless a single value has more. Default:
+            about 8 MiB of all columns.
+        n_procs : int, optional
+            As in `get_queue`; each of several groups has one at least.
+        rank, world_size : int, optional
+            Deliver one rank's values: whole ones, balanced by rows. All ranks together deliver
+            every row exactly once. With ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``.
+
+        Returns
+        -------
+        Columns
+            An iterable of `GroupBlock`, or of `ColumnsBlock` for a dict of groups.
+
+        Raises
+        ------
+        OptionsError
+            An option that cannot work (a `ValueError`).
+        MissingDatasetError
+            No such group or column (a `KeyError`).
+        UnsupportedDatasetError
+            Columns of different lengths, or an index that cannot be one (a `ValueError`).
+        """
+        self._check_open()
+        rank, world_size = ranks(rank, world_size)
+        wanted = checked(
+            ColumnOptions,
+            entries_per_block=entries_per_block,
+            n_procs=n_procs,
+            rank=rank,
+            world_size=world_size,
+        )
+        spec = DataSpec(self._file, "", rotational=self._wanted.rotational)
+        opened = open_columns(spec, group, columns, index)
+        pool, owns_pool = self._keeping_pool()
+        return Columns(opened, wanted, pool, owns_pool=owns_pool)

@@ -50,6 +50,7 @@ LEVELS = {
     "parent.ragged": 7,
     "parent.batches": 8,
     "parent.collection": 9,
+    "parent.columns": 9,
     "parent": 10,
     "parent.open": 11,
     "adapters": 12,
@@ -268,7 +269,7 @@ def test_the_benchmark_imports_only_the_face(path: Path) -> None:
 
 def test_the_face_is_short_and_has_no_logic() -> None:
     source = FACE.read_text(encoding="utf-8")
-    assert len(source.splitlines()) < 180
+    assert len(source.splitlines()) < 190
     allowed = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
     nodes = ast.parse(source).body
     for node in nodes:

@@ -41,8 +41,9 @@ from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.collection import I64, in_file_order, order_words
 from _multitables.plan.sharding import Shard, length, shard_of
 
-#: Bytes of scales that items share, for which the ring is made larger.
-MAX_KEPT_BYTES = 256 << 20
+#: Scales that items share are kept in one part in this many of the memory that is available: then
+#: each is decoded once, in whatever order items come.
+KEPT_SHARE = 8
 #: Bytes that an item may take more than its datasets: whole pages.
 SPARE_BYTES = 64 << 10
 #: Items of the largest size that the ring holds, if it is left to the library.
@@ -72,7 +73,9 @@ class Collection:
         self._pool = pool
         self._own_pool = pool if owns_pool else None
         self._opened: OpenedItems = open_items(spec, wanted)
-        self._ring_bytes = _ring_bytes(self._opened, wanted)
+        share = machine.available_bytes() // KEPT_SHARE
+        self._kept_bytes = min(self._opened.shared_bytes, share)
+        self._ring_bytes = _ring_bytes(self._opened, wanted, self._kept_bytes)
         self._file_order: I64 | None = None
         self._latest: Callable[[], ItemIterator | None] = lambda: None
         self._iterators: weakref.WeakSet[ItemIterator] = weakref.WeakSet()
@@ -247,7 +250,7 @@ class Collection:
                 opened,
                 core,
                 skip_damaged=wanted.skip_damaged,
-                kept_bytes=self._ring_bytes // 2,
+                kept_bytes=min(self._kept_bytes, self._ring_bytes // 2),
             )
             steps = self._steps(start)
             give_back = self._pool.give_back()
@@ -422,15 +425,15 @@ def _items_of(
     return found
 
 
-def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions) -> int:
-    """Return the memory that items take together, if it is enough for each of them."""
+def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions, kept_bytes: int) -> int:
+    """Return the memory of items, and of scales that are kept, if it is enough for each item."""
     sizes = opened.item_bytes
     largest = max(range(len(sizes)), key=sizes.__getitem__)
     needed = 2 * (sizes[largest] + SPARE_BYTES)  # the one that is held, and the next
     ring_bytes = wanted.ring_bytes
     if ring_bytes is None:
         ring_bytes = max(options.REQUEST_BYTES, ITEMS_HELD * sizes[largest])
-        ring_bytes += 2 * min(opened.shared_bytes, MAX_KEPT_BYTES)
+        ring_bytes = max(ring_bytes + kept_bytes, 2 * kept_bytes)
         ring_bytes = min(ring_bytes, machine.memory_limit_bytes())
     if ring_bytes < needed:
         raise OptionsError(

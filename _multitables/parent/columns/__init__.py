@@ -1,0 +1,1 @@
+"""Columns of groups, in blocks that never split a value of their index."""

@@ -1,0 +1,161 @@
+"""A block of columns, and what other libraries make of it.
+
+Law
+---
+1. Its arrays are views of the ring, which keep it. Tables of other libraries are made when they are
+   asked for; Arrow's share the memory of columns where it can have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from _multitables.errors import MissingLibraryError
+
+I64 = npt.NDArray[np.int64]
+
+
+class GroupBlock(Mapping[str, npt.NDArray[Any]]):
+    """The rows that one group has in a block: a mapping from columns to arrays of equal length.
+
+    ``index`` are the columns of the index, a dict of arrays with an element for each of its values.
+    Value ``i`` has the rows ``offsets[i]:offsets[i + 1]`` of the block. ``rows`` are the block's
+    first row in the file, and the end.
+    """
+
+    __slots__ = ("_arrays", "index", "offsets", "rows")
+
+    def __init__(
+        self,
+        arrays: dict[str, npt.NDArray[Any]],
+        index: dict[str, npt.NDArray[Any]],
+        offsets: I64,
+        rows: tuple[int, int],
+    ) -> None:
+        self._arrays = arrays
+        self.index = index
+        self.offsets = offsets
+        self.rows = rows
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        begin, end = self.rows
+        return f"<GroupBlock of rows {begin}:{end}: {', '.join(map(repr, self))}>"
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return self.rows[1] - self.rows[0]
+
+    def index_of_rows(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns of the index with an element for each row."""
+        counts = np.diff(self.offsets)
+        return {name: np.repeat(values, counts) for name, values in self.index.items()}
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with the index as its index; rows of two axes become lists."""
+        import_or_tell("pandas", "to_pandas")
+        import pandas as pd
+
+        keys = self.index_of_rows()
+        data = {name: _flat(column, list) for name, column in self.items()}
+        if len(keys) == 1:
+            ((name, values),) = keys.items()
+            index: Any = pd.Index(_native(values), name=name)
+        else:
+            arrays = [_native(values) for values in keys.values()]
+            index = pd.MultiIndex.from_arrays(arrays, names=list(keys))
+        return pd.DataFrame(data, index=index)
+
+    def to_arrow(self) -> Any:
+        """Return a pyarrow.Table: the index, then the columns; of two axes as fixed-size lists."""
+        import_or_tell("pyarrow", "to_arrow")
+        import pyarrow as pa
+
+        def fixed(column: npt.NDArray[Any]) -> Any:
+            return pa.FixedSizeListArray.from_arrays(pa.array(column.reshape(-1)), column.shape[1])
+
+        columns = {**self.index_of_rows(), **self}
+        return pa.table({name: _flat(column, fixed) for name, column in columns.items()})
+
+    def to_polars(self) -> Any:
+        """Return a polars.DataFrame: the index, then the columns."""
+        import_or_tell("polars", "to_polars")
+        import polars as pl
+
+        return pl.from_arrow(self.to_arrow())
+
+
+class ColumnsBlock(Mapping[str, GroupBlock]):
+    """The same values of the index in several groups: a mapping from groups to `GroupBlock`.
+
+    ``index`` is that of each group; their ``offsets`` differ.
+    """
+
+    __slots__ = ("_groups", "index")
+
+    def __init__(self, groups: dict[str, GroupBlock], index: dict[str, npt.NDArray[Any]]) -> None:
+        self._groups = groups
+        self.index = index
+
+    def __getitem__(self, group: str) -> GroupBlock:
+        return self._groups[group]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __repr__(self) -> str:
+        rows = ", ".join(
+            f"{name!r}: rows {one.rows[0]}:{one.rows[1]}" for name, one in self.items()
+        )
+        return f"<ColumnsBlock of {rows}>"
+
+    def to_pandas(self) -> dict[str, Any]:
+        """Return a pandas.DataFrame for each group."""
+        return {name: group.to_pandas() for name, group in self.items()}
+
+    def to_arrow(self) -> dict[str, Any]:
+        """Return a pyarrow.Table for each group."""
+        return {name: group.to_arrow() for name, group in self.items()}
+
+    def to_polars(self) -> dict[str, Any]:
+        """Return a polars.DataFrame for each group."""
+        return {name: group.to_polars() for name, group in self.items()}
+
+
+def import_or_tell(library: str, method: str) -> None:
+    """Raise if a library is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec(library) is None:
+        raise MissingLibraryError(
+            f"{method} needs {library}, which is not installed",
+            good="The block itself is a mapping of NumPy arrays",
+            advice=f"Install it: pip install {library}",
+            library=library,
+        )
+
+
+def _native(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """In the byte order of this machine, as other libraries need it."""
+    return np.asarray(column, column.dtype.newbyteorder("="))
+
+
+def _flat(column: npt.NDArray[Any], of_rows: Callable[[Any], Any]) -> Any:
+    column = _native(column)
+    return column if column.ndim == 1 else of_rows(column.reshape(len(column), -1))
