@@ -168,6 +168,10 @@ def test_one_state_goes_on_alone(tables: Path) -> None:
     again.load_state_dict(blocks.state_dict())
     rest = [value for block in again for value in block["evt"].tolist()]
     assert first + rest == columns_of(tables, "spill")["evt"][450:].tolist()
+    end = again.state_dict()
+    assert sum(block.n_rows for block in again) == 450
+    again.load_state_dict(end)
+    assert list(again) == []
     assert sum(block.n_rows for block in again) == 450
     del iterator
 

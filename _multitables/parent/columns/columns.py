@@ -111,7 +111,7 @@ class Columns:
         Returns
         -------
         dict
-            Of JSON's types. After the end of a loop, that of the beginning.
+            Of JSON's types. After the end of a loop, a loop that goes on there has nothing left.
         """
         return {
             "left": [list(one) for one in self._at.left],
@@ -190,7 +190,7 @@ class Columns:
                     yield block
                     del block
                 self._leave()
-            self._start = self._at = self._beginning
+            self._start = self._beginning
         finally:
             self._leave()
 
