@@ -77,7 +77,7 @@ class ItemReader:
         self._service, self._file, self._opened = service, file, opened
         self._table = SharedTable(opened.survey, opened.table, core, opened.direct)
         self._skip_damaged = skip_damaged
-        self._kept_bytes, self._limit = 0, kept_bytes
+        self._limit = kept_bytes
         #: Shared scale -> the results that have it.
         self._kept: OrderedDict[int, Results] = OrderedDict()
         self._handles: dict[int, DatasetHandle] = {}
