@@ -17,8 +17,11 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
+import shot_files
+import table_files
 from processes import environment
 
 import multitables
@@ -54,6 +57,54 @@ for rank in range(MPI.COMM_WORLD.size):
         print(json.dumps(found), flush=True)
 """
 
+#: Begin, print what a loop that is left and one that goes on deliver, in turn.
+IN_TURN = """
+found = []
+with made() as stream:
+    items = iter(stream)
+    for _ in range(2):
+        found += told(next(items))
+    state = MPI.COMM_WORLD.allgather(stream.state_dict())
+    del items
+with made() as stream:
+    stream.load_state_dict(state)
+    for item in stream:
+        found += told(item)
+for rank in range(MPI.COMM_WORLD.size):
+    MPI.COMM_WORLD.barrier()
+    if rank == MPI.COMM_WORLD.rank:
+        print(json.dumps(found), flush=True)
+"""
+COLLECTION = (
+    """
+import json, sys, multitables
+from mpi4py import MPI
+def made():
+    streamer = multitables.Streamer(sys.argv[1])
+    return streamer.get_collection("/shots/*/signals/*", by=1, n_procs=1, rank="mpi", epochs=2)
+def told(item):
+    return [[item.key, name, len(array)] for name, array in item.items()]
+"""
+    + IN_TURN
+)
+COLUMNS = (
+    """
+import json, sys, multitables
+from mpi4py import MPI
+def made():
+    tables = {"rec.slc": ["nhit"], "rec.vtx": ["nhit"]}
+    options = {"index": "evt.seq", "n_procs": 1, "rank": "mpi", "entries_per_block": 30}
+    return multitables.Streamer(sys.argv[1]).get_columns(tables, **options)
+def told(block):
+    found = []
+    for table, rows in block.items():
+        events = rows.index_of_rows()["evt.seq"].tolist()
+        found += [[table, *row] for row in zip(events, rows["nhit"].tolist())]
+    return found
+"""
+    + IN_TURN
+)
+
 
 def by_ranks(n_ranks: int, source: str, *arguments: object) -> list[Any]:
     """What each rank prints, in no order."""
@@ -83,6 +134,39 @@ def test_batches(numbered: Path, n_ranks: int) -> None:
         rows = np.concatenate([batch.copy() for batch in batches])
     together = np.sort(np.concatenate(found))
     np.testing.assert_array_equal(together, np.sort(np.concatenate([rows, rows])))
+
+
+@needs_mpi
+@pytest.mark.hang(120)
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_collections(tmp_path: Path, n_ranks: int) -> None:
+    kinds = {name: shot_files.KINDS[name] for name in ("plain", "gzip", "table", "image")}
+    kinds |= {f"more{n}": shot_files.KINDS["one_chunk"] for n in range(5)}
+    path = shot_files.write(tmp_path / "shots.h5", kinds=kinds, libver="earliest")
+    found = by_ranks(n_ranks, COLLECTION, path)
+    assert len(found) == n_ranks
+    with h5py.File(path) as file:
+        expected = [
+            [name, shot, len(data)]
+            for shot, group in file["shots"].items()
+            for name, data in group["signals"].items()
+        ]
+    assert sorted(one for rank in found for one in rank) == sorted(expected * 2)
+
+
+@needs_mpi
+@pytest.mark.hang(120)
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_columns(tmp_path: Path, n_ranks: int) -> None:
+    path = table_files.write(tmp_path / "tables.h5")
+    found = by_ranks(n_ranks, COLUMNS, path)
+    assert len(found) == n_ranks
+    expected = []
+    for table in ("rec.slc", "rec.vtx"):
+        columns = table_files.columns_of(path, table)
+        rows = zip(columns["evt.seq"].tolist(), columns["nhit"].tolist(), strict=True)
+        expected += [[table, *row] for row in rows]
+    assert sorted(one for rank in found for one in rank) == sorted(expected)
 
 
 def test_numbers_are_taken_as_they_are() -> None:
