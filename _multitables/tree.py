@@ -18,6 +18,24 @@ from typing import Any
 from _multitables.errors import OptionsError
 
 
+class NamedArrays(Mapping[str, Any]):
+    """A mapping from names to arrays, or to what has some."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = arrays
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
 @dataclass(frozen=True)
 class Ragged:
     """Rows of different lengths, kept as an offsets dataset beside flat ones.

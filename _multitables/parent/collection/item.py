@@ -7,14 +7,15 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from _multitables.errors import CorruptChunkError
 from _multitables.parent.titles import count
+from _multitables.tree import NamedArrays
 
 
-class Item(Mapping[str, Any]):
+class Item(NamedArrays):
     """One item of a `Collection`: a mapping from names to the arrays of its datasets.
 
     Arrays are views of shared memory: valid and unchanged as long as any of them is held. Each
@@ -37,7 +38,7 @@ class Item(Mapping[str, Any]):
     ...     current, time = shot["ip"], shot.scales["ip"][0]["time"]
     """
 
-    __slots__ = ("_arrays", "attrs", "damaged", "key", "scales")
+    __slots__ = ("attrs", "damaged", "key", "scales")
 
     def __init__(
         self,
@@ -47,20 +48,11 @@ class Item(Mapping[str, Any]):
         attrs: Mapping[str, dict[str, Any]],
         damaged: dict[str, CorruptChunkError],
     ) -> None:
+        super().__init__(arrays)
         self.key = key
-        self._arrays = arrays
         self.scales = scales
         self.attrs = attrs
         self.damaged = damaged
-
-    def __getitem__(self, name: str) -> Any:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
     def copy(self) -> Item:
         """Return an item with copies of all arrays, which outlive the stream's memory."""

@@ -9,7 +9,7 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.options import ItemBatchOptions
 from _multitables.parent.collection.item import Item
 from _multitables.plan.item_batches import bucketed
+from _multitables.tree import NamedArrays
 
 
-class ItemBatch(Mapping[str, npt.NDArray[Any]]):
+class ItemBatch(NamedArrays):
     """Several items as one array for each dataset; made by `Collection.to_batches`.
 
     A mapping from names to arrays of shape (items, longest, ...), padded behind each item's rows.
@@ -34,25 +35,17 @@ class ItemBatch(Mapping[str, npt.NDArray[Any]]):
         Of each dataset the rows of each item.
     """
 
-    __slots__ = ("_arrays", "keys_of_items", "lengths")
+    __slots__ = ("keys_of_items", "lengths")
 
     def __init__(self, items: Sequence[Item], names: Sequence[str], pad: Any) -> None:
         self.keys_of_items = [item.key for item in items]
         self.lengths: dict[str, npt.NDArray[np.int64]] = {}
-        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        padded = {}
         for name in names:
             arrays = [item[name] for item in items]
             self.lengths[name] = np.array([len(array) for array in arrays], np.int64)
-            self._arrays[name] = _padded(arrays, name, pad)
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
+            padded[name] = _padded(arrays, name, pad)
+        super().__init__(padded)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name!r}: {array.shape}" for name, array in self._arrays.items())

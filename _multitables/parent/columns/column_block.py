@@ -8,18 +8,19 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import MissingLibraryError
+from _multitables.tree import NamedArrays
 
 I64 = npt.NDArray[np.int64]
 
 
-class GroupBlock(Mapping[str, npt.NDArray[Any]]):
+class GroupBlock(NamedArrays):
     """The rows that one group has in a block: a mapping from columns to arrays of equal length.
 
     ``index`` are the columns of the index, a dict of arrays with an element for each of its values.
@@ -27,7 +28,7 @@ class GroupBlock(Mapping[str, npt.NDArray[Any]]):
     first row in the file, and the end.
     """
 
-    __slots__ = ("_arrays", "index", "offsets", "rows")
+    __slots__ = ("index", "offsets", "rows")
 
     def __init__(
         self,
@@ -36,19 +37,10 @@ class GroupBlock(Mapping[str, npt.NDArray[Any]]):
         offsets: I64,
         rows: tuple[int, int],
     ) -> None:
-        self._arrays = arrays
+        super().__init__(arrays)
         self.index = index
         self.offsets = offsets
         self.rows = rows
-
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
 
     def __repr__(self) -> str:
         begin, end = self.rows
@@ -98,26 +90,17 @@ class GroupBlock(Mapping[str, npt.NDArray[Any]]):
         return pl.from_arrow(self.to_arrow())
 
 
-class ColumnsBlock(Mapping[str, GroupBlock]):
+class ColumnsBlock(NamedArrays):
     """The same values of the index in several groups: a mapping from groups to `GroupBlock`.
 
     ``index`` is that of each group; their ``offsets`` differ.
     """
 
-    __slots__ = ("_groups", "index")
+    __slots__ = ("index",)
 
     def __init__(self, groups: dict[str, GroupBlock], index: dict[str, npt.NDArray[Any]]) -> None:
-        self._groups = groups
+        super().__init__(groups)
         self.index = index
-
-    def __getitem__(self, group: str) -> GroupBlock:
-        return self._groups[group]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._groups)
-
-    def __len__(self) -> int:
-        return len(self._groups)
 
     def __repr__(self) -> str:
         rows = ", ".join(

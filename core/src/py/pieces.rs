@@ -41,11 +41,7 @@ impl Table {
         stages: &Stages,
         timeout: f64,
     ) -> PyResult<RequestHandle> {
-        let mut words: Vec<u64> = words
-            .chunks(8)
-            .map(|word| word.try_into().map(u64::from_le_bytes))
-            .collect::<Result<_, _>>()
-            .map_err(|_| PyValueError::new_err("a request is whole words"))?;
+        let mut words = words_of(words)?;
         if words.len() < 4 || !self.0.region.is_of(&queue.0.arena) {
             return Err(PyValueError::new_err("a table of another arena"));
         }
@@ -67,6 +63,14 @@ impl Table {
             out_bytes,
         })
     }
+}
+
+/// The words of a request.
+pub fn words_of(bytes: &[u8]) -> PyResult<Vec<u64>> {
+    let words = bytes.chunks(8);
+    let words = words.map(|word| word.try_into().map(u64::from_le_bytes));
+    let words: Result<_, _> = words.collect();
+    words.map_err(|_| PyValueError::new_err("a request is whole words"))
 }
 
 /// Why readers cannot be told of a table.

@@ -4,7 +4,7 @@
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
-use super::pieces::not_shared;
+use super::pieces::{not_shared, words_of};
 use super::request_handle::{RequestHandle, deadline_in};
 use crate::engine::heap_read::{Descriptors, KIND_HEAP};
 use crate::requests::arena::Arena as Memory;
@@ -332,11 +332,7 @@ impl WorkQueue {
         stages: &Stages,
         timeout: f64,
     ) -> PyResult<RequestHandle> {
-        let mut words: Vec<u64> = words
-            .chunks(8)
-            .map(|word| word.try_into().map(u64::from_le_bytes))
-            .collect::<Result<_, _>>()
-            .map_err(|_| PyValueError::new_err("a request is whole words"))?;
+        let mut words = words_of(words)?;
         if words.len() < 4 {
             return Err(PyValueError::new_err("a request has four words at least"));
         }
