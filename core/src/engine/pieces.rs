@@ -114,7 +114,7 @@ struct Way {
 /// What a reader keeps open for the datasets of one table.
 pub struct OpenPieces {
     table: Arc<DatasetTable>,
-    /// Around the page cache, and through it.
+    /// Through the page cache, and around it.
     queues: [Option<FetchQueue>; 2],
     ways: Vec<Way>,
     decoded: Vec<u8>,
