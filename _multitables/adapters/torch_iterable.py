@@ -244,8 +244,9 @@ class TorchDataset(IterableDataset[Any]):
         options = {"n_procs": None if part is None else 1, **self._options}
         filename: Any = self.filename
         path: Any = self.path
+        size: Any = self.batch_size
         batches = Streamer(filename, **self._open_options).get_batches(
-            path, self.batch_size or 1, rank=rank, world_size=world_size, **options
+            path, size, rank=rank, world_size=world_size, **options
         )
         if part is not None:
             batches._share_out(*part)
