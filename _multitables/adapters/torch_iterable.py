@@ -123,7 +123,11 @@ class TorchDataset(IterableDataset[Any]):
         self._given = None if rank is None and world_size is None else (rank or 0, world_size or 1)
         self._open_options = dict(open_options or {})
         self._options = options
-        self._where = repr(filename) if self._items is not None else f"{path!r} in {filename!r}"
+        self._where = (
+            repr(filename)
+            if isinstance(filename, Collection)
+            else f"{path!r} in {os.fspath(filename)!r}"
+        )
         self._streams: tuple[Any, ...] = ()
         #: What `load_state_dict` was given, its epoch, and the number of the pass that it is for;
         #: None in a process of a DataLoader.

@@ -34,7 +34,7 @@ class Hung(Exception):  # noqa: N818 - internal
 
 
 def python_path() -> str:
-    """Return where a process of ours finds modules: the same ones, in the same order, as we do."""
+    """Return the PYTHONPATH with which a child finds the modules that this process finds."""
     paths = [os.path.abspath(path) for path in sys.path if path]
     root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
     return os.pathsep.join(paths if root in paths else [root, *paths])

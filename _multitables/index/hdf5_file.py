@@ -90,6 +90,16 @@ class Source:
         return self._options.direct
 
     @property
+    def trusted(self) -> bool:
+        """Whether libraries and plugins may read it."""
+        return self._options.trusted
+
+    @property
+    def is_split(self) -> bool:
+        """Whether its data lies in another file."""
+        return self._options.kind == "split"
+
+    @property
     def open_options(self) -> dict[str, object]:
         """How a library in a reader opens the file; the values are of JSON's types."""
         if self._options.kind == "split":

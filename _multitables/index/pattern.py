@@ -4,7 +4,7 @@ Law
 ---
 1. ``*``, ``?`` and ``[...]`` stand for parts of one name; what a wildcard stands for is the whole
    name. Links are followed as in any path; one that leads nowhere names nothing.
-2. Each group is listed once, and what its links are called is kept: headers have no names.
+2. The paths of links are kept, because an object's header does not have its name.
 
 This file must never know what an object is.
 """
@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from _multitables import _core
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_file import Source, errors_named
-from _multitables.index.open_files import Place, children
+from _multitables.index.open_files import UNKNOWN, Place, children
 from _multitables.index.survey import Object
 
 _WILD = re.compile(r"[*?\[]")
@@ -48,7 +49,7 @@ class Match:
 
     values: tuple[str, ...]
     place: Place
-    #: From the root of the file that was asked, whatever other files links lead to.
+    #: As `Source` takes it: below the root of the first file, whatever other files links lead to.
     path: str
 
 
@@ -87,7 +88,7 @@ def matches(source: Source, path: str, paths: LinkPaths | None = None) -> list[M
         A group on the way is damaged.
     """
     root = source.find("")
-    level = [Match((), root, root.path)]
+    level = [Match((), root, "")]
     for part in (part for part in path.split("/") if part):
         if paths is not None:
             for match in level:
@@ -123,4 +124,6 @@ def _inside(source: Source, match: Match, part: str) -> Iterator[Match]:
 
 def _links(group: Place) -> list[tuple[Any, ...]]:
     with errors_named(group):
+        if group.offset == UNKNOWN:
+            raise _core.Unknown("a group is stored as the core does not know", 0)
         return group.file.metadata.links(group.offset)

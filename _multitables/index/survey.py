@@ -150,6 +150,7 @@ def survey(
     places: Sequence[Place],
     native_filters: Container[int],
     *,
+    is_split: bool = False,
     scales_named: Mapping[Object, str] | None = None,
     attributes: Sequence[str] = (),
 ) -> Survey:
@@ -159,13 +160,15 @@ def survey(
     ----------
     native_filters : container of int
         Those that readers decode. Datasets with others are `ALONE`.
+    is_split : bool
+        Data lies in another file, so that all datasets are `ALONE`.
     scales_named : mapping, optional
         Tell the dimension scales, too: they are the objects behind those at `places`. Their paths,
         as far as they are known.
     attributes : sequence of str
         Names of attributes to tell.
     """
-    columns = _Columns(native_filters)
+    columns = _Columns(native_filters, is_split)
     columns.tell(places, scales_named is not None, attributes)
     if scales_named is not None:
         columns.tell(columns.new_scales(scales_named), False, [SCALE_NAME])
@@ -185,8 +188,8 @@ def _told(
 class _Columns:
     """Columns of objects, while they are put together."""
 
-    def __init__(self, native_filters: Container[int]) -> None:
-        self._native = native_filters
+    def __init__(self, native_filters: Container[int], is_split: bool) -> None:
+        self._native, self._is_split = native_filters, is_split
         #: Of each file: object, axis and offset of the scale's header.
         self._scales: list[list[I64]] = []
         self._attributes: dict[int, dict[str, Stored]] = {}
@@ -215,8 +218,14 @@ class _Columns:
         stored_names = [name.encode("utf-8", "surrogateescape") for name in names]
         for one, number in self._files.items():
             rows = np.flatnonzero(file == number)
-            told = _told(one, offsets[rows], with_scales, stored_names) if len(rows) else None
-            if told is not None:
+            if not len(rows):
+                continue
+            told = _told(one, offsets[rows], with_scales, stored_names)
+            if told is None:
+                kinds = [one.metadata.kind(at) for at in offsets[rows].tolist()]
+                is_other = np.array([kind != "dataset" for kind in kinds], bool)
+                columns["kind"][rows[is_other]] = NO_DATASET
+            else:
                 self._add(columns, number, rows, told)
                 self._add_values(number, first + rows, told, names)
         for name, column in columns.items():
@@ -302,7 +311,11 @@ class _Columns:
     def _known(self, told: dict[str, Any]) -> int:
         """Return the number of a kind, or that its datasets are alone."""
         kind = _kind(told)
-        if kind is None or any(spec.id not in self._native for spec in kind.pipeline):
+        if (
+            kind is None
+            or self._is_split
+            or any(spec.id not in self._native for spec in kind.pipeline)
+        ):
             return ALONE
         self._kinds.append(kind)
         return len(self._kinds) - 1

@@ -282,3 +282,33 @@ def test_what_it_says_of_itself(shots: Path) -> None:
     items.close()
     with pytest.raises(multitables.ClosedError, match="get_collection"):
         iter(items)
+
+
+def test_paths_begin_at_the_root_that_was_given(shots: Path) -> None:
+    items = Streamer(shots, root_uep="/shots").get_collection("*/signals/[gv]*", n_procs=1)
+    with h5py.File(shots) as file:
+        for item in items:
+            group = file[f"shots/{item.key}/signals"]
+            shot_files.same_item(item, {name: group[name] for name in group if name[0] in "gv"})
+
+
+def test_a_file_that_is_split_is_read_by_a_library(tmp_path: Path) -> None:
+    path = tmp_path / "split"
+    with h5py.File(path, "w", driver="split") as file:
+        for key in "ab":
+            file[f"{key}/x"] = np.arange(5000) * ord(key)
+    items = Streamer(path, DRIVER="H5FD_SPLIT").get_collection("/*/x", n_procs=1)
+    for item in items:
+        np.testing.assert_array_equal(item["x"], np.arange(5000) * ord(item.key))
+    assert items.statistics()["library_requests"] == 2
+
+
+def test_references_of_kerchunk(shots: Path, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for key in "ab":
+            file.create_dataset(f"{key}/x", data=np.arange(100) * ord(key), chunks=(30,))
+            file.create_group(f"{key}/group")
+    multitables.index_file(tmp_path / "a.h5", tmp_path / "a.json", progress=False)
+    items = Streamer(tmp_path / "a.json").get_collection("/*/*", order="key", n_procs=1)
+    found = {item.key: {name: array.tolist() for name, array in item.items()} for item in items}
+    assert found == {key: {"x": (np.arange(100) * ord(key)).tolist()} for key in "ab"}

@@ -19,7 +19,8 @@ from processes import readers
 from shot_files import PATTERN, SHOTS
 
 import multitables
-from _multitables import options
+from _multitables import _core, options
+from _multitables.index import plugins
 from _multitables.parent.collection import item_iterator
 from _multitables.plan import collection as plan
 from multitables import CorruptChunkError, CorruptChunkWarning, OptionsError, Streamer
@@ -218,3 +219,15 @@ def test_what_a_library_reads_comes_beside(tmp_path: Path) -> None:
         for item in items:
             shot_files.same_item(item, dict(file[f"shots/{item.key}/signals"]))
     assert items.statistics()["library_requests"] == 2
+
+
+def test_no_plugin_reads_a_file_that_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shot_files.write(tmp_path / "a.h5", kinds={"odd": shot_files.KINDS["scaleoffset"]})
+    native = {n: name for n, name in _core.native_filters().items() if n != 6}
+    monkeypatch.setattr(_core, "native_filters", lambda: native)
+    monkeypatch.setattr(plugins, "plugin_of", lambda _: "a plugin")
+    items = Streamer(path, trusted=False).get_collection(PATTERN, n_procs=1)
+    with pytest.raises(multitables.UnsupportedDatasetError, match="trusted"):
+        list(items)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from _multitables import _core
 from _multitables.elements.attribute import decoded
 from _multitables.errors import OptionsError
 from _multitables.index import device, hdf5_errors
@@ -164,7 +165,8 @@ def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
         found = matches(source, spec.path, paths)
         told = survey(
             [match.place for match in found],
-            READERS_FILTERS,
+            READERS_FILTERS if source.trusted else _core.native_filters(),
+            is_split=source.is_split,
             scales_named=None if paths is None else paths.known,
             attributes=spec.attrs,
         )
