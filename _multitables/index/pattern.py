@@ -28,7 +28,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 def only(path: str, by: int, value: str) -> str:
-    """Return a path whose wildcard of this number matches this name, and as few as can be."""
+    """Narrow one wildcard of a path, by its number, to a single name."""
     parts, at = path.split("/"), -1
     plain = next((n for n, letter in enumerate(value) if letter.isalnum()), None)
     for number, part in enumerate(parts):
@@ -49,7 +49,7 @@ class Match:
 
     values: tuple[str, ...]
     place: Place
-    #: As `Source` takes it: below the root of the first file, whatever other files links lead to.
+    #: As `Source` takes it: a path in the first file, also where links lead to others.
     path: str
 
 

@@ -1,10 +1,10 @@
-"""Many objects of some files -> what they are, in columns.
+"""Describes many objects of several files at once, in columns.
 
 Law
 ---
-1. One call of the core tells all objects of a file. An object has a number: its row.
-2. A dataset that is stored in a way of its own, or that the core does not read, is `ALONE`: it is
-   indexed by itself.
+1. One call of the core describes all objects of a file. An object's number is its row.
+2. A dataset is `ALONE` if its storage is special (virtual, external) or the core does not read it:
+   it is indexed separately.
 3. Nothing is checked of chunks here: readers check each before they fetch it.
 
 This file must never know patterns, items or streams.
@@ -113,7 +113,7 @@ class Survey:
         ]
 
     def index(self, number: int) -> ChunkIndex:
-        """Return the index of a dataset that is not alone, for what is told of it alone."""
+        """Return the index of a dataset that is not alone, for errors that name it."""
         place, kind = self.places[number], self.kinds[int(self.kind[number])]
         dims, at = self.dims_of(number), int(self.dims_at[number])
         chunk_dims = tuple(self.chunk_dims[at : at + len(dims)].tolist())
@@ -154,19 +154,19 @@ def survey(
     scales_named: Mapping[Object, str] | None = None,
     attributes: Sequence[str] = (),
 ) -> Survey:
-    """Tell what the objects at some places are.
+    """Describe the objects at some places.
 
     Parameters
     ----------
     native_filters : container of int
-        Those that readers decode. Datasets with others are `ALONE`.
+        The filters that readers decode. A dataset with another one is `ALONE`.
     is_split : bool
         Data lies in another file, so that all datasets are `ALONE`.
     scales_named : mapping, optional
-        Tell the dimension scales, too: they are the objects behind those at `places`. Their paths,
-        as far as they are known.
+        Describe the dimension scales, too, as the objects after `places`. The mapping gives their
+        paths where they are known.
     attributes : sequence of str
-        Names of attributes to tell.
+        Names of attributes to return.
     """
     columns = _Columns(native_filters, is_split)
     columns.tell(places, scales_named is not None, attributes)
@@ -178,8 +178,8 @@ def survey(
 def _told(
     file: OpenFile, offsets: U64, with_scales: bool, names: list[bytes]
 ) -> dict[str, Any] | None:
-    """Return what the core tells; None if it does not read this kind of file."""
-    metadata = getattr(file.metadata, "file", file.metadata)  # what a saved index is put before
+    """Ask the core about objects; None if it does not read this kind of file."""
+    metadata = getattr(file.metadata, "file", file.metadata)  # a saved index wraps it
     if not isinstance(metadata, _core.MetadataFile):
         return None
     return _core.survey(metadata, offsets.tolist(), with_scales, names)
@@ -242,7 +242,7 @@ class _Columns:
         columns["dims_at"][rows] = self._n_dims + np.cumsum(rank) - rank
         columns["chunks_at"][rows] = begins = self._n_chunks + np.cumsum(n_chunks) - n_chunks
         inline, chunks = self._inline[file], told["chunks"]
-        if len(inline) and told["inline"]:  # further elements behind those of the file
+        if len(inline) and told["inline"]:  # the file has elements already
             layouts = [one["layout"] == "compact" for one in told["kinds"]]
             compact = np.array([*layouts, False])[np.where(is_one, kind, -1)] & (n_chunks > 0)
             chunks[1][begins[compact] - self._n_chunks] += np.uint64(len(inline))

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Knows no stream; what kinds there are, its subclasses say.
+1. Knows no kind of stream; its subclasses do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which items make a batch: those that come one after the other, or those of about one length.
+"""Puts items into batches: in their order, or in buckets of similar length.
 
 Law
 ---

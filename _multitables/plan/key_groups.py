@@ -4,8 +4,8 @@ Law
 ---
 1. Pure. A block never splits the rows of one value, and has the same values of every group.
 2. Keys of several columns count as one: they are compared column by column, the first one first.
-3. Rows of a group that come alone need only lie together; those of several must ascend, or the
-   same value of two groups could not be told.
+3. In a single group, equal keys need only lie together. Several groups must be sorted, because
+   their values are matched.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KeyRows:
 
     @property
     def n_values(self) -> int:
-        """How many values there are."""
+        """Number of values."""
         return len(self.values[0])
 
 

@@ -110,7 +110,7 @@ def _n_elements(survey: Survey) -> I64:
 
 
 def _chunks(survey: Survey, objects: I64, compact: Any) -> tuple[npt.NDArray[Any], I64]:
-    """Return the chunks of the table's datasets, and where those of each begin."""
+    """Return the chunks of the table's datasets, and the first chunk of each."""
     count = survey.n_chunks[objects]
     begins = np.cumsum(count) - count
     within = np.arange(int(count.sum())) - np.repeat(begins, count)

@@ -1,6 +1,6 @@
 """`TorchDataset` over a collection: items as tensors, shared out among ranks and processes.
 
-1. The oracle is h5py. Each item comes once, whoever delivers it.
+1. The oracle is h5py. Each item comes once, from any rank or process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Items of many datasets: whatever they are stored as, in whatever order they come.
+"""Items of many datasets, of every kind of storage and in every order.
 
 1. The oracle is h5py, dataset by dataset, with scales and attributes.
 2. Orders are permutations; ranks share items out; a state goes on where it was taken.

@@ -3,7 +3,7 @@
 Law
 ---
 1. Says where an iteration begins; `ItemIterator` goes through it.
-2. A state tells what was delivered and nothing else. An item counts as a batch of one row.
+2. A state records which items were delivered. An item counts as a batch of one row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from _multitables.plan.collection import I64, in_file_order, order_words
 from _multitables.plan.sharding import Shard, length, shard_of
 
 #: Scales that items share are kept in one part in this many of the memory that is available: then
-#: each is decoded once, in whatever order items come.
+#: each is decoded once, in any order of items.
 KEPT_SHARE = 8
 #: Bytes that an item may take more than its datasets: whole pages.
 SPARE_BYTES = 64 << 10
@@ -171,7 +171,7 @@ class Collection:
     # ---- states
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what was delivered so far by the latest iteration, to be saved.
+        """Return a state of the latest iteration, to be saved.
 
         Returns
         -------
@@ -312,8 +312,7 @@ class Collection:
         batch_size : int
             Items of a batch.
         names : sequence of str, optional
-            Datasets that a batch has. Items that lack one of them are left out. Default: those that
-            all items have.
+            Datasets of a batch. Items that lack one are left out. Default: what all items have.
         pad : number, optional
             What stands behind the rows of an item that is shorter than the longest of its batch.
         buckets : sequence of int, optional

@@ -28,7 +28,7 @@ class Item(NamedArrays):
     scales : mapping of str to tuple of dict
         Of each dataset, for each of its axes, the dimension scales by name; with ``scales=True``.
     attrs : mapping of str to dict
-        Of each dataset, those of the chosen attributes that it has.
+        For each dataset, its chosen attributes.
     damaged : dict of str to CorruptChunkError
         With ``skip_damaged=True``, the datasets that are missing because they do not decode.
 

@@ -1,10 +1,10 @@
-"""One iteration over a collection: which items come, what is asked ahead, and where it stands.
+"""One iteration over a collection: its items, the requests ahead of the user, and its position.
 
 Law
 ---
 1. Items come in the order of their epoch, each once. What counts as delivered was handed out.
-2. Ahead of the user so much is asked for that readers have work: at least one item more than there
-   are readers, and `AHEAD_BYTES`. Behind others, nobody waits for memory.
+2. Requests run ahead of the user, so that readers have work: at least one item more than there are
+   readers, and `AHEAD_BYTES`. Only a request for the next item waits for memory.
 3. However an iteration ends, its readers end or go back to where they came from.
 """
 
@@ -88,7 +88,7 @@ class ItemIterator(Iterator[Item]):
         return item
 
     def _go_on(self, *, waits: bool) -> None:
-        """Ask for what comes next, as far as there is memory for it, or wait for an item's."""
+        """Request the next items while there is memory; the first one may wait for it."""
         try:
             while True:
                 if self._asked and (last := self._asked[-1][0]).todo:
@@ -102,7 +102,7 @@ class ItemIterator(Iterator[Item]):
                     return
                 self._asked.append((self._reader.begin(step.item), step))
         except _core.Exhausted:
-            pass  # what was asked for is delivered first
+            pass  # the user takes an earlier item first, which gives memory back
 
     def _count(self, step: Step) -> None:
         """Stand behind an item; behind the last one of the last epoch, the iteration is through."""

@@ -1,11 +1,11 @@
-"""Asks readers for items, and makes items of what they answer.
+"""Requests items from readers, and builds items from the results.
 
 Law
 ---
-1. What an item has of the common table is one request; scales that other items share are another,
-   whose result is kept for them; each dataset that is alone is one more.
-2. A request that finds no memory is made later: nothing of an item is lost or asked for twice.
-3. What is kept is bounded: the oldest scales go first, and are read again when they are wanted.
+1. An item's datasets in the common table are one request. Scales that items share are another one,
+   whose result is kept. Each dataset that is alone is one more.
+2. A request that finds no memory is made later, and no part of an item is requested twice.
+3. Kept scales are bounded: the oldest go first, and are read again when an item needs them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ItemReader:
     # ---- asking
 
     def begin(self, item: int) -> Asked:
-        """Say what is to be asked for an item; `ask` asks it."""
+        """Plan the requests of an item; `ask` sends them."""
         opened = self._opened
         members = opened.items[item]
         asked = Asked(item, opened.item_bytes[item], members, opened.scales_of(members))
@@ -96,7 +96,7 @@ class ItemReader:
         return asked
 
     def ask(self, asked: Asked, tries: int | None) -> None:
-        """Ask what is left; raises `_core.Exhausted` if there was no memory so often."""
+        """Send the requests that are left; `_core.Exhausted` after `tries` without memory."""
         while asked.todo:
             asked.todo[0](tries)
             del asked.todo[0]
@@ -208,7 +208,7 @@ class ItemReader:
         return None
 
     def _go_on_without(self, asked: Asked, failed: BaseException) -> None:
-        """Ask again for an item without what failed of it, or raise what is to be told."""
+        """Plan an item again without the dataset that failed, or raise its error."""
         if not isinstance(failed, PieceError):
             raise failed
         number, error = failed.number, failed.error

@@ -1,10 +1,10 @@
-"""From a path with wildcards to items: which datasets there are, their scales and attributes.
+"""From a path with wildcards to items: their datasets, scales and attributes.
 
 Law
 ---
 1. The file is open only while it is looked through.
 2. What the readers read in pieces is in one table; the other datasets are indexed one by one, as a
-   `Reader` does, and what is refused there is refused here.
+   `Reader` does, with the same refusals.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class OpenedItems:
 
     @cached_property
     def item_bytes(self) -> list[int]:
-        """Bytes of the results of each item, as far as they are known."""
+        """Bytes of each item's result, less those of datasets that are alone."""
         number = self.table.number
         padded = np.append(-(-self.table.n_bytes // 64) * 64, 0)
         return [

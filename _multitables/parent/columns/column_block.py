@@ -48,7 +48,7 @@ class GroupBlock(NamedArrays):
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self.rows[1] - self.rows[0]
 
     def index_of_rows(self) -> dict[str, npt.NDArray[Any]]:

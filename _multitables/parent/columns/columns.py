@@ -12,8 +12,8 @@ Law
 ---
 1. Each group is one stream in lock-step, in which each chunk is decoded once; its blocks end where
    the index changes. Groups have streams of their own, as their rows are others.
-2. Of a block of a group without rows in it nothing is asked.
-3. A state tells which values were delivered.
+2. A group without rows in a block has empty arrays there, and its stream has no such block.
+3. A state records which values were delivered.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Columns:
     # ---- states
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the latest loop has delivered so far, to be saved.
+        """Return a state of the latest loop, to be saved.
 
         Returns
         -------
@@ -123,7 +123,7 @@ class Columns:
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Let the next iteration go on behind what was delivered.
+        """Let the next loop continue after a state.
 
         Parameters
         ----------

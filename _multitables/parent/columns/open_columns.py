@@ -95,7 +95,7 @@ def open_columns(
 
 
 def _columns(source: Source, group: str, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the datasets of a group but those of the index, by name."""
+    """Yield the names of a group's datasets, except the index."""
     place = source.find(group)
     for name in sorted(children(place)):
         inside = source.find(f"{group}/{name}")

@@ -1,8 +1,8 @@
-"""Requests for rows of many datasets of one table, and what failed of them.
+"""Requests for rows of many datasets of one table, and their failures.
 
 Law
 ---
-1. A value: it says what is asked, and names the dataset that an answer is about.
+1. A request is a value: it lists datasets, and finds the one that a failure is about.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from _multitables.wire.survey_bytes import SurveyTable
 
 
 class PieceError(Exception):
-    """What failed: the number of the dataset, and what its users are told."""
+    """A failed dataset: its number, and the error for the user."""
 
     def __init__(self, number: int, kind: str, error: BaseException) -> None:
         super().__init__(number, kind)

@@ -174,7 +174,7 @@ class Service:
         return request
 
     def ask_pieces(self, wanted: Pieces, tries: int | None = None) -> Request:
-        """Ask for whole datasets; what fails is a `PieceError`."""
+        """Request whole datasets; a failure is a `PieceError`."""
         request = Request(self, wanted, self.pool, None)
         Ask(request).handle = self._send(
             lambda patience: wanted.send(self.queue, self.pool, patience, self.n_readers),

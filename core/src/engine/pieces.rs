@@ -4,7 +4,7 @@
 //! 1. The words of a request are written by `_multitables/wire/request_bytes.py`; `parse` checks them,
 //!    and `check` what they say of the table.
 //! 2. Chunks are fetched in the order of the files, neighbours by one call, whichever datasets they
-//!    belong to; those that decode alike are decoded together.
+//!    belong to; chunks with the same filters are decoded together.
 //! 3. Several readers of one request share its chunks by their decoded bytes: each has some that follow
 //!    each other in the files.
 //! 4. What was read of a file that changed meanwhile is an error.

@@ -4,7 +4,7 @@
 //! 1. Datasets are of one kind if nothing but their dims, chunks, scales and attributes differs.
 //! 2. One object's damage is its own: it has no kind, and tells why when it is asked for alone. So has
 //!    one that is stored in a way of its own: virtual, in external files, or without elements.
-//! 3. Several threads tell many objects; what they tell is in the order of the objects.
+//! 3. Threads share the objects; results are in the order of the objects.
 //! 4. Compact elements are copied behind one another; their one chunk begins there.
 
 use super::chunks::ChunkTable;
@@ -155,7 +155,7 @@ impl File {
             scales: Vec::new(),
             attributes: Vec::new(),
         };
-        // Of one that is alone, scales and attributes are told all the same.
+        // A dataset that is alone has scales and attributes, too.
         let placed = self.place(&dataset, &mut found);
         let storage = placed.ok().filter(|_| !dataset.dataspace.is_null);
         let mut class = Vec::new();

@@ -1,6 +1,6 @@
 //! Requests for rows of many datasets as Python sees them.
 //!
-//! Law: a table is told to the readers once, however many requests there are for its datasets.
+//! Law: readers get a table once, for all requests of its datasets.
 
 use super::request_handle::RequestHandle;
 use super::requests::{Stages, WorkQueue};

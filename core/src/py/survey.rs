@@ -1,6 +1,6 @@
 //! Python's view of a survey: columns as arrays.
 //!
-//! Law: names what the core found; what it means to NumPy is Python's.
+//! Law: returns columns; Python finds the NumPy types.
 
 use super::metadata::{MetadataFile, bytes, told};
 use crate::format::survey::{Storage, Survey};
