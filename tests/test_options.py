@@ -76,7 +76,7 @@ def test_the_core_knows_as_many_readers() -> None:
     """The limit stands in options.py; the core refuses what is beyond it."""
     from _multitables import _core
 
-    assert _core.control_bytes(options.MAX_N_PROCS, 1) > 0
+    assert _core.control_bytes(options.MAX_N_PROCS, 1, 1) > 0
 
 
 def test_the_memory_limit_is_a_number_of_this_machine() -> None:

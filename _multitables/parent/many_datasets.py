@@ -135,7 +135,7 @@ class ManyDatasets(StreamerBase):
             Rows that a block has of any group at most, unless a single value has more. Default:
             about 8 MiB of all columns.
         n_procs : int, optional
-            As in `get_queue`; each of several groups has one at least.
+            As in `get_queue`.
         rank, world_size : int, optional
             Deliver one rank's values: whole ones, balanced by rows. All ranks together deliver
             every row exactly once. With ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``.
@@ -152,7 +152,8 @@ class ManyDatasets(StreamerBase):
         MissingDatasetError
             No such group or column (a `KeyError`).
         UnsupportedDatasetError
-            Columns of different lengths, or an index that cannot be one (a `ValueError`).
+            Columns of different lengths, or an index that cannot be one (a `ValueError`). When it is
+            iterated: several groups of which one is not sorted.
         """
         self._check_open()
         rank, world_size = ranks(rank, world_size)

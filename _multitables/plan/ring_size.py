@@ -28,6 +28,8 @@ class Tape:
     n_bytes: int
     #: Readers keep decoded chunks, of which others want the rest.
     caches: bool = False
+    #: Which of the plan's `ends` say what it has of each block.
+    ends: int = 0
 
 
 def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) -> None:
@@ -48,7 +50,7 @@ def check_memory(what: str, rows: int, row_bytes: int, limit: int, option: str) 
 
 
 def capacity_of(
-    datasets: Sequence[Dataset],
+    row_bytes: int,
     block_rows: int,
     span: int,
     n_readers: int,
@@ -56,11 +58,11 @@ def capacity_of(
     direct: bool,
     stream_rows: int | None,
 ) -> int:
-    """Return how many rows the ring holds; `span` is the longest task."""
+    """Return how many rows of all datasets the ring holds; `span` is the longest task."""
     if read_ahead is not None:
         wanted = read_ahead * block_rows
     else:
-        row_bytes = max(1, sum(dataset.index.row_bytes for dataset in datasets))
+        row_bytes = max(1, row_bytes)
         ring_bytes = sizes.DIRECT_READER_BYTES * n_readers if direct else sizes.RING_BYTES
         for_tasks = min((n_readers + 2) * span, sizes.MAX_RING_BYTES // row_bytes)
         wanted = max((2 * n_readers + 1) * block_rows, ring_bytes // row_bytes, for_tasks)
@@ -74,11 +76,15 @@ def tapes_of(
     datasets: Sequence[Dataset], capacity_rows: int, kept: Container[int] = ()
 ) -> tuple[Tape, ...]:
     """Return a tape of whole pages for each dataset; `kept` are those whose chunks are kept."""
-    tapes = []
-    for number, dataset in enumerate(datasets):
-        pages = max(1, -(-capacity_rows * dataset.index.row_bytes // _core.PAGE_BYTES))
-        tapes.append(Tape(number, pages * _core.PAGE_BYTES, number in kept))
-    return tuple(tapes)
+    return tuple(
+        Tape(number, whole_pages(capacity_rows * dataset.index.row_bytes), number in kept)
+        for number, dataset in enumerate(datasets)
+    )
+
+
+def whole_pages(n_bytes: int) -> int:
+    """Return the bytes of the pages that hold these bytes: one at least."""
+    return max(1, -(-n_bytes // _core.PAGE_BYTES)) * _core.PAGE_BYTES
 
 
 def n_slots(tasks: Records, lap_rows: int, capacity: int, endless: bool) -> int:

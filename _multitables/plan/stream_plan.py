@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.dataset_table import Dataset, DatasetTable, Records, dataset_of
@@ -43,8 +46,11 @@ class ReadPlan:
     order: OrderWords | None = None
     #: Bytes of decoded chunks that a reader may keep.
     cache_bytes: int = 0
-    #: Where blocks end that are not all of one size, of which `block_rows` is the largest.
-    ends: list[int] | None = field(default=None, repr=False)
+    #: Where blocks end that are not all of one size, for each set of datasets that have the same
+    #: rows in them: a first row and an end of each block. Then blocks are what is named rows above.
+    ends: tuple[npt.NDArray[np.int64], ...] = field(default=(), repr=False)
+    #: Processes that share the blocks: each has every n-th of a lap.
+    n_consumers: int = 1
 
     @property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -104,7 +110,7 @@ def plan_reads(
     tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
     most = None if epochs is None else tape_rows
-    capacity = capacity_of(table.datasets, block_rows, span, n_readers, read_ahead, direct, most)
+    capacity = capacity_of(row_bytes, block_rows, span, n_readers, read_ahead, direct, most)
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
     return ReadPlan(
         table=table,

@@ -27,10 +27,10 @@ from _multitables.select.selection import DatasetInfo
 from _multitables.wire.request_bytes import encode_rows
 
 #: Not the core's: they tell a core of another layout.
-PLAN_MAGIC = int.from_bytes(b"MTPLAN04", "little")
+PLAN_MAGIC = int.from_bytes(b"MTPLAN05", "little")
 TABLE_MAGIC = int.from_bytes(b"MTDATA02", "little")
-_PLAN_HEADER = struct.Struct("<18Q")
-_TAPE = struct.Struct("<4Q")
+_PLAN_HEADER = struct.Struct("<19Q")
+_TAPE = struct.Struct("<5Q")
 TABLE_HEADER = struct.Struct("<8Q")
 SOURCE = struct.Struct("<9Q")
 DATASET = struct.Struct("<20Q")
@@ -88,7 +88,7 @@ def encode_plan(
     """
     tapes, tape_at = [], control_bytes
     for tape in plan.tapes:
-        tapes.append(_TAPE.pack(tape.dataset, tape_at, tape.n_bytes, tape.caches))
+        tapes.append(_TAPE.pack(tape.dataset, tape_at, tape.n_bytes, tape.caches, tape.ends))
         tape_at += tape.n_bytes
     order, words, listed = plan.order, np.zeros(0, "<u8"), np.zeros(0, "<u8")
     if order is not None:
@@ -100,7 +100,7 @@ def encode_plan(
         for dataset, field in zip(plan.table.datasets, fields, strict=True)
     ]
     table = encode_datasets(plan.table, calls, turnstile, grows)
-    arrays = (plan.tasks, words, listed)
+    arrays = (plan.tasks, words, listed, *(one.astype("<u8", copy=False) for one in plan.ends))
     parts: list[bytes | memoryview] = [*tapes, *map(_bytes, arrays), table]
     header = _PLAN_HEADER.pack(
         PLAN_MAGIC,
@@ -120,7 +120,8 @@ def encode_plan(
         tape_at,
         plan.lap_blocks,
         plan.cache_bytes,
-        0,
+        len(plan.ends),
+        plan.n_consumers,
     )
     return b"".join([header, *parts])
 

@@ -208,7 +208,7 @@ impl TestPlan {
         let page = page_bytes() as u64;
         let row_bytes = 8 * ROW_WORDS as u64;
         let name = file.0.to_str().unwrap().as_bytes();
-        let control = control_bytes(self.n_readers as usize, self.n_slots() as usize) as u64;
+        let control = control_bytes(self.n_readers as usize, self.n_slots() as usize, 1) as u64;
         let control = control.next_multiple_of(page);
         let tape = (self.capacity_rows * row_bytes).next_multiple_of(page);
         let bit = |flags: u64, bit: u32| flags >> bit & 1;
@@ -266,7 +266,13 @@ impl TestPlan {
         let listed: &[u64] = self.order.as_ref().map_or(&[], |order| &order.listed);
         let order: &[u64] = self.order.as_ref().map_or(&[], |order| &order.words);
         let tapes = (0..).zip(&self.datasets).flat_map(|(number, dataset)| {
-            [number, control + number * tape, tape, bit(dataset.flags, 3)]
+            [
+                number,
+                control + number * tape,
+                tape,
+                bit(dataset.flags, 3),
+                0,
+            ]
         });
         let tasks = self.tasks.iter().flat_map(|t| {
             let [dataset, kind, begin, end, first, number, count] = *t;
@@ -285,7 +291,7 @@ impl TestPlan {
             .collect();
         let header = [
             MAGIC,
-            (18 + body.len() as u64) * 8 + blob.len() as u64,
+            (19 + body.len() as u64) * 8 + blob.len() as u64,
             n_datasets,
             self.tasks.len() as u64,
             order.len() as u64,
@@ -302,6 +308,7 @@ impl TestPlan {
             u64::from(self.order.is_some()),
             self.cache_bytes,
             0,
+            1,
         ];
         let all = header.iter().chain(&body);
         all.flat_map(|word| word.to_le_bytes())

@@ -67,8 +67,7 @@ def test_one_group(tables: Path, index: Any, entries: int | None, driver: dict[s
             assert rows <= (entries or 10**9) or len(block.offsets) == 2
         assert at == len(columns["evt"])
         assert len(blocks) == n_blocks
-        (told,) = blocks.statistics().values()
-        chunks = sum(reader["chunks"] for reader in told["readers"])
+        chunks = sum(reader["chunks"] for reader in blocks.statistics()["readers"])
         with h5py.File(tables) as file:
             stored = [file["rec.slc"][name].id.get_num_chunks() for name in NAMES if name != "flat"]
         assert chunks <= sum(stored) + 2  # each once, and the pieces of what has none
@@ -96,6 +95,37 @@ def test_all_columns_but_the_index_are_the_default(tables: Path) -> None:
     assert list(block) == sorted({*NAMES, SEQ})
     assert repr(block).startswith("<GroupBlock of rows 0:")
     assert len(block) == 5
+
+
+def test_no_key_is_read_by_every_rank(tmp_path: Path) -> None:
+    """Each decodes its own keys, and some to find where these begin."""
+    path = table_files.write(tmp_path / "a.h5", n_events=100_000, chunk=2048)
+    groups = {"rec.slc": ["calE"], "spill": ["nhit"]}
+    with h5py.File(path) as file:
+        chunks = sum(file[group][SEQ].id.get_num_chunks() for group in groups)
+    read = []
+    for rank in range(4):
+        blocks = Streamer(path).get_columns(groups, index=SEQ, rank=rank, world_size=4, n_procs=1)
+        list(blocks)
+        read.append(blocks.statistics()["keys"]["chunks"])
+    assert max(read) < 0.6 * chunks
+    assert sum(read) < 2.2 * chunks
+
+
+def test_keys_are_held_a_stretch_at_a_time(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_multitables.parent.columns.columns.STRETCH_ROWS", 700)
+    columns = {group: columns_of(tables, group) for group in GROUPS}
+    with Streamer(tables) as streamer:
+        blocks = streamer.get_columns(GROUPS, index=SEQ, entries_per_block=100, n_procs=1)
+        n_blocks = len(blocks)
+        at = dict.fromkeys(GROUPS, 0)
+        for block in blocks:
+            n_blocks -= 1
+            for group, rows in block.items():
+                assert rows.rows[0] == at[group]
+                at[group] += same_group(rows, columns[group], (SEQ,))
+    assert n_blocks == 0
+    assert at == {group: len(columns[group]["evt"]) for group in GROUPS}
 
 
 def test_views_stay_as_they_are(tables: Path) -> None:
@@ -180,7 +210,7 @@ def test_states_of_others_are_refused(tables: Path) -> None:
     blocks = Streamer(tables).get_columns("spill", ["evt"], index=SEQ, world_size=2)
     other = Streamer(tables).get_columns("rec.slc", ["evt"], index=SEQ)
     for state, match in [
-        (other.state_dict(), "other values"),
+        (other.state_dict(), "other rows"),
         ({**blocks.state_dict(), "rank": 1}, "not of all ranks"),
         ({}, "not a state"),
         ("x", "not a state"),
@@ -215,7 +245,6 @@ def test_a_table_without_rows(tables: Path) -> None:
     blocks = Streamer(tables).get_columns("rec.empty", index=SEQ)
     assert len(blocks) == 0
     assert list(blocks) == []
-    assert blocks.n_values == 0
 
 
 def test_what_cannot_be_columns(tables: Path, tmp_path: Path) -> None:
@@ -240,7 +269,7 @@ def test_what_cannot_be_columns(tables: Path, tmp_path: Path) -> None:
     with pytest.raises(multitables.UnsupportedDatasetError, match="differ in length"):
         odd.get_columns("b", index="key")
     with pytest.raises(multitables.UnsupportedDatasetError, match="row 2 of 'a/key'"):
-        odd.get_columns({"a": ["x"], "b": []}, index="key")
+        list(odd.get_columns({"a": ["x"], "b": []}, index="key"))
     blocks = streamer.get_columns("spill", index=SEQ)
     blocks.close()
     with pytest.raises(multitables.ClosedError):

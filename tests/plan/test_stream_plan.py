@@ -340,7 +340,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
     fields = ["", "a/ü", "c"][: len(plan.datasets)]
     data = plan_bytes.encode_plan(plan, 8192, {"driver": "x"}, fields, turnstile)
     got = decoded(data)
-    assert got["magic"] == int.from_bytes(b"MTPLAN04", "little")
+    assert got["magic"] == int.from_bytes(b"MTPLAN05", "little")
     assert got["total_bytes"] == len(data)
     for name in ("n_readers", "n_slots", "first_row", "lap_rows", "end_row", "capacity_rows"):
         assert got[name] == getattr(plan, name)
@@ -349,8 +349,13 @@ def test_wire(case: Case, turnstile: bool) -> None:
     np.testing.assert_array_equal(got["tasks"], plan.tasks)
     tape_at = 8192
     for number, (record, tape) in enumerate(zip(got["tapes"], plan.tapes, strict=True)):
-        want = {"dataset": number, "at": tape_at, "n_bytes": tape.n_bytes, "caches": tape.caches}
-        assert record == want
+        assert record == {
+            "dataset": number,
+            "at": tape_at,
+            "n_bytes": tape.n_bytes,
+            "caches": tape.caches,
+            "ends": 0,
+        }
         tape_at += tape.n_bytes
     table = got["table"]
     for name in ("grid_index", "byte_offset", "stored_size", "filter_mask"):

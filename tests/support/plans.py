@@ -21,6 +21,7 @@ from _multitables.index.chunk_index import ChunkIndex, Fingerprint
 from _multitables.index.element_type import Fix
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.dataset_table import CHUNK
+from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.plan.tasks import TASK
 from _multitables.wire import plan_bytes
@@ -111,9 +112,9 @@ def inner_chunks(dataset: Any) -> int:
 HEADER_WORDS = """
     magic total_bytes n_tapes n_tasks n_order n_listed n_readers n_slots first_row
     lap_rows end_row capacity_rows block_rows control_bytes ring_bytes
-    lap_blocks cache_bytes reserved
+    lap_blocks cache_bytes n_ends n_consumers
 """.split()  # noqa: SIM905 - a table reads better so
-TAPE_WORDS = ["dataset", "at", "n_bytes", "caches"]
+TAPE_WORDS = ["dataset", "at", "n_bytes", "caches", "ends"]
 TABLE_WORDS = "magic total_bytes n_sources n_datasets n_chunks n_words n_blob reserved".split()  # noqa: SIM905
 SOURCE_WORDS = """
     name_at name_len device inode size_bytes mtime_ns inline_at inline_len flags
@@ -152,6 +153,7 @@ def decoded(data: bytes) -> dict[str, Any]:
     found["tasks"] = rest.array(TASK, found["n_tasks"])
     found["order"] = rest.array("<u8", found["n_order"])
     found["listed"] = rest.array("<u8", found["n_listed"])
+    found["ends"] = [rest.array("<u8", found["lap_rows"] + 1) for _ in range(found["n_ends"])]
     return found | {"table": decoded_table(rest.data)}
 
 
@@ -194,6 +196,5 @@ def ring(plan: ReadPlan, data: bytes) -> _core.Ring:
 
 def encoded(plan: ReadPlan) -> bytes:
     """A plan as it is given to readers."""
-    page = _core.PAGE_BYTES
-    control = -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
+    control = whole_pages(_core.control_bytes(plan.n_readers, plan.n_slots, plan.n_consumers))
     return plan_bytes.encode_plan(plan, control, {}, [""] * len(plan.datasets))

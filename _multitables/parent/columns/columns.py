@@ -4,52 +4,70 @@ Actors
 ------
 ::
 
-    KeyRows --- edges of blocks --> Columns <--- guards --- a StreamQueue for each group
-                                       |
-    the user  <-- blocks --------------+
+    keys --- part_of ---> this rank's rows --- a stretch at a time ---> edges of blocks
+                                                                            |
+    the user  <-- blocks --- Columns <--- guards --- StreamQueue <--- plan_columns
 
 Law
 ---
-1. Each group is one stream in lock-step, in which each chunk is decoded once; its blocks end where
-   the index changes. Groups have streams of their own, as their rows are others.
-2. A group without rows in a block has empty arrays there, and its stream has no such block.
-3. A state records which values were delivered.
+1. All columns of all groups are one stream, in which each chunk is decoded once; its blocks end
+   where the index changes, and a block may be without rows of a group.
+2. Of the keys a rank reads its own, and as many others as it takes to find where these begin.
+3. A state records which rows are left.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from _multitables.errors import ClosedError, OptionsError, QueueClosed
 from _multitables.options import ColumnOptions
 from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
 from _multitables.parent.columns.open_columns import OpenedColumns
+from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.open_stream import start_stream
+from _multitables.parent.stream.open_stream import Opened, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
-from _multitables.parent.titles import count, title
-from _multitables.plan.key_groups import I64, cut, values_of_rank
-from _multitables.plan.sharding import Ranges, between, joined, length, without
-from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.parent.titles import title
+from _multitables.plan.column_plan import Group, plan_columns
+from _multitables.plan.key_groups import (
+    I64,
+    KeyRows,
+    Range,
+    Rows,
+    UnsortedError,
+    cut,
+    n_rows,
+    part_of,
+    rows_in,
+)
+from _multitables.plan.stream_plan import ReadPlan
 
 #: Bytes of a block by default, about.
 BLOCK_BYTES = 8 << 20
-#: Blocks that the ring of each of several groups holds.
-BLOCKS_AHEAD = 3
+#: Rows whose keys are held at a time.
+STRETCH_ROWS = 1 << 24
 
 
 @dataclass(frozen=True)
 class _At:
-    """Where a loop stands: values that were left to all ranks, and how many this rank delivered."""
+    """Where a loop stands: its rows, which of these it is at, and the row of each group there."""
 
-    left: Ranges
-    delivered: int
+    ranges: tuple[Range, ...]
+    number: int = 0
+    rows: Rows = ()
+
+    @property
+    def left(self) -> list[Range]:
+        """What was not delivered yet."""
+        first, *others = self.ranges[self.number :] or [((), ())]
+        rest = [(self.rows or first[0], first[1]), *others]
+        return [one for one in rest if one[0] != one[1]]
 
 
 class Columns:
@@ -76,32 +94,43 @@ class Columns:
         self._closed = False
         entries = wanted.entries_per_block
         self._entries = entries or max(1, BLOCK_BYTES // max(1, opened.row_bytes))
-        #: Where the next loop begins, and where the latest one stands.
-        self._start = self._at = self._beginning = _At(((0, opened.rows.n_values),), 0)
-        self._streams: dict[str, StreamQueue] = {}
+        #: What the next loop has, if that was loaded; where the latest one stands.
+        self._loaded: tuple[Range, ...] | None = None
+        self._at: _At | None = None
+        self._stream: StreamQueue | None = None
         self._told: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         groups = [(group, None) for group in self._opened.groups]
         of = title(self._opened.filename, groups)
-        values, state = self._opened.rows.n_values, "closed" if self._closed else "open"
-        return f"<Columns of {of}: {count(values, 'value')} of {', '.join(self.index)}, {state}>"
-
-    @property
-    def n_values(self) -> int:
-        """Values of the index, of all ranks."""
-        return self._opened.rows.n_values
+        state = "closed" if self._closed else "open"
+        return f"<Columns of {of}: by {', '.join(self.index)}, {state}>"
 
     def __len__(self) -> int:
-        """Count the blocks of the next iteration."""
-        return sum(len(edges) - 1 for edges in self._edges(self._start))
+        """Count the blocks of the next iteration, whose keys are read for it."""
+        return sum(len(edges) - 1 for one in self._next_ranges() for _, edges in self._cut(one))
 
-    def _edges(self, start: _At) -> list[I64]:
-        """Return the edges of the blocks that are left to this rank, in each range of values."""
-        wanted, rows = self._wanted, self._opened.rows
-        mine = values_of_rank(rows, start.left, wanted.rank, wanted.world_size)
-        left = between(mine, start.delivered, length(mine))
-        return [cut(rows, begin, end, self._entries) for begin, end in left]
+    def _next_ranges(self) -> tuple[Range, ...]:
+        if self._loaded is not None:
+            return self._loaded
+        return self._part([self._opened.everything], self._wanted.rank, self._wanted.world_size)
+
+    def _part(self, ranges: Sequence[Range], part: int, parts: int) -> tuple[Range, ...]:
+        try:
+            return tuple(part_of(self._opened.keys, ranges, part, parts))
+        except UnsortedError as error:
+            raise self._opened.unsorted(error) from None
+
+    def _cut(self, one: Range) -> Iterator[tuple[KeyRows, I64]]:
+        """Yield the keys of rows, some at a time, and the edges of blocks in their values."""
+        parts = math.ceil(n_rows(one) / STRETCH_ROWS)
+        for part in range(parts):
+            for stretch in self._part([one], part, parts):
+                try:
+                    rows = rows_in(self._opened.keys, stretch)
+                except UnsortedError as error:
+                    raise self._opened.unsorted(error) from None
+                yield rows, cut(rows, 0, rows.n_values, self._entries)
 
     # ---- states
 
@@ -113,13 +142,12 @@ class Columns:
         dict
             Of JSON's types. After the end of a loop, a loop that goes on there has nothing left.
         """
+        left = self._next_ranges() if self._at is None else self._at.left
         return {
-            "left": [list(one) for one in self._at.left],
-            "delivered": self._at.delivered,
+            "left": [[list(begin), list(end)] for begin, end in left],
             "rank": self._wanted.rank,
             "world_size": self._wanted.world_size,
-            "values": self.n_values,
-            "checksum": self._checksum(),
+            **self._identity(),
         }
 
     def load_state_dict(self, state: Any) -> None:
@@ -136,34 +164,27 @@ class Columns:
             Not states, of other data, or not of all ranks.
         """
         states = list(state) if isinstance(state, Sequence) else [state]
-        rows = self._opened.rows
+        wanted = self._wanted
         try:
             for one in states:
-                if (one["values"], one["checksum"]) != (self.n_values, self._checksum()):
-                    raise _refused("the state is of other values of the index")
-            if len(states) == 1 and self._is_mine(states[0]):
-                left = tuple((int(a), int(b)) for a, b in states[0]["left"])
-                self._start = self._at = _At(left, int(states[0]["delivered"]))
-                return
-            if sorted(one["rank"] for one in states) != list(range(states[0]["world_size"])):
-                raise _refused("states are not of all ranks")
-            left = tuple((int(a), int(b)) for a, b in states[0]["left"])
-            taken: list[tuple[int, int]] = []
-            for one in states:
-                theirs = values_of_rank(rows, left, one["rank"], one["world_size"])
-                taken += between(theirs, 0, one["delivered"])
+                if any(one[name] != value for name, value in self._identity().items()):
+                    raise _refused("the state is of other rows")
+            ranges = sorted(_range(one) for state in states for one in state["left"])
+            ranks = [(one["rank"], one["world_size"]) for one in states]
         except (KeyError, TypeError, ValueError, IndexError) as error:
             if isinstance(error, OptionsError):
                 raise
             raise _refused(f"this is not a state of columns: {state!r:.60}") from None
-        self._start = self._at = _At(tuple(joined(without(left, sorted(taken)))), 0)
+        if ranks != [(wanted.rank, wanted.world_size)]:
+            if sorted(ranks) != [(rank, len(states)) for rank in range(len(states))]:
+                raise _refused("states are not of all ranks")
+            ranges = list(self._part(ranges, wanted.rank, wanted.world_size))
+        self._loaded = tuple(ranges)
+        self._at = _At(self._loaded)
 
-    def _is_mine(self, state: Mapping[str, Any]) -> bool:
-        wanted = self._wanted
-        return (state["rank"], state["world_size"]) == (wanted.rank, wanted.world_size)
-
-    def _checksum(self) -> int:
-        return zlib.crc32(b"".join(column.tobytes() for column in self._opened.rows.values))
+    def _identity(self) -> dict[str, Any]:
+        groups = {name: group.keys.n_rows for name, group in self._opened.groups.items()}
+        return {"rows": groups, "index": list(self.index)}
 
     # ---- iterating
 
@@ -173,95 +194,83 @@ class Columns:
                 f"the columns of {self._opened.filename!r} are closed",
                 advice="Make new ones with get_columns",
             )
-        self._at = self._start
-        return self._blocks(self._start)
+        start = self._at = _At(self._next_ranges())
+        return self._blocks(start)
 
     def _blocks(self, start: _At) -> Iterator[GroupBlock | ColumnsBlock]:
         try:
-            for edges in self._edges(start):
-                streams = self._streams = {
-                    group: self._stream(group, edges)
-                    for group, offsets in self._opened.rows.offsets.items()
-                    if offsets[edges[-1]] > offsets[edges[0]] and self._opened.groups[group].indexes
-                }
-                for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                    block = self._block(streams, begin, end)
-                    self._at = replace(self._at, delivered=self._at.delivered + end - begin)
-                    yield block
-                    del block
-                self._leave()
-            self._start = self._beginning
+            for number, one in enumerate(start.ranges):
+                for rows, edges in self._cut(one):
+                    stream = self._stream = self._started(rows, edges)
+                    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+                        block = self._block(stream, rows, begin, end)
+                        behind = tuple(int(offsets[end]) for offsets in rows.offsets)
+                        self._at = replace(start, number=number, rows=behind)
+                        yield block
+                        del block
+                    self._leave()
+            self._at = replace(start, number=len(start.ranges))
+            self._loaded = None
         finally:
             self._leave()
 
-    def _block(
-        self, streams: dict[str, StreamQueue], begin: int, end: int
-    ) -> GroupBlock | ColumnsBlock:
-        opened, groups = self._opened, dict[str, GroupBlock]()
-        values = zip(self.index, opened.rows.values, strict=True)
-        index = {name: column[begin:end] for name, column in values}
-        for group, offsets in opened.rows.offsets.items():
-            first, last = int(offsets[begin]), int(offsets[end])
-            arrays = self._arrays(group, streams, first, last)
-            groups[group] = GroupBlock(
-                arrays, index, offsets[begin : end + 1] - first, (first, last)
-            )
-        return next(iter(groups.values())) if opened.is_single else ColumnsBlock(groups, index)
+    def _started(self, rows: KeyRows, edges: I64) -> StreamQueue | None:
+        """Start the stream of some blocks; None: there are no columns."""
+        opened, wanted = self._opened, self._wanted
+        groups = [
+            Group(list(group.indexes.values()), offsets[edges])
+            for group, offsets in zip(opened.groups.values(), rows.offsets, strict=True)
+            if group.indexes
+        ]
+        if not groups:
+            return None
 
-    def _arrays(
-        self, group: str, streams: dict[str, StreamQueue], first: int, last: int
-    ) -> dict[str, npt.NDArray[Any]]:
-        opened = self._opened.groups[group]
-        if not opened.indexes:
-            return {}
-        if first == last:
-            keys = opened.structure.keys or ()
-            columns = zip(keys, opened.indexes, strict=True)
-            return {
-                name: _squeezed(np.empty((0, *one.row_shape), one.dtype)) for name, one in columns
-            }
-        guard = streams[group].get()
+        def planned() -> tuple[Opened, ReadPlan, int]:
+            facts = opened.opened.facts()
+            return opened.opened, plan_columns(groups, n_readers=wanted.n_procs, **facts), 1
+
+        return start_stream(self._pool, wanted.n_procs, planned)
+
+    def _block(
+        self, stream: StreamQueue | None, rows: KeyRows, begin: int, end: int
+    ) -> GroupBlock | ColumnsBlock:
+        values = zip(self.index, rows.values, strict=True)
+        index = {name: column[begin:end] for name, column in values}
+        arrays, groups = self._arrays(stream), dict[str, GroupBlock]()
+        for (name, group), offsets in zip(self._opened.groups.items(), rows.offsets, strict=True):
+            first, last = int(offsets[begin]), int(offsets[end])
+            columns = {column: _squeezed(next(arrays)) for column in group.indexes}
+            of_values = offsets[begin : end + 1] - first
+            groups[name] = GroupBlock(columns, index, of_values, (first, last))
+        return groups.popitem()[1] if self._opened.is_single else ColumnsBlock(groups, index)
+
+    def _arrays(self, stream: StreamQueue | None) -> Iterator[npt.NDArray[Any]]:
+        """Return the columns of the next block, of one group after the other."""
+        if stream is None:
+            return iter(())
+        guard = stream.get()
         if guard is QueueClosed:
             raise RuntimeError("a stream of columns ended before its last block")
         with guard as block:
-            return {name: _squeezed(column) for name, column in block.items()}
-
-    def _stream(self, group: str, edges: I64) -> StreamQueue:
-        """Start the stream of a group, from the first value to the end."""
-        opened = self._opened.groups[group]
-        ends = self._opened.rows.offsets[group][edges]
-        n_groups = len(self._opened.groups)
-        n_procs = max(1, self._wanted.n_procs // n_groups)
-
-        def planned() -> tuple[Any, ReadPlan, int]:
-            of_blocks = np.unique(ends - ends[0])[1:]  # those without rows have no block
-            largest = int(np.diff(of_blocks, prepend=0).max())
-            plan = plan_reads(
-                opened.indexes,
-                block_rows=largest,
-                n_readers=n_procs,
-                read_ahead=None if n_groups == 1 else BLOCKS_AHEAD,
-                remainder=True,
-                first_row=int(ends[0]),
-                end_row=int(ends[-1]),
-                **opened.facts(),
-            )
-            return opened, replace(plan, ends=of_blocks.tolist()), largest
-
-        return start_stream(self._pool, n_procs, planned, int(ends[0]))
+            return iter(block)
 
     def _leave(self) -> None:
-        streams, self._streams = self._streams, {}
-        if streams:
-            self._told = {group: stream.statistics() for group, stream in streams.items()}
-        for stream in streams.values():
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._told = stream.statistics()
             stream.close()
 
     def statistics(self) -> dict[str, Any]:
-        """Tell what the streams of the latest loop have done: group -> `StreamQueue.statistics`."""
-        if self._streams:
-            return {group: stream.statistics() for group, stream in self._streams.items()}
-        return self._told
+        """Tell what the latest stream has done.
+
+        Returns
+        -------
+        dict
+            As `StreamQueue.statistics`, and ``keys``: what this process itself has read for all
+            loops, as the counts of a reader.
+        """
+        told = self._told if self._stream is None else self._stream.statistics()
+        return {**told, "keys": counters(self._opened.reader.counters())}
 
     def close(self) -> None:
         """End all loops and readers. Blocks that are held stay valid. May be called again."""
@@ -280,6 +289,11 @@ class Columns:
 def _squeezed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a column of shape (n, 1) as (n,)."""
     return column.reshape(-1) if column.shape[1:] == (1,) else column
+
+
+def _range(saved: Any) -> Range:
+    begin, end = saved
+    return tuple(map(int, begin)), tuple(map(int, end))
 
 
 def _refused(happened: str) -> OptionsError:

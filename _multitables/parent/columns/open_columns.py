@@ -1,8 +1,8 @@
-"""From groups and names to columns: which datasets they are, and the rows of each index value.
+"""From groups and names to columns: which datasets they are, and the keys of their rows.
 
 Law
 ---
-1. The columns of the index are read as a whole, in this process; of all others only where they lie.
+1. Nothing is read but where columns lie. Keys are read by this process, as far as it needs them.
 """
 
 from __future__ import annotations
@@ -10,37 +10,87 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy.typing as npt
-
+from _multitables import _core
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import children
-from _multitables.parent.readers.whole_dataset import whole
+from _multitables.machine import available_cores
+from _multitables.parent.readers.local_rows import LocalRows
 from _multitables.parent.stream.open_stream import DataSpec, Opened, check_lengths, opened_of
-from _multitables.plan.key_groups import KeyRows, UnsortedError, rows_by_key
+from _multitables.plan.key_groups import Key, Rows, UnsortedError
 from _multitables.tree import structure_of
+
+#: Decoded chunks of keys that are kept while parts of them are searched.
+KEPT_BYTES = 64 << 20
+
+
+class GroupKeys:
+    """The key of a group's rows."""
+
+    def __init__(self, columns: Sequence[LocalRows]) -> None:
+        self._columns = columns
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self._columns[0].index.n_rows
+
+    def rows(self, begin: int, end: int) -> Key:
+        """Return some rows of its columns."""
+        return [column.read(begin, end).reshape(-1) for column in self._columns]
+
+
+@dataclass(frozen=True)
+class ColumnGroup:
+    """A group's columns, by the names that they have in blocks, and its key."""
+
+    indexes: Mapping[str, ChunkIndex]
+    keys: GroupKeys
 
 
 @dataclass(frozen=True)
 class OpenedColumns:
-    """Columns by group, and the rows of each value of their index."""
+    """Columns by group."""
 
     filename: str
-    #: What each group is called in blocks.
-    groups: Mapping[str, Opened]
+    groups: Mapping[str, ColumnGroup]
+    #: All columns of all groups, one behind the other.
+    opened: Opened
+    #: Names of the columns of the index.
     index: tuple[str, ...]
-    rows: KeyRows
     #: One group was named, not a dict of some.
     is_single: bool
+    #: Reads keys.
+    reader: _core.LocalReader
+
+    @property
+    def keys(self) -> list[GroupKeys]:
+        """The key of each group."""
+        return [group.keys for group in self.groups.values()]
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a row of every group."""
-        opened = self.groups.values()
-        return sum(index.row_bytes for one in opened for index in one.indexes)
+        return sum(index.row_bytes for index in self.opened.indexes)
+
+    @property
+    def everything(self) -> tuple[Rows, Rows]:
+        """All rows of all groups."""
+        ends = tuple(keys.n_rows for keys in self.keys)
+        return (0,) * len(ends), ends
+
+    def unsorted(self, error: UnsortedError) -> UnsupportedDatasetError:
+        """Compose the error for keys that do not ascend."""
+        path = posixpath.join(list(self.groups)[error.group], self.index[0])
+        return UnsupportedDatasetError(
+            f"row {error.row} of {path!r} in {self.filename!r} comes before the row above it by "
+            f"{', '.join(self.index)} (expected several groups to be sorted by their index)",
+            advice="Stream the groups one by one, or sort the file",
+            path=path,
+            filename=self.filename,
+        )
 
 
 def open_columns(
@@ -56,7 +106,7 @@ def open_columns(
     OptionsError
         Columns beside a dict of groups, or no groups.
     UnsupportedDatasetError
-        Columns of different lengths, an index of more than one axis or that does not ascend.
+        Columns of different lengths, or an index of more than one axis.
     """
     named = {groups: columns} if isinstance(groups, str) else dict(groups)
     keys = (index,) if isinstance(index, str) else tuple(index)
@@ -67,31 +117,21 @@ def open_columns(
             option="group",
             got=groups,
         )
-    found: dict[str, Opened] = {}
-    values: dict[str, list[npt.NDArray[Any]]] = {}
+    found: dict[str, ColumnGroup] = {}
+    reader = _core.LocalReader(available_cores(), KEPT_BYTES)
     with spec.file.open() as source:
         for group, chosen in named.items():
             names = list(chosen) if chosen is not None else list(_columns(source, group, keys))
-            structure, _ = structure_of({name: name for name in names or keys})
             key_indexes = [source.index(f"{group}/{name}") for name in keys]
-            indexes = [source.index(f"{group}/{name}") for name in names]
-            check_lengths([*key_indexes, *indexes])
-            opened = opened_of(spec, source, structure, indexes or key_indexes)
-            found[group] = replace(opened, indexes=indexes)
-            values[group] = [_key(one) for one in key_indexes]
-        filename = source.filename
-    try:
-        rows = rows_by_key(values)
-    except UnsortedError as error:
-        path = posixpath.join(error.group, keys[0])
-        raise UnsupportedDatasetError(
-            f"row {error.row} of {path!r} in {filename!r} comes before the row above it by "
-            f"{', '.join(keys)} (expected several groups to be sorted by their index)",
-            advice="Stream the groups one by one, or sort the file",
-            path=path,
-            filename=filename,
-        ) from None
-    return OpenedColumns(filename, found, keys, rows, isinstance(groups, str))
+            indexes = {name: source.index(f"{group}/{name}") for name in names}
+            check_lengths([*key_indexes, *indexes.values()])
+            group_keys = GroupKeys([_key(one, reader) for one in key_indexes])
+            found[group] = ColumnGroup(indexes, group_keys)
+        flat = [one for group in found.values() for one in group.indexes.values()]
+        structure, _ = structure_of([index.path for index in flat or key_indexes])
+        opened = opened_of(spec, source, structure, flat or key_indexes)
+        opened = replace(opened, indexes=flat)
+    return OpenedColumns(source.filename, found, opened, keys, isinstance(groups, str), reader)
 
 
 def _columns(source: Source, group: str, keys: Sequence[str]) -> Iterator[str]:
@@ -103,7 +143,7 @@ def _columns(source: Source, group: str, keys: Sequence[str]) -> Iterator[str]:
             yield name
 
 
-def _key(index: ChunkIndex) -> npt.NDArray[Any]:
+def _key(index: ChunkIndex, reader: _core.LocalReader) -> LocalRows:
     if any(dim != 1 for dim in index.shape[1:]) or index.dtype.kind not in "iufSb":
         raise UnsupportedDatasetError(
             f"{index.path!r} in {index.filename!r} cannot be an index (expected numbers or strings "
@@ -112,4 +152,4 @@ def _key(index: ChunkIndex) -> npt.NDArray[Any]:
             path=index.path,
             filename=index.filename,
         )
-    return whole(index).reshape(-1)
+    return LocalRows(index, reader)

@@ -18,7 +18,7 @@ from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatas
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
 from _multitables.index.version_sources import of_version
-from _multitables.parent.readers.whole_dataset import whole
+from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths
 from _multitables.plan.ragged import I64, as_rows, checked_offsets
 from _multitables.tree import Ragged, Structure, structure_of

@@ -27,6 +27,7 @@ from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.slow_filters import warn_of_slow_filters
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.inner_selection import select_inner
+from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.tree import Paths, Ragged, Structure, structure_of
 from _multitables.wire import plan_bytes
@@ -154,8 +155,7 @@ def start_stream(
 
 def control_bytes(plan: ReadPlan) -> int:
     """Return what the ring's control header takes, in whole pages."""
-    page = _core.PAGE_BYTES
-    return -(-_core.control_bytes(plan.n_readers, plan.n_slots) // page) * page
+    return whole_pages(_core.control_bytes(plan.n_readers, plan.n_slots, plan.n_consumers))
 
 
 def check_lengths(indexes: Sequence[ChunkIndex]) -> None:
@@ -182,7 +182,7 @@ def _make_ring(plan: ReadPlan, opened: Opened, first_row: int) -> _core.Ring:
     )
     views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
     try:
-        return _core.Ring(encoded, views, opened.structure.keys, first_row, plan.ends)
+        return _core.Ring(encoded, views, opened.structure.keys, first_row)
     except (OSError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
         needed = plan.ring_payload_bytes

@@ -40,7 +40,14 @@ pub fn map_control(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<(Mapping, Cont
     }
     let head = Mapping::new(fd, 0, plan.control_bytes(), true)?;
     // SAFETY: the size was just checked; the caller keeps the mapping beside the control.
-    let control = unsafe { Control::new(head.base(), plan.n_readers(), plan.n_slots()) };
+    let control = unsafe {
+        Control::new(
+            head.base(),
+            plan.n_readers(),
+            plan.n_slots(),
+            plan.n_consumers(),
+        )
+    };
     Ok((head, control))
 }
 

@@ -195,8 +195,8 @@ fn load_plugin(number: u32, files: Vec<OsString>) -> Option<usize> {
 
 /// Bytes of a ring's control header.
 #[pyfunction]
-fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
-    control::control_bytes(n_readers, n_slots)
+fn control_bytes(n_readers: usize, n_slots: usize, n_consumers: usize) -> usize {
+    control::control_bytes(n_readers, n_slots, n_consumers)
 }
 
 /// The rows at positions `[begin, end)` of an order; words and listed rows are those of a plan.

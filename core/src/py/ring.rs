@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, PyVisit};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -91,10 +91,12 @@ impl Lease {
         let view = &inner.views[tape];
         let (begin, end) = inner.book.block_rows(this.block);
         let (map, tape) = (&inner.book.maps.tapes[tape], &inner.book.plan.tapes[tape]);
+        let of_tape = inner.book.plan.rows(tape, begin..end);
+        let n_rows = of_tape.end - of_tape.start;
         // SAFETY: the lease holds these rows: they are published and not given back.
-        let rows = unsafe { tape_rows(map, tape, begin, end - begin) };
+        let rows = unsafe { tape_rows(map, tape, of_tape.start, n_rows) };
         let mut dims = view.dims;
-        dims[0] = (end - begin) as npy_intp;
+        dims[0] = n_rows as npy_intp;
         // SAFETY: NumPy's C API with the GIL held. `rows` has the size that dtype and dims give
         // (checked when the ring was made) and stays mapped and lent as long as the base lives,
         // which is this lease. Both calls steal the reference that they are given.
@@ -209,6 +211,45 @@ fn closed_error(py: Python<'_>) -> PyErr {
     }
 }
 
+/// dtype and row shape of each tape.
+type Views<'py> = Vec<(Bound<'py, PyArrayDescr>, Vec<npy_intp>)>;
+
+/// Views that fit the tapes of a plan.
+fn known(views: Views<'_>, plan: &Plan) -> PyResult<Vec<View>> {
+    if views.len() != plan.tapes.len() {
+        return Err(PyValueError::new_err("views and tapes differ in number"));
+    }
+    let mut kept = Vec::with_capacity(views.len());
+    for ((dtype, row_shape), tape) in views.into_iter().zip(&plan.tapes) {
+        let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
+        if items.checked_mul(dtype.itemsize()) != Some(tape.row_bytes) {
+            return Err(PyValueError::new_err(
+                "a view's row has another size than the plan's",
+            ));
+        }
+        let n_dims = 1 + row_shape.len();
+        let mut dims = [0; MAX_DIMS];
+        let Some(inner) = dims.get_mut(1..n_dims) else {
+            return Err(PyValueError::new_err("a view has too many dimensions"));
+        };
+        inner.copy_from_slice(&row_shape);
+        kept.push(View {
+            dtype: dtype.unbind(),
+            n_dims,
+            dims,
+        });
+    }
+    Ok(kept)
+}
+
+fn container(keys: Option<Vec<Py<PyAny>>>) -> Container {
+    match keys {
+        None => Container::Single,
+        Some(keys) if keys.is_empty() => Container::Tuple,
+        Some(keys) => Container::Dict(keys),
+    }
+}
+
 /// One stream's shared memory and its blocks.
 #[pyclass(frozen, module = "_multitables._core")]
 pub struct Ring {
@@ -216,51 +257,32 @@ pub struct Ring {
     fds: Mutex<Option<(OwnedFd, OwnedFd)>>,
 }
 
+impl Ring {
+    fn over(inner: Inner, plan: OwnedFd, ring: OwnedFd) -> Ring {
+        Ring {
+            inner: Arc::new(inner),
+            fds: Mutex::new(Some((plan, ring))),
+        }
+    }
+}
+
 #[pymethods]
 impl Ring {
     /// Make a ring for `plan`. `views` gives each tape's dtype and row shape, `keys` is None for
     /// one array, an empty list for a tuple, or the keys of a dict. `first_row`: rows of the stream
-    /// that other rings delivered before. `ends`: where blocks end that are not all of one size.
+    /// that other rings delivered before.
     #[new]
-    #[pyo3(signature = (plan, views, keys, first_row=0, ends=None))]
+    #[pyo3(signature = (plan, views, keys, first_row=0))]
     fn new(
         py: Python<'_>,
         plan: &[u8],
-        views: Vec<(Bound<'_, PyArrayDescr>, Vec<npy_intp>)>,
+        views: Views<'_>,
         keys: Option<Vec<Py<PyAny>>>,
         first_row: u64,
-        ends: Option<Vec<u64>>,
     ) -> PyResult<Ring> {
         let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
         let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
-        if views.len() != plan.tapes.len() {
-            return Err(PyValueError::new_err("views and tapes differ in number"));
-        }
-        let mut kept = Vec::with_capacity(views.len());
-        for ((dtype, row_shape), tape) in views.into_iter().zip(&plan.tapes) {
-            let items: usize = row_shape.iter().map(|&n| n.max(0) as usize).product();
-            if items.checked_mul(dtype.itemsize()) != Some(tape.row_bytes) {
-                return Err(PyValueError::new_err(
-                    "a view's row has another size than the plan's",
-                ));
-            }
-            let n_dims = 1 + row_shape.len();
-            let mut dims = [0; MAX_DIMS];
-            let Some(inner) = dims.get_mut(1..n_dims) else {
-                return Err(PyValueError::new_err("a view has too many dimensions"));
-            };
-            inner.copy_from_slice(&row_shape);
-            kept.push(View {
-                dtype: dtype.unbind(),
-                n_dims,
-                dims,
-            });
-        }
-        let container = match keys {
-            None => Container::Single,
-            Some(keys) if keys.is_empty() => Container::Tuple,
-            Some(keys) => Container::Dict(keys),
-        };
+        let views = known(views, &plan)?;
         // Reserving pages takes a while for large rings.
         let made: io::Result<(OwnedFd, RingMaps)> = py.detach(|| {
             let fd = reserved_memfd(c"multitables-ring", plan.ring_bytes())?;
@@ -269,15 +291,52 @@ impl Ring {
         });
         let (ring_fd, maps) = made?;
         let inner = Inner {
-            book: Leases::new(plan, maps, ends)?,
-            views: kept,
-            container,
+            book: Leases::new(plan, maps, 0)?,
+            views,
+            container: container(keys),
             first_row,
         };
-        Ok(Ring {
-            inner: Arc::new(inner),
-            fds: Mutex::new(Some((plan_fd, ring_fd))),
-        })
+        Ok(Ring::over(inner, plan_fd, ring_fd))
+    }
+
+    /// The ring of another process, by its descriptors, for one of its consumers. Without `views`
+    /// it has none that takes blocks.
+    #[staticmethod]
+    #[pyo3(signature = (plan, ring, consumer=0, views=None, keys=None))]
+    fn attached(
+        plan: i32,
+        ring: i32,
+        consumer: u64,
+        views: Option<Views<'_>>,
+        keys: Option<Vec<Py<PyAny>>>,
+    ) -> PyResult<Ring> {
+        // SAFETY: the caller hands its only use of these descriptors over.
+        let (plan_fd, ring_fd) =
+            unsafe { (OwnedFd::from_raw_fd(plan), OwnedFd::from_raw_fd(ring)) };
+        let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
+        let views = views.map_or(Ok(Vec::new()), |views| known(views, &plan))?;
+        let maps = map_ring(&plan, ring_fd.as_fd())?;
+        let inner = Inner {
+            book: Leases::new(plan, maps, consumer)?,
+            views,
+            container: container(keys),
+            first_row: 0,
+        };
+        Ok(Ring::over(inner, plan_fd, ring_fd))
+    }
+
+    /// A consumer is gone: the others go on without it.
+    fn leave(&self, consumer: usize) -> PyResult<()> {
+        if consumer >= self.inner.book.plan.n_consumers() {
+            return Err(PyValueError::new_err("no such consumer"));
+        }
+        self.inner.book.leave(consumer);
+        Ok(())
+    }
+
+    /// Stop the readers, though consumers may still take blocks.
+    fn stop(&self) {
+        self.inner.book.maps.control.stop();
     }
 
     /// The descriptors (plan, ring) to send to a reader.

@@ -59,13 +59,13 @@ struct Head {
 const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 
 /// Bytes that a control header takes.
-pub fn control_bytes(n_readers: usize, n_slots: usize) -> usize {
-    HEAD_BYTES + n_readers * RECORD_BYTES + n_slots * 8
+pub fn control_bytes(n_readers: usize, n_slots: usize, n_consumers: usize) -> usize {
+    HEAD_BYTES + n_readers * RECORD_BYTES + (n_slots + n_consumers) * 8
 }
 
-/// A plan's control header has room for its readers and slots.
+/// A plan's control header has room for its readers, slots and consumers.
 pub fn control_fits(plan: &Plan) -> bool {
-    plan.control_bytes() >= control_bytes(plan.n_readers(), plan.n_slots())
+    plan.control_bytes() >= control_bytes(plan.n_readers(), plan.n_slots(), plan.n_consumers())
 }
 
 /// Why a claim returned.
@@ -86,6 +86,7 @@ pub struct Control {
     base: *mut u8,
     n_readers: usize,
     n_slots: usize,
+    n_consumers: usize,
 }
 
 // SAFETY: all access goes through atomics.
@@ -95,13 +96,19 @@ unsafe impl Sync for Control {}
 
 impl Control {
     /// # Safety
-    /// `base` must point at `control_bytes(n_readers, n_slots)` bytes, 8-aligned, zero when made,
+    /// `base` must point at `control_bytes(...)` bytes of these numbers, 8-aligned, zero when made,
     /// that stay mapped while this value or a copy of it is in use.
-    pub unsafe fn new(base: *mut u8, n_readers: usize, n_slots: usize) -> Control {
+    pub unsafe fn new(
+        base: *mut u8,
+        n_readers: usize,
+        n_slots: usize,
+        n_consumers: usize,
+    ) -> Control {
         Control {
             base,
             n_readers,
             n_slots,
+            n_consumers,
         }
     }
 
@@ -122,9 +129,19 @@ impl Control {
     }
 
     fn slots(&self) -> &[AtomicU64] {
-        let at = HEAD_BYTES + self.n_readers * RECORD_BYTES;
+        self.words(0, self.n_slots)
+    }
+
+    /// Where each consumer stands: rows before these are not wanted by it any more.
+    fn tails(&self) -> &[AtomicU64] {
+        self.words(self.n_slots, self.n_consumers)
+    }
+
+    /// Words behind the readers' records.
+    fn words(&self, first: usize, count: usize) -> &[AtomicU64] {
+        let at = HEAD_BYTES + self.n_readers * RECORD_BYTES + 8 * first;
         // SAFETY: `new`'s promise.
-        unsafe { std::slice::from_raw_parts(self.base.add(at).cast::<AtomicU64>(), self.n_slots) }
+        unsafe { std::slice::from_raw_parts(self.base.add(at).cast::<AtomicU64>(), count) }
     }
 
     fn slot(&self, task: u64) -> &AtomicU64 {
@@ -168,7 +185,7 @@ impl Control {
 
     fn fits(&self, plan: &Plan, task: u64) -> bool {
         let (record, lap_row) = plan.task(task);
-        lap_row + record.row_end <= self.tail_row().saturating_add(plan.capacity_rows())
+        lap_row + plan.span(&record).end <= self.tail_row().saturating_add(plan.capacity_rows())
     }
 
     /// Sleep until rows were released, the stream was stopped, or `limit` has passed.
@@ -270,8 +287,10 @@ impl Control {
 
     // ---- the parent
 
+    /// A slot that a later task has is one whose rows other consumers gave back.
     pub fn is_published(&self, task: u64) -> bool {
-        self.slot(task).load(SeqCst) == ((task + 1) << 8) | PUBLISHED
+        let slot = self.slot(task).load(SeqCst);
+        slot == ((task + 1) << 8) | PUBLISHED || slot >> 8 > task + 1
     }
 
     pub fn is_failed(&self, task: u64) -> bool {
@@ -306,14 +325,23 @@ impl Control {
         self.head().tail_row.load(SeqCst)
     }
 
-    /// Give the rows before `row` back to the readers.
-    pub fn move_tail(&self, row: u64) {
-        let head = self.head();
-        head.tail_row.store(row, SeqCst);
+    /// A consumer wants the rows before `row` no more: readers get those that none wants.
+    pub fn move_tail(&self, consumer: usize, row: u64) {
+        let (head, tails) = (self.head(), self.tails());
+        tails[consumer].store(row, SeqCst);
+        let least = tails.iter().map(|tail| tail.load(SeqCst)).min();
+        // Two that move at once may both see the other's old tail: the later one's is larger.
+        head.tail_row.fetch_max(least.unwrap_or(row), SeqCst);
         // A reader that is woken and finds no space says so again: one wake for many moves.
         if head.space_waiting.load(SeqCst) != 0 && head.space_waiting.swap(0, SeqCst) != 0 {
             self.wake_readers();
         }
+    }
+
+    /// A consumer takes no more: the others go on without it.
+    pub fn leave(&self, consumer: usize, end_row: u64) {
+        self.move_tail(consumer, end_row);
+        self.wake_consumers();
     }
 
     pub fn stop(&self) {
@@ -322,6 +350,11 @@ impl Control {
         head.turn_word.fetch_add(1, SeqCst);
         futex::wake_all(&head.turn_word);
         self.wake_readers();
+        self.wake_consumers();
+    }
+
+    fn wake_consumers(&self) {
+        let head = self.head();
         head.wake_word.fetch_add(1, SeqCst);
         futex::wake_all(&head.wake_word);
     }

@@ -81,7 +81,7 @@ impl Reader<'_> {
             .map_err(|error| TaskError::Fetch(number, error))?;
         // SAFETY: this reader owns the task, so these rows of the tape are its alone.
         let out = unsafe { self.rows(claimed) };
-        let first = plan.first_row();
+        let first = plan.first_row(plan.tape(task));
         let (begin, end) = (first + task.row_begin, first + task.row_end);
         out.fill(0);
         let (record, careful) = (self.record(), self.careful.contains(&claimed.global));

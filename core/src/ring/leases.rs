@@ -7,7 +7,9 @@
 //! 3. A forked child has no part in it: it is lent nothing and gives nothing back. Both are asked
 //!    before the lock is taken, which a thread of the parent may have held at the fork.
 //! 4. Waiting ends by its deadline; who died is the supervisor's question.
-//! 5. Knows nothing of Python.
+//! 5. Of n consumers of a ring each has every n-th block of a lap. Its own blocks are counted here
+//!    (`Own`); which blocks of the stream they are, `block_of` says.
+//! 6. Knows nothing of Python.
 
 use crate::os::memory::ForkMark;
 use crate::ring::maps::RingMaps;
@@ -24,12 +26,15 @@ pub const FAILED: i32 = 2;
 pub const HELD: i32 = 3;
 pub const CLOSED: i32 = 4;
 
+/// The number of one of a consumer's blocks among these.
+type Own = u64;
+
 #[derive(Default)]
 pub struct State {
     /// Tasks before this one are published.
     pub frontier: u64,
-    pub next_block: u64,
-    tail_block: u64,
+    pub next_block: Own,
+    tail_block: Own,
     /// Blocks from `tail_block` on: lent since when, or given back.
     lent: VecDeque<Option<Instant>>,
     pub closed: bool,
@@ -39,23 +44,22 @@ pub struct State {
 pub struct Leases {
     pub plan: Plan,
     pub maps: RingMaps,
-    /// Where each block ends, if they are not all of one size.
-    ends: Option<Vec<u64>>,
+    /// Which consumer has this book.
+    consumer: u64,
     state: Mutex<State>,
     mark: ForkMark,
 }
 
 impl Leases {
-    /// `ends`: rows of the tape at which blocks end that are not all of one size.
-    pub fn new(plan: Plan, maps: RingMaps, ends: Option<Vec<u64>>) -> io::Result<Leases> {
-        if ends.as_ref().is_some_and(|ends| !fit(ends, &plan)) {
-            let why = "the ends of blocks do not fit the plan";
+    pub fn new(plan: Plan, maps: RingMaps, consumer: u64) -> io::Result<Leases> {
+        if consumer >= plan.n_consumers() as u64 {
+            let why = "no such consumer in the plan";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         Ok(Leases {
             plan,
             maps,
-            ends,
+            consumer,
             state: Mutex::default(),
             mark: ForkMark::new()?,
         })
@@ -67,7 +71,7 @@ impl Leases {
     }
 
     /// Lend the next block if it is ready, without waiting.
-    pub fn try_next(&self) -> Result<u64, i32> {
+    pub fn try_next(&self) -> Result<Own, i32> {
         if !self.is_mine() {
             return Err(CLOSED);
         }
@@ -78,19 +82,33 @@ impl Leases {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn block_rows(&self, block: u64) -> (u64, u64) {
-        if let Some(ends) = &self.ends {
-            let end_of = |block: u64| {
-                let end = usize::try_from(block).ok().and_then(|at| ends.get(at));
-                end.copied().unwrap_or(self.plan.end_row())
-            };
-            let begin = block.checked_sub(1).map_or(0, end_of);
-            return (begin, end_of(block));
-        }
+    /// Which block of the stream an own one is; `ENDLESS`: none.
+    fn block_of(&self, own: Own) -> u64 {
+        let consumers = self.plan.n_consumers() as u64;
+        let (lap, number) = match self.plan.lap_blocks() {
+            None => (0, own),
+            Some(per_lap) => match self.own_before(per_lap) {
+                0 => return ENDLESS,
+                mine => ((own / mine).saturating_mul(per_lap), own % mine),
+            },
+        };
+        lap.saturating_add(number.saturating_mul(consumers))
+            .saturating_add(self.consumer)
+    }
+
+    /// How many of the first blocks of a lap are own ones.
+    fn own_before(&self, blocks: u64) -> Own {
+        let consumers = self.plan.n_consumers() as u64;
+        blocks.saturating_sub(self.consumer).div_ceil(consumers)
+    }
+
+    /// The steps (`Plan::span`) of an own block: rows, if the stream is counted in rows.
+    pub fn block_rows(&self, own: Own) -> (u64, u64) {
+        let (block, end_row) = (self.block_of(own), self.plan.end_row());
         let size = self.plan.block_rows();
         let Some(per_lap) = self.plan.lap_blocks() else {
-            let begin = block.saturating_mul(size);
-            return (begin, begin.saturating_add(size).min(self.plan.end_row()));
+            let begin = block.saturating_mul(size).min(end_row);
+            return (begin, begin.saturating_add(size).min(end_row));
         };
         let lap = self.plan.lap_rows();
         let lap_row = (block / per_lap).saturating_mul(lap);
@@ -101,23 +119,20 @@ impl Leases {
         )
     }
 
-    /// Blocks of which all rows come before `row`.
-    fn blocks_before(&self, row: u64) -> u64 {
-        if let Some(ends) = &self.ends {
-            return ends.partition_point(|&end| end <= row) as u64;
-        }
+    /// Own blocks of which all rows come before `row`.
+    fn blocks_before(&self, row: u64) -> Own {
         let size = self.plan.block_rows();
         match self.plan.lap_blocks() {
-            None if row >= self.plan.end_row() => row.div_ceil(size),
-            None => row / size,
+            None if row >= self.plan.end_row() => self.own_before(row.div_ceil(size)),
+            None => self.own_before(row / size),
             Some(per_lap) => {
                 let lap = self.plan.lap_rows();
-                row / lap * per_lap + row % lap / size
+                row / lap * self.own_before(per_lap) + self.own_before(row % lap / size)
             }
         }
     }
 
-    /// Blocks of the whole stream.
+    /// Own blocks of the whole stream.
     pub fn total_blocks(&self) -> u64 {
         if self.plan.end_row() == ENDLESS {
             ENDLESS
@@ -159,7 +174,7 @@ impl Leases {
     }
 
     /// The next block if it is ready, or the reason why not.
-    fn next(&self, state: &mut State) -> Result<u64, i32> {
+    fn next(&self, state: &mut State) -> Result<Own, i32> {
         if state.closed {
             return Err(CLOSED);
         }
@@ -201,7 +216,7 @@ impl Leases {
         missing
     }
 
-    pub fn release(&self, block: u64) {
+    pub fn release(&self, block: Own) {
         if !self.is_mine() {
             return;
         }
@@ -215,9 +230,12 @@ impl Leases {
             state.lent.pop_front();
             state.tail_block += 1;
         }
-        if state.tail_block != before {
+        if state.closed && state.lent.is_empty() && self.plan.n_consumers() > 1 {
+            self.leave(self.consumer as usize);
+        } else if state.tail_block != before {
             let (tail, _) = self.block_rows(state.tail_block);
-            self.maps.control.move_tail(tail.min(self.plan.end_row()));
+            let tail = tail.min(self.plan.end_row());
+            self.maps.control.move_tail(self.consumer as usize, tail);
         }
     }
 
@@ -232,12 +250,25 @@ impl Leases {
         lent.filter_map(told).collect()
     }
 
-    /// Let nothing more be lent, and stop the readers. What is lent stays so.
+    /// Let nothing more be lent, and stop the readers if no other consumer has them. What is lent
+    /// stays so.
     pub fn close(&self) {
-        if self.is_mine() {
-            self.state().closed = true;
-            self.maps.control.stop();
+        if !self.is_mine() {
+            return;
         }
+        let mut state = self.state();
+        state.closed = true;
+        match self.plan.n_consumers() {
+            1 => self.maps.control.stop(),
+            // What is lent is not given back yet, and moves the tail when it is.
+            _ if state.lent.is_empty() => self.leave(self.consumer as usize),
+            _ => {}
+        }
+    }
+
+    /// A consumer is gone: what it would have taken is nobody's.
+    pub fn leave(&self, consumer: usize) {
+        self.maps.control.leave(consumer, self.plan.end_row());
     }
 
     /// Blocks that can be lent without waiting.
@@ -257,7 +288,7 @@ impl Leases {
     }
 
     /// Wait until a block is ready or `timeout` has passed.
-    pub fn wait(&self, timeout: Duration) -> Result<u64, i32> {
+    pub fn wait(&self, timeout: Duration) -> Result<Own, i32> {
         let control = &self.maps.control;
         let deadline = Instant::now() + timeout;
         loop {
@@ -289,15 +320,4 @@ impl Leases {
             }
         }
     }
-}
-
-/// These ends are those of blocks that have rows, none more than the plan's, and make up the stream.
-fn fit(ends: &[u64], plan: &Plan) -> bool {
-    let mut begin = 0;
-    let each_fits = ends.iter().all(|&end| {
-        let fits = end > begin && end - begin <= plan.block_rows();
-        begin = end;
-        fits
-    });
-    each_fits && begin == plan.end_row()
 }

@@ -30,7 +30,14 @@ pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
     let tapes = tapes.collect::<io::Result<Vec<_>>>()?;
     // SAFETY: the header has the size that was just checked and lives as long as `RingMaps`, with
     // which the control is only ever used.
-    let control = unsafe { Control::new(head.base(), plan.n_readers(), plan.n_slots()) };
+    let control = unsafe {
+        Control::new(
+            head.base(),
+            plan.n_readers(),
+            plan.n_slots(),
+            plan.n_consumers(),
+        )
+    };
     Ok(RingMaps {
         head,
         tapes,

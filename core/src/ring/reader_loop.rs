@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
             self.record().current.store(global + 1, Relaxed);
             let start = Instant::now();
             if let Err(error) = self.complete(task, library) {
-                let done_row = self.done_row(global, &error);
+                let done_row = self.plan.done_before(global, error.chunk());
                 self.set_error(global, done_row, &error);
                 self.useless_row = Some(self.useless_row.map_or(done_row, |row| row.min(done_row)));
                 continue;
@@ -348,7 +348,7 @@ impl<'a> Reader<'a> {
         if !open.queue.is_direct() {
             runs(chunks, &mut found);
         }
-        let first = plan.first_row();
+        let first = plan.first_row(plan.tape(task));
         let mut transfer = open.transfer(control.record(self.me), |interleaver| PlaceRows {
             dataset: plan.dataset(task),
             rows: first + task.row_begin..first + task.row_end,
@@ -448,28 +448,6 @@ impl<'a> Reader<'a> {
     fn is_useless(&self, global: u64) -> bool {
         self.useless_row
             .is_some_and(|row| self.plan.ready_rows(global) >= row)
-    }
-
-    /// Up to which row of the tape a task that failed is done: chunks are decoded in their order.
-    fn done_row(&self, global: u64, error: &TaskError) -> u64 {
-        let (task, lap_row) = self.plan.task(global);
-        let begin = lap_row + task.row_begin;
-        let Some(number) = error.chunk() else {
-            return begin;
-        };
-        let records = self.plan.records(&task);
-        let before = (number as usize).saturating_sub(records.start);
-        let Some(left) = self.plan.table.chunks()[records].get(before..) else {
-            return begin;
-        };
-        let dataset = self.plan.dataset(&task);
-        let mut offset = Vec::new();
-        let rows = left.iter().map(|chunk| {
-            dataset.chunk_offset(chunk.grid_index, &mut offset);
-            offset[0].saturating_sub(self.plan.first_row())
-        });
-        let row = rows.min().unwrap_or(0);
-        lap_row + row.clamp(task.row_begin, task.row_end)
     }
 
     /// Leave the reason where the parent finds it.

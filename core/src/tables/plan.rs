@@ -20,13 +20,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 mod coverage;
+mod ends;
 
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN04");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTPLAN05");
 /// An endless stream has this many rows.
 pub const ENDLESS: u64 = u64::MAX;
 /// A slot's code has room for this many readers (control.rs), and memory for this many slots.
 pub const MAX_READERS: u64 = 200;
 const MAX_SLOTS: u64 = 1 << 40;
+/// Processes that share a ring's blocks.
+pub const MAX_CONSUMERS: u64 = 1 << 16;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +53,9 @@ struct Header {
     /// Not zero: blocks end with the lap, the last one of each may be shorter.
     lap_blocks: u64,
     cache_bytes: u64,
-    reserved: u64,
+    /// Tables of ends, 0: none (ends.rs).
+    n_ends: u64,
+    n_consumers: u64,
 }
 
 #[repr(C)]
@@ -61,6 +66,8 @@ struct TapeRecord {
     bytes: u64,
     /// Not zero: `Tape::caches`.
     caches: u64,
+    /// Which table of ends, where the plan has some.
+    ends: u64,
 }
 
 /// Where a dataset's rows go: its bytes of the ring.
@@ -73,6 +80,7 @@ pub struct Tape {
     pub bytes: usize,
     /// Decoded chunks are worth keeping: others want the rest of their rows.
     pub caches: bool,
+    ends: Option<usize>,
 }
 
 /// The opened plan.
@@ -81,6 +89,7 @@ pub struct Plan {
     map: Memory,
     header: Header,
     tasks_at: usize,
+    ends_at: usize,
     /// Tasks of a lap, each as often as it is repeated.
     lap_tasks: u64,
     /// Where tasks are repeated: first number in a lap, first task and tasks of each group that takes
@@ -106,7 +115,10 @@ impl Plan {
         let tasks_at = after::<TapeRecord>(tapes_at, header.n_tapes)?;
         let order_at = after::<Task>(tasks_at, header.n_tasks)?;
         let listed_at = after::<u64>(order_at, header.n_order)?;
-        let table_at = after::<u64>(listed_at, header.n_listed)?;
+        let ends_at = after::<u64>(listed_at, header.n_listed)?;
+        let n_ends = header.lap_rows.checked_add(1);
+        let n_ends = n_ends.and_then(|each| each.checked_mul(header.n_ends));
+        let table_at = after::<u64>(ends_at, n_ends.ok_or("the plan's ends are out of range")?)?;
         let Some(table_len) = len.checked_sub(table_at) else {
             return Err("the plan's tables do not fill it");
         };
@@ -141,6 +153,7 @@ impl Plan {
             map,
             header,
             tasks_at,
+            ends_at,
             lap_tasks: header.n_tasks,
             groups: Vec::new(),
             table: Arc::new(datasets),
@@ -171,8 +184,9 @@ impl Plan {
     fn check(&self) -> Result<(), Refused> {
         let header = &self.header;
         let slots_ok = header.n_slots.is_power_of_two() && header.n_slots <= MAX_SLOTS;
-        if !slots_ok || header.n_readers == 0 || header.n_readers > MAX_READERS {
-            return Err("the plan's slots or readers are out of range");
+        let consumers_ok = (1..=MAX_CONSUMERS).contains(&header.n_consumers);
+        if !slots_ok || !consumers_ok || !(1..=MAX_READERS).contains(&header.n_readers) {
+            return Err("the plan's slots, readers or consumers are out of range");
         }
         let rows_ok = header.first_row.checked_add(header.lap_rows).is_some()
             && header.lap_rows < ENDLESS / 2
@@ -186,6 +200,7 @@ impl Plan {
         if header.block_rows == 0 || header.capacity_rows < header.block_rows {
             return Err("the plan's ring is smaller than a block");
         }
+        self.check_ends()?;
         self.check_tasks()
     }
 
@@ -200,28 +215,29 @@ impl Plan {
             if task.dataset as usize != tape.dataset {
                 return Err("a task of the plan has another dataset than its tape");
             }
+            let lap_rows = self.rows_of_lap(tape);
             let rows = task.row_end.saturating_sub(task.row_begin);
             let more = rows.checked_mul(task.repeat().wrapping_sub(1));
             let begin = more.and_then(|more| task.row_begin.checked_add(more));
-            let begin = begin
-                .filter(|&begin| begin <= header.lap_rows)
-                .ok_or(range)?;
+            let begin = begin.filter(|&begin| begin <= lap_rows).ok_or(range)?;
             // Tasks of several tapes that are repeated together take turns.
             let turns = alike.is_some_and(|before| task.takes_turns_with(before));
-            if task.row_begin < last && !turns
+            let span = self.span(task);
+            if span.start < last && !turns
                 || rows == 0
-                || rows > header.lap_rows - begin
-                || rows > header.capacity_rows
+                || rows > lap_rows - begin
+                || span.end - span.start > header.capacity_rows
                 || !self.fits(task)
             {
                 return Err(range);
             }
-            (last, alike) = (begin, Some(task));
+            last = begin - task.row_begin + span.start;
+            alike = Some(task);
             covered[task.tape as usize].add(task, self.dataset(task), begin + rows)?;
         }
         let all = |(covered, tape): (&Coverage, &Tape)| {
             // Rows without bytes are nobody's.
-            covered.is_whole(header.lap_rows) || tape.row_bytes == 0
+            covered.is_whole(self.rows_of_lap(tape)) || tape.row_bytes == 0
         };
         match covered.iter().zip(&self.tapes).all(all) {
             true => Ok(()),
@@ -234,7 +250,12 @@ impl Plan {
         match task.work() {
             Work::Library => true,
             Work::Chunks(grid) => {
-                let has_rows = has_rows(self.dataset(task), task, grid, self.first_row());
+                let has_rows = has_rows(
+                    self.dataset(task),
+                    task,
+                    grid,
+                    self.first_row(self.tape(task)),
+                );
                 has_rows && (task.repeat() == 1 || self.records(task).is_empty())
             }
             Work::Share(share) => {
@@ -281,11 +302,12 @@ impl Plan {
         self.header.n_slots as usize
     }
 
-    /// Row of the dataset at which a lap begins.
-    pub fn first_row(&self) -> u64 {
-        self.header.first_row
+    /// Processes that share the blocks.
+    pub fn n_consumers(&self) -> usize {
+        self.header.n_consumers as usize
     }
 
+    /// Steps of a lap (ends.rs), as all that is named rows below.
     pub fn lap_rows(&self) -> u64 {
         self.header.lap_rows
     }
@@ -373,11 +395,12 @@ impl Plan {
         task: u64,
         chunk: Option<u64>,
     ) -> (u32, u64, u64, Option<(u64, u64, u64)>) {
-        let first = self.first_row();
         if self.tasks().is_empty() {
+            let first = self.header.first_row;
             return (0, first, first, None);
         }
         let (task, _) = self.task(task);
+        let first = self.first_row(self.tape(&task));
         let records = self.records(&task);
         let only = (records.len() == 1).then_some(records.start as u64);
         let found = chunk.or(only);
@@ -408,7 +431,7 @@ impl Plan {
             return self.header.end_row;
         }
         let (task, lap_row) = self.task(frontier);
-        lap_row + task.row_begin
+        lap_row + self.span(&task).start
     }
 }
 
@@ -423,11 +446,15 @@ fn tape(record: &TapeRecord, datasets: &DatasetTable, header: &Header) -> Result
     };
     let end = record.at.checked_add(record.bytes);
     let rows = header.capacity_rows.checked_mul(row_bytes as u64);
+    let has_ends = header.n_ends > 0;
     if end.is_none_or(|end| end > header.ring_bytes)
         || record.at < header.control_bytes
-        || rows.is_none_or(|bytes| bytes > record.bytes)
+        || !has_ends && rows.is_none_or(|bytes| bytes > record.bytes)
     {
         return Err("a tape of the plan lies outside the ring");
+    }
+    if has_ends && record.ends >= header.n_ends {
+        return Err("a tape of the plan has no ends");
     }
     Ok(Tape {
         dataset,
@@ -435,6 +462,7 @@ fn tape(record: &TapeRecord, datasets: &DatasetTable, header: &Header) -> Result
         at: record.at as usize,
         bytes: record.bytes as usize,
         caches: record.caches != 0,
+        ends: has_ends.then_some(record.ends as usize),
     })
 }
 

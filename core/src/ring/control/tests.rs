@@ -13,9 +13,9 @@ struct Header(Vec<u64>);
 impl Header {
     /// The parent sleeps until one task is published and it is late, or four are.
     fn of_sleeping_parent(n_readers: usize) -> (Header, Control) {
-        let mut memory = Header(vec![0; control_bytes(n_readers, 8).div_ceil(8)]);
+        let mut memory = Header(vec![0; control_bytes(n_readers, 8, 1).div_ceil(8)]);
         // SAFETY: as many bytes, 8-aligned and zero, that live as long as the test.
-        let control = unsafe { Control::new(memory.0.as_mut_ptr().cast(), n_readers, 8) };
+        let control = unsafe { Control::new(memory.0.as_mut_ptr().cast(), n_readers, 8, 1) };
         control.arm(1, PLENTY);
         control.head().parent_cpu.store(NEAR, SeqCst);
         // No time passes.
