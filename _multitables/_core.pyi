@@ -213,6 +213,7 @@ class Ring:
         views: list[tuple[np.dtype[Any], list[int]]],
         keys: tuple[Any, ...] | None,
         first_row: int = 0,
+        consumer: int = 0,
     ) -> None: ...
     @staticmethod
     def attached(

@@ -139,6 +139,13 @@ def _shuffle(name: str, value: Any) -> str | None:
     return known
 
 
+def _share(name: str, value: Any) -> str | None:
+    if value not in (None, "node"):
+        raise _wrong(name, "is unknown: expected None or 'node'", value, "Leave it out")
+    share: str | None = value
+    return share
+
+
 def _order(name: str, value: Any) -> str:
     if value not in ORDERS:
         expected = ", ".join(map(repr, ORDERS))
@@ -334,9 +341,18 @@ class BatchOptions:
     memory_limit_bytes: int = _option(_optional("Leave it out for 512 MiB", SHUFFLE_BYTES))
     skip_damaged: bool = _option(_flag)
     version: CheckedVersion | None = _option(check_any_version)  # noqa: RUF009 - a field
+    share: str | None = _option(_share)
 
     def __post_init__(self) -> None:
         _check_rank(self.rank, self.world_size)
+        if self.share and (self.skip_damaged or (self.even and not self.drop_last)):
+            name = "skip_damaged" if self.skip_damaged else "even"
+            raise OptionsError(
+                f"{name}=True cannot be given with share='node'"
+                + (" and drop_last=False" * (not self.skip_damaged)),
+                advice="Leave share out" + (", or give drop_last=True" * (not self.skip_damaged)),
+                option=name,
+            )
 
 
 @dataclass(frozen=True)
@@ -366,6 +382,7 @@ class ColumnOptions:
     n_procs: int = _option(check_procs)
     rank: int = _option(_at_least(0, "Ranks count from 0"))
     world_size: int = _option(_at_least(1, "It is the number of ranks"))
+    share: str | None = _option(_share)
 
     def __post_init__(self) -> None:
         _check_rank(self.rank, self.world_size)

@@ -116,6 +116,7 @@ class ManyDatasets(StreamerBase):
         n_procs: int | None = None,
         rank: Rank = 0,
         world_size: int = 1,
+        share: str | None = None,
     ) -> Columns:
         """Stream columns of a group, or of several, in blocks that never split an index value.
 
@@ -139,6 +140,8 @@ class ManyDatasets(StreamerBase):
         rank, world_size : int, optional
             Deliver one rank's values: whole ones, balanced by rows. All ranks together deliver
             every row exactly once. With ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``.
+        share : {"node"}, optional
+            As in `get_batches`: the ranks of a node share readers, and take blocks in turn.
 
         Returns
         -------
@@ -152,8 +155,8 @@ class ManyDatasets(StreamerBase):
         MissingDatasetError
             No such group or column (a `KeyError`).
         UnsupportedDatasetError
-            Columns of different lengths, or an index that cannot be one (a `ValueError`). When it is
-            iterated: several groups of which one is not sorted.
+            Columns of different lengths, or an index that cannot be one (a `ValueError`). When it
+            is iterated: several groups of which one is not sorted.
         """
         self._check_open()
         rank, world_size = ranks(rank, world_size)
@@ -163,6 +166,7 @@ class ManyDatasets(StreamerBase):
             n_procs=n_procs,
             rank=rank,
             world_size=world_size,
+            share=share,
         )
         spec = DataSpec(self._file, "", rotational=self._wanted.rotational)
         opened = open_columns(spec, group, columns, index)

@@ -319,6 +319,7 @@ class Streamer(ManyDatasets):
         skip_damaged: bool = False,
         inner: Any = None,
         version: VersionKey | None = None,
+        share: str | None = None,
     ) -> Batches:
         """Stream a dataset, or several in lock-step, as batches for training.
 
@@ -376,6 +377,10 @@ class Streamer(ManyDatasets):
             As in `get_queue`.
         version : str, int, datetime or numpy.datetime64, optional
             As in `get_queue`.
+        share : {"node"}, optional
+            The ranks of a node share `n_procs` readers and one ring, so that each chunk
+            is decoded once for all of them. They take turns at the batches of all their parts, and
+            must ask for the same data. A rank that ends, however it does, is gone on without.
 
         Returns
         -------
@@ -407,6 +412,7 @@ class Streamer(ManyDatasets):
             memory_limit_bytes=memory_limit_bytes,
             skip_damaged=skip_damaged,
             version=version,
+            share=share,
         )
         pool, owns_pool = self._keeping_pool()
         spec = self._spec(path, field, inner, wanted.version)

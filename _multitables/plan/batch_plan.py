@@ -53,6 +53,7 @@ def plan_batches(
     ranges: Ranges,
     batch_size: int,
     n_readers: int,
+    n_consumers: int = 1,
     epochs: int | None = 1,
     lap_blocks: bool = True,
     read_ahead: int | None = None,
@@ -79,6 +80,7 @@ def plan_batches(
             indexes,
             block_rows=batch_size,
             n_readers=n_readers,
+            n_consumers=n_consumers,
             read_ahead=read_ahead,
             remainder=True,
             cyclic=cyclic,
@@ -119,7 +121,7 @@ def plan_batches(
     )
     tasks = _tasks(datasets, windows, order, n_readers, alone, memory_limit_bytes)
     tape_rows = ENDLESS if epochs is None and rows else rows * (epochs or 1)
-    least = window + 2 * batch_size
+    least = window + 2 * n_consumers * batch_size
     # Behind the window that is delivered there is one in the making, or there is work for all; of
     # short ones there are more, or the parent would be woken for each (but no epoch more).
     many = 1 if order.shuffle == FULL else sizes.RING_BYTES // max(1, window * row_bytes) - 1
@@ -148,6 +150,7 @@ def plan_batches(
         lap_blocks=lap_blocks,
         order=order,
         cache_bytes=sizes.KEEP_BYTES,
+        n_consumers=n_consumers,
     )
 
 

@@ -133,7 +133,7 @@ def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, A
                 f"ranks stand in different epochs ({epoch} and {position.epoch})",
                 "Save the states of all ranks after the same number of batches",
             )
-    left = joined(without(ranges, sorted(taken)))
+    left = joined(without(ranges, joined(sorted(taken))))
     return Position(epoch, behind.stop, tuple(left))
 
 
@@ -166,11 +166,13 @@ def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard
             _flag(state["drop_last"]),
             _flag(state["even"]),
             _whole(state["parts"], 1),
+            _whole(state.get("node", 1), 1),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(repr(error)) from None
     edges = [0, *(edge for one in position.ranges for edge in one), identity["rows"]]
-    in_range = shard.rank < shard.world_size <= MAX_RANKS and shard.world_size % shard.parts == 0
+    in_range = shard.rank < shard.world_size <= MAX_RANKS
+    in_range &= not (shard.world_size % shard.parts or shard.world_size % shard.node)
     if edges != sorted(edges) or not in_range:
         raise _damaged("its ranges or its rank are out of range")
     return position, shard

@@ -67,8 +67,7 @@ def plan_columns(
     span = int((steps["row_end"] - steps["row_begin"]).max(initial=1))
     blocks = [np.diff(group.ends) * _row_bytes(group) for group in groups]
     block_bytes = int(np.sum(blocks, axis=0).mean())
-    capacity = capacity_of(block_bytes, 1, span, n_readers, None, direct, n_blocks)
-    capacity = min(max(capacity, 2 * n_consumers), n_blocks)
+    capacity = capacity_of(block_bytes, 1, span, n_readers, None, direct, n_blocks, n_consumers)
     ends = [_most(group.ends, capacity) for group in groups]
     tapes = tuple(
         Tape(number, whole_pages(ends[group] * dataset.index.row_bytes), ends=group)

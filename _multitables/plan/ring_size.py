@@ -3,8 +3,8 @@
 Law
 ---
 1. Pure: equal arguments give equal sizes.
-2. The ring holds at least two blocks and two of the largest tasks, so that the oldest block that
-   is not released can always be completed.
+2. The ring holds at least two blocks of each consumer and two of the largest tasks, so that the
+   oldest block that is not released can always be completed.
 3. What does not fit into memory is an `OptionsError` that names the option.
 """
 
@@ -57,6 +57,7 @@ def capacity_of(
     read_ahead: int | None,
     direct: bool,
     stream_rows: int | None,
+    n_consumers: int = 1,
 ) -> int:
     """Return how many rows of all datasets the ring holds; `span` is the longest task."""
     if read_ahead is not None:
@@ -66,7 +67,7 @@ def capacity_of(
         ring_bytes = sizes.DIRECT_READER_BYTES * n_readers if direct else sizes.RING_BYTES
         for_tasks = min((n_readers + 2) * span, sizes.MAX_RING_BYTES // row_bytes)
         wanted = max((2 * n_readers + 1) * block_rows, ring_bytes // row_bytes, for_tasks)
-    capacity = max(wanted, 2 * block_rows + 2 * span)
+    capacity = max(wanted, 2 * n_consumers * block_rows + 2 * span)
     if stream_rows is not None:
         capacity = min(capacity, max(stream_rows, block_rows))
     return capacity

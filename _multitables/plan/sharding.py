@@ -7,12 +7,14 @@ Law
 2. Each rank has a run of whole batches; only the last batch of all is short (with `even`, each
    rank's last). So a chunk, or window, is rarely wanted by two ranks. Processes that share out a
    rank's work have runs of its batches: how many there are does not change what the rank has.
+   Ranks of a node that share readers take turns at the batches of all their runs.
 3. What some rank has delivered, and nothing else, is missing from what is left: positions are
    neither lost nor repeated by going on with other ranks or batches.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,6 +34,13 @@ class Shard:
     even: bool = False
     #: How many of the ranks counted here are processes that share out one rank's work.
     parts: int = 1
+    #: How many ranks of each node share readers.
+    node: int = 1
+
+    @property
+    def number(self) -> int:
+        """The rank's number on its node."""
+        return self.rank % self.node
 
 
 def length(ranges: Ranges) -> int:
@@ -58,6 +67,10 @@ def shard_of(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
         share = shard_of(ranges, replace(shard, rank=rank, world_size=ranks, parts=1))
         return shard_of(share, Shard(shard.batch_size, part, shard.parts))
     rows, size, ranks = length(ranges), shard.batch_size, shard.world_size
+    if shard.node > 1:
+        run = run_of_node(ranges, shard)
+        begins = range(shard.number * size, length(run), shard.node * size)
+        return [one for begin in begins for one in between(run, begin, begin + size)]
     if not shard.even:
         batches = rows // size if shard.drop_last else -(-rows // size)
         first, last = (batches * rank // ranks for rank in (shard.rank, shard.rank + 1))
@@ -71,6 +84,15 @@ def shard_of(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
     return between(again, shard.rank * each, (shard.rank + 1) * each)
 
 
+def run_of_node(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
+    """Return what the ranks of a node that share readers deliver together."""
+    first, alone = shard.rank - shard.number, replace(shard, node=1)
+    shares = (
+        shard_of(ranges, replace(alone, rank=rank)) for rank in range(first, first + shard.node)
+    )
+    return joined(itertools.chain(*shares))
+
+
 def without(ranges: Ranges, taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return `ranges` less what is in `taken`."""
     left = list(ranges)
@@ -82,7 +104,7 @@ def without(ranges: Ranges, taken: Iterable[tuple[int, int]]) -> list[tuple[int,
     return left
 
 
-def joined(ranges: Ranges) -> list[tuple[int, int]]:
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Join ranges that follow each other."""
     found: list[tuple[int, int]] = []
     for begin, end in ranges:

@@ -73,6 +73,7 @@ def plan_reads(
     *,
     block_rows: int,
     n_readers: int,
+    n_consumers: int = 1,
     read_ahead: int | None = None,
     cyclic: bool = False,
     remainder: bool = False,
@@ -88,7 +89,8 @@ def plan_reads(
 
     A lap has the rows from `first_row` on and before `end_row`, and is repeated `epochs` times
     (None: without end). With `lap_blocks`, blocks end with their lap. A `cyclic` stream has no end,
-    and its blocks go on in the next lap. A library reads what has other than `native_filters`.
+    and its blocks go on in the next lap. A library reads what has other than `native_filters`. Each
+    of `n_consumers` gets every n-th block.
 
     Raises
     ------
@@ -110,7 +112,9 @@ def plan_reads(
     tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
     most = None if epochs is None else tape_rows
-    capacity = capacity_of(row_bytes, block_rows, span, n_readers, read_ahead, direct, most)
+    capacity = capacity_of(
+        row_bytes, block_rows, span, n_readers, read_ahead, direct, most, n_consumers
+    )
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
     return ReadPlan(
         table=table,
@@ -124,4 +128,5 @@ def plan_reads(
         n_slots=n_slots(tasks, lap_rows, capacity, tape_rows > lap_rows),
         tasks=tasks,
         lap_blocks=lap_blocks,
+        n_consumers=n_consumers,
     )

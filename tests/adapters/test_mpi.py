@@ -127,8 +127,10 @@ def by_ranks(n_ranks: int, source: str, *arguments: object) -> list[Any]:
 @needs_mpi
 @pytest.mark.hang(120)
 @pytest.mark.parametrize("n_ranks", [2, 4])
-def test_batches(numbered: Path, n_ranks: int) -> None:
-    found = by_ranks(n_ranks, BATCHES, numbered)
+@pytest.mark.parametrize("share", [None, "node"])
+def test_batches(numbered: Path, n_ranks: int, share: str | None) -> None:
+    source = BATCHES.replace('rank="mpi"', f'rank="mpi", share={share!r}')
+    found = by_ranks(n_ranks, source, numbered)
     assert len(found) == n_ranks
     with multitables.Streamer(numbered).get_batches("/labels", 16, n_procs=1) as batches:
         rows = np.concatenate([batch.copy() for batch in batches])
@@ -157,9 +159,11 @@ def test_collections(tmp_path: Path, n_ranks: int) -> None:
 @needs_mpi
 @pytest.mark.hang(120)
 @pytest.mark.parametrize("n_ranks", [2, 4])
-def test_columns(tmp_path: Path, n_ranks: int) -> None:
+@pytest.mark.parametrize("share", [None, "node"])
+def test_columns(tmp_path: Path, n_ranks: int, share: str | None) -> None:
     path = table_files.write(tmp_path / "tables.h5")
-    found = by_ranks(n_ranks, COLUMNS, path)
+    source = COLUMNS.replace('"rank": "mpi"', f'"rank": "mpi", "share": {share!r}')
+    found = by_ranks(n_ranks, source, path)
     assert len(found) == n_ranks
     expected = []
     for table in ("rec.slc", "rec.vtx"):

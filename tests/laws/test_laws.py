@@ -47,6 +47,7 @@ LEVELS = {
     "parent.readers": 5,
     "parent.stream": 6,
     "parent.random": 6,
+    "parent.node": 7,
     "parent.ragged": 7,
     "parent.batches": 8,
     "parent.collection": 9,
@@ -98,6 +99,7 @@ LONG_FUNCTIONS = {"plan_batches"}
 #: `TorchDataset` needs of `Batches` and nobody else does.
 FRIENDS = {
     "fallback_call": {"_asdict"},
+    "process": {"_exit"},
     "torch_iterable": {
         "_state_of_pass",
         "_share_out",

@@ -39,7 +39,7 @@ def asked(**changes: Any) -> BatchOptions:
         "batch_size": 10, "n_procs": 2, "shuffle": "window", "seed": 1, "epochs": 1,
         "start_epoch": 0, "drop_last": False, "rank": 0, "world_size": 1, "rows": None,
         "read_ahead": None, "transform": None, "window_rows": None, "even": False,
-        "memory_limit_bytes": None, "skip_damaged": False, "version": None,
+        "memory_limit_bytes": None, "skip_damaged": False, "version": None, "share": None,
     }  # fmt: skip
     return checked(BatchOptions, **{**plain, **changes})
 

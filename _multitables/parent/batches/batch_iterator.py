@@ -27,7 +27,6 @@ from _multitables.parent.readers.error_report import skipped
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count
 from _multitables.plan.checkpoint import Position
-from _multitables.plan.sharding import length
 
 
 @dataclass
@@ -157,10 +156,11 @@ class BatchIterator:
         if not self._runs:
             return False
         self._run = self._runs.pop(0)
-        self._per_epoch = -(-length(self._run.ranges) // self._size)
+        self._per_epoch = self._run.batches
         self._taken, self._damage = 0, None
         self._progress.at = self._run.position, 0
         if self._per_epoch == 0:  # this rank has nothing in these epochs
+            self._streams.pass_by(self._run)
             self._end_epochs(self._run.epochs)
             return self._next_run()
         self._stream = self._streams.start(self._run)

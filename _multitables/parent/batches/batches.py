@@ -29,7 +29,7 @@ from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.titles import count, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.row_order import CHUNKS, WINDOW
-from _multitables.plan.sharding import length, shard_of
+from _multitables.plan.sharding import shard_of
 from _multitables.tree import structure_of
 
 
@@ -124,7 +124,7 @@ class Batches:
         runs = self._streams.runs(self._start())
         if any(run.epochs is None for run in runs):
             raise TypeError("batches without end have no length: epochs is None")
-        return sum(-(-length(run.ranges) // self.batch_size) * (run.epochs or 0) for run in runs)
+        return sum(run.batches * (run.epochs or 0) for run in runs)
 
     def order(self, epoch: int | None = None) -> npt.NDArray[np.int64]:
         """Return the rows of an epoch in the order in which this rank delivers them.
@@ -235,7 +235,7 @@ class Batches:
         self._closed = True
         for iterator in list(self._iterators):
             iterator.close()
-        self._streams.close_idle()
+        self._streams.close()
         if self._own_pool is not None:
             self._own_pool.close()
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from _multitables.errors import CorruptChunkError, UnsupportedDatasetError
 from _multitables.options import BatchOptions
 from _multitables.parent.batches.damage_book import DamageBook
+from _multitables.parent.node.place import NodePlace
+from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.ragged.open_rows import OpenedRows, open_rows
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ragged.start_rows import batch_plan, check_options, start_rows
@@ -25,7 +27,7 @@ from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.checkpoint import Position
 from _multitables.plan.row_order import OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
-from _multitables.plan.sharding import Ranges, Shard, between, length, shard_of
+from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
 from _multitables.plan.stream_plan import ReadPlan
 
 
@@ -38,7 +40,9 @@ class EpochRun:
     #: What was left to all ranks when the epochs of this run began, and this rank's batches of it
     #: that were delivered before.
     position: Position
+    #: What the stream delivers, to all ranks of a node that share it; and this rank's batches.
     ranges: Ranges
+    batches: int
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,12 @@ class EpochStreams:
         self.shard = Shard(
             wanted.batch_size, wanted.rank, wanted.world_size, wanted.drop_last, wanted.even
         )
+        self._shared: SharedReaders | None = None
+        if wanted.share:
+            place = NodePlace.of(wanted.rank, wanted.world_size)
+            purpose = f"batches of {spec.path!r} in {spec.file.filename!r}"
+            self._shared = SharedReaders(place, purpose, pool.library_timeout_seconds)
+            self.shard = replace(self.shard, node=place.count)
         self.damage = DamageBook()
         #: Another iteration is to come, for which its epoch is prefetched.
         self.prefetches = False
@@ -96,23 +106,27 @@ class EpochStreams:
 
     def runs(self, start: Position) -> list[EpochRun]:
         """Return the streams of an iteration that begins at `start`."""
-        everything, size = self.everything(), self.wanted.batch_size
-        runs = []
-        first = start.epoch
+        everything, runs, first = self.everything(), list[EpochRun](), start.epoch
         if start.ranges != everything or start.batches:
-            share = shard_of(start.ranges, self.shard)
-            rest = between(share, start.batches * size, length(share))
-            runs.append(EpochRun(first, 1, start, rest))
+            runs.append(EpochRun(first, 1, start, *self._rest(start.ranges, start.batches)))
             first += 1
         left = None if start.stop is None else start.stop - first
         if left is None or left > 0:
             whole = Position(first, start.stop, everything)
-            runs.append(EpochRun(first, left, whole, shard_of(everything, self.shard)))
+            runs.append(EpochRun(first, left, whole, *self._rest(everything, 0)))
         return runs
+
+    def _rest(self, ranges: Ranges, batches: int) -> tuple[Ranges, int]:
+        """Return what a stream has to deliver of an epoch, and how many batches to this rank."""
+        shard = self.shard
+        run = (run_of_node if shard.node > 1 else shard_of)(ranges, shard)
+        rest = between(run, batches * shard.node * shard.batch_size, length(run))
+        of_all = -(-length(rest) // shard.batch_size)
+        return rest, -(-max(0, of_all - shard.number) // shard.node)
 
     def start(self, run: EpochRun) -> StreamQueue | RaggedQueue:
         """Return the stream of a run: a new one, or the one that was left before it."""
-        whole = tuple(run.ranges) == tuple(shard_of(self.everything(), self.shard))
+        whole = tuple(run.ranges) == tuple(self._rest(self.everything(), 0)[0])
         goes_on = self.prefetches and run.epochs == 1 and whole
         if goes_on and self.idle is not None and self.idle.stream.mine:
             idle, self.idle = self.idle, None
@@ -133,13 +147,21 @@ class EpochStreams:
                 ranges=run.ranges,
                 batch_size=wanted.batch_size,
                 n_readers=wanted.n_procs,
+                n_consumers=self.shard.node,
                 epochs=epochs,
                 read_ahead=wanted.read_ahead,
                 **opened.facts(),
             )
             return opened, plan, wanted.batch_size
 
+        if self._shared is not None:
+            return self._shared.start(wanted.n_procs, lambda _: (*planned(), b""))
         return start_stream(self._pool, wanted.n_procs, planned)
+
+    def pass_by(self, run: EpochRun) -> None:
+        """Leave a run to the other ranks of the node: this one has nothing of it."""
+        if self._shared is not None and run.ranges:
+            self.start(run).close()
 
     def leave(self, stream: StreamQueue | RaggedQueue, run: EpochRun) -> None:
         """Let a stream rest at the end of its run, or end it."""
@@ -148,6 +170,12 @@ class EpochStreams:
             self.idle = IdleStream(stream, run.first_epoch + 1)
         else:
             stream.close()
+
+    def close(self) -> None:
+        """End the stream that rests, and leave the shared readers."""
+        self.close_idle()
+        if self._shared is not None:
+            self._shared.close()
 
     def close_idle(self) -> None:
         """End the stream that rests."""

@@ -18,6 +18,7 @@ Law
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ from _multitables.errors import ClosedError, OptionsError, QueueClosed
 from _multitables.options import ColumnOptions
 from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
 from _multitables.parent.columns.open_columns import OpenedColumns
+from _multitables.parent.node.place import NodePlace
+from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import Opened, start_stream
@@ -42,6 +45,8 @@ from _multitables.plan.key_groups import (
     Rows,
     UnsortedError,
     cut,
+    decode_keys,
+    encode_keys,
     n_rows,
     part_of,
     rows_in,
@@ -94,6 +99,12 @@ class Columns:
         self._closed = False
         entries = wanted.entries_per_block
         self._entries = entries or max(1, BLOCK_BYTES // max(1, opened.row_bytes))
+        self._shared: SharedReaders | None = None
+        self._place = NodePlace(0, 1)
+        if wanted.share:
+            self._place = NodePlace.of(wanted.rank, wanted.world_size)
+            purpose = f"columns {opened.groups.keys()} of {opened.filename!r}"
+            self._shared = SharedReaders(self._place, purpose, pool.library_timeout_seconds)
         #: What the next loop has, if that was loaded; where the latest one stands.
         self._loaded: tuple[Range, ...] | None = None
         self._at: _At | None = None
@@ -108,12 +119,18 @@ class Columns:
 
     def __len__(self) -> int:
         """Count the blocks of the next iteration, whose keys are read for it."""
-        return sum(len(edges) - 1 for one in self._next_ranges() for _, edges in self._cut(one))
+        stretches = (one for ranges in self._next_ranges() for one in self._stretches(ranges))
+        return sum(len(self._own(self._keys(one)[1])) for one in stretches)
 
     def _next_ranges(self) -> tuple[Range, ...]:
+        """Return the rows of the next iteration: of this rank, or of its node if that shares."""
         if self._loaded is not None:
             return self._loaded
-        return self._part([self._opened.everything], self._wanted.rank, self._wanted.world_size)
+        return self._share_of([self._opened.everything])
+
+    def _share_of(self, ranges: Sequence[Range]) -> tuple[Range, ...]:
+        wanted, node = self._wanted, self._place.count
+        return self._part(ranges, wanted.rank // node, wanted.world_size // node)
 
     def _part(self, ranges: Sequence[Range], part: int, parts: int) -> tuple[Range, ...]:
         try:
@@ -121,16 +138,23 @@ class Columns:
         except UnsortedError as error:
             raise self._opened.unsorted(error) from None
 
-    def _cut(self, one: Range) -> Iterator[tuple[KeyRows, I64]]:
-        """Yield the keys of rows, some at a time, and the edges of blocks in their values."""
+    def _stretches(self, one: Range) -> Iterator[Range]:
+        """Cut rows into as many as have their keys held at a time."""
         parts = math.ceil(n_rows(one) / STRETCH_ROWS)
         for part in range(parts):
-            for stretch in self._part([one], part, parts):
-                try:
-                    rows = rows_in(self._opened.keys, stretch)
-                except UnsortedError as error:
-                    raise self._opened.unsorted(error) from None
-                yield rows, cut(rows, 0, rows.n_values, self._entries)
+            yield from self._part([one], part, parts)
+
+    def _keys(self, stretch: Range) -> tuple[KeyRows, I64]:
+        """Return the keys of some rows, and the edges of blocks in their values."""
+        try:
+            rows = rows_in(self._opened.keys, stretch)
+        except UnsortedError as error:
+            raise self._opened.unsorted(error) from None
+        return rows, cut(rows, 0, rows.n_values, self._entries)
+
+    def _own(self, edges: I64) -> range:
+        """Return which blocks are this rank's: ranks of a node that share them take turns."""
+        return range(self._place.number, len(edges) - 1, self._place.count)
 
     # ---- states
 
@@ -147,6 +171,7 @@ class Columns:
             "left": [[list(begin), list(end)] for begin, end in left],
             "rank": self._wanted.rank,
             "world_size": self._wanted.world_size,
+            "node": self._place.count,
             **self._identity(),
         }
 
@@ -157,6 +182,7 @@ class Columns:
         ----------
         state : dict, or list of dict
             What `state_dict` returned: of this rank, or of all ranks, which may have been others.
+            Ranks that share blocks must have taken equally many, and one state is that of a node.
 
         Raises
         ------
@@ -164,21 +190,26 @@ class Columns:
             Not states, of other data, or not of all ranks.
         """
         states = list(state) if isinstance(state, Sequence) else [state]
-        wanted = self._wanted
+        wanted, node = self._wanted, self._place.count
         try:
             for one in states:
                 if any(one[name] != value for name, value in self._identity().items()):
                     raise _refused("the state is of other rows")
-            ranges = sorted(_range(one) for state in states for one in state["left"])
-            ranks = [(one["rank"], one["world_size"]) for one in states]
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            ranks = [(one["rank"], one["world_size"], one["node"]) for one in states]
+            left: dict[int, list[Range]] = {}
+            for one, (rank, _, of_node) in zip(states, ranks, strict=True):
+                ranges = [_range(saved) for saved in one["left"]]
+                if left.setdefault(rank // of_node, ranges) != ranges:
+                    raise _refused("ranks of a node did not take equally many blocks")
+        except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
             if isinstance(error, OptionsError):
                 raise
             raise _refused(f"this is not a state of columns: {state!r:.60}") from None
-        if ranks != [(wanted.rank, wanted.world_size)]:
-            if sorted(ranks) != [(rank, len(states)) for rank in range(len(states))]:
+        ranges = sorted(itertools.chain(*left.values()))
+        if ranks != [(wanted.rank, wanted.world_size, node)]:
+            if sorted(rank[0] for rank in ranks) != list(range(ranks[0][1] if ranks else -1)):
                 raise _refused("states are not of all ranks")
-            ranges = list(self._part(ranges, wanted.rank, wanted.world_size))
+            ranges = list(self._share_of(ranges))
         self._loaded = tuple(ranges)
         self._at = _At(self._loaded)
 
@@ -200,36 +231,52 @@ class Columns:
     def _blocks(self, start: _At) -> Iterator[GroupBlock | ColumnsBlock]:
         try:
             for number, one in enumerate(start.ranges):
-                for rows, edges in self._cut(one):
-                    stream = self._stream = self._started(rows, edges)
-                    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-                        block = self._block(stream, rows, begin, end)
-                        behind = tuple(int(offsets[end]) for offsets in rows.offsets)
-                        self._at = replace(start, number=number, rows=behind)
+                for stretch in self._stretches(one):
+                    stream, rows, edges = self._started(stretch)
+                    self._stream = stream
+                    for at in self._own(edges):
+                        block = self._block(stream, rows, int(edges[at]), int(edges[at + 1]))
+                        # Where a node is when its other ranks have taken theirs, too.
+                        first = at - self._place.number
+                        behind = edges[min(first + self._place.count, len(edges) - 1)]
+                        there = tuple(int(offsets[behind]) for offsets in rows.offsets)
+                        self._at = replace(start, number=number, rows=there)
                         yield block
                         del block
                     self._leave()
-            self._at = replace(start, number=len(start.ranges))
+                    self._at = replace(start, number=number, rows=stretch[1])
             self._loaded = None
         finally:
             self._leave()
 
-    def _started(self, rows: KeyRows, edges: I64) -> StreamQueue | None:
-        """Start the stream of some blocks; None: there are no columns."""
+    def _started(self, stretch: Range) -> tuple[StreamQueue | None, KeyRows, I64]:
+        """Start the stream of some rows (None: there are no columns); return it and their keys."""
         opened, wanted = self._opened, self._wanted
-        groups = [
-            Group(list(group.indexes.values()), offsets[edges])
-            for group, offsets in zip(opened.groups.values(), rows.offsets, strict=True)
-            if group.indexes
-        ]
-        if not groups:
-            return None
+        if not opened.opened.indexes:
+            return None, *self._keys(stretch)
+        known: list[tuple[KeyRows, I64]] = []
 
-        def planned() -> tuple[Opened, ReadPlan, int]:
-            facts = opened.opened.facts()
-            return opened.opened, plan_columns(groups, n_readers=wanted.n_procs, **facts), 1
+        def planned(told: bytes | None = None) -> tuple[Opened, ReadPlan, int, bytes]:
+            rows, edges = self._keys(stretch) if told is None else decode_keys(told)
+            known.append((rows, edges))
+            groups = [
+                Group(list(group.indexes.values()), offsets[edges])
+                for group, offsets in zip(opened.groups.values(), rows.offsets, strict=True)
+                if group.indexes
+            ]
+            plan = plan_columns(
+                groups,
+                n_readers=wanted.n_procs,
+                n_consumers=self._place.count,
+                **opened.opened.facts(),
+            )
+            return opened.opened, plan, 1, b"" if told else encode_keys(rows, edges)
 
-        return start_stream(self._pool, wanted.n_procs, planned)
+        if self._shared is not None:
+            stream = self._shared.start(wanted.n_procs, planned)
+        else:
+            stream = start_stream(self._pool, wanted.n_procs, lambda: planned()[:3])
+        return stream, *known[0]
 
     def _block(
         self, stream: StreamQueue | None, rows: KeyRows, begin: int, end: int
@@ -276,6 +323,8 @@ class Columns:
         """End all loops and readers. Blocks that are held stay valid. May be called again."""
         self._closed = True
         self._leave()
+        if self._shared is not None:
+            self._shared.close()
         if self._own_pool is not None:
             self._own_pool.close()
 

@@ -125,10 +125,11 @@ def start_rows(
 
 def check_options(wanted: BatchOptions) -> None:
     """Raise if batches of ragged rows do not have an option."""
-    if wanted.skip_damaged:
-        raise OptionsError(
-            "skip_damaged cannot be given with ragged rows, got True",
-            advice="Leave rows out with rows=...",
-            option="skip_damaged",
-            got=True,
-        )
+    for name in ("skip_damaged", "share"):
+        if given := getattr(wanted, name):
+            raise OptionsError(
+                f"{name} cannot be given with ragged rows, got {given!r}",
+                advice="Leave it out",
+                option=name,
+                got=given,
+            )

@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 
 from _multitables import _core
 from _multitables.errors import ReaderDiedError
@@ -125,6 +126,23 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
         for _, theirs in pairs:
             theirs.close()
     return [(process, ours) for process, (ours, _) in zip(processes, pairs, strict=True)]
+
+
+def start_alone(code: str, arguments: Sequence[str]) -> None:
+    """Run Python code in a process that leaves another one behind, which is nobody's child."""
+    import subprocess
+
+    command = [_executable(), "-S", "-c", code, *arguments]
+    nothing = subprocess.DEVNULL
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    subprocess.run(command, stdin=nothing, stdout=nothing, env=environment, check=False)
+
+
+def leave_parent() -> None:
+    """Go on as nobody's child, in a session of one's own; the process that waits is let go."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from _multitables import _core, machine
 from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
@@ -145,9 +148,9 @@ def start_stream(
     try:
         opened, plan, block_size = planned()
         warn_of_slow_filters(plan, READERS_FILTERS)
-        ring = _make_ring(plan, opened, first_row)
+        ring = made_ring(encoded_plan(plan, opened), plan, opened, first_row)
         readers.assign(ring)
-        return made(ring, readers, plan, block_size, pool.give_back())
+        return made(ring, readers, plan, block_size, partial(pool.give_back(), readers))
     except BaseException:
         readers.stop()
         raise
@@ -171,18 +174,32 @@ def check_lengths(indexes: Sequence[ChunkIndex]) -> None:
             )
 
 
-def _make_ring(plan: ReadPlan, opened: Opened, first_row: int) -> _core.Ring:
-    encoded = plan_bytes.encode_plan(
-        plan,
-        control_bytes(plan),
-        opened.open_options,
-        [opened.field] * len(opened.indexes),
-        opened.turnstile,
-        opened.grows,
+def encoded_plan(plan: ReadPlan, opened: Opened) -> bytes:
+    """Return a plan as readers take it."""
+    fields = [opened.field] * len(opened.indexes)
+    options, turnstile = opened.open_options, opened.turnstile
+    return plan_bytes.encode_plan(
+        plan, control_bytes(plan), options, fields, turnstile, opened.grows
     )
-    views = [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
+
+
+def views_of(plan: ReadPlan) -> list[tuple[np.dtype[Any], list[int]]]:
+    """Return what a row of each dataset is for NumPy."""
+    return [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
+
+
+def made_ring(
+    encoded: bytes, plan: ReadPlan, opened: Opened, first_row: int = 0, consumer: int = 0
+) -> _core.Ring:
+    """Make the ring of a plan.
+
+    Raises
+    ------
+    SharedMemoryError
+        There is not enough memory.
+    """
     try:
-        return _core.Ring(encoded, views, opened.structure.keys, first_row)
+        return _core.Ring(encoded, views_of(plan), opened.structure.keys, first_row, consumer)
     except (OSError, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
         needed = plan.ring_payload_bytes

@@ -19,22 +19,30 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from _multitables import _core, options
-from _multitables.errors import ClosedError, QueueClosed
+from _multitables.errors import ClosedError, QueueClosed, ReaderDiedError
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
 from _multitables.parent.readers.place import place_of, place_of_death
-from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
 from _multitables.plan.batch_plan import read_amplification
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan
 
 _Guard = _core.Guard
+
+
+class Watched(Protocol):
+    """The readers of a stream, which may be those of others, too."""
+
+    replaced: int
+
+    def watch(self) -> Death | None:
+        """Return the death that ends the stream, if one does."""
 
 
 class StreamQueue:
@@ -57,10 +65,10 @@ class StreamQueue:
     def __init__(
         self,
         ring: _core.Ring,
-        readers: Readers,
+        readers: Watched,
         plan: ReadPlan,
         block_size: int,
-        give_back: Callable[[Readers, bool], None],
+        end: Callable[[bool], object],
     ) -> None:
         self.block_size = block_size
         self._ring = ring
@@ -69,7 +77,7 @@ class StreamQueue:
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()
-        self._finalizer = weakref.finalize(self, _end, ring, readers, give_back)
+        self._finalizer = weakref.finalize(self, _end, ring, end)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Take the next block.
@@ -129,7 +137,10 @@ class StreamQueue:
                 return self._closed()
             if got == _core.FAILED:
                 raise self._fail(self._task_error())
-            death = self._readers.watch()
+            try:
+                death = self._readers.watch()
+            except ReaderDiedError as error:
+                raise self._fail(error) from None
             if death is not None:
                 raise self._fail(self._death_error(death))
             now = time.monotonic()
@@ -165,8 +176,8 @@ class StreamQueue:
             error = self._error
         called = self._finalizer.detach()
         if called is not None:
-            ring, readers, give_back = called[2]
-            _end(ring, readers, give_back, sound=False)
+            ring, end = called[2]
+            _end(ring, end, sound=False)
         return error.with_traceback(None)
 
     def _task_error(self) -> BaseException:
@@ -288,11 +299,6 @@ class StreamQueue:
         self.close()
 
 
-def _end(
-    ring: _core.Ring,
-    readers: Readers,
-    give_back: Callable[[Readers, bool], None],
-    sound: bool = True,
-) -> None:
+def _end(ring: _core.Ring, end: Callable[[bool], object], sound: bool = True) -> None:
     ring.close()
-    give_back(readers, sound)
+    end(sound)

@@ -270,15 +270,16 @@ impl Ring {
 impl Ring {
     /// Make a ring for `plan`. `views` gives each tape's dtype and row shape, `keys` is None for
     /// one array, an empty list for a tuple, or the keys of a dict. `first_row`: rows of the stream
-    /// that other rings delivered before.
+    /// that other rings delivered before. `consumer`: which of those that share it this is.
     #[new]
-    #[pyo3(signature = (plan, views, keys, first_row=0))]
+    #[pyo3(signature = (plan, views, keys, first_row=0, consumer=0))]
     fn new(
         py: Python<'_>,
         plan: &[u8],
         views: Views<'_>,
         keys: Option<Vec<Py<PyAny>>>,
         first_row: u64,
+        consumer: u64,
     ) -> PyResult<Ring> {
         let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
         let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
@@ -291,7 +292,7 @@ impl Ring {
         });
         let (ring_fd, maps) = made?;
         let inner = Inner {
-            book: Leases::new(plan, maps, 0)?,
+            book: Leases::new(plan, maps, consumer)?,
             views,
             container: container(keys),
             first_row,

@@ -1,0 +1,1 @@
+"""Ranks of one node that share readers."""

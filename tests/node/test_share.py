@@ -1,0 +1,272 @@
+"""Ranks of a node that share readers: what each gets, what is decoded, and what ends.
+
+1. All ranks together get every row once, each its own; a chunk is decoded once for all of them.
+2. Ranks, readers and the host may be killed at any time; nothing hangs, and nothing stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import table_files
+from processes import children, environment
+
+N_ROWS, CHUNK = 3000, 100
+PROGRAM = Path(__file__).parent.parent / "support" / "node_rank.py"
+TABLES = {"rec.slc": ["nhit"], "rec.vtx": ["nhit"]}
+
+
+@pytest.fixture(scope="module")
+def rows_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "rows.h5"
+    with h5py.File(path, "w") as file:
+        options = {"chunks": (CHUNK,), "compression": "gzip"}
+        file.create_dataset("x", data=np.arange(N_ROWS, dtype="i8"), **options)
+    return path
+
+
+class Ranks:
+    """Ranks that were started together."""
+
+    def __init__(self, count: int, wanted: dict[str, Any], *others: dict[str, Any]) -> None:
+        self.mark = uuid.uuid4().hex
+        self.lines: list[list[dict[str, Any]]] = [[] for _ in range(count)]
+        self._processes, self._threads = [], []
+        for rank in range(count):
+            own = {**wanted, **(others[rank] if rank < len(others) else {})}
+            world = {"rank": rank, "world_size": count, **own.pop("world", {})}
+            own["options"] = {**own["options"], **world}
+            process = subprocess.Popen(
+                [sys.executable, "-W", "error", str(PROGRAM), json.dumps(own)],
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**environment(), "MT_TEST_MARK": self.mark},
+            )
+            self._processes.append(process)
+            thread = threading.Thread(target=self._hear, args=(rank, process))
+            thread.start()
+            self._threads.append(thread)
+
+    def _hear(self, rank: int, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.lines[rank] += map(json.loads, process.stdout)
+
+    def wait_for(self, rank: int, lines: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(self.lines[rank]) < lines:
+            assert time.monotonic() < deadline, self.lines[rank]
+            time.sleep(0.01)
+
+    def kill(self, rank: int) -> None:
+        self._processes[rank].kill()
+
+    def host(self) -> int:
+        """The process that hosts the readers."""
+        (found,) = [pid for pid, line in self._marked() if "node.host" in line]
+        return found
+
+    def _marked(self) -> Iterator[tuple[int, str]]:
+        for entry in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if (
+                    entry.isdigit()
+                    and self.mark.encode() in Path(f"/proc/{entry}/environ").read_bytes()
+                ):
+                    yield int(entry), Path(f"/proc/{entry}/cmdline").read_text()
+
+    def end(self) -> list[list[dict[str, Any]]]:
+        """Wait for all ranks, and for what they left behind to end."""
+        try:
+            for process in self._processes:
+                process.wait(30)
+        finally:
+            for process in self._processes:
+                process.kill()
+                process.wait()
+            for thread in self._threads:
+                thread.join()
+            for process in self._processes:
+                assert process.stdout is not None
+                process.stdout.close()
+        deadline = time.monotonic() + 10
+        while left := list(self._marked()):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.02)
+        return self.lines
+
+
+def batches(path: Path, **options: Any) -> dict[str, Any]:
+    given = {"path": "/x", "batch_size": 64, "n_procs": 1, **options}
+    return {"kind": "batches", "filename": str(path), "options": given}
+
+
+def columns(path: Path, **options: Any) -> dict[str, Any]:
+    given = {"group": TABLES, "index": table_files.SEQ, "n_procs": 1, "entries_per_block": 50}
+    return {"kind": "columns", "filename": str(path), "options": {**given, **options}}
+
+
+def rows_of(lines: list[dict[str, Any]]) -> list[int]:
+    return [row for line in lines for row in line.get("rows", ())]
+
+
+@pytest.mark.parametrize("shuffle", [None, "chunks", "window", "full"])
+def test_batches(rows_file: Path, shuffle: str | None) -> None:
+    ranks = Ranks(3, batches(rows_file, shuffle=shuffle, seed=3, epochs=2))
+    found = ranks.end()
+    for lines in found:
+        assert rows_of(lines) == [row for epoch in lines[-1]["order"] for row in epoch]
+    for epoch in range(2):
+        rows = [row for lines in found for row in lines[-1]["order"][epoch]]
+        assert sorted(rows) == list(range(N_ROWS))
+    if shuffle != "full":
+        told = [lines[-1]["told"]["readers"][0]["chunks"] for lines in found]
+        assert max(told) <= 2 * N_ROWS // CHUNK
+
+
+def test_a_rank_may_get_nothing(rows_file: Path) -> None:
+    found = Ranks(3, batches(rows_file, batch_size=2000, epochs=2)).end()
+    assert [len(rows_of(lines)) for lines in found] == [4000, 2000, 0]
+
+
+def test_even_ranks(rows_file: Path) -> None:
+    found = Ranks(3, batches(rows_file, batch_size=70, even=True, drop_last=True)).end()
+    assert [len(rows_of(lines)) for lines in found] == [980, 980, 980]
+
+
+def test_one_loop_after_the_other(rows_file: Path) -> None:
+    """The ring of one loop goes on in the next."""
+    found = Ranks(2, {**batches(rows_file, shuffle="window"), "loops": 3}).end()
+    first = [rows_of(lines[: len(lines) // 3]) for lines in found]
+    assert sorted(first[0] + first[1]) == list(range(N_ROWS))
+    assert sum(len(rows_of(lines)) for lines in found) == 3 * N_ROWS
+
+
+@pytest.mark.parametrize("then", [2, 3])
+def test_states_of_batches_go_on(rows_file: Path, then: int) -> None:
+    wanted = batches(rows_file, shuffle="window", seed=1)
+    begun = Ranks(2, {**wanted, "leave": 5}).end()
+    states = [lines[-1]["state"] for lines in begun]
+    rest = Ranks(then, {**wanted, "states": states}).end()
+    rows = [row for lines in begun + rest for row in rows_of(lines)]
+    assert sorted(rows) == list(range(N_ROWS))
+
+
+def test_a_rank_that_is_killed_is_gone_on_without(rows_file: Path) -> None:
+    wanted = {**batches(rows_file, shuffle="window", epochs=8), "pause": 0.01}
+    ranks = Ranks(2, wanted)
+    ranks.wait_for(1, 5)
+    ranks.kill(1)
+    lines = ranks.end()[0]
+    assert rows_of(lines) == [row for epoch in lines[-1]["order"] for row in epoch]
+
+
+def test_readers_that_are_killed_are_replaced(rows_file: Path) -> None:
+    wanted = {**batches(rows_file, shuffle="window", epochs=8, n_procs=2), "pause": 0.01}
+    ranks = Ranks(2, wanted)
+    for lines in (3, 9):
+        ranks.wait_for(0, lines)
+        os.kill(next(iter(children(ranks.host()))), signal.SIGKILL)
+    for lines in ranks.end():
+        assert rows_of(lines) == [row for epoch in lines[-1]["order"] for row in epoch]
+
+
+def test_a_host_that_is_killed_is_told(rows_file: Path) -> None:
+    wanted = {**batches(rows_file, shuffle="window", epochs=200), "pause": 0.01}
+    ranks = Ranks(2, wanted)
+    for rank in range(2):
+        ranks.wait_for(rank, 3)
+    os.kill(ranks.host(), signal.SIGKILL)
+    for lines in ranks.end():
+        assert lines[-1]["error"] == "ReaderDiedError"
+        assert "hosts the readers" in lines[-1]["text"]
+
+
+def test_ranks_that_want_something_else_are_told(rows_file: Path) -> None:
+    wanted = batches(rows_file)
+    other = batches(rows_file, batch_size=50)
+    found = Ranks(2, wanted, wanted, other).end()
+    errors = [lines[-1].get("error") for lines in found]
+    assert sorted(map(str, errors)) == ["None", "OptionsError"]
+
+
+def test_ranks_of_the_same_number_are_told(rows_file: Path) -> None:
+    wanted = {**batches(rows_file, epochs=20), "pause": 0.01}
+    worlds = [{"world": {"rank": rank, "world_size": 2}} for rank in (0, 1, 1)]
+    found = Ranks(3, wanted, *worlds).end()
+    errors = [lines[-1].get("error") for lines in found]
+    assert errors.count("OptionsError") == 1, errors
+    assert errors.count(None) == 2, errors
+
+
+def test_damage_is_told_to_all(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        data = np.arange(N_ROWS, dtype="i8")
+        dataset = file.create_dataset("x", data=data, chunks=(CHUNK,), compression="gzip")
+        chunk = dataset.id.get_chunk_info(20)
+    with path.open("r+b") as raw:
+        raw.seek(chunk.byte_offset)
+        raw.write(b"\xff\x00\xff\x00")
+    found = Ranks(2, batches(path)).end()
+    for lines in found:
+        assert lines[-1]["error"] == "CorruptChunkError"
+        assert "chunk (2000,)" in lines[-1]["text"]
+    assert sorted(row for lines in found for row in rows_of(lines)) == list(range(1984))
+
+
+def test_a_file_that_is_missing_is_told_to_all(tmp_path: Path) -> None:
+    found = Ranks(2, batches(tmp_path / "none.h5", shuffle="full")).end()
+    assert [lines[-1]["error"] for lines in found] == ["MissingFileError"] * 2
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_columns(tmp_path: Path, count: int) -> None:
+    path = table_files.write(tmp_path / "a.h5")
+    found = Ranks(count, columns(path)).end()
+    check_columns(path, found)
+    keys = [lines[-1]["told"]["keys"]["chunks"] for lines in found]
+    with h5py.File(path) as file:
+        stored = {name: file[name]["nhit"].id.get_num_chunks() for name in TABLES}
+    assert sorted(keys) == [0] * (count - 1) + [sum(stored.values())]
+    told = [lines[-1]["told"]["readers"][0]["chunks"] for lines in found]
+    assert max(told) == sum(stored.values())
+
+
+def check_columns(path: Path, found: list[list[dict[str, Any]]]) -> None:
+    """Each row came once, whatever rank it came to."""
+    with h5py.File(path) as file:
+        for name in TABLES:
+            column = file[name]["nhit"][:, 0]
+            blocks = [line for lines in found for line in lines if "columns" in line]
+            blocks.sort(key=lambda line: line["rows"][name])
+            at = 0
+            for block in blocks:
+                begin, end = block["rows"][name]
+                assert begin == at
+                assert block["columns"][name] == column[begin:end].tolist()
+                at = end
+            assert at == len(column)
+
+
+def test_states_of_columns_go_on(tmp_path: Path) -> None:
+    path = table_files.write(tmp_path / "a.h5")
+    begun = Ranks(2, {**columns(path), "leave": 4}).end()
+    states = [lines[-1]["state"] for lines in begun]
+    rest = Ranks(3, {**columns(path), "states": states}).end()
+    check_columns(path, begun + rest)
+    alone = [{"states": [state]} for state in states]
+    check_columns(path, begun + Ranks(2, columns(path), *alone).end())
