@@ -11,6 +11,7 @@
 #     chunk_index.py         ChunkIndex: where a dataset's chunks lie, how to decode them
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
 #     survey.py              many objects -> what they are, in columns
+#     runs.py                many objects: where they are
 #     pattern.py             a path with wildcards -> the objects that it names
 #     stored_at.py           where its bytes lie, told to its index
 #     virtual.py             mappings of a virtual dataset, as chunks of its sources
@@ -31,6 +32,7 @@
 #       format.py            the bytes of it, written and read
 #       objects.py           what is saved of each object, in both directions
 #       writer.py            a file -> its saved index
+#       survey.py            what many objects are, in columns
 #       metadata.py          the core's answers, from a saved index
 #     kerchunk/              references of Kerchunk
 #       layout.py            how they are called, and pyarrow

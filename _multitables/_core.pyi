@@ -290,6 +290,13 @@ class RequestHandle:
 def survey(
     file: MetadataFile, offsets: Sequence[int], with_scales: bool, names: Sequence[bytes]
 ) -> dict[str, Any]: ...
+def saved_parts(
+    fd: int,
+    begins: npt.NDArray[np.uint64],
+    counts: npt.NDArray[np.uint64],
+    sums: npt.NDArray[np.uint32],
+    widths: Sequence[int],
+) -> list[npt.NDArray[np.uint8]]: ...
 
 class Table:
     def __init__(self, queue: WorkQueue, table: bytes) -> None: ...

@@ -15,14 +15,21 @@ import fnmatch
 import glob
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from _multitables import _core
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_file import Source, errors_named
-from _multitables.index.open_files import UNKNOWN, Place, children
-from _multitables.index.survey import Object
+from _multitables.index.open_files import UNKNOWN, OpenFile, Place, children
+from _multitables.index.runs import FAR, I64, Begins, Run
+from _multitables.index.saved.metadata import SavedMetadata
+
+#: An object: its file, and where its header is.
+Object = tuple[OpenFile, int]
 
 _WILD = re.compile(r"[*?\[]")
 
@@ -45,31 +52,68 @@ def only(path: str, by: int, value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An object, and the names that the wildcards stand for."""
+    """Objects that links of one group lead to, and the names that the wildcards stand for."""
 
+    #: What wildcards before the last part of the path stand for.
     values: tuple[str, ...]
-    place: Place
-    #: As `Source` takes it: a path in the first file, also where links lead to others.
+    #: Of the group, with a slash; as `Source` takes it, also where links lead to other files.
     path: str
+    #: The links. With `is_wild` a wildcard stands for each.
+    names: tuple[str, ...]
+    is_wild: bool
+    run: Run
 
 
-@dataclass
-class LinkPaths:
-    """Where links of the groups on the way lead, by path."""
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The links of a group."""
 
-    known: dict[Object, str] = field(default_factory=dict)
-    _listed: set[Object] = field(default_factory=set)
+    #: The path by which it was listed first, with a slash.
+    prefix: str
+    names: tuple[str, ...]
+    #: Where the objects of hard links are; -1 of other links.
+    targets: I64
 
-    def add(self, group: Place) -> None:
+
+class Links:
+    """The links of the groups on the way."""
+
+    def __init__(self) -> None:
+        self._listed: dict[Object, Listed] = {}
+        #: Many groups have links of the same names.
+        self._chosen: dict[tuple[tuple[str, ...], str], tuple[I64, tuple[str, ...]]] = {}
+
+    def of(self, group: Place) -> Listed:
         """List a group, once."""
-        if (group.file, group.offset) in self._listed:
-            return
-        self._listed.add((group.file, group.offset))
-        path = group.path.rstrip("/")
-        for name, _, kind, *target in _links(group):
-            if kind == "hard":
-                text = name.decode("utf-8", "surrogateescape")
-                self.known.setdefault((group.file, target[0]), f"{path}/{text}")
+        known = self._listed.get((group.file, group.offset))
+        if known is None:
+            known = Listed(_prefix(group), *_links(group))
+            self._listed[group.file, group.offset] = known
+        return known
+
+    def chosen(self, listed: Listed, part: str) -> tuple[I64, tuple[str, ...]]:
+        """Return the numbers and names of the links that a part with wildcards matches."""
+        key = listed.names, part
+        if key not in self._chosen:
+            is_match = re.compile(fnmatch.translate(part)).match
+            at = [number for number, name in enumerate(listed.names) if is_match(name)]
+            names = tuple(listed.names[number] for number in at)
+            self._chosen[key] = np.array(at, np.int64), names
+        return self._chosen[key]
+
+    def paths(self, file: OpenFile, offsets: I64) -> list[str]:
+        """Return the paths of objects of a file; "" of those that no listed link leads to."""
+        groups = [listed for (of, _), listed in self._listed.items() if of is file]
+        targets = np.concatenate([np.full(1, -1), *(group.targets for group in groups)])
+        begins = Begins([1, *(len(group.names) for group in groups)])
+        order = np.argsort(targets, kind="stable")
+        at = np.searchsorted(targets, offsets, sorter=order)
+        numbers = order[np.minimum(at, len(order) - 1)]
+        is_known, found = (targets[numbers] == offsets) & (offsets >= 0), []
+        for number, is_it in zip(numbers.tolist(), is_known.tolist(), strict=True):
+            group, link = begins.find(number)
+            found.append(groups[group - 1].prefix + groups[group - 1].names[link] if is_it else "")
+        return found
 
 
 def wildcards(path: str) -> list[str]:
@@ -77,8 +121,10 @@ def wildcards(path: str) -> list[str]:
     return [part for part in path.split("/") if _WILD.search(part)]
 
 
-def matches(source: Source, path: str, paths: LinkPaths | None = None) -> list[Match]:
+def matches(source: Source, path: str, links: Links, *, lists_all: bool) -> list[Match]:
     """Return the objects that a path with wildcards names, in the order of the file.
+
+    With `lists_all`, `links` has those of all groups on the way in the end.
 
     Raises
     ------
@@ -87,43 +133,73 @@ def matches(source: Source, path: str, paths: LinkPaths | None = None) -> list[M
     CorruptFileError
         A group on the way is damaged.
     """
-    root = source.find("")
-    level = [Match((), root, "")]
-    for part in (part for part in path.split("/") if part):
-        if paths is not None:
-            for match in level:
-                paths.add(match.place)
-        inside = [found for match in level for found in _inside(source, match, part)]
-        if not inside:
-            groups = [match.place.path for match in level]
-            names = children(level[0].place)
-            raise hdf5_errors.nothing_matches(source.filename, path, part, groups, names)
-        level = inside
+    level = [Match((), "", ("",), False, _run_of(source.find("")))]
+    for part in (part for part in path.split("/") if part not in ("", ".")):
+        groups = [_Group(match, number) for match in level for number in range(len(match.names))]
+        of_groups = (_inside(source, group, part, links, lists_all) for group in groups)
+        level = list(chain.from_iterable(of_groups))
+        if not level:
+            paths = [group.place.path for group in groups]
+            names = children(groups[0].place)
+            raise hdf5_errors.nothing_matches(source.filename, path, part, paths, names)
     return level
 
 
-def _inside(source: Source, match: Match, part: str) -> Iterator[Match]:
-    group, path = match.place, match.path.rstrip("/")
-    if not _WILD.search(part):
-        found = source.files.look(part, group)
+class _Group:
+    """An object in which the next part of a path is looked for."""
+
+    def __init__(self, match: Match, number: int) -> None:
+        name = match.names[number]
+        self.values = (*match.values, name) if match.is_wild else match.values
+        self.path = f"{match.path}{name}/"
+        self.place = match.run.place(number)
+
+
+def _inside(
+    source: Source, group: _Group, part: str, links: Links, lists_all: bool
+) -> Iterator[Match]:
+    place, is_wild = group.place, bool(_WILD.search(part))
+    if not (is_wild or lists_all):
+        found = source.files.look(part, place)
         if isinstance(found, Place):
-            yield Match(match.values, found, f"{path}/{part}")
+            yield Match(group.values, group.path, (part,), False, _run_of(found))
         return
-    inside, is_match = group.path.rstrip("/"), re.compile(fnmatch.translate(part)).match
-    for name, _, kind, *target in _links(group):
-        text = name.decode("utf-8", "surrogateescape")
-        if not is_match(text):
-            continue
-        values = (*match.values, text)
-        if kind == "hard":
-            place = Place(group.file, target[0], f"{inside}/{text}")
-            yield Match(values, place, f"{path}/{text}")
-        elif isinstance(found := source.files.look(text, group), Place):
-            yield Match(values, found, f"{path}/{text}")
+    listed, prefix = links.of(place), _prefix(place)
+    at, names = links.chosen(listed, part)
+    targets = listed.targets[at]
+    if len(names) and targets.min() >= 0:
+        run = Run(place.file, prefix, names, targets)
+        yield Match(group.values, group.path, names, is_wild, run)
+        return
+    for number, name in enumerate(names):
+        run = Run(place.file, prefix, (name,), targets[number : number + 1])
+        if targets[number] < 0:
+            found = source.files.look(name, place)
+            if not isinstance(found, Place):
+                continue
+            run = _run_of(found)
+        yield Match(group.values, group.path, (name,), is_wild, run)
 
 
-def _links(group: Place) -> list[tuple[Any, ...]]:
+def _prefix(group: Place) -> str:
+    return f"{group.path.rstrip('/')}/"
+
+
+def _run_of(place: Place) -> Run:
+    return Run(place.file, place.path, ("",), np.array([min(place.offset, FAR)], np.int64))
+
+
+def _links(group: Place) -> tuple[tuple[str, ...], I64]:
+    """Return the names of a group's links, and where those that are hard lead; -1 of others."""
+    metadata: Any = group.file.metadata  # the core's, or what tells the same
+    if isinstance(metadata, SavedMetadata):
+        listed = metadata.listed(group.offset)
+        if listed is not None:
+            return listed
     with errors_named(group):
         if group.offset == UNKNOWN:
             raise _core.Unknown("a group is stored as the core does not know", 0)
-        return group.file.metadata.links(group.offset)
+        links = metadata.links(group.offset)
+    names = (link[0].decode("utf-8", "surrogateescape") for link in links)
+    targets = (min(link[3], FAR) if link[2] == "hard" else -1 for link in links)
+    return tuple(names), np.fromiter(targets, np.int64, len(links))

@@ -12,7 +12,8 @@ This file must never know patterns, items or streams.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+import operator
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,11 +27,12 @@ from _multitables.index.chunk_index import U64, ChunkIndex
 from _multitables.index.element_type import ElementType, Unsupported, field_type
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.index.numpy_type import datatype_of
-from _multitables.index.open_files import OpenFile, Place
+from _multitables.index.open_files import OpenFile
+from _multitables.index.runs import I64, Places, Run, distinct
+from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.stored_at import replaced
 
 ALONE, NO_DATASET = _core.SURVEY_ALONE, _core.SURVEY_NO_DATASET
-I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ class Kind:
 _OF_OBJECTS = ("file", "kind", "rank", "offset", "dims_at", "n_chunks", "chunks_at")
 #: The attribute that names a dimension scale.
 SCALE_NAME = "NAME"
-#: An object: its file, and where its header is.
-Object = tuple[OpenFile, int]
+#: Where objects of a file lie -> their paths; "" of those that have none.
+Paths = Callable[[OpenFile, I64], list[str]]
 #: Name and value of an attribute as they are stored: datatype, dims (None: null), elements.
 Stored = tuple[bytes, "tuple[int, ...] | None", bytes]
 
@@ -66,7 +68,7 @@ Stored = tuple[bytes, "tuple[int, ...] | None", bytes]
 class Survey:
     """What objects are, by their numbers."""
 
-    places: Sequence[Place]
+    places: Places
     files: tuple[OpenFile, ...]
     kinds: tuple[Kind, ...]
     #: Of each object: its file, its kind (or `ALONE`, or `NO_DATASET`), its dims and chunks, and
@@ -147,14 +149,14 @@ class Survey:
 
 
 def survey(
-    places: Sequence[Place],
+    runs: Sequence[Run],
     native_filters: Container[int],
     *,
     is_split: bool = False,
-    scales_named: Mapping[Object, str] | None = None,
+    scale_paths: Paths | None = None,
     attributes: Sequence[str] = (),
 ) -> Survey:
-    """Describe the objects at some places.
+    """Describe objects.
 
     Parameters
     ----------
@@ -162,27 +164,40 @@ def survey(
         The filters that readers decode. A dataset with another one is `ALONE`.
     is_split : bool
         Data lies in another file, so that all datasets are `ALONE`.
-    scales_named : mapping, optional
-        Describe the dimension scales, too, as the objects after `places`. The mapping gives their
+    scale_paths : callable, optional
+        Describe the dimension scales, too, as the objects after those of `runs`. It tells their
         paths where they are known.
     attributes : sequence of str
         Names of attributes to return.
     """
     columns = _Columns(native_filters, is_split)
-    columns.tell(places, scales_named is not None, attributes)
-    if scales_named is not None:
-        columns.tell(columns.new_scales(scales_named), False, [SCALE_NAME])
+    columns.tell(runs, scale_paths is not None, attributes)
+    if scale_paths is not None:
+        with_path, without = columns.new_scales(scale_paths)
+        columns.tell(with_path, False, [])
+        columns.tell(without, False, [SCALE_NAME])
     return columns.joined()
 
 
 def _told(
     file: OpenFile, offsets: U64, with_scales: bool, names: list[bytes]
-) -> dict[str, Any] | None:
-    """Ask the core about objects; None if it does not read this kind of file."""
-    metadata = getattr(file.metadata, "file", file.metadata)  # a saved index wraps it
+) -> Iterator[tuple[I64, dict[str, Any] | None]]:
+    """Yield numbers of objects and what is told of them; None if the core does not read the file.
+
+    Attributes are told by the file only.
+    """
+    metadata: Any = file.metadata  # the core's, or what tells the same
+    rows = np.arange(len(offsets))
+    if isinstance(metadata, SavedMetadata):
+        saved = None if names else metadata.survey(offsets, with_scales)
+        if saved is not None:
+            yield np.flatnonzero(saved[0]), saved[1]
+            rows = np.flatnonzero(~saved[0])
+        metadata = metadata.file
     if not isinstance(metadata, _core.MetadataFile):
-        return None
-    return _core.survey(metadata, offsets.tolist(), with_scales, names)
+        yield rows, None
+    elif len(rows):
+        yield rows, _core.survey(metadata, offsets[rows].tolist(), with_scales, names)
 
 
 class _Columns:
@@ -193,41 +208,42 @@ class _Columns:
         #: Of each file: object, axis and offset of the scale's header.
         self._scales: list[list[I64]] = []
         self._attributes: dict[int, dict[str, Stored]] = {}
-        self._places: list[Place] = []
+        self._runs: list[Run] = []
         self._files: dict[OpenFile, int] = {}
         self._kinds: list[Kind] = []
         self._long: dict[str, list[Any]] = {name: [np.zeros(0, np.int64)] for name in _OF_OBJECTS}
         self._long |= {"dims": [], "chunk_dims": [], "chunks": []}
         self._inline: list[bytearray] = []
-        self._n_dims = self._n_chunks = 0
+        self._n_objects = self._n_dims = self._n_chunks = 0
 
-    def tell(self, places: Sequence[Place], with_scales: bool, names: Sequence[str]) -> None:
+    def tell(self, runs: Sequence[Run], with_scales: bool, names: Sequence[str]) -> None:
         """Add objects."""
-        first = len(self._places)
-        self._places += places
-        for place in places:
-            if place.file not in self._files:
-                self._files[place.file] = len(self._files)
+        for run in runs:
+            if run.file not in self._files:
+                self._files[run.file] = len(self._files)
                 self._inline.append(bytearray())
                 self._scales.append([])
-        file = np.array([self._files[place.file] for place in places], np.int64)
-        offsets = np.array([max(place.offset, 0) for place in places], np.uint64)
-        columns = {name: np.zeros(len(places), np.int64) for name in _OF_OBJECTS}
+        of_run = [self._files[run.file] for run in runs]
+        n_objects = np.array([len(run.names) for run in runs], np.int64)
+        file = np.repeat(np.array(of_run, np.int64), n_objects)
+        offsets = np.concatenate([np.zeros(0, np.int64), *(run.offsets for run in runs)])
+        columns = {name: np.zeros(len(file), np.int64) for name in _OF_OBJECTS}
         columns["file"], columns["kind"][:] = file, ALONE
-        columns["offset"] = offsets.astype(np.int64)
+        columns["offset"] = np.maximum(offsets, 0)
         stored_names = [name.encode("utf-8", "surrogateescape") for name in names]
         for one, number in self._files.items():
-            rows = np.flatnonzero(file == number)
-            if not len(rows):
-                continue
-            told = _told(one, offsets[rows], with_scales, stored_names)
-            if told is None:
-                kinds = [one.metadata.kind(at) for at in offsets[rows].tolist()]
-                is_other = np.array([kind != "dataset" for kind in kinds], bool)
-                columns["kind"][rows[is_other]] = NO_DATASET
-            else:
-                self._add(columns, number, rows, told)
-                self._add_values(number, first + rows, told, names)
+            objects = np.flatnonzero(file == number)
+            stored = columns["offset"][objects].astype(np.uint64)
+            for rows, told in _told(one, stored, with_scales, stored_names) if len(objects) else ():
+                if told is None:
+                    kinds = [one.metadata.kind(at) for at in stored[rows].tolist()]
+                    is_other = np.array([kind != "dataset" for kind in kinds], bool)
+                    columns["kind"][objects[rows[is_other]]] = NO_DATASET
+                else:
+                    self._add(columns, number, objects[rows], told)
+                    self._add_values(number, self._n_objects + objects[rows], told, names)
+        self._runs += runs
+        self._n_objects += len(file)
         for name, column in columns.items():
             self._long[name].append(column)
 
@@ -263,16 +279,20 @@ class _Columns:
             found = self._attributes.setdefault(int(numbers[row]), {})
             found[names[name]] = datatype, dims, elements
 
-    def new_scales(self, named: Mapping[Object, str]) -> list[Place]:
-        """Return the places of scales that are not among the objects yet, and their paths."""
+    def new_scales(self, paths: Paths) -> tuple[list[Run], list[Run]]:
+        """Return the scales that are not among the objects yet: those with a path, and others."""
         file, offset = (np.concatenate(self._long[name]) for name in ("file", "offset"))
-        found = []
+        runs: tuple[list[Run], list[Run]] = [], []
         for one, number in self._files.items():
             scales = [part[:, 2] for part in self._scales[number]]
-            wanted = np.unique(np.concatenate([np.zeros(0, np.int64), *scales]))
-            new = np.setdiff1d(wanted, offset[file == number], assume_unique=False)
-            found += [Place(one, at, named.get((one, at), "")) for at in new.tolist()]
-        return found
+            wanted = distinct(np.concatenate([np.zeros(0, np.int64), *scales]))
+            known = distinct(offset[file == number])
+            new = wanted[np.searchsorted(known, wanted, "right") == np.searchsorted(known, wanted)]
+            names = paths(one, new)
+            for of, is_wanted in zip(runs, (bool, operator.not_), strict=True):
+                at = [number for number, name in enumerate(names) if is_wanted(name)]
+                of.append(Run(one, "", [names[number] for number in at], new[at]))
+        return runs
 
     def _joined_scales(self) -> tuple[I64, I64]:
         """Return the scales by the number of the object, and where those of each begin."""
@@ -295,7 +315,7 @@ class _Columns:
         scales, scales_at = self._joined_scales()
         chunks = zip(*long["chunks"], strict=True) if long["chunks"] else iter(((nothing,),) * 4)
         return Survey(
-            places=self._places,
+            places=Places(self._runs),
             files=tuple(self._files),
             kinds=tuple(self._kinds),
             **{name: np.concatenate(long[name]) for name in _OF_OBJECTS},

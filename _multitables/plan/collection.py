@@ -10,7 +10,7 @@ Law
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.index.pattern import Match
+from _multitables.index.runs import I64, Begins
 from _multitables.plan.row_order import FILE_ORDER, FULL, OrderWords
 
-I64 = npt.NDArray[np.int64]
 #: As caches and vector instructions want it.
 ALIGN_BYTES = 64
 #: Bytes to decode that are worth another reader.
@@ -52,30 +53,76 @@ class Layout:
         return max(1, min(n_readers, self.n_bytes // SHARE_BYTES))
 
 
-def members_of(found: Iterable[tuple[tuple[str, ...], str, int]], by: int) -> list[Members]:
-    """Put datasets together.
+class Items:
+    """Items by key, of which each is put together when it is asked for.
+
+    The names in an item are the values of the other wildcards; with a single wildcard, the last
+    name of the path.
 
     Parameters
     ----------
-    found : iterable of (values, name, number)
-        What the wildcards stand for, the last name of the path, and the dataset's number.
+    found : sequence of Match
+        What a path matches.
     by : int
         Which wildcard's value is the key.
-
-    Returns
-    -------
-    list of Members
-        By key. Names are the other values; with a single wildcard, the last name of the path.
+    is_dataset : ndarray of bool
+        Of each object; others are in no item.
     """
-    items: dict[str, dict[str, int]] = {}
-    for values, last, number in found:
-        others = values[:by] + values[by + 1 :]
-        name = "/".join(others) if others else last
-        items.setdefault(values[by], {})[name] = number
-    return [
-        Members(key, {name: items[key][name] for name in sorted(items[key], key=natural)})
-        for key in sorted(items, key=natural)
-    ]
+
+    def __init__(self, found: Sequence[Match], by: int, is_dataset: npt.NDArray[np.bool_]) -> None:
+        self._found, self._by = found, by
+        self._begins = Begins(len(match.names) for match in found)
+        numbers: dict[str, int] = {}
+        of_object = self._numbered(numbers)
+        every, datasets = list(numbers), np.flatnonzero(is_dataset)
+        used = np.flatnonzero(np.bincount(of_object[datasets], minlength=len(every)))
+        sorted_ = sorted(used.tolist(), key=lambda number: natural(every[number]))
+        self.keys = [every[number] for number in sorted_]
+        rank = np.zeros(len(every), np.int64)
+        rank[sorted_] = np.arange(len(sorted_))
+        #: Of each object that is found, its item, or -1.
+        self.of_object = np.where(is_dataset, rank[of_object], -1)
+        #: The objects by item, and where those of each begin.
+        self.objects = datasets[np.argsort(self.of_object[datasets], kind="stable")]
+        self.begins = np.searchsorted(self.of_object[self.objects], np.arange(len(self) + 1))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def numbers(self, item: int) -> list[int]:
+        """Return the datasets of an item."""
+        numbers: list[int] = self.objects[self.begins[item] : self.begins[item + 1]].tolist()
+        return numbers
+
+    def members(self, item: int) -> Members:
+        """Return an item."""
+        named = {self._name(number): number for number in self.numbers(item)}
+        return Members(self.keys[item], {name: named[name] for name in sorted(named, key=natural)})
+
+    def path(self, number: int) -> str:
+        """Return the path by which an object was found."""
+        at, within = self._begins.find(number)
+        return self._found[at].path + self._found[at].names[within]
+
+    def _numbered(self, numbers: dict[str, int]) -> I64:
+        """Number the keys as they come, and return the number of each object's key."""
+        found, by = self._found, self._by
+        if not found or by < len(found[0].values):
+            keys = [numbers.setdefault(one.values[by], len(numbers)) for one in found]
+            return np.repeat(np.array(keys, np.int64), np.diff(self._begins.all))
+        known: dict[tuple[str, ...], I64] = {}  # many groups have the same names
+        for names in (match.names for match in found):
+            if names not in known:
+                keys = [numbers.setdefault(name, len(numbers)) for name in names]
+                known[names] = np.array(keys, np.int64)
+        return np.concatenate([known[match.names] for match in found])
+
+    def _name(self, number: int) -> str:
+        at, within = self._begins.find(number)
+        match = self._found[at]
+        last = match.names[within]
+        values = (*match.values, last) if match.is_wild else match.values
+        return "/".join(values[: self._by] + values[self._by + 1 :]) or last
 
 
 @lru_cache(maxsize=1 << 16)

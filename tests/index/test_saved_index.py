@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import warnings
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import pytest
 import structures
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from index_changes import CHANGES, changed, with_tables
 from saved_files import saved, small
 
 import multitables
@@ -274,26 +274,6 @@ def test_nothing_is_left_of_an_index_that_was_not_finished(h5: Path) -> None:
     assert sorted(os.listdir(h5.parent)) == [h5.name, place.name]
 
 
-#: Where a saved index of `small` is changed, and by what.
-CHANGES = st.tuples(
-    st.sampled_from(["bytes", "bytes", "bytes", "number", "cut", "longer"]),
-    st.integers(0, 2**20),
-    st.one_of(st.binary(min_size=1, max_size=9), st.sampled_from([b"\0" * 8, b"\xff" * 8])),
-)
-
-
-def changed(content: bytes, change: tuple[str, int, bytes]) -> bytes:
-    how, at, by = change
-    at %= len(content) or 1
-    if how == "cut":
-        return content[:at]
-    if how == "longer":
-        return content + by
-    if how == "number":
-        at -= at % 8
-    return (content[:at] + by + content[at + len(by) :])[: len(content)]
-
-
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("one") / "small.h5"
@@ -324,19 +304,7 @@ def test_damage_anywhere(one: Path, changes: list[Any]) -> None:
 def test_tables_that_lie(one: Path, changes: list[Any]) -> None:
     """Sums are correct, as another program can make them."""
     place = saved(one)
-    good = place.read_bytes()
-    head = saved_index.HEAD.unpack_from(good)
-    begin = saved_index.HEAD.size + head[3 + 3]
-    tables = good[begin:]
-    for change in changes:
-        tables = changed(tables, change)
-        tables = (tables + good[begin + len(tables) :])[: len(good) - begin]
-    numbers = (*head[3:-1], zlib.crc32(tables))
-    stored = saved_index.HEAD.pack(*head[:2], 0, *numbers)
-    head_sum = zlib.crc32(stored[saved_index.CHECKED_FROM :])
-    stored = saved_index.HEAD.pack(*head[:2], head_sum, *numbers)
-    place.write_bytes(stored + good[len(stored) : begin] + tables)
-
+    place.write_bytes(with_tables(place.read_bytes(), changes))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in answers(opened(one), asked_or_corrupt):
@@ -373,14 +341,16 @@ def test_a_million_chunks_are_read_as_they_are(h5: Path) -> None:
     place = h5.with_suffix(".mtidx")
     n = 1 << 20
     table = (*(np.arange(n, dtype=np.uint64) * k for k in (1, 64, 0)), np.zeros(n, np.uint32))
+    told: dict[str, Any] = {name: [0] for name in ("common", "dims_end", "scale_end")}
+    told |= {name: [] for name in ("dims", "chunk_dims", "scale_axis", "scale_target", "kinds")}
     with saved_index.replaced(str(place)) as file:
         writer = saved_index.IndexWriter(file)
         place_of = writer.chunks(table)
         writer.add(8, "dataset", place=place_of)
-        writer.finish(Fingerprint(1, 2, 3, 4))
+        writer.finish(Fingerprint(1, 2, 3, 4), told)
     index = saved_index.read(str(place), Fingerprint(1, 2, 3, 4))
     assert index is not None
-    for got, expected in zip(index.chunks(0), table, strict=True):
+    for got, expected in zip(index.chunks(np.array([0])), table, strict=True):
         np.testing.assert_array_equal(got, expected)
         assert got.dtype == expected.dtype
 

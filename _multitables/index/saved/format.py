@@ -1,23 +1,26 @@
 """A saved index: the tables of a file's objects, links and chunks, as bytes of a file of their own.
 
-The bytes, of version 1; all numbers are little-endian:
+The bytes, of version 2; all numbers are little-endian:
 
 - `HEAD`: the magic, the version, the CRC-32 of what follows in the head, and `Head`'s numbers.
-- The chunk tables of all datasets, one behind the other: of n chunks the columns grid_index,
-  byte_offset and stored_size (8 bytes each) and filter_mask (4), as the core tells them.
+- The parts of datasets, one behind the other. A chunk table: of n chunks the columns grid_index,
+  byte_offset and stored_size (8 bytes each) and filter_mask (4), as the core tells them. Or the
+  elements of a compact dataset.
 - The columns of `COLUMNS`, one behind the other. Objects are sorted by the offset of their header,
-  the links of a group by name. Names end with a NUL. A value is JSON, with bytes as Latin-1, and is
-  kept once, however many objects have it.
+  the links of a group by name. Names end with a NUL.
+- The values. A value is JSON, with bytes as Latin-1, and is kept once, however many objects have
+  it.
 
 What an object's ``first`` and ``second`` say: its first link and their number (a group); where its
-chunk table begins and how many chunks it has (chunked; ``checksum`` is the table's CRC-32); the
-address of its bytes (contiguous); a value (compact); an object of the global heap (virtual).
+part begins, and how many chunks (chunked) or bytes (compact) that has, of which ``checksum`` is the
+CRC-32; the address of its bytes (contiguous); an object of the global heap (virtual). What
+``common``, ``dims_end``, ``scale_end`` and the kinds say, survey.py knows.
 
 Law
 ---
 1. Written whole or not at all: under a name of its own, then renamed.
-2. Nothing is trusted: sums, then ranges, when it is read; chunk tables when they are asked for. No
-   memory map: others may truncate the file.
+2. Nothing is trusted: sums, then ranges, when it is read; parts and values when they are asked for.
+   No memory map: others may truncate the file.
 3. An index of another version, or of a file that has changed since, is not used.
 
 This file must never know what HDF5 says of an object.
@@ -31,18 +34,23 @@ import os
 import struct
 import weakref
 import zlib
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
+from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index.chunk_index import Fingerprint
+from _multitables import _core
+from _multitables.index.chunk_index import U64, Fingerprint
+
+I64 = npt.NDArray[np.int64]
 
 MAGIC = b"\x89MTIDX\r\n"
-VERSION = 1
-HEAD = struct.Struct("<8sII10Q")
+VERSION = 2
+HEAD = struct.Struct("<8sII14Q")
 CHECKED_FROM = 16  # of the head
 #: No creation order, no address; no value: the file itself must be asked.
 NO_NUMBER, NO_VALUE = 2**64 - 1, 2**32 - 1
@@ -52,11 +60,11 @@ CHUNK_COLUMNS: tuple[np.dtype[Any], ...] = (
     np.dtype("<u8"),
     np.dtype("<u4"),
 )
-CHUNK_BYTES = sum(column.itemsize for column in CHUNK_COLUMNS)
 
 KINDS = ("group", "dataset", "datatype", "other")
 LINK_KINDS = ("hard", "soft", "external", "user_defined")
-GROUP, HARD, USER_DEFINED = KINDS.index("group"), 0, 3
+GROUP, DATASET = KINDS.index("group"), KINDS.index("dataset")
+HARD, USER_DEFINED = 0, 3
 
 #: Name, element type, and of what there is one entry each; wide ones first, so all are aligned.
 COLUMNS = (
@@ -67,14 +75,21 @@ COLUMNS = (
     ("link_order", "<u8", "n_links"),
     ("link_end", "<u8", "n_links"),
     ("value_end", "<u8", "n_values"),
+    ("dims_end", "<u8", "n_objects"),
+    ("dims", "<u8", "n_dims"),
+    ("chunk_dims", "<u8", "n_dims"),
+    ("scale_end", "<u8", "n_objects"),
+    ("scale_axis", "<u8", "n_scales"),
+    ("scale_target", "<u8", "n_scales"),
     ("attributes", "<u4", "n_objects"),
     ("space", "<u4", "n_objects"),
     ("storage", "<u4", "n_objects"),
     ("checksum", "<u4", "n_objects"),
+    ("common", "<u4", "n_objects"),
     ("kind", "u1", "n_objects"),
     ("link_kind", "u1", "n_links"),
     ("names", "u1", "names_bytes"),
-    ("values", "u1", "values_bytes"),
+    ("kinds", "u1", "kinds_bytes"),
 )
 
 
@@ -89,13 +104,17 @@ class Head:
     size_bytes: int
     mtime_ns: int
     inode: int
-    chunks_bytes: int
+    parts_bytes: int
     n_objects: int
     n_links: int
     n_values: int
+    n_dims: int
+    n_scales: int
     names_bytes: int
+    kinds_bytes: int
     values_bytes: int
     tables_sum: int
+    values_sum: int
 
     def is_of(self, fingerprint: Fingerprint) -> bool:
         """Whether the file is as it was; devices are numbered anew when a machine starts."""
@@ -133,7 +152,7 @@ class IndexWriter:
         self._objects: list[tuple[int, ...]] = []
         self._links: list[Link] = []
         self._values: dict[bytes, int] = {}
-        self._chunks_bytes = 0
+        self._parts_bytes = 0
         self._file = file
         self._file.write(bytes(HEAD.size))
 
@@ -152,10 +171,15 @@ class IndexWriter:
         """Write a chunk table; the object's `first`, `second` and `checksum`."""
         columns = zip(table, CHUNK_COLUMNS, strict=True)
         stored = b"".join(np.asarray(column, kind).tobytes() for column, kind in columns)
-        first = self._chunks_bytes
+        first, _, checksum = self.part(stored)
+        return first, len(table[0]), checksum
+
+    def part(self, stored: bytes) -> tuple[int, int, int]:
+        """Write elements; the object's `first`, `second` and `checksum`."""
+        first = self._parts_bytes
         self._file.write(stored)
-        self._chunks_bytes += len(stored)
-        return first, len(table[0]), zlib.crc32(stored)
+        self._parts_bytes += len(stored)
+        return first, len(stored), zlib.crc32(stored)
 
     def add(
         self,
@@ -173,26 +197,35 @@ class IndexWriter:
             (offset, first, second, attributes, space, storage, checksum, KINDS.index(kind))
         )
 
-    def finish(self, fingerprint: Fingerprint) -> None:
-        """Write the tables and the head."""
-        columns = self._columns()
+    def offsets(self) -> list[int]:
+        """Where the headers of the objects are, in their order."""
+        return sorted(row[0] for row in self._objects)
+
+    def finish(self, fingerprint: Fingerprint, surveyed: Mapping[str, Any]) -> None:
+        """Write the tables and the head; `surveyed` are the columns of which survey.py knows."""
+        columns = {**self._columns(), **surveyed}
         tables = b"".join(
             np.asarray(columns[name], np.dtype(kind)).tobytes() for name, kind, _ in COLUMNS
         )
+        values = b"".join(self._values)
         head = Head(
             fingerprint.size_bytes,
             _unsigned(fingerprint.mtime_ns),
             fingerprint.inode,
-            self._chunks_bytes,
+            self._parts_bytes,
             len(self._objects),
             len(self._links),
             len(self._values),
+            len(columns["dims"]),
+            len(columns["scale_axis"]),
             len(columns["names"]),
-            len(columns["values"]),
+            len(columns["kinds"]),
+            len(values),
             zlib.crc32(tables),
+            zlib.crc32(values),
         )
         numbers = HEAD.pack(b"", 0, 0, *astuple(head))[CHECKED_FROM:]
-        self._file.write(tables)
+        self._file.write(tables + values)
         self._file.seek(0)
         self._file.write(HEAD.pack(MAGIC, VERSION, zlib.crc32(numbers), *astuple(head)))
 
@@ -209,7 +242,6 @@ class IndexWriter:
             "link_end": _ends(len(link.name) + 1 for link in self._links),
             "names": _bytes(b"".join(link.name + b"\0" for link in self._links)),
             "value_end": _ends(map(len, self._values)),
-            "values": _bytes(b"".join(self._values)),
         }
 
 
@@ -219,29 +251,48 @@ class SavedIndex:
     def __init__(self, fd: int, head: Head, columns: dict[str, npt.NDArray[Any]]) -> None:
         self._fd = fd
         self.head = head
+        self._values: memoryview | None = None
         self.header_offset, self.kind = columns["header_offset"], columns["kind"]
+        self._offsets = self.header_offset.data
         self.first, self.second = columns["first"], columns["second"]
         self.attributes, self.space = columns["attributes"], columns["space"]
         self.storage, self.checksum = columns["storage"], columns["checksum"]
         self.link_target, self.link_order = columns["link_target"], columns["link_order"]
         self.link_end, self.link_kind = columns["link_end"], columns["link_kind"]
+        self.common, self.kinds = columns["common"], columns["kinds"]
+        self.dims_end, self.dims = columns["dims_end"], columns["dims"]
+        self.chunk_dims, self.scale_end = columns["chunk_dims"], columns["scale_end"]
+        self.scale_axis, self.scale_target = columns["scale_axis"], columns["scale_target"]
         self.value_end = columns["value_end"]
-        # Copying these would take as long as reading them.
-        self.names, self.values = columns["names"].data, columns["values"].data
+        self.names = columns["names"].data  # copying it would take as long as reading it
         #: Close the file. May be called again; chunk tables cannot be asked for then.
         self.close = weakref.finalize(self, os.close, fd)
 
     def row(self, offset: int) -> int | None:
         """The number of the object whose header is at an offset, if it is saved."""
-        row = int(self.header_offset.searchsorted(np.uint64(offset)))
-        is_saved = row < len(self.header_offset) and int(self.header_offset[row]) == offset
+        row = bisect_left(self._offsets, offset)
+        is_saved = row < len(self._offsets) and self._offsets[row] == offset
         return row if is_saved else None
+
+    def rows(self, offsets: U64) -> I64:
+        """The numbers of objects whose headers are at some offsets; -1 of those not saved."""
+        rows = self.header_offset.searchsorted(offsets)
+        if not len(self.header_offset):
+            return rows - 1
+        is_saved = self.header_offset[np.minimum(rows, len(self.header_offset) - 1)] == offsets
+        return np.where(is_saved, rows, -1)
 
     def value(self, number: int) -> Any:
         """A value of JSON's types."""
+        if self._values is None:
+            begin = HEAD.size + self.head.parts_bytes + _tables_bytes(self.head)
+            values = _read(self._fd, begin, self.head.values_bytes)
+            if zlib.crc32(values) != self.head.values_sum:
+                raise DamagedIndexError("the checksum of the values differs")
+            self._values = values
         begin = int(self.value_end[number - 1]) if number else 0
         try:
-            return json.loads(bytes(self.values[begin : int(self.value_end[number])]))
+            return json.loads(bytes(self._values[begin : int(self.value_end[number])]))
         except (ValueError, RecursionError) as error:
             raise DamagedIndexError(f"value {number} is not JSON") from error
 
@@ -256,20 +307,41 @@ class SavedIndex:
 
     def link_names(self, first: int, end: int) -> list[bytes]:
         """The names of links that follow one another."""
-        return bytes(self.names[self._name_begin(first) : self._name_begin(end)]).split(b"\0")[:-1]
+        return self.stored_names(first, end).split(b"\0")[:-1]
+
+    def stored_names(self, first: int, end: int) -> bytes:
+        """The same, each with a NUL."""
+        return bytes(self.names[self._name_begin(first) : self._name_begin(end)])
 
     def _name_begin(self, link: int) -> int:
         return int(self.link_end[link - 1]) if link else 0
 
-    def chunks(self, row: int) -> tuple[npt.NDArray[Any], ...]:
-        """The chunk table of a dataset."""
-        first, count = int(self.first[row]), int(self.second[row])
-        if first + count * CHUNK_BYTES > self.head.chunks_bytes:
-            raise DamagedIndexError("a chunk table lies outside of the chunk tables")
-        stored = _read(self._fd, HEAD.size + first, count * CHUNK_BYTES)
-        if zlib.crc32(stored) != int(self.checksum[row]):
-            raise DamagedIndexError("the checksum of a chunk table differs")
-        return tuple(_split(stored, ((kind, count) for kind in CHUNK_COLUMNS)))
+    def chunks(self, rows: I64) -> tuple[npt.NDArray[Any], ...]:
+        """The chunk tables of datasets, one behind the other."""
+        columns = self._parts(rows, [kind.itemsize for kind in CHUNK_COLUMNS])
+        return tuple(map(np.ndarray.view, columns, CHUNK_COLUMNS))
+
+    def elements(self, rows: I64) -> list[bytes]:
+        """The elements of compact datasets."""
+        (column,) = self._parts(rows, [1])
+        stored, ends = column.tobytes(), np.cumsum(self.second[rows]).tolist()
+        return [stored[begin:end] for begin, end in pairwise([0, *ends])]
+
+    def _parts(self, rows: I64, widths: list[int]) -> list[npt.NDArray[np.uint8]]:
+        """Read and check parts of `second` entries: the columns, whose entries have `widths`."""
+        first, second, limit = self.first[rows], self.second[rows], self.head.parts_bytes
+        if np.any(second > limit // sum(widths)) or np.any(first > limit):
+            raise DamagedIndexError("parts of datasets lie outside of all of them")
+        sizes = second * np.uint64(sum(widths))
+        most = int(np.bincount(rows).max(initial=0)) * limit  # an object may be asked for twice
+        if np.any(first + sizes > limit) or float(sizes.sum(dtype=np.float64)) > most:
+            raise DamagedIndexError("parts of datasets lie over one another")
+        try:
+            return _core.saved_parts(
+                self._fd, first + HEAD.size, second, self.checksum[rows], widths
+            )
+        except ValueError as error:
+            raise DamagedIndexError(str(error)) from error
 
 
 def read(filename: str, fingerprint: Fingerprint) -> SavedIndex | None:
@@ -308,14 +380,15 @@ def _read_head(fd: int, fingerprint: Fingerprint) -> Head | None:
     head = Head(*numbers)
     if not head.is_of(fingerprint):
         return None
-    size, expected = os.fstat(fd).st_size, HEAD.size + head.chunks_bytes + _tables_bytes(head)
+    expected = HEAD.size + head.parts_bytes + _tables_bytes(head) + head.values_bytes
+    size = os.fstat(fd).st_size
     if size != expected:
         raise DamagedIndexError(f"expected {expected} bytes, got {size}")
     return head
 
 
 def _read_columns(fd: int, head: Head) -> dict[str, npt.NDArray[Any]]:
-    tables = _read(fd, HEAD.size + head.chunks_bytes, _tables_bytes(head))
+    tables = _read(fd, HEAD.size + head.parts_bytes, _tables_bytes(head))
     if zlib.crc32(tables) != head.tables_sum:
         raise DamagedIndexError("the checksum of the tables differs")
     parts = _split(tables, ((np.dtype(kind), getattr(head, count)) for _, kind, count in COLUMNS))
@@ -337,6 +410,10 @@ def _checks(head: Head, of: dict[str, npt.NDArray[Any]]) -> Iterator[tuple[str, 
     for name, blob in (("link_end", head.names_bytes), ("value_end", head.values_bytes)):
         ends = of[name]
         yield name, _increase(ends) and (int(ends[-1]) if len(ends) else 0) == blob
+    for name, count in (("dims_end", head.n_dims), ("scale_end", head.n_scales)):
+        ends = of[name]
+        is_sorted = bool(np.all(ends[1:] >= ends[:-1]))
+        yield name, is_sorted and (int(ends[-1]) if len(ends) else 0) == count
     names_end = np.flatnonzero(of["names"] == 0) + 1
     yield "names", np.array_equal(names_end.astype(np.uint64), of["link_end"])
     first, second = of["first"][groups], of["second"][groups]

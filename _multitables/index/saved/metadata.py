@@ -2,7 +2,8 @@
 
 Law
 ---
-1. The face is `_core.MetadataFile`'s. What is not saved is asked of the file itself.
+1. The face is `_core.MetadataFile`'s, and two answers about many objects at once. What is not saved
+   is asked of the file itself.
 2. A damaged index is left with a warning; from then on the file answers everything.
 """
 
@@ -15,6 +16,7 @@ import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -25,8 +27,10 @@ from _multitables.errors import SavedIndexWarning
 from _multitables.index.chunk_index import U64, Fingerprint, grid_of
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.saved import format as saved_format
+from _multitables.index.saved import survey
 from _multitables.index.saved.format import (
     HARD,
+    I64,
     KINDS,
     LINK_KINDS,
     NO_NUMBER,
@@ -87,6 +91,8 @@ class SavedMetadata:
         self._is_left = False
         self._searches: Counter[int] = Counter()
         self._by_name: dict[int, dict[bytes, int]] = {}
+        #: Many groups have links of the same names.
+        self._texts: dict[bytes, tuple[str, ...]] = {}
         self._loaded: dict[tuple[Callable[[Any], Any], int], dict[str, Any]] = {}
 
     def close(self) -> None:
@@ -152,6 +158,20 @@ class SavedMetadata:
         row = self._row(offset, "dataset")
         saved = None if row is None else self._saved(lambda: self._chunks(row))
         return self.file.chunks(offset) if saved is None else saved
+
+    def listed(self, offset: int) -> tuple[tuple[str, ...], I64] | None:
+        """The names of a group's links, and where those that are hard lead, -1 of others."""
+        row = self._row(offset, "group")
+        return None if row is None else self._listed(*self._index.link_range(row))
+
+    def survey(
+        self, offsets: U64, with_scales: bool
+    ) -> tuple[npt.NDArray[np.bool_], dict[str, Any]] | None:
+        """Which objects are saved, and what `_core.survey` tells of them, but no attributes."""
+        rows = self._index.rows(offsets)
+        is_saved = rows >= 0
+        told = self._saved(lambda: survey.told(self._index, rows[is_saved], with_scales))
+        return None if told is None else (is_saved, told)
 
     def _saved(self, question: Callable[[], Any]) -> Any:
         """The answer, or None for the file to answer."""
@@ -235,6 +255,21 @@ class SavedMetadata:
             links[place] = (*links[place][:2], *self._target(first + place))
         return links
 
+    def _listed(self, first: int, end: int) -> tuple[tuple[str, ...], I64]:
+        stored = self._index.stored_names(first, end)
+        names = self._texts.get(stored)
+        if names is None:
+            if len(self._texts) >= MAX_LOADED:
+                self._texts.clear()
+            texts = stored.decode("utf-8", "surrogateescape").split("\0")
+            names = self._texts[stored] = tuple(texts[:-1])
+        return names, self._hard_targets[first:end]
+
+    @cached_property
+    def _hard_targets(self) -> I64:
+        index = self._index
+        return np.where(index.link_kind == HARD, index.link_target.astype(np.int64), -1)
+
     def _datatype(self, row: int) -> Any:
         number, kind = int(self._index.storage[row]), KINDS[self._index.kind[row]]
         if number == NO_VALUE:
@@ -267,24 +302,16 @@ class SavedMetadata:
             case "contiguous":
                 dataset["byte_offset"] = None if first == NO_NUMBER else first
             case "compact":
-                dataset["elements"] = self._elements(first)
+                (dataset["elements"],) = index.elements(np.array([row]))
             case "virtual":
                 dataset["mappings"] = (first, int(index.second[row]))
         return dataset
-
-    def _elements(self, number: int) -> bytes:
-        if number >= self._index.head.n_values:
-            raise DamagedIndexError(f"there is no value {number}")
-        try:
-            return to_bytes(self._index.value(number))
-        except RAISED as error:
-            raise DamagedIndexError("elements are not bytes") from error
 
     def _chunks(self, row: int) -> Any:
         dataset = self._dataset(row)
         if dataset["layout"] != "chunked":
             return None  # the file says so
-        table = self._index.chunks(row)
+        table = self._index.chunks(np.array([row]))
         grid_index = table[0]
         n_chunks = math.prod(grid_of(dataset["dims"], dataset["chunk_dims"]))
         in_order = len(grid_index) < 2 or bool(np.all(grid_index[1:] > grid_index[:-1]))

@@ -98,6 +98,12 @@ STORAGE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "fill_is_never_written": (_same, to_flag),
     "external_files": (lambda all_: [(to_text(of[0]), *of[1:]) for of in all_], _external),
 }
+#: The same of what a survey tells of kinds; of no fill value, as of zeros, the value is empty.
+KIND: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **{name: STORAGE[name] for name in ("layout", "datatype", "element_bytes", "filters")},
+    "fill_value": (to_text, to_bytes),
+    "class": (to_text, to_bytes),
+}
 
 
 def _loaded(saved: Any, table: dict[str, Any]) -> dict[str, Any]:
@@ -119,21 +125,34 @@ def load_space(saved: Any) -> dict[str, Any]:
 
 def load_storage(saved: Any) -> dict[str, Any]:
     """Load what many datasets have in common, which agrees with itself."""
-    dataset = _loaded(saved, STORAGE)
-    try:
-        size = _element_bytes(dataset["datatype"])
-    except UNREADABLE as error:
-        raise DamagedIndexError(f"a datatype cannot be read: {error.args[0]}") from error
+    dataset = _typed(saved, STORAGE)
     is_chunked = dataset["layout"] == "chunked"
     chunk_dims = dataset["chunk_dims"] if is_chunked else dataset.pop("chunk_dims")
     if (
-        size != dataset["element_bytes"]
-        or len(dataset["fill_value"] or b"") not in (0, size)
-        or (chunk_dims is not None) != is_chunked
-        or not all(chunk_dims or ())  # neither 0 nor None
+        (chunk_dims is not None) != is_chunked or not all(chunk_dims or ())  # neither 0 nor None
     ):
         raise DamagedIndexError(f"a dataset contradicts itself: {dataset!r:.200}")
     return dataset
+
+
+def load_kind(saved: Any) -> dict[str, Any]:
+    """Load what a survey tells of a kind."""
+    kind = _typed(saved, KIND)
+    if kind["layout"] == "virtual":
+        raise DamagedIndexError("virtual datasets are of no kind")
+    return kind
+
+
+def _typed(saved: Any, table: dict[str, Any]) -> dict[str, Any]:
+    """Load what has a datatype."""
+    told = _loaded(saved, table)
+    try:
+        size = _element_bytes(told["datatype"])
+    except UNREADABLE as error:
+        raise DamagedIndexError(f"a datatype cannot be read: {error.args[0]}") from error
+    if size != told["element_bytes"] or len(told["fill_value"] or b"") not in (0, size):
+        raise DamagedIndexError(f"sizes of elements contradict one another: {told!r:.200}")
+    return told
 
 
 def load_attributes(saved: Any) -> list[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ from _multitables import _core
 from _multitables.index.open_files import OpenFile
 from _multitables.index.saved.format import NO_NUMBER, IndexWriter, Link
 from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
+from _multitables.index.saved.survey import surveyed
 
 #: Attributes of an object that take more than this stay in the file.
 MAX_ATTRIBUTE_BYTES = 64 << 10
@@ -40,9 +41,10 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
         progress(1)
         new = set(found) - seen
         seen |= new
-        next_ones += new
+        next_ones += sorted(new, reverse=True)  # parts lie in the order of the file
+    columns = surveyed(metadata, writer.offsets())
     file.check_unchanged()
-    writer.finish(file.fingerprint)
+    writer.finish(file.fingerprint, columns)
 
 
 def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> list[int]:
@@ -79,7 +81,7 @@ def _place(
         case "chunked":
             return writer.chunks(metadata.chunks(offset))
         case "compact":
-            return (writer.value(to_text(dataset["elements"])),)
+            return writer.part(dataset["elements"])
         case "virtual":
             heap, index = dataset["mappings"]
             return heap, index

@@ -20,6 +20,7 @@ import numpy as np
 from _multitables import _core, machine, options
 from _multitables.errors import ClosedError, OptionsError
 from _multitables.index.pattern import only
+from _multitables.index.runs import I64
 from _multitables.options import (
     CollectionOptions,
     ItemBatchOptions,
@@ -38,7 +39,7 @@ from _multitables.parent.random.stage import made
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.titles import count, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
-from _multitables.plan.collection import I64, in_file_order, order_words
+from _multitables.plan.collection import in_file_order, order_words
 from _multitables.plan.sharding import Shard, length, shard_of
 
 #: Scales that items share are kept in one part in this many of the memory that is available: then
@@ -116,7 +117,7 @@ class Collection:
     @property
     def keys(self) -> list[str]:
         """The keys of all items, of all ranks; numbers in them are sorted as numbers."""
-        return [item.key for item in self._opened.items]
+        return list(self._opened.items.keys)
 
     def names(self, key: str) -> list[str]:
         """Return the names of the datasets of an item.
@@ -126,8 +127,9 @@ class Collection:
         KeyError
             There is no item of this key.
         """
-        found = {item.key: item for item in self._opened.items}[key]
-        return list(found.objects)
+        items = self._opened.items
+        found = {key: item for item, key in enumerate(items.keys)}[key]
+        return list(items.members(found).objects)
 
     @property
     def epochs(self) -> int | None:
@@ -166,7 +168,7 @@ class Collection:
         """
         wanted = self._bookmark.epoch if epoch is None else check_number("epoch", epoch)
         items = self._items(wanted, shard_of(self._everything(), self._shard))
-        return [self._opened.items[item].key for item in items.tolist()]
+        return [self._opened.items.keys[item] for item in items.tolist()]
 
     # ---- states
 
@@ -341,11 +343,12 @@ class Collection:
         wanted = options.checked(
             ItemBatchOptions, batch_size=batch_size, pad=pad, buckets=buckets, drop_last=drop_last
         )
+        items = self._opened.items
+        every = [items.members(item).objects for item in range(len(items))]
         if names is None:
-            every = (item.objects.keys() for item in self._opened.items)
             common = set.intersection(*map(set, every))
-            names = [name for name in self._opened.items[0].objects if name in common]
-        known = set().union(*(item.objects for item in self._opened.items))
+            names = [name for name in every[0] if name in common]
+        known = set().union(*every)
         unknown = [name for name in names if name not in known]
         if unknown or not names:
             raise OptionsError(
@@ -378,7 +381,7 @@ class Collection:
         >>> bag.map(lambda shot: shot["ip"].max()).compute()  # doctest: +SKIP
         """
         opened = self._opened
-        sizes = {one.key: n for one, n in zip(opened.items, opened.item_bytes, strict=True)}
+        sizes = dict(zip(opened.items.keys, opened.item_bytes, strict=True))
         keys = self.order(self._bookmark.epoch)
         wanted = replace(self._wanted, epochs=1, n_procs=1, rank=0, world_size=1)
         read = partial(_items_of, self._spec, wanted, self._pool.library_timeout_seconds)
@@ -436,7 +439,7 @@ def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions, kept_bytes: int)
         ring_bytes = min(ring_bytes, machine.memory_limit_bytes())
     if ring_bytes < needed:
         raise OptionsError(
-            f"item {opened.items[largest].key!r} of {opened.path!r} in {opened.filename!r} has "
+            f"item {opened.items.keys[largest]!r} of {opened.path!r} in {opened.filename!r} has "
             f"{sizes[largest]} bytes: expected ring_bytes of at least {needed}, as one item is "
             f"held while the next is read, got {ring_bytes}",
             advice="Give ring_bytes, or name fewer datasets in the path",

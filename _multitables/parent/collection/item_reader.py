@@ -90,8 +90,8 @@ class ItemReader:
     def begin(self, item: int) -> Asked:
         """Plan the requests of an item; `ask` sends them."""
         opened = self._opened
-        members = opened.items[item]
-        asked = Asked(item, opened.item_bytes[item], members, opened.scales_of(members))
+        members = opened.items.members(item)
+        asked = Asked(item, opened.item_bytes[item], members, opened.scales_of(item))
         self._plan(asked, [*members.objects.values()], asked.scales)
         return asked
 

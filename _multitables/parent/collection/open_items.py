@@ -10,7 +10,6 @@ Law
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,14 +21,14 @@ from _multitables import _core
 from _multitables.elements.attribute import decoded
 from _multitables.errors import OptionsError
 from _multitables.index import device, hdf5_errors
-from _multitables.index.hdf5_file import Source
 from _multitables.index.kept_source import KeptSource
-from _multitables.index.pattern import LinkPaths, Match, matches, wildcards
+from _multitables.index.pattern import Links, matches, wildcards
 from _multitables.index.plugins import READERS_FILTERS
+from _multitables.index.runs import I64, distinct
 from _multitables.index.survey import ALONE, NO_DATASET, SCALE_NAME, Survey, survey
 from _multitables.options import CollectionOptions
-from _multitables.plan.collection import Layout, Members, layout_of, members_of
-from _multitables.wire.survey_bytes import SurveyTable, encode_survey
+from _multitables.plan.collection import ALIGN_BYTES, Items, Layout, layout_of
+from _multitables.wire.survey_bytes import SurveyTable, table_of
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,10 @@ class OpenedItems:
     direct: bool
     survey: Survey
     table: SurveyTable
-    items: Sequence[Members]
+    items: Items
     #: Of datasets that are read by themselves.
     paths: Mapping[int, str] = field(repr=False)
-    #: What scales are called.
+    #: What scales are called that have no path.
     scale_names: Mapping[int, str] = field(repr=False)
     attributes: Mapping[int, dict[str, Any]] = field(repr=False)
 
@@ -75,25 +74,34 @@ class OpenedItems:
         begin, end = told.scales_at[number : number + 2].tolist()
         for _, at, scale in told.scales[begin:end].tolist():
             if at < len(axes) and scale not in axes[at].values():
-                name = self.scale_names[scale]
+                name = self._scale_name(scale)
                 axes[at][name if name not in axes[at] else f"{name}_{len(axes[at])}"] = scale
         return axes
 
-    def scales_of(self, members: Members) -> list[int]:
+    def _scale_name(self, scale: int) -> str:
+        path = self.survey.places[scale].path
+        return path.rpartition("/")[2] or self.scale_names.get(scale) or "scale"
+
+    @cached_property
+    def _scales(self) -> tuple[I64, I64]:
+        """Each item, by number, with each scale of its datasets that is not one of them."""
+        objects, _, scales = self.survey.scales.T
+        items, n_objects = self.items.of_object[objects], len(self.survey)
+        is_other = np.append(self.items.of_object, np.full(n_objects, -1))[scales] != items
+        pairs = distinct(items[is_other] * n_objects + scales[is_other])
+        return pairs // n_objects, pairs % n_objects
+
+    def scales_of(self, item: int) -> list[int]:
         """Return the scales of an item's datasets that are not among these, each once."""
-        told, own = self.survey, list(members.objects.values())
-        at = told.scales_at
-        found = [told.scales[at[number] : at[number + 1], 2] for number in own]
-        scales, datasets = dict.fromkeys(np.concatenate(found).tolist()), set(own)
-        return [scale for scale in scales if scale not in datasets]
+        items, scales = self._scales
+        begin, end = np.searchsorted(items, [item, item + 1])
+        found: list[int] = scales[begin:end].tolist()
+        return found
 
     @cached_property
     def shared(self) -> frozenset[int]:
         """Scales that several items have."""
-        if not self.has_scales:
-            return frozenset()
-        uses = Counter(scale for item in self.items for scale in self.scales_of(item))
-        return frozenset(scale for scale, count in uses.items() if count > 1)
+        return frozenset(np.flatnonzero(np.bincount(self._scales[1]) > 1).tolist())
 
     @cached_property
     def shared_bytes(self) -> int:
@@ -109,12 +117,12 @@ class OpenedItems:
     @cached_property
     def item_bytes(self) -> list[int]:
         """Bytes of each item's result, less those of datasets that are alone."""
-        number = self.table.number
-        padded = np.append(-(-self.table.n_bytes // 64) * 64, 0)
-        return [
-            int(padded[number[[*item.objects.values(), *self.scales_of(item)]]].sum())
-            for item in self.items
-        ]
+        number, (items, scales) = self.table.number, self._scales
+        padded = np.append(-(-self.table.n_bytes // ALIGN_BYTES) * ALIGN_BYTES, 0)
+        sizes = np.add.reduceat(padded[number[self.items.objects]], self.items.begins[:-1])
+        np.add.at(sizes, items, padded[number[scales]])
+        n_bytes: list[int] = sizes.tolist()
+        return n_bytes
 
     @cached_property
     def first_bytes(self) -> list[tuple[int, int]]:
@@ -122,8 +130,8 @@ class OpenedItems:
         survey, far = self.survey, 1 << 63
         chunks = np.append(survey.chunks[1], np.uint64(far)).astype(np.uint64)
         found = []
-        for item in self.items:
-            numbers = np.array(list(item.objects.values()))
+        for item in range(len(self.items)):
+            numbers = np.array(self.items.numbers(item))
             at = np.where(survey.n_chunks[numbers] > 0, survey.chunks_at[numbers], -1)
             offsets = chunks[at]
             first = int(np.argmin(offsets))
@@ -133,7 +141,7 @@ class OpenedItems:
     @property
     def checksum(self) -> int:
         """What tells one set of keys from another."""
-        return zlib.crc32("\0".join(item.key for item in self.items).encode("utf-8", "replace"))
+        return zlib.crc32("\0".join(self.items.keys).encode("utf-8", "replace"))
 
 
 def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
@@ -161,58 +169,39 @@ def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
     with spec.file.open() as source:
         if source.direct:
             device.check_direct(source.filename)
-        paths = LinkPaths() if spec.scales else None
-        found = matches(source, spec.path, paths)
+        links = Links()
+        found = matches(source, spec.path, links, lists_all=spec.scales)
         told = survey(
-            [match.place for match in found],
+            [match.run for match in found],
             READERS_FILTERS if source.trusted else _core.native_filters(),
             is_split=source.is_split,
-            scales_named=None if paths is None else paths.known,
+            scale_paths=links.paths if spec.scales else None,
             attributes=spec.attrs,
         )
-        items = _items(source, spec, found, told)
-        attributes = {
-            number: {name: decoded(told.places[number], *stored) for name, stored in those.items()}
-            for number, those in (told.attributes.items() if spec.attrs else ())
-            if number < len(found)
-        }
+        is_dataset = told.kind[: sum(len(match.names) for match in found)] != NO_DATASET
+        items = Items(found, spec.by, is_dataset)
+        if not len(items):
+            groups = [match.run.place(at).path for match in found for at in range(len(match.names))]
+            raise hdf5_errors.nothing_matches(source.filename, spec.path, "dataset", groups, [])
+        attributes: tuple[dict[int, dict[str, Any]], ...] = {}, {}  # of datasets, and of scales
+        for number, stored in told.attributes.items():
+            values = {name: decoded(told.places[number], *of) for name, of in stored.items()}
+            attributes[number >= len(is_dataset)][number] = values
         return OpenedItems(
             filename=source.filename,
             path=spec.path,
             direct=source.direct,
             survey=told,
-            table=encode_survey(told, source.direct),
+            table=table_of(told, source.direct),
             items=items,
             paths={
-                number: found[number].path if number < len(found) else told.places[number].path
+                number: items.path(number) if number < len(is_dataset) else told.places[number].path
                 for number in np.flatnonzero(told.kind == ALONE).tolist()
             },
-            scale_names=_scale_names(told),
-            attributes=attributes,
+            scale_names={scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()},
+            attributes=attributes[0],
         )
 
 
-def _items(source: Source, spec: ItemSpec, found: list[Match], told: Survey) -> list[Members]:
-    is_dataset = told.kind != NO_DATASET
-    chosen = [
-        (match.values, match.path.rpartition("/")[2], number)
-        for number, match in enumerate(found)
-        if is_dataset[number]
-    ]
-    if not chosen:
-        groups = [match.place.path for match in found]
-        raise hdf5_errors.nothing_matches(source.filename, spec.path, "dataset", groups, [])
-    return members_of(chosen, spec.by)
-
-
-def _scale_names(told: Survey) -> dict[int, str]:
-    """Name the scales: as the file links them, or else as they name themselves."""
-    names = {}
-    for scale in np.unique(told.scales[:, 2]).tolist():
-        name = told.places[scale].path.rpartition("/")[2]
-        stored = told.attributes.get(scale, {}).get(SCALE_NAME)
-        if not name and stored is not None:
-            text = decoded(told.places[scale], *stored)
-            name = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-        names[scale] = name or "scale"
-    return names
+def _text(name: Any) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)

@@ -4,6 +4,7 @@
 //! 1. Says which bytes, never what they mean: filters, rows and tapes are unknown here.
 //! 2. A file is what the parent indexed, or it is an error.
 
+pub mod checked_parts;
 pub mod coalesce;
 pub mod data_file;
 pub mod direct;

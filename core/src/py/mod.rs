@@ -13,4 +13,5 @@ pub mod read;
 pub mod request_handle;
 pub mod requests;
 pub mod ring;
+pub mod saved_parts;
 pub mod survey;

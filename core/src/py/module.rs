@@ -4,7 +4,8 @@
 //! 1. What Python may call is named here, and nowhere else.
 
 use super::{
-    codec_limit, datatype, metadata, pieces, read, request_handle, requests, ring, survey,
+    codec_limit, datatype, metadata, pieces, read, request_handle, requests, ring, saved_parts,
+    survey,
 };
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::engine::heap_read;
@@ -318,5 +319,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
     module.add_function(wrap_pyfunction!(datatype::describe_datatype, module)?)?;
     module.add_function(wrap_pyfunction!(survey::survey, module)?)?;
+    module.add_function(wrap_pyfunction!(saved_parts::saved_parts, module)?)?;
     Ok(())
 }

@@ -1,0 +1,79 @@
+"""Bytes changed anywhere in a file that is surveyed: no panic, whatever the bytes are.
+
+Law
+---
+1. An object that cannot be read is alone, or is no dataset; the others are told as before.
+2. What is told has the columns' lengths, so that a table can be made of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import shot_files
+
+import multitables
+from _multitables import _core
+from multitables import Streamer
+
+CASES = 600
+NAMED = (_core.Corrupt, _core.Unknown, OSError)
+
+
+def write(path: Path, libver: str) -> list[int]:
+    """Write a file of each kind of storage with scales; the offsets of all its objects."""
+    shot_files.write(path, shots=(1, 2), libver=libver)
+    offsets = []
+    with h5py.File(path) as file:
+        file.visititems(lambda _, found: offsets.append(h5py.h5o.get_info(found.id).addr))
+    return offsets
+
+
+def check(told: dict[str, np.ndarray], n_objects: int) -> None:
+    kind, rank, n_chunks = told["kind"], told["rank"], told["n_chunks"]
+    assert len(kind) == len(rank) == len(n_chunks) == n_objects
+    assert np.all((kind < len(told["kinds"])) | (kind >= _core.SURVEY_NO_DATASET))
+    assert len(told["dims"]) == len(told["chunk_dims"]) == rank.sum()
+    assert {len(column) for column in told["chunks"]} == {n_chunks.sum()}
+    assert np.all(told["scales"].reshape(-1, 3)[:, 0] < n_objects)
+
+
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+def test_damage_anywhere(h5: Path, libver: str) -> None:
+    offsets = write(h5, libver)
+    good = h5.read_bytes()
+    rng = np.random.default_rng(len(good))
+    told = _core.survey(_core.MetadataFile(str(h5)), offsets, True, [b"units", b"shot"])
+    check(told, len(offsets))
+    headers = np.array(offsets)
+    n_changed = 0
+    for case in range(CASES):
+        anywhere, near = int(rng.integers(len(good))), int(rng.choice(headers) + rng.integers(400))
+        at = near if case % 2 else anywhere
+        size = int(rng.choice([1, 2, 4, 8]))
+        by = bytes([rng.choice([0, 1, 0x7F, 0x80, 0xFF])]) * size
+        h5.write_bytes((good[:at] + by + good[at + size :])[: len(good)])
+        try:
+            file = _core.MetadataFile(str(h5))
+        except NAMED:
+            continue
+        found = _core.survey(file, offsets, True, [b"units", b"shot"])
+        check(found, len(offsets))
+        n_changed += not np.array_equal(found["kind"], told["kind"])
+        if case % 20 == 0:
+            try:
+                items = Streamer(h5).get_collection(shot_files.PATTERN)
+                assert items._opened.table.encoded
+            except multitables.MultitablesError as error:
+                assert "\n" not in str(error)  # noqa: PT017
+    assert n_changed > CASES // 10
+
+
+def test_offsets_of_nothing(h5: Path) -> None:
+    write(h5, "latest")
+    places = [0, 1, 8, 2**32, 2**63, 2**64 - 1]
+    told = _core.survey(_core.MetadataFile(str(h5)), places, True, [])
+    assert told["kind"].tolist() == [_core.SURVEY_ALONE] * len(places)
