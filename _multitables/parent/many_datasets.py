@@ -86,7 +86,8 @@ class ManyDatasets(StreamerBase):
         MissingDatasetError
             Nothing matches the path (a `KeyError`).
         UnsupportedDatasetError
-            When it is read: a dataset of null dataspace, objects or scalar strings of any length.
+            When it is read: arrays of references, of strings of any length, or of compounds of
+            them.
         """
         self._check_open()
         rank, world_size = ranks(rank, world_size)

@@ -197,9 +197,33 @@ def test_nothing_matches(shots: Path, path: str, match: str) -> None:
 def test_what_no_stream_delivers_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "odd.h5"
     with h5py.File(path, "w") as file:
-        file["a/x"] = h5py.Empty("f4")
+        file["a/x"] = np.array(["one", "two"], object)
     items = Streamer(path).get_collection("/*/x", n_procs=1)
-    with pytest.raises(multitables.UnsupportedDatasetError, match="null dataspace"):
+    with pytest.raises(multitables.UnsupportedDatasetError, match="variable-length string"):
+        list(items)
+
+
+def test_a_string_whose_bytes_are_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.h5"
+    with h5py.File(path, "w") as file:
+        file["a/x"] = "a text"
+        at = file["a/x"].id.get_offset()
+    with path.open("r+b") as raw:
+        raw.seek(at + 4)
+        raw.write(b"\xff\xff\xff\x7f")  # where the collection of the heap is
+    items = Streamer(path).get_collection("/*/x", n_procs=1)
+    with pytest.raises(multitables.CorruptFileError, match="/a/x"):
+        list(items)
+
+
+def test_a_file_that_changes_has_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "changed.h5"
+    with h5py.File(path, "w") as file:
+        file["a/x"] = "a text"
+    items = Streamer(path).get_collection("/*/x", n_procs=1)
+    with h5py.File(path, "a") as file:
+        file["more"] = np.arange(10_000)
+    with pytest.raises(multitables.FileChangedError):
         list(items)
 
 
