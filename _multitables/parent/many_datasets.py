@@ -103,7 +103,7 @@ class ManyDatasets(StreamerBase):
             ring_bytes=ring_bytes,
             skip_damaged=skip_damaged,
         )
-        spec = ItemSpec(self._file, path, by, scales, tuple(attrs))
+        spec = ItemSpec(self._file, path, by, scales, tuple(attrs), self._wanted.rotational)
         pool, owns_pool = self._keeping_pool()
         return Collection(spec, wanted, pool, owns_pool=owns_pool)
 

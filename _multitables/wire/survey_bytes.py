@@ -44,8 +44,16 @@ class SurveyTable:
         return int(self.objects[at])
 
 
-def encode_survey(survey: Survey, direct: bool) -> SurveyTable:
-    """Lay the datasets of a survey out; `direct`: readers bypass the page cache."""
+def encode_survey(survey: Survey, direct: bool, turnstile: bool = False) -> SurveyTable:
+    """Lay the datasets of a survey out.
+
+    Parameters
+    ----------
+    direct : bool
+        Readers bypass the page cache.
+    turnstile : bool
+        Readers hand their requests to the disk one at a time, in the order of the tasks.
+    """
     n_elements = _n_elements(survey)
     objects = np.flatnonzero((survey.kind < NO_DATASET) & (n_elements > 0))
     number = np.full(len(survey), -1, np.int64)
@@ -83,7 +91,7 @@ def encode_survey(survey: Survey, direct: bool) -> SurveyTable:
     columns[:, 13] = np.where(stored, 0, _core.DATASET_CLIPPED)
     chunks, chunks_at = _chunks(survey, objects, compact)
     columns[:, 16], columns[:, 17] = chunks_at, survey.n_chunks[objects]
-    sources, blob = _sources(survey, direct, words.blob)
+    sources, blob = _sources(survey, direct, turnstile, words.blob)
     all_words = np.concatenate([extents, np.array(words.words, np.uint64)])
     parts = (sources, columns.tobytes(), chunks.tobytes(), all_words.tobytes(), blob)
     header = TABLE_HEADER.pack(
@@ -124,7 +132,7 @@ def _chunks(survey: Survey, objects: I64, compact: Any) -> tuple[npt.NDArray[Any
     return chunks, begins
 
 
-def _sources(survey: Survey, direct: bool, blob: bytearray) -> tuple[bytes, bytes]:
+def _sources(survey: Survey, direct: bool, turnstile: bool, blob: bytearray) -> tuple[bytes, bytes]:
     """Return the files, then the compact elements of each; and the blob with their names."""
     inline = (b"",) * len(survey.files) + survey.inline
     sources = bytearray()
@@ -141,7 +149,7 @@ def _sources(survey: Survey, direct: bool, blob: bytearray) -> tuple[bytes, byte
             of.mtime_ns & (2**64 - 1),  # before 1970 it is negative
             begin + len(name),
             len(elements),
-            _core.SOURCE_DIRECT * is_direct,
+            _core.SOURCE_DIRECT * is_direct | _core.SOURCE_TURNSTILE * turnstile,
         )
     return bytes(sources), bytes(blob)
 

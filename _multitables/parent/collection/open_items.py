@@ -41,6 +41,8 @@ class ItemSpec:
     by: int
     scales: bool
     attrs: tuple[str, ...]
+    #: Whether the file lies on a rotating disk; None: the kernel says.
+    rotational: bool | None
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,8 @@ def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
             scales_named=None if paths is None else paths.known,
             attributes=spec.attrs,
         )
+        rotates = spec.rotational
+        turnstile = device.rotates(source.filename) if rotates is None else rotates
         items = _items(source, spec, found, told)
         attributes = {
             number: {name: decoded(told.places[number], *stored) for name, stored in those.items()}
@@ -181,7 +185,7 @@ def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
             path=spec.path,
             direct=source.direct,
             survey=told,
-            table=encode_survey(told, source.direct),
+            table=encode_survey(told, source.direct, turnstile),
             items=items,
             paths={
                 number: found[number].path if number < len(found) else told.places[number].path
