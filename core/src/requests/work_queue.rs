@@ -67,10 +67,11 @@ struct Head {
     /// Moves with every answer while this many threads wait.
     answers_word: AtomicU32,
     watched: AtomicU32,
-    /// Tasks that were handed out.
+    _pad0: [u64; 10],
+    /// Tasks that were handed out. On a cache line of its own, as it moves with every task.
     submitted: AtomicU64,
     turns: Turns,
-    _pad: [u64; 7],
+    _pad1: [u64; 13],
 }
 
 /// Slot numbers for one reader; the parent alone puts them in.
