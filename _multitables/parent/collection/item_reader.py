@@ -22,7 +22,6 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import CorruptChunkError, CorruptChunkWarning
 from _multitables.index.kept_source import KeptSource
-from _multitables.index.survey import ALONE
 from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.lone_value import has_rows, value_of
 from _multitables.parent.collection.open_items import OpenedItems
@@ -130,7 +129,7 @@ class ItemReader:
         self._forget()
 
     def _is_together(self, number: int) -> bool:
-        alone = self._opened.survey.kind[number] == ALONE or number in self._by_library
+        alone = self._opened.is_alone(number) or number in self._by_library
         return not alone and number not in self.damaged
 
     def _results(self, numbers: list[int]) -> Results:

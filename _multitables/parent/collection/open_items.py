@@ -55,8 +55,8 @@ class OpenedItems:
     survey: Survey
     table: SurveyTable
     items: Sequence[Members]
-    #: Of datasets that are read by themselves.
-    paths: Mapping[int, str] = field(repr=False)
+    #: Of all datasets, as any may turn out to be read by itself.
+    paths: Sequence[str] = field(repr=False)
     #: What scales are called.
     scale_names: Mapping[int, str] = field(repr=False)
     attributes: Mapping[int, dict[str, Any]] = field(repr=False)
@@ -187,10 +187,10 @@ def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
             survey=told,
             table=encode_survey(told, source.direct, turnstile),
             items=items,
-            paths={
-                number: found[number].path if number < len(found) else told.places[number].path
-                for number in np.flatnonzero(told.kind == ALONE).tolist()
-            },
+            paths=[
+                *(match.path for match in found),
+                *(place.path for place in told.places[len(found) :]),
+            ],
             scale_names=_scale_names(told),
             attributes=attributes,
         )
