@@ -4,7 +4,8 @@ Law
 ---
 1. A task is a selection of a handle of `open`, which is pickled as the file's name and fingerprint:
    it decodes where it runs, on one thread, as Dask has threads and processes of its own.
-2. Partitions follow the borders of chunks, so that no chunk is decoded twice.
+2. Partitions follow the borders of chunks, so that no chunk is decoded twice. By an index, they
+   follow its values.
 3. Keys name the file as it is, the path and the partitions, so that equal graphs share their tasks.
 """
 
@@ -24,8 +25,10 @@ from dask.base import tokenize
 from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError
 from _multitables.index.versions import VersionKey
 from _multitables.parent.open.dataset import Dataset
+from _multitables.parent.open.file import File
 from _multitables.parent.open.file import open as open_file
 from _multitables.parent.open.group import Group
+from _multitables.plan.divisions import cut_by_value
 
 #: Bytes of the rows of a partition of a data frame, about.
 PARTITION_BYTES = 64 << 20
@@ -80,39 +83,49 @@ def to_dask(
 
 def to_dask_dataframe(
     filename: str | os.PathLike[str],
-    path: str,
+    path: str | Mapping[str, Sequence[str] | None],
     columns: Sequence[str] | None = None,
     *,
+    index: str | None = None,
     rows_per_partition: int | None = None,
     n_threads: int = 1,
     trusted: bool = True,
     version: VersionKey | None = None,
 ) -> Any:
-    """Give a table, or the columns of a group, as a data frame of Dask.
+    """Give a table, or the columns of a group, as a data frame of Dask; or several of them.
 
     Parameters
     ----------
     filename : str or path-like
         The HDF5 file.
-    path : str
+    path : str, or dict of str to sequence of str
         A compound dataset with one axis, as PyTables' tables are; or a group, whose datasets of
-        shape (n,) or (n, 1) are columns of equal length.
+        shape (n,) or (n, 1) are columns of equal length. With an index also several of them, each
+        with its columns (None: all).
     columns : sequence of str, optional
-        Fields, or datasets of the group. Default: all. Only these are read.
+        Fields, or datasets of the group, of a single path. Default: all but the index. Only these
+        are read.
+    index : str, optional
+        The column of each table, such as ``"evt.seq"``, that becomes the index of its frame. It has
+        numbers in ascending order. Partitions never split the rows of one value, and those of
+        several tables have the same ranges of values.
     rows_per_partition : int, optional
-        Default: about 64 MiB, in whole chunks of the longest.
+        Rows that a partition has of each table; with an index at most, unless a single value has
+        more. Default: about 64 MiB, without an index in whole chunks of the longest.
     n_threads, trusted, version : optional
         As in `to_dask`.
 
     Returns
     -------
-    dask.dataframe.DataFrame
-        Its index is the number of the row.
+    dask.dataframe.DataFrame, or dict of str to DataFrame
+        With known divisions. Without `index`, the index is the number of the row. With it, the
+        column is read as a whole now, and its rows again by each task.
 
     Raises
     ------
     UnsupportedDatasetError
-        A column that has more than one axis, or columns of different lengths (a `ValueError`).
+        A column that has more than one axis, columns of different lengths, or an index that does
+        not ascend (a `ValueError`).
     MissingFieldError, MissingDatasetError
         No such column (a `KeyError`).
     MissingLibraryError
@@ -123,8 +136,43 @@ def to_dask_dataframe(
     >>> events = multitables.to_dask_dataframe("run7.h5", "events", ["time"])  # doctest: +SKIP
     >>> events.time.max().compute()  # doctest: +SKIP
     """
+    _check_pandas()
+    if index is not None and not isinstance(index, str):
+        raise OptionsError(
+            f"the index of a data frame of Dask is one column, got {index!r}",
+            advice="Name one, or stream several with Streamer.get_columns",
+            option="index",
+            got=index,
+        )
+    wanted = {path: columns} if isinstance(path, str) else dict(path)
+    in_dict = not isinstance(path, str)
+    if not wanted or (in_dict and (index is None or columns is not None)):
+        raise OptionsError(
+            f"several tables need an index, and columns in the dict, got {path!r}",
+            advice="Write to_dask_dataframe(file, {'a': ['x'], 'b': ['y']}, index='evt.seq')",
+            option="path",
+            got=path,
+        )
+    file = open_file(filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version)
+    parts = {name: _part(file, name, chosen, index) for name, chosen in wanted.items()}
+    read = [column for part in parts.values() for column in part.columns.values()]
+    step = _rows_per_partition(read, rows_per_partition)
+    if index is None:
+        (part,) = parts.values()
+        first = list(range(0, max(part.n_rows, 1), step))
+        divisions, starts = [*first, max(part.n_rows - 1, 0)], [first]
+    else:
+        divisions, starts = cut_by_value([part.key() for part in parts.values()], step)
+    frames = {
+        name: _frame(part, rows, divisions)
+        for (name, part), rows in zip(parts.items(), starts, strict=True)
+    }
+    return frames[path] if isinstance(path, str) else frames
+
+
+def _check_pandas() -> None:
     try:
-        import dask.dataframe as dd
+        import dask.dataframe  # noqa: F401
     except ImportError:
         raise MissingLibraryError(
             "multitables.to_dask_dataframe needs pandas, which is not installed",
@@ -132,28 +180,37 @@ def to_dask_dataframe(
             advice="Install it: pip install dask[dataframe]",
             library="pandas",
         ) from None
-    file = open_file(filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version)
-    found = _columns(file[path], columns)
-    lengths = {name: len(column) for name, column in found.items()}
-    n_rows = next(iter(lengths.values()), 0)
-    if set(lengths.values()) - {n_rows}:
-        raise UnsupportedDatasetError(
-            f"columns of {path!r} in {os.fspath(filename)!r} differ in length: expected {n_rows} "
-            f"rows as {next(iter(lengths))!r} has, got {lengths}",
-            advice="Name columns of equal length with columns=",
-        )
-    step = _rows_per_partition(list(found.values()), rows_per_partition)
-    starts = range(0, max(n_rows, 1), step)
-    ranges = [(start, min(start + step, n_rows)) for start in starts]
-    part = _Part(found)
+
+
+def _frame(part: _Part, starts: Sequence[int], divisions: Sequence[Any]) -> Any:
+    """Return the frame of a table whose partitions begin with these rows."""
+    import dask.dataframe as dd
+
     return dd.from_map(
         part,
-        ranges,
+        list(zip(starts, [*starts[1:], part.n_rows], strict=True)),
         meta=part((0, 0)),
-        divisions=(*starts, max(n_rows - 1, 0)),
+        divisions=tuple(divisions),
         label="multitables",
         enforce_metadata=False,
     )
+
+
+def _part(file: File, path: str, names: Sequence[str] | None, index: str | None) -> _Part:
+    """Find the columns of a table."""
+    keys = {} if index is None else _columns(file[path], [index])
+    found = _columns(file[path], names)
+    if names is None and index is not None:
+        found.pop(index)
+    lengths = {name: len(column) for name, column in (found | keys).items()}
+    n_rows = next(iter(lengths.values()), 0)
+    if set(lengths.values()) - {n_rows}:
+        raise UnsupportedDatasetError(
+            f"columns of {path!r} in {file.filename!r} differ in length: expected {n_rows} rows as "
+            f"{next(iter(lengths))!r} has, got {lengths}",
+            advice="Name columns of equal length with columns=",
+        )
+    return _Part(found, keys, n_rows)
 
 
 class _Column:
@@ -171,16 +228,44 @@ class _Column:
 class _Part:
     """Makes the data frame of a range of rows: the task of a partition."""
 
-    def __init__(self, columns: Mapping[str, _Column]) -> None:
-        self._columns = dict(columns)
+    def __init__(
+        self, columns: Mapping[str, _Column], index: Mapping[str, _Column], n_rows: int
+    ) -> None:
+        self.columns = dict(columns)
+        #: Of one column, or none.
+        self.index = dict(index)
+        self.n_rows = n_rows
 
     def __call__(self, rows: tuple[int, int], columns: Sequence[str] | None = None) -> Any:
         import pandas as pd
 
-        names = list(self._columns) if columns is None else list(columns)
-        whole = slice(*rows)
-        tables = _tables({name: self._columns[name] for name in names}, whole)
-        return pd.DataFrame({name: tables[name] for name in names}, index=pd.RangeIndex(*rows))
+        names = list(self.columns) if columns is None else list(columns)
+        wanted = {name: self.columns[name] for name in names} | self.index
+        tables = _tables(wanted, slice(*rows))
+        index = pd.RangeIndex(*rows)
+        for name in self.index:
+            index = pd.Index(tables[name], name=name)
+        return pd.DataFrame({name: tables[name] for name in names}, index=index)
+
+    def key(self) -> npt.NDArray[Any]:
+        """Read the index, which must be numbers in ascending order."""
+        ((name, column),) = self.index.items()
+        where = f"{name!r} of {column.dataset.name!r} in {column.dataset.file.filename!r}"
+        if column.dtype.kind not in "iuf" or column.dtype.itemsize > 8 or column.dtype == "f2":
+            raise UnsupportedDatasetError(
+                f"{where} cannot be the index of a data frame (expected integers, or floats of 4 "
+                f"or 8 bytes, got {column.dtype})",
+                advice="Name a column of numbers",
+            )
+        key = _tables(self.index, slice(None))[name]
+        falls = np.flatnonzero(~(key[:-1] <= key[1:]))
+        if len(falls):
+            raise UnsupportedDatasetError(
+                f"row {falls[0] + 1} of {where} comes before the row above it (expected an index "
+                "in ascending order)",
+                advice="Take the frame without an index, or sort the file",
+            )
+        return key
 
 
 def _tables(columns: Mapping[str, _Column], rows: slice) -> dict[str, npt.NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. What is no array of one shape, such as ragged rows that a library read, stays as it is.
+1. What has no elements in one array, such as ragged rows or a string, stays as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def of_tensors(item: Item, to_tensor: Callable[[Any], torch.Tensor]) -> Item:
     """Return an item whose datasets and scales are tensors, which share its memory."""
 
     def change(value: Any) -> Any:
-        return to_tensor(value) if isinstance(value, np.ndarray) else value
+        return to_tensor(value) if isinstance(value, np.ndarray | np.generic) else value
 
     arrays = {name: change(array) for name, array in item.items()}
     scales = {

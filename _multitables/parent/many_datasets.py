@@ -86,7 +86,8 @@ class ManyDatasets(StreamerBase):
         MissingDatasetError
             Nothing matches the path (a `KeyError`).
         UnsupportedDatasetError
-            When it is read: a dataset of null dataspace, objects or scalar strings of any length.
+            When it is read: arrays of references, of strings of any length, or of compounds of
+            them.
         """
         self._check_open()
         rank, world_size = ranks(rank, world_size)
@@ -102,7 +103,7 @@ class ManyDatasets(StreamerBase):
             ring_bytes=ring_bytes,
             skip_damaged=skip_damaged,
         )
-        spec = ItemSpec(self._file, path, by, scales, tuple(attrs))
+        spec = ItemSpec(self._file, path, by, scales, tuple(attrs), self._wanted.rotational)
         pool, owns_pool = self._keeping_pool()
         return Collection(spec, wanted, pool, owns_pool=owns_pool)
 

@@ -33,8 +33,10 @@ class SurveyTable:
     """Where the objects of a survey are in a table, and its bytes when they are asked for."""
 
     survey: Survey
-    #: Readers bypass the page cache.
+    #: Readers bypass the page cache; they hand their requests to the disk one at a time, in the
+    #: order of the tasks.
     direct: bool
+    turnstile: bool
     #: Of each object its number in the table, or -1.
     number: I64
     #: Of each dataset of the table its object, its rows (1 of a scalar), and bytes.
@@ -72,7 +74,7 @@ class SurveyTable:
         columns[:, 13] = np.where(stored, 0, _core.DATASET_CLIPPED)
         columns[:, 16], columns[:, 17] = self.chunks_at, survey.n_chunks[objects]
         chunks = self._chunks(source)
-        sources, blob = _sources(survey, self.direct, words.blob)
+        sources, blob = _sources(survey, self.direct, self.turnstile, words.blob)
         all_words = np.concatenate([self._extents(stored, extents_at), words.array])
         parts = (sources, columns.tobytes(), chunks.tobytes(), all_words.tobytes(), blob)
         header = TABLE_HEADER.pack(
@@ -118,8 +120,8 @@ class SurveyTable:
         return chunks
 
 
-def table_of(survey: Survey, direct: bool) -> SurveyTable:
-    """Lay the datasets of a survey out; `direct`: readers bypass the page cache."""
+def table_of(survey: Survey, direct: bool, turnstile: bool = False) -> SurveyTable:
+    """Lay the datasets of a survey out; see `SurveyTable` for options."""
     n_elements = _n_elements(survey)
     objects = np.flatnonzero((survey.kind < NO_DATASET) & (n_elements > 0))
     number = np.full(len(survey), -1, np.int64)
@@ -127,7 +129,7 @@ def table_of(survey: Survey, direct: bool) -> SurveyTable:
     n_rows, has_rows = np.ones(len(objects), np.int64), survey.rank[objects] > 0
     n_rows[has_rows] = survey.dims[survey.dims_at[objects[has_rows]]]
     n_bytes = n_elements[objects] * _element_bytes(survey, objects)
-    return SurveyTable(survey, direct, number, objects, n_rows, n_bytes)
+    return SurveyTable(survey, direct, turnstile, number, objects, n_rows, n_bytes)
 
 
 def _by_rank(rank: I64) -> Iterator[tuple[int, I64]]:
@@ -150,7 +152,7 @@ def _n_elements(survey: Survey) -> I64:
     return counts
 
 
-def _sources(survey: Survey, direct: bool, blob: bytearray) -> tuple[bytes, bytes]:
+def _sources(survey: Survey, direct: bool, turnstile: bool, blob: bytearray) -> tuple[bytes, bytes]:
     """Return the files, then the compact elements of each; and the blob with their names."""
     inline = (b"",) * len(survey.files) + survey.inline
     sources = bytearray()
@@ -167,7 +169,7 @@ def _sources(survey: Survey, direct: bool, blob: bytearray) -> tuple[bytes, byte
             of.mtime_ns & (2**64 - 1),  # before 1970 it is negative
             begin + len(name),
             len(elements),
-            _core.SOURCE_DIRECT * is_direct,
+            _core.SOURCE_DIRECT * is_direct | _core.SOURCE_TURNSTILE * turnstile,
         )
     return bytes(sources), bytes(blob)
 

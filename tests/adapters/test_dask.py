@@ -13,6 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import table_files
 from processes import run_script
 
 import multitables
@@ -134,6 +135,72 @@ def test_data_frames(path: Path) -> None:
         "MissingFieldError",
         "MissingDatasetError",
         "rows_per_partition",
+    ], done.stderr
+
+
+INDEXED = """
+import sys, dask, h5py, numpy as np, pandas as pd, multitables
+dask.config.set(scheduler="threads", num_workers=2)
+path, names = sys.argv[1], ["calE", "nhit"]
+
+def stored(table):
+    with h5py.File(path) as file:
+        read = {name: file[table][name][:, 0] for name in [*names, "evt.seq"]}
+    return pd.DataFrame(read).set_index("evt.seq")
+
+frame = multitables.to_dask_dataframe(path, "/rec.slc", names, index="evt.seq",
+                                      rows_per_partition=200)
+whole = stored("rec.slc")
+pd.testing.assert_frame_equal(frame.compute(), whole)
+assert frame.known_divisions and frame.npartitions > 5 and frame.index.name == "evt.seq"
+assert all(len(part.compute()) <= 200 for part in frame.partitions)
+pd.testing.assert_frame_equal(frame.loc[100:150].compute(), whole.loc[100:150])
+pd.testing.assert_series_equal(frame.nhit.compute(), whole.nhit)
+
+tables = {"rec.slc": names, "rec.vtx": names, "spill": names, "rec.empty": names}
+frames = multitables.to_dask_dataframe(path, tables, index="evt.seq", rows_per_partition=150)
+assert list(frames) == list(tables)
+assert len({one.divisions for one in frames.values()}) == 1
+for table, one in frames.items():
+    pd.testing.assert_frame_equal(one.compute(), stored(table))
+    for number, part in enumerate(one.partitions):
+        low, high = one.divisions[number : number + 2]
+        rows = part.compute()
+        is_last = number + 1 == one.npartitions
+        assert ((rows.index >= low) & ((rows.index < high) | is_last)).all()
+joined = frames["rec.slc"].join(frames["spill"], rsuffix="_of_spill")
+assert joined.npartitions == frames["spill"].npartitions
+expected = stored("rec.slc").join(stored("spill"), rsuffix="_of_spill")
+pd.testing.assert_frame_equal(joined.compute(), expected)
+
+empty = multitables.to_dask_dataframe(path, "rec.empty", names, index="evt.seq")
+assert len(empty) == 0
+table = multitables.to_dask_dataframe(path, "table", index="a", rows_per_partition=60)
+assert list(table.columns) == ["b", "s"] and table.npartitions == 9
+assert table.loc[77:79].compute().index.tolist() == [77, 78, 79]
+
+for paths, given in (("unsorted", {"index": "x"}), ("table", {"index": "s"}),
+                     ("table", {"index": "z"}), ("rec.slc", {"index": ("run", "evt")}),
+                     ({"spill": None}, {}), ({}, {"index": "evt.seq"})):
+    try:
+        multitables.to_dask_dataframe(path, paths, **given)
+    except multitables.MultitablesError as error:
+        print(type(error).__name__)
+"""
+
+
+def test_data_frames_by_index(tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    path = table_files.write(tmp_path / "tables.h5")
+    with h5py.File(path, "a") as file:
+        file["table"] = TABLE[["a", "b", "s"]]
+        file["unsorted/x"] = np.array([1, 3, 2])
+    done = run_script(INDEXED, path, flags=())
+    assert done.stdout.splitlines() == [
+        "UnsupportedDatasetError",
+        "UnsupportedDatasetError",
+        "MissingFieldError",
+        *["OptionsError"] * 3,
     ], done.stderr
 
 

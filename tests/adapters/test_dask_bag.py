@@ -17,6 +17,8 @@ import shot_files
 from processes import run_script
 from shot_files import PATTERN, SHOTS
 
+import multitables
+
 if not importlib.util.find_spec("dask"):
     pytest.skip("could not import 'dask'", allow_module_level=True)
 
@@ -86,6 +88,24 @@ def test_items(shots: Path, by: int, scheduler: str) -> None:
     )
     done = run_script(BEGIN + code, shots, str(by), scheduler, flags=())
     same(done.stdout, shots, by)
+
+
+@pytest.mark.hang(180.0)
+def test_what_is_no_array(tmp_path: Path) -> None:
+    path = shot_files.write(tmp_path / "lone.h5", kinds=shot_files.LONE)
+    code = (
+        "if __name__ == '__main__':\n"
+        "    with dask.config.set(scheduler='processes', num_workers=2):\n"
+        "        print([(item.key, item['text'], item['null']) for item in bag.compute()])\n"
+    )
+    printed = eval(
+        run_script(BEGIN + code, path, "0", flags=()).stdout,
+        {"Empty": multitables.Empty, "dtype": np.dtype},
+    )
+    with h5py.File(path) as file:
+        texts = {shot: group["signals/text"][()] for shot, group in file["shots"].items()}
+    assert {key: text for key, text, _ in printed} == texts
+    assert all(null == multitables.Empty("f4") for _, _, null in printed)
 
 
 @pytest.mark.hang(180.0)

@@ -62,6 +62,24 @@ def test_items_are_tensors(shots: Path) -> None:
     plain.close()
 
 
+def test_what_is_no_array_stays_as_it_is(tmp_path: Path) -> None:
+    kinds = {**shot_files.LONE}
+    del kinds["record"]
+    path = shot_files.write(tmp_path / "lone.h5", shots=(9,), kinds=kinds)
+    dataset = multitables.TorchDataset(collection(path))
+    (item,) = loader(dataset, 1)
+    with h5py.File(path) as file:
+        signals = file["shots/9/signals"]
+        assert set(item) == set(signals)
+        assert item["text"] == signals["text"][()]
+        assert item["null"] == multitables.Empty("f4")
+        np.testing.assert_array_equal(item["numbers"].numpy(), signals["numbers"][()])
+    dataset.close()
+    path = shot_files.write(tmp_path / "record.h5", kinds={"record": shot_files.LONE["record"]})
+    with pytest.raises(multitables.UnsupportedDatasetError, match="torch has no dtype"):
+        next(iter(multitables.TorchDataset(collection(path))))
+
+
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
 def test_processes_of_a_loader_share_the_items(shots: Path, num_workers: int) -> None:
     dataset = multitables.TorchDataset(collection(shots), transform=named)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,44 @@ def test_an_item_is_a_mapping(shots: Path) -> None:
         assert repr(first).startswith("<Item '9': ")
         with pytest.raises(KeyError):
             items.names("8")
+
+
+@pytest.mark.parametrize("by", [0, 1])
+@pytest.mark.parametrize("driver", [{}, {"DRIVER": "H5FD_DIRECT"}], ids=["buffered", "direct"])
+def test_what_has_no_rows_comes_as_a_handle_gives_it(
+    tmp_path: Path, by: int, driver: dict[str, Any]
+) -> None:
+    kinds = {**shot_files.LONE, "plain": shot_files.KINDS["plain"]}
+    path = shot_files.write(tmp_path / "lone.h5", kinds=kinds)
+    with h5py.File(path, "a") as file:
+        for shot in file["shots"].values():
+            shot["signals/plain"].dims[0].attach_scale(shot["signals/null"])
+            shot["signals/plain"].attrs["none"] = h5py.Empty("i2")
+    options: Any = {"n_procs": 2, "epochs": 2, "attrs": ("units", "none"), "order": "file"}
+    streamer = Streamer(path, **driver)
+    items = streamer.get_collection(PATTERN, by, **options)
+    with h5py.File(path) as file, multitables.open(path) as handles:
+        came = 0
+        for item in items:
+            came += 1
+            if came == 2:
+                state = items.state_dict()
+            for one in (item, pickle.loads(pickle.dumps(item.copy()))):
+                for name, got in one.items():
+                    shot, signal_name = (item.key, name) if by == 0 else (name, item.key)
+                    at = f"shots/{shot}/signals/{signal_name}"
+                    expected, stored = handles[at][()], file[at][()]
+                    assert type(got) is type(expected)
+                    np.testing.assert_equal(got, expected)
+                    if isinstance(expected, bytes | np.ndarray):
+                        np.testing.assert_equal(got, stored)
+                    if signal_name == "plain":
+                        scales = one.scales[name][0]
+                        assert scales["null"] == multitables.Empty("f4")
+                        assert one.attrs[name]["none"] == multitables.Empty("i2")
+        assert came == 2 * len(items.keys)
+    items.load_state_dict(state)
+    assert len(list(items)) == came - 2
 
 
 def test_every_array_is_aligned(shots: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import hdf5plugin
 import numpy as np
 import pytest
 import shot_files
@@ -197,9 +198,33 @@ def test_nothing_matches(shots: Path, path: str, match: str) -> None:
 def test_what_no_stream_delivers_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "odd.h5"
     with h5py.File(path, "w") as file:
-        file["a/x"] = h5py.Empty("f4")
+        file["a/x"] = np.array(["one", "two"], object)
     items = Streamer(path).get_collection("/*/x", n_procs=1)
-    with pytest.raises(multitables.UnsupportedDatasetError, match="null dataspace"):
+    with pytest.raises(multitables.UnsupportedDatasetError, match="variable-length string"):
+        list(items)
+
+
+def test_a_string_whose_bytes_are_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.h5"
+    with h5py.File(path, "w") as file:
+        file["a/x"] = "a text"
+        at = file["a/x"].id.get_offset()
+    with path.open("r+b") as raw:
+        raw.seek(at + 4)
+        raw.write(b"\xff\xff\xff\x7f")  # where the collection of the heap is
+    items = Streamer(path).get_collection("/*/x", n_procs=1)
+    with pytest.raises(multitables.CorruptFileError, match="/a/x"):
+        list(items)
+
+
+def test_a_file_that_changes_has_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "changed.h5"
+    with h5py.File(path, "w") as file:
+        file["a/x"] = "a text"
+    items = Streamer(path).get_collection("/*/x", n_procs=1)
+    with h5py.File(path, "a") as file:
+        file["more"] = np.arange(10_000)
+    with pytest.raises(multitables.FileChangedError):
         list(items)
 
 
@@ -219,6 +244,24 @@ def test_what_a_library_reads_comes_beside(tmp_path: Path) -> None:
         for item in items:
             shot_files.same_item(item, dict(file[f"shots/{item.key}/signals"]))
     assert items.statistics()["library_requests"] == 2
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_a_library_reads_what_readers_turn_out_not_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugins, "plugin_of", lambda _: "a plugin that does not load")
+    path, numbers = tmp_path / "a.h5", np.arange(1000.0)
+    with h5py.File(path, "w") as file:
+        for key in "ab":
+            options = dict(hdf5plugin.Zfp(reversible=True))
+            file.create_dataset(f"{key}/x", data=numbers, chunks=(100,), **options)
+            file[f"{key}/y"] = -numbers
+    items = Streamer(path).get_collection("/*/*", n_procs=1)
+    for item in items:
+        np.testing.assert_array_equal(item["x"], numbers)
+        np.testing.assert_array_equal(item["y"], -numbers)
+    assert items.statistics()["library_requests"] > 0
 
 
 def test_no_plugin_reads_a_file_that_is_not_trusted(

@@ -122,6 +122,12 @@ def test_what_cannot_be_padded(shots: Path, tmp_path: Path) -> None:
     items = Streamer(shots).get_collection(PATTERN, n_procs=1)
     with pytest.raises(multitables.UnsupportedDatasetError, match="no rows to be padded"):
         list(items.to_batches(2, ["scalar"]))
+    lone = shot_files.write(tmp_path / "lone.h5", kinds=shot_files.LONE)
+    items = Streamer(lone).get_collection(PATTERN, n_procs=1)
+    for name in ("text", "record", "null"):
+        with pytest.raises(multitables.UnsupportedDatasetError, match=f"'{name}' of item"):
+            list(items.to_batches(2, [name]))
+    items = Streamer(shots).get_collection(PATTERN, n_procs=1)
     with pytest.raises(multitables.OptionsError, match="cannot be padded with 'x'"):
         list(items.to_batches(2, ["plain"], pad="x"))
     with h5py.File(tmp_path / "a.h5", "w") as file:

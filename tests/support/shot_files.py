@@ -82,6 +82,11 @@ def _table(group: h5py.Group, name: str, rng: np.random.Generator) -> None:
     group.create_dataset(name, data=rows, chunks=(64,), compression="gzip", fletcher32=True)
 
 
+def _sequence(group: h5py.Group, name: str, rng: np.random.Generator) -> None:
+    data = group.create_dataset(name, (), h5py.vlen_dtype("i4"))
+    data[()] = rng.integers(0, 9, 3).astype("i4")
+
+
 #: Name of a signal -> how it is stored.
 KINDS: dict[str, Make] = {
     "plain": lambda group, name, rng: group.create_dataset(name, data=rng.normal(size=300)),
@@ -101,6 +106,25 @@ KINDS: dict[str, Make] = {
     "empty": lambda group, name, rng: group.create_dataset(name, (0, 3), "i4"),
     "never_stored": lambda group, name, rng: group.create_dataset(name, (5, 2), "u1"),
     "flags": lambda group, name, rng: group.create_dataset(name, data=rng.random(20) < 0.5),
+}
+#: Those that have no rows.
+LONE: dict[str, Make] = {
+    "text": lambda group, name, rng: group.create_dataset(name, data=f"é{rng.random()}"),
+    "ascii": lambda group, name, rng: group.create_dataset(
+        name, data=b"x", dtype=h5py.string_dtype("ascii")
+    ),
+    "unwritten": lambda group, name, rng: group.create_dataset(name, (), h5py.string_dtype()),
+    "numbers": _sequence,
+    "reference": lambda group, name, rng: group.create_dataset(
+        name, data=group.ref, dtype=h5py.ref_dtype
+    ),
+    "record": lambda group, name, rng: group.create_dataset(
+        name, data=np.array((1, b"q"), [("n", "i4"), ("s", h5py.string_dtype())])
+    ),
+    "null": lambda group, name, rng: group.create_dataset(name, data=h5py.Empty("f4")),
+    "null_text": lambda group, name, rng: group.create_dataset(
+        name, data=h5py.Empty(h5py.string_dtype())
+    ),
 }
 
 

@@ -333,7 +333,7 @@ class Collection:
         OptionsError
             An option that cannot work, or no dataset that all items have (a `ValueError`).
         UnsupportedDatasetError
-            When it is iterated: a scalar, or rows of different shapes.
+            When it is iterated: a scalar, a null dataspace, or rows of different shapes.
 
         Examples
         --------

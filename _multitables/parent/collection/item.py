@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from _multitables.errors import CorruptChunkError
 from _multitables.parent.titles import count
 from _multitables.tree import NamedArrays
@@ -19,7 +21,8 @@ class Item(NamedArrays):
     """One item of a `Collection`: a mapping from names to the arrays of its datasets.
 
     Arrays are views of shared memory: valid and unchanged as long as any of them is held. Each
-    begins at a multiple of 64 bytes.
+    begins at a multiple of 64 bytes. A null dataspace is an `Empty`, and a scalar of objects, such
+    as a string of any length, what `multitables.open` gives.
 
     Attributes
     ----------
@@ -69,4 +72,6 @@ class Item(NamedArrays):
 
 
 def _copied(array: Any) -> Any:
-    return [row.copy() for row in array] if isinstance(array, list) else array.copy()
+    if isinstance(array, list):
+        return [row.copy() for row in array]
+    return array.copy() if isinstance(array, np.ndarray) else array

@@ -3,7 +3,7 @@
 Law
 ---
 1. An item's datasets in the common table are one request. Scales that items share are another one,
-   whose result is kept. Each dataset that is alone is one more.
+   whose result is kept. Each dataset that is alone is one more, or is read here if it has no rows.
 2. A request that finds no memory is made later, and no part of an item is requested twice.
 3. Kept scales are bounded: the oldest go first, and are read again when an item needs them.
 """
@@ -22,8 +22,8 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import CorruptChunkError, CorruptChunkWarning
 from _multitables.index.kept_source import KeptSource
-from _multitables.index.survey import ALONE
 from _multitables.parent.collection.item import Item
+from _multitables.parent.collection.lone_value import has_rows, value_of
 from _multitables.parent.collection.open_items import OpenedItems
 from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
 from _multitables.parent.random.pieces import PieceError, Pieces, SharedTable
@@ -59,6 +59,8 @@ class Asked:
     results: list[Results] = field(default_factory=list)
     #: Datasets that are alone, one by one.
     alone: dict[int, Request] = field(default_factory=dict)
+    #: Those without rows, which this process reads.
+    values: list[int] = field(default_factory=list)
 
 
 class ItemReader:
@@ -80,7 +82,8 @@ class ItemReader:
         self._limit = kept_bytes
         #: Shared scale -> the results that have it.
         self._kept: OrderedDict[int, Results] = OrderedDict()
-        self._handles: dict[int, DatasetHandle] = {}
+        #: None of a dataset without rows.
+        self._handles: dict[int, DatasetHandle | None] = {}
         #: Datasets that turned out to need a library, and those that do not decode.
         self._by_library: set[int] = set()
         self.damaged: dict[int, CorruptChunkError] = {}
@@ -126,7 +129,7 @@ class ItemReader:
         self._forget()
 
     def _is_together(self, number: int) -> bool:
-        alone = self._opened.survey.kind[number] == ALONE or number in self._by_library
+        alone = self._opened.is_alone(number) or number in self._by_library
         return not alone and number not in self.damaged
 
     def _results(self, numbers: list[int]) -> Results:
@@ -138,11 +141,15 @@ class ItemReader:
             results.request = self._service.ask_pieces(pieces, tries)
 
     def _ask_alone(self, asked: Asked, number: int, tries: int | None) -> None:
-        handle = self._handles.get(number)
-        if handle is None:
-            path = self._opened.paths[number]
-            handle = open_dataset(self._service.queue, self._file, path)
+        if number not in self._handles:
+            file, path = self._file, self._opened.path_of(number)
+            rows = self._opened.survey.rank[number] > 0 or has_rows(file, path)
+            handle = open_dataset(self._service.queue, file, path) if rows else None
             self._handles[number] = handle
+        handle = self._handles[number]
+        if handle is None:
+            asked.values.append(number)
+            return
         whole = Selection(handle)[...]
         asked.alone[number] = self._service.ask(whole, self._service.pool, tries)
 
@@ -175,6 +182,9 @@ class ItemReader:
         for number, request in asked.alone.items():
             with request.get_unsafe() as view:
                 arrays[number] = view
+        for number in asked.values:
+            arrays[number] = value_of(self._file, self._opened.path_of(number))
+            self._opened.survey.places[number].file.check_unchanged()
         return self._made(asked.members, arrays)
 
     def _made(self, members: Members, arrays: dict[int, Any]) -> Item:
@@ -222,6 +232,7 @@ class ItemReader:
             raise error.with_traceback(None)
         asked.results.clear()
         asked.alone.clear()
+        asked.values.clear()
         asked.todo.clear()
         for scale in [s for s, kept in self._kept.items() if number in kept.numbers]:
             del self._kept[scale]

@@ -40,6 +40,8 @@ class ItemSpec:
     by: int
     scales: bool
     attrs: tuple[str, ...]
+    #: Whether the file lies on a rotating disk; None: the kernel says.
+    rotational: bool | None
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,6 @@ class OpenedItems:
     survey: Survey
     table: SurveyTable
     items: Items
-    #: Of datasets that are read by themselves.
-    paths: Mapping[int, str] = field(repr=False)
     #: What scales are called that have no path.
     scale_names: Mapping[int, str] = field(repr=False)
     attributes: Mapping[int, dict[str, Any]] = field(repr=False)
@@ -61,6 +61,11 @@ class OpenedItems:
     def is_alone(self, number: int) -> bool:
         """Whether a dataset is read by itself."""
         return bool(self.survey.kind[number] == ALONE)
+
+    def path_of(self, number: int) -> str:
+        """Return the path by which a dataset, or a scale, was found."""
+        is_dataset = number < len(self.items.of_object)
+        return self.items.path(number) if is_dataset else self.survey.places[number].path
 
     @property
     def has_scales(self) -> bool:
@@ -187,17 +192,15 @@ def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
         for number, stored in told.attributes.items():
             values = {name: decoded(told.places[number], *of) for name, of in stored.items()}
             attributes[number >= len(is_dataset)][number] = values
+        rotates = spec.rotational
+        turnstile = device.rotates(source.filename) if rotates is None else rotates
         return OpenedItems(
             filename=source.filename,
             path=spec.path,
             direct=source.direct,
             survey=told,
-            table=table_of(told, source.direct),
+            table=table_of(told, source.direct, turnstile),
             items=items,
-            paths={
-                number: items.path(number) if number < len(is_dataset) else told.places[number].path
-                for number in np.flatnonzero(told.kind == ALONE).tolist()
-            },
             scale_names={scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()},
             attributes=attributes[0],
         )

@@ -7,7 +7,8 @@
 //!    belong to; chunks with the same filters are decoded together.
 //! 3. Several readers of one request share its chunks by their decoded bytes: each has some that follow
 //!    each other in the files.
-//! 4. What was read of a file that changed meanwhile is an error.
+//! 4. On a rotating disk a task's first fetches are asked for in its turn, those of small ones all.
+//! 5. What was read of a file that changed meanwhile is an error.
 
 use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::open_dataset::Lookup;
@@ -104,6 +105,15 @@ struct Listed {
     chunk: Chunk,
 }
 
+/// What a task is read with.
+#[derive(Clone, Copy)]
+struct ReadBy<'a> {
+    files: &'a OpenFiles,
+    record: &'a Record,
+    /// On a rotating disk.
+    turn: Option<Turn<'a>>,
+}
+
 /// How chunks are read that lie and decode alike.
 struct Way {
     is_direct: bool,
@@ -140,8 +150,15 @@ impl OpenPieces {
         out: &mut [u8],
         files: &OpenFiles,
         record: &Record,
+        turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
         let table = self.table.clone();
+        let turn = turn.filter(|_| table.sources.iter().any(|source| source.turnstile));
+        let by = ReadBy {
+            files,
+            record,
+            turn,
+        };
         let internal = |reason: Refused| TaskError::Internal(reason.into());
         wanted.check(&table).map_err(internal)?;
         let pieces = wanted.all().filter(|piece| !piece.rows.is_empty());
@@ -155,7 +172,7 @@ impl OpenPieces {
         for way in left {
             let alike = mine.iter().filter(|one| ways[one.piece] == way);
             let alike: Vec<Listed> = alike.copied().collect();
-            self.read_alike(way, &pieces, &alike, out, files, record)?;
+            self.read_alike(way, &pieces, &alike, out, by)?;
         }
         Ok(())
     }
@@ -185,9 +202,13 @@ impl OpenPieces {
         pieces: &[Piece],
         listed: &[Listed],
         out: &mut [u8],
-        files: &OpenFiles,
-        record: &Record,
+        by: ReadBy<'_>,
     ) -> Result<(), TaskError> {
+        let ReadBy {
+            files,
+            record,
+            turn,
+        } = by;
         let Some(first) = listed.first() else {
             return Ok(());
         };
@@ -230,7 +251,7 @@ impl OpenPieces {
                 offset: Vec::new(),
             },
         };
-        let done = transfer.read(&chunks);
+        let done = transfer.read(&chunks, turn);
         // A file that changed explains any other error.
         let changed = transfer.queue.check_unchanged();
         changed.map_err(|error| TaskError::Fetch(NO_CHUNK, error))?;
@@ -288,7 +309,7 @@ fn part_of(table: &DatasetTable, pieces: &[Piece], part: u64, n_parts: u64) -> V
 
 impl Transfer<'_, PlacePieces<'_>> {
     /// Fetch, decode and place chunks, and fill where none was stored.
-    fn read(&mut self, chunks: &[Chunk]) -> Result<(), TaskError> {
+    fn read(&mut self, chunks: &[Chunk], turn: Option<Turn<'_>>) -> Result<(), TaskError> {
         let mut runs = Vec::new();
         runs_within(chunks, RUN_BYTES, &mut runs);
         self.queue.cold = false;
@@ -296,17 +317,17 @@ impl Transfer<'_, PlacePieces<'_>> {
         while !left.is_empty() {
             let n = self.at_once(left);
             let (now, behind) = left.split_at(n);
-            if tickets.is_empty() && self.queue.is_direct() {
-                tickets = self.queue.submit(now, None);
+            if tickets.is_empty() && (turn.is_some() || self.queue.is_direct()) {
+                tickets = self.queue.submit(now, turn);
             }
             let mut next = Vec::new();
             if self.queue.is_direct() {
-                next = self.queue.submit(&behind[..self.at_once(behind)], None);
+                next = self.queue.submit(&behind[..self.at_once(behind)], turn);
             }
             let fetches = Fetches {
                 runs: now,
                 tickets: &tickets,
-                turn: None,
+                turn,
             };
             if let Err(error) = self.run(chunks, fetches) {
                 next.into_iter()

@@ -11,4 +11,5 @@ pub mod plugin;
 pub mod prefetch;
 pub mod recycled;
 pub mod spawn;
+pub mod turns;
 pub mod workers;

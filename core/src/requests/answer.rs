@@ -9,6 +9,7 @@ use crate::engine::counters::Record;
 use crate::engine::heap_read::{Descriptors, HeapFile, KIND_HEAP};
 use crate::engine::pieces::{KIND_PIECES, OpenPieces, Pieces};
 use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
+use crate::fetch::queue::Turn;
 use crate::fetch::recent::Recent;
 use crate::os::memory::Mapping;
 use crate::select::selection::{Hyperslab, TablePlace};
@@ -49,14 +50,15 @@ impl Answerer {
         }
     }
 
-    /// Write what part `part` of `n_parts` owns of the result into `out`, which is all of it.
+    /// Write what part `part` of `n_parts` owns of the result into `out`, which is all of it. Pieces
+    /// on a rotating disk are fetched in their turn.
     pub fn answer(
         &mut self,
         words: &[u64],
-        part: u64,
-        n_parts: u64,
+        (part, n_parts): (u64, u64),
         out: &mut [u8],
         record: &Record,
+        turn: Option<Turn<'_>>,
     ) -> Result<(), TaskError> {
         let internal = |reason: &str| TaskError::Internal(reason.into());
         let place = table_place(words).map_err(internal)?;
@@ -71,7 +73,8 @@ impl Answerer {
             let open = open.map_err(internal)?;
             let out = out.get_mut(..wanted.out_bytes);
             let out = out.ok_or_else(|| internal("a result that is larger than its room"))?;
-            return open.read(&wanted, (part, n_parts), out, &self.shared.files, record);
+            let files = &self.shared.files;
+            return open.read(&wanted, (part, n_parts), out, files, record, turn);
         }
         let make = || Ok((place, self.shared.dataset(table()?)?));
         let dataset = self.datasets.get_or_make(|known| *known == place, make);

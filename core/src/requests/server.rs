@@ -7,6 +7,7 @@
 //! 3. A task of a library goes to Python; everything else never does.
 
 use crate::engine::counters::{Mark, Record, STATE_FINISHED, add_ns};
+use crate::fetch::queue::{Turn, Turnstile};
 use crate::os::memory::{Mapping, file_len};
 use crate::requests::answer::Answerer;
 use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};
@@ -97,6 +98,8 @@ impl Desk<'_> {
         self.record.current.store(0, Relaxed);
         // Counted first, so that the statistics have what is answered.
         self.record.tasks.fetch_add(1, Relaxed);
+        let number = self.work_queue.slot(slot).number.load(SeqCst);
+        self.work_queue.pass_turn(number);
         self.work_queue.answer(slot, self.me, code);
     }
 
@@ -114,6 +117,10 @@ impl Desk<'_> {
             u64::from(place.part.load(SeqCst)),
             u64::from(place.n_parts.load(SeqCst)),
         );
+        let turn = Some(Turn {
+            turnstile: self.work_queue,
+            task: place.number.load(SeqCst),
+        });
         let request_at = place.request_at.load(SeqCst);
         let request_bytes = place.request_bytes.load(SeqCst) as usize;
         if request_at == u64::MAX {
@@ -123,7 +130,7 @@ impl Desk<'_> {
             }
             let words = words.get(..request_bytes / 8).ok_or_else(odd)?;
             self.answerer
-                .answer(words, part, n_parts, out, self.record)?;
+                .answer(words, (part, n_parts), out, self.record, turn)?;
             return Ok(DONE);
         }
         let request_at = request_at as usize;
@@ -141,7 +148,7 @@ impl Desk<'_> {
         };
         if words[0] != KIND_LIBRARY {
             self.answerer
-                .answer(words, part, n_parts, out, self.record)?;
+                .answer(words, (part, n_parts), out, self.record, turn)?;
             return Ok(DONE);
         }
         self.work_queue.slow(self.me, true);

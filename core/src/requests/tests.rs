@@ -33,7 +33,7 @@ fn answer(
     with: u8,
 ) -> Result<Vec<u8>, TaskError> {
     let mut out = vec![with; len];
-    answerer.answer(words, part.0, part.1, &mut out, &record())?;
+    answerer.answer(words, part, &mut out, &record(), None)?;
     Ok(out)
 }
 
@@ -236,7 +236,9 @@ fn chunks_are_kept_within_the_limit_and_counted() {
         let mut row = |row: u64| {
             let words = Request::rows(row, 1, 1).words(&dataset);
             let mut out = vec![0; Request::rows(row, 1, 1).expected(&dataset).len()];
-            answerer.answer(&words, 0, 1, &mut out, &record).unwrap();
+            answerer
+                .answer(&words, (0, 1), &mut out, &record, None)
+                .unwrap();
             assert!(record.cache_bytes.load(Relaxed) <= limit as u64);
             let count = [&record.cache_hits, &record.cache_misses];
             count.map(|count| count.load(Relaxed))

@@ -16,9 +16,11 @@
 mod parent;
 
 use crate::engine::counters::{RECORD_BYTES, Record};
+use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::os::memory::{Mapping, file_len, reserved_memfd};
+use crate::os::turns::Turns;
 use crate::task_error::ErrorRecord;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,6 +53,8 @@ const LOOKS: u32 = 64;
 const LONG: Duration = Duration::from_micros(30);
 /// An idle reader looks so often whether another, who has a task waiting, has become one to help.
 const GLANCE: Duration = Duration::from_micros(50);
+/// How long a task waits for those before it to reach the disk.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[repr(C)]
 struct Head {
@@ -63,7 +67,11 @@ struct Head {
     /// Moves with every answer while this many threads wait.
     answers_word: AtomicU32,
     watched: AtomicU32,
-    _pad: [u64; 10],
+    _pad0: [u64; 10],
+    /// Tasks that were handed out. On a cache line of its own, as it moves with every task.
+    submitted: AtomicU64,
+    turns: Turns,
+    _pad1: [u64; 13],
 }
 
 /// Slot numbers for one reader; the parent alone puts them in.
@@ -98,6 +106,8 @@ pub struct Slot {
     pub n_dims: AtomicU64,
     pub dims: [AtomicU64; MAX_DIMS],
     pub deaths: AtomicU64,
+    /// Its number among all tasks, which is its turn at a rotating disk.
+    pub number: AtomicU64,
     pub inline: [AtomicU64; INLINE_WORDS],
     pub error: ErrorRecord,
 }
@@ -377,6 +387,19 @@ impl WorkQueue {
         if let Some(reader) = others.find(sleeping) {
             self.wake(reader);
         }
+    }
+}
+
+impl Turnstile for WorkQueue {
+    /// Wait for this task's turn. One before it may never be done, so this does not wait for ever.
+    fn wait_turn(&self, task: u64) {
+        let end = Instant::now() + PATIENCE;
+        let patient = || !self.stopped() && Instant::now() < end;
+        self.head().turns.wait(task, patient);
+    }
+
+    fn pass_turn(&self, task: u64) {
+        self.head().turns.pass(task);
     }
 }
 

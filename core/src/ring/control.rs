@@ -16,6 +16,7 @@ use crate::engine::counters::{RECORD_BYTES, Record, STATE_FAILED, STATE_FINISHED
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::futex;
+use crate::os::turns::Turns;
 use crate::tables::plan::{ENDLESS, Plan};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -51,9 +52,7 @@ struct Head {
     stop: AtomicU32,
     _half2: u32,
     _pad3: [u64; 14],
-    turn: AtomicU64,
-    turn_word: AtomicU32,
-    turn_waiting: AtomicU32,
+    turns: Turns,
 }
 
 const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
@@ -347,8 +346,7 @@ impl Control {
     pub fn stop(&self) {
         let head = self.head();
         head.stop.store(1, SeqCst);
-        head.turn_word.fetch_add(1, SeqCst);
-        futex::wake_all(&head.turn_word);
+        head.turns.wake();
         self.wake_readers();
         self.wake_consumers();
     }
@@ -413,26 +411,13 @@ const _: () = assert!(ENDLESS == u64::MAX);
 impl Turnstile for Control {
     /// Wait for this task's turn to fetch (rotating disks: in the order of the tape, one at a time).
     fn wait_turn(&self, task: u64) {
-        let head = self.head();
-        while head.turn.load(SeqCst) < task && !self.stopped() {
-            head.turn_waiting.fetch_add(1, SeqCst);
-            let word = head.turn_word.load(SeqCst);
-            if head.turn.load(SeqCst) < task && !self.stopped() {
-                futex::wait(&head.turn_word, word, Duration::from_millis(200));
-            }
-            head.turn_waiting.fetch_sub(1, SeqCst);
-        }
+        self.head().turns.wait(task, || !self.stopped());
     }
 
     /// This task's fetch is over, or on its way in the kernel's queue; the next may begin. May be
     /// said more than once.
     fn pass_turn(&self, task: u64) {
-        let head = self.head();
-        head.turn.fetch_max(task + 1, SeqCst);
-        if head.turn_waiting.load(SeqCst) > 0 {
-            head.turn_word.fetch_add(1, SeqCst);
-            futex::wake_all(&head.turn_word);
-        }
+        self.head().turns.pass(task);
     }
 }
 

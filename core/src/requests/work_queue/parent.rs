@@ -12,6 +12,8 @@ use std::time::Duration;
 impl WorkQueue {
     /// Hand a free slot, which is filled, to `reader`.
     pub fn submit(&self, slot: u32, reader: usize) {
+        let number = self.head().submitted.fetch_add(1, SeqCst);
+        self.slot(slot).number.store(number, SeqCst);
         self.slot(slot).deaths.store(0, SeqCst);
         let state = &self.slot(slot).state;
         let generation = (state.load(SeqCst) >> 8).wrapping_add(1);
@@ -124,6 +126,7 @@ impl WorkQueue {
     /// Readers leave now.
     pub fn stop(&self) {
         self.head().stop.store(1, SeqCst);
+        self.head().turns.wake();
         (0..self.n_readers).for_each(|reader| self.wake(reader));
         for slot in 0..self.n_slots as u32 {
             if self.code(slot) != FREE {
