@@ -75,17 +75,20 @@ class Ranks:
         self._processes[rank].kill()
 
     def host(self) -> int:
-        """The process that hosts the readers."""
-        (found,) = [pid for pid, line in self._marked() if "node.host" in line]
-        return found
+        """The process that hosts the readers; others that were started for it end at once."""
+        deadline = time.monotonic() + 10
+        while True:
+            found = [pid for pid, line in self._marked() if "node.host" in line]
+            if len(found) == 1:
+                return found[0]
+            assert time.monotonic() < deadline, found
+            time.sleep(0.01)
 
     def _marked(self) -> Iterator[tuple[int, str]]:
-        for entry in os.listdir("/proc"):
+        for entry in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
-                if (
-                    entry.isdigit()
-                    and self.mark.encode() in Path(f"/proc/{entry}/environ").read_bytes()
-                ):
+                variables = Path(f"/proc/{entry}/environ").read_bytes()
+                if self.mark.encode() in variables:
                     yield int(entry), Path(f"/proc/{entry}/cmdline").read_text()
 
     def end(self) -> list[list[dict[str, Any]]]:
