@@ -92,6 +92,7 @@ if typing.TYPE_CHECKING:
     from _multitables.adapters.torch_map import TorchMapDataset as TorchMapDataset
     from _multitables.elements.empty import Empty
     from _multitables.index.versions import Version
+    from _multitables.parent.event_log import EventLog
     from _multitables.parent.index_file import index_file
     from _multitables.parent.open.dataset import Dataset
     from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
@@ -125,6 +126,7 @@ __all__ = [
     "Dataset",
     "Datatype",
     "Empty",
+    "EventLog",
     "ExternalLink",
     "File",
     "FileChangedError",

@@ -18,6 +18,7 @@ LATER = {
     "Dataset": "parent.open.dataset",
     "Datatype": "parent.open.objects",
     "Empty": "elements.empty",
+    "EventLog": "parent.event_log",
     "ExternalLink": "parent.open.links",
     "File": "parent.open.file",
     "Group": "parent.open.group",

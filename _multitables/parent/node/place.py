@@ -21,16 +21,9 @@ SIZES = (
     "MPI_LOCALNRANKS",
     "SLURM_NTASKS_PER_NODE",
 )
-#: What tells one run of a launcher from another.
-RUN = (
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT",
-    "MASTER_PORT",
-    "PMIX_NAMESPACE",
-    "SLURM_JOB_ID",
-    "SLURM_STEP_ID",
-    "SLURM_RESTART_COUNT",
-)
+#: What tells one job of a launcher from another, and its attempts. Others are told by their parent.
+JOBS = ("PMIX_NAMESPACE", "SLURM_JOB_ID")
+ATTEMPTS = ("SLURM_STEP_ID", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT")
 
 
 @dataclass(frozen=True)
@@ -63,5 +56,5 @@ class NodePlace:
 
 def run_name() -> str:
     """Return what ranks of this node that were started together have in common."""
-    told = [os.environ[name] for name in RUN if name in os.environ]
-    return ":".join(told) or str(os.getppid())
+    job = next((os.environ[name] for name in JOBS if name in os.environ), str(os.getppid()))
+    return ":".join([job, *(os.environ.get(name, "") for name in ATTEMPTS)])
