@@ -89,6 +89,7 @@ class ManyDatasets(StreamerBase):
             When it is read: a dataset of null dataspace, objects or scalar strings of any length.
         """
         self._check_open()
+        self._check_one_file("get_collection", path, "a collection of several files")
         rank, world_size = ranks(rank, world_size)
         wanted = checked(
             CollectionOptions,
@@ -152,8 +153,8 @@ class ManyDatasets(StreamerBase):
         MissingDatasetError
             No such group or column (a `KeyError`).
         UnsupportedDatasetError
-            Columns of different lengths, or an index that cannot be one (a `ValueError`). When it is
-            iterated: several groups of which one is not sorted.
+            Columns of different lengths, or an index that cannot be one (a `ValueError`). When it
+            is iterated: several groups of which one is not sorted.
         """
         self._check_open()
         rank, world_size = ranks(rank, world_size)
