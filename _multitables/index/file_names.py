@@ -15,7 +15,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from _multitables.errors import MissingFileError, OptionsError
 
@@ -24,8 +24,8 @@ Filename: TypeAlias = str | os.PathLike[str] | bytes
 Filenames: TypeAlias = Filename | list[str]
 
 
-def files_named(filename: Filename | Iterable[Filename]) -> Filenames:
-    """Return the file that is meant, as it was given, or a list of several.
+def files_named(filename: Any) -> Any:
+    """Return the file that is meant, as it was given, or a list of the names of several.
 
     Raises
     ------
@@ -38,6 +38,8 @@ def files_named(filename: Filename | Iterable[Filename]) -> Filenames:
         if not glob.has_magic(os.fsdecode(filename)) or os.path.exists(filename):
             return filename
         return _one_or_all(_matches(os.fsdecode(filename)))
+    if not isinstance(filename, Iterable):
+        return filename  # no name: who opens it says so
     found: list[str] = []
     for one in filename:
         named = files_named(one)
@@ -54,7 +56,7 @@ def files_named(filename: Filename | Iterable[Filename]) -> Filenames:
 
 def check_one_file(filename: Filename | Iterable[Filename], who: str) -> None:
     """Raise `OptionsError` if several files are given to what takes one."""
-    if not isinstance(filename, (str, bytes, os.PathLike)):
+    if isinstance(filename, Iterable) and not isinstance(filename, (str, bytes)):
         names = list(filename)
         raise OptionsError(
             f"{who} takes one file, got a list of {len(names)}",

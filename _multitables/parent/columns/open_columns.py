@@ -87,7 +87,8 @@ class OpenedColumns:
         path = posixpath.join(list(self.groups)[error.group], self.index[0])
         return UnsupportedDatasetError(
             f"row {error.row} of {path!r} in {file_title(self.filename)} comes before the row "
-            f"above it by {', '.join(self.index)} (expected several groups to be sorted by their index)",
+            f"above it by {', '.join(self.index)} (expected several groups to be sorted by their "
+            "index)",
             advice="Stream the groups one by one, or sort the file",
             path=path,
             filename=self.filename,

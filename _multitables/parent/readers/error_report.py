@@ -88,8 +88,8 @@ def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:
 def skipped(error: CorruptChunkError, rows: Sequence[tuple[int, int]]) -> CorruptChunkWarning:
     """Compose the warning for a chunk that is left out, and with it these rows."""
     begin, end = rows[0][0], rows[-1][1]
-    some = "" if len(rows) == 1 else "Some of "
-    good = f"{some}rows {begin}:{end} are left out; other chunks are not affected"
+    some = "Rows" if len(rows) == 1 else "Some of rows"
+    good = f"{some} {begin}:{end} are left out; other chunks are not affected"
     values = {**error.values, "rows": (begin, end)}
     return CorruptChunkWarning(error.happened, good=good, advice=_COPY_AGAIN, **values)
 
