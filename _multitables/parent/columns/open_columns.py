@@ -122,13 +122,16 @@ def open_columns(
     found: dict[str, ColumnGroup] = {}
     reader = _core.LocalReader(available_cores(), KEPT_BYTES)
     with spec.file.open() as source:
-        for group, chosen in named.items():
-            names = list(chosen) if chosen is not None else list(_columns(source, group, keys))
-            paths = [f"{group}/{name}" for name in (*keys, *names)]
-            all_indexes = source.index_all(paths)
-            key_indexes = all_indexes[: len(keys)]
-            indexes = dict(zip(names, all_indexes[len(keys) :], strict=True))
-            check_lengths(all_indexes)
+        names = {
+            group: list(_columns(source, group, keys) if chosen is None else chosen)
+            for group, chosen in named.items()
+        }
+        paths = [f"{group}/{name}" for group in names for name in (*keys, *names[group])]
+        each = iter(source.index_all(paths))
+        for group, inside in names.items():
+            key_indexes = [next(each) for _ in keys]
+            indexes = {name: next(each) for name in inside}
+            check_lengths([*key_indexes, *indexes.values()])
             group_keys = GroupKeys([_key(one, reader) for one in key_indexes])
             found[group] = ColumnGroup(indexes, group_keys)
         flat = [one for group in found.values() for one in group.indexes.values()]
