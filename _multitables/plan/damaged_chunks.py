@@ -83,8 +83,8 @@ def _shown_rows(index: ChunkIndex, number: int, rows: Rows) -> Iterator[Rows]:
         axes = part[2:].reshape(-1, 3)
         first, step, count = axes[0].tolist()
         begin, stride, axis = axes[len(index.dims)].tolist()
-        length = int(axes[axis, 2]) if axis >= 0 else 1
-        low, high = (min(max(-(-(row - begin) // stride), 0), length) for row in rows)
+        n_steps = int(axes[axis, 2]) if axis >= 0 else 1
+        low, high = (min(max(-(-(row - begin) // stride), 0), n_steps) for row in rows)
         if low < high and axis != 0:  # they lie beside others
             low, high = 0, count
         if step == 1 and low < high:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from several_files import COLUMNS, Part
 
 import multitables
+from _multitables.parent.batches.damage_book import DamageBook
 from multitables import CorruptChunkError, Streamer, UnsupportedDatasetError
 
 #: Rows of files that are one table, and of files that are put together of parts.
@@ -248,3 +249,10 @@ def test_what_a_library_reads_is_refused(tmp_path: Path) -> None:
             Streamer(names).get_queue(path)
         with pytest.raises(UnsupportedDatasetError, match="cannot be taken from several files"):
             next(iter(Streamer(names).get_batches(path, 1)))
+
+
+def test_damage_that_cannot_be_left_out_ends_the_run() -> None:
+    """A stream that begins again would meet it again, and again."""
+    error = CorruptChunkError("damage", filename="a.h5", path="/x", chunk_offset=(0,))
+    with pytest.raises(CorruptChunkError, match="damage"):
+        DamageBook().leave_out(error, [])

@@ -29,6 +29,7 @@ class DamageBook:
     def __init__(self) -> None:
         self.errors: list[CorruptChunkError] = []
         self._rows: list[Rows] = []
+        self._chunks: set[tuple[str, str, tuple[int, ...]]] = set()
         #: An epoch, and where in it the first of these rows stand.
         self._found: tuple[int, list[I64]] = (-1, [])
 
@@ -36,15 +37,16 @@ class DamageBook:
         self, error: CorruptChunkError, indexes: Sequence[ChunkIndex]
     ) -> tuple[list[ChunkIndex], list[Rows]]:
         """Return the indexes without a chunk, and its rows; none: it was left out before."""
-        found, rows = [], list[Rows]()
-        for index in indexes:
-            less, lost = without(index, error.filename, error.path, error.chunk_offset or ())
-            found.append(less)
-            rows += lost
+        chunk = error.filename, error.path, error.chunk_offset or ()
+        each = [without(index, *chunk) for index in indexes]
+        rows = sorted({one for _, lost in each for one in lost})
         if rows:
             self._rows += rows
+            self._chunks.add(chunk)
             self.errors.append(error.with_traceback(None))  # whose frames hold batches
-        return found, rows
+        elif chunk not in self._chunks:
+            raise error  # it would come again
+        return [index for index, _ in each], rows
 
     def positions(self, order: OrderWords) -> I64:
         """Return the positions of the order's first epoch that lack rows, ascending."""
