@@ -9,15 +9,16 @@ Law
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from _multitables.adapters import no_dtype
+from _multitables.index.file_names import Filename
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
+from _multitables.parent.titles import file_title
 from _multitables.tree import Paths, map_arrays, native
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def jax_batches(
-    filename: str | os.PathLike[str],
+    filename: Filename | Iterable[Filename],
     path: Paths,
     batch_size: int,
     *,
@@ -39,8 +40,8 @@ def jax_batches(
 
     Parameters
     ----------
-    filename : str or path-like
-        The HDF5 file.
+    filename : str, path-like, or sequence of them
+        The HDF5 file, or several, as for `Streamer`.
     path : str, or list, tuple or dict of str
         Dataset in the file, or several of equal length: batches are then tuples, or dicts with the
         same keys, of arrays.
@@ -89,10 +90,11 @@ def jax_batches(
     """
     if rank is None and world_size is None:
         rank, world_size = jax.process_index(), jax.process_count()
-    batches = Streamer(filename, **(open_options or {})).get_batches(
+    streamer = Streamer(filename, **(open_options or {}))
+    batches = streamer.get_batches(
         path, batch_size, rank=rank or 0, world_size=world_size or 1, **options
     )
-    return JaxBatches(batches, transform, f"{path!r} in {os.fspath(filename)!r}")
+    return JaxBatches(batches, transform, f"{path!r} in {file_title(streamer.filename)}")
 
 
 class JaxBatches:

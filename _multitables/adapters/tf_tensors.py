@@ -8,21 +8,22 @@ Law
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from _multitables.adapters import no_dtype
+from _multitables.index.file_names import Filename
 from _multitables.index.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
+from _multitables.parent.titles import file_title
 from _multitables.tree import Paths, map_arrays, native
 
 
 def tf_dataset(
-    filename: str | os.PathLike[str],
+    filename: Filename | Iterable[Filename],
     path: Paths,
     batch_size: int,
     *,
@@ -33,8 +34,8 @@ def tf_dataset(
 
     Parameters
     ----------
-    filename : str or path-like
-        The HDF5 file.
+    filename : str, path-like, or sequence of them
+        The HDF5 file, or several, as for `Streamer`.
     path : str, or list, tuple or dict of str
         Dataset in the file, or several of equal length: elements are then tuples, or dicts with
         the same keys, of tensors.
@@ -65,8 +66,9 @@ def tf_dataset(
     >>> model.fit(dataset.prefetch(2))  # doctest: +SKIP
     """
     opened_with = dict(open_options or {})
-    batches = Streamer(filename, **opened_with).get_batches(path, batch_size, **options)
-    file = KeptSource(filename, opened_with, keeps=False)
+    streamer = Streamer(filename, **opened_with)
+    batches = streamer.get_batches(path, batch_size, **options)
+    file = KeptSource(streamer.filename, opened_with, keeps=False)
     opened = open_data(DataSpec(file, path, options.get("field")))
     rows = batch_size if options.get("drop_last") else None
     specs = []
@@ -74,7 +76,7 @@ def tf_dataset(
         try:
             dtype = tf.as_dtype(index.dtype.newbyteorder("="))
         except TypeError:
-            where = f"{index.path!r} in {index.filename!r}"
+            where = f"{index.path!r} in {file_title(index.filenames)}"
             raise no_dtype("TensorFlow", index.dtype, where) from None
         specs.append(tf.TensorSpec((rows, *index.row_shape), dtype))
 

@@ -12,7 +12,7 @@ Law
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,11 +23,13 @@ from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_items import check_alone, of_tensors
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
+from _multitables.index.file_names import Filename, files_named
 from _multitables.options import check_number
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.item import Item
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
+from _multitables.parent.titles import file_title
 from _multitables.tree import Paths, map_arrays
 
 if TYPE_CHECKING:
@@ -42,9 +44,10 @@ class TorchDataset(IterableDataset[Any]):
 
     Parameters
     ----------
-    filename : str or path-like, or Collection
-        The HDF5 file. Or, alone, what `Streamer.get_collection` made: then items are delivered, as
-        dicts of tensors. `transform` gets an `Item` of tensors, with its key and scales.
+    filename : str, path-like, sequence of them, or Collection
+        The HDF5 file, or several, as for `Streamer`. Or, alone, what `Streamer.get_collection`
+        made: then items are delivered, as dicts of tensors. `transform` gets an `Item` of tensors,
+        with its key and scales.
     path : str, or list, tuple or dict of str
         Dataset in the file, or several of equal length: batches are then tuples, or dicts with the
         same keys, of tensors.
@@ -98,7 +101,7 @@ class TorchDataset(IterableDataset[Any]):
 
     def __init__(
         self,
-        filename: str | os.PathLike[str] | Collection,
+        filename: Filename | Iterable[Filename] | Collection,
         path: Paths | None = None,
         batch_size: int | None = None,
         *,
@@ -115,7 +118,8 @@ class TorchDataset(IterableDataset[Any]):
             options = {"epochs": self._items.epochs, "start_epoch": self._items.epoch}
         elif path is None or batch_size is None:
             raise TypeError("TorchDataset takes a file, a path and a batch_size, or a collection")
-        self.filename = filename
+        # Processes and passes have the same files, whatever matches later.
+        self.filename = filename if isinstance(filename, Collection) else files_named(filename)
         self.path = path
         self.batch_size = batch_size
         self._pin_memory = pin_memory
@@ -126,7 +130,7 @@ class TorchDataset(IterableDataset[Any]):
         self._where = (
             repr(filename)
             if isinstance(filename, Collection)
-            else f"{path!r} in {os.fspath(filename)!r}"
+            else f"{path!r} in {file_title(self.filename)}"
         )
         self._streams: tuple[Any, ...] = ()
         #: What `load_state_dict` was given, its epoch, and the number of the pass that it is for;

@@ -20,6 +20,7 @@ from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
+from _multitables.index.file_names import check_one_file
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey
 from _multitables.options import check_any_version
@@ -110,6 +111,7 @@ class TorchMapDataset(Dataset[Any]):
         open_options: Mapping[str, Any] | None = None,
         version: VersionKey | None = None,
     ) -> None:
+        check_one_file(filename, "TorchMapDataset")
         self.filename = filename
         self.path = path
         self._structure, self._paths = structure_of(path)

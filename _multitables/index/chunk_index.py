@@ -6,7 +6,7 @@ Law
    block is part of it), sorted by the chunk's place in the grid, and inside the file.
 2. A dataset whose stored bytes are not the delivered bytes has the layout "library" and a reason.
    An unknown filter is not such a reason: the core says which filters it knows.
-3. Chunks may lie in other files, which the index names.
+3. Chunks, and rows, may lie in other files, which the index names.
 """
 
 from __future__ import annotations
@@ -144,6 +144,8 @@ class ChunkIndex:
     #: whose datasets are numbered as these are.
     shown: tuple[ChunkIndex, ...] = field(default=(), repr=False)
     parts: U64 = field(default_factory=_no_numbers, repr=False)
+    #: Datasets of several files whose rows it has, one behind the other.
+    joined: tuple[ChunkIndex, ...] = field(default=(), repr=False)
     #: The dataset of which these are some chunks, in another order, and their numbers in its grid.
     chosen_from: tuple[ChunkIndex, U64] | None = field(default=None, repr=False)
     #: The stored bytes of a compact dataset, which lie in the file's metadata; `byte_offset` counts
@@ -169,10 +171,29 @@ class ChunkIndex:
 
     @property
     def all_files(self) -> Iterator[SourceFile]:
-        """The files of the dataset, and those of which it shows parts."""
-        yield from self.files
-        for index in self.shown:
+        """The files of the dataset, and those of which it has rows or shows parts."""
+        if not self.joined:
+            yield from self.files
+        for index in self.joined or self.shown:
             yield from index.all_files
+
+    @property
+    def filenames(self) -> str | list[str]:
+        """The name of the dataset's file, or of all whose rows it has."""
+        return [one.filename for one in self.joined] or self.filename
+
+    @property
+    def joined_at(self) -> npt.NDArray[np.int64]:
+        """The first row of each of `joined`. In a table of chunks it begins a new one."""
+        extent = self.chunk_dims[0] if self.layout == "chunked" and self.chunk_dims else 1
+        rows = [-(-one.n_rows // extent) * extent for one in self.joined[:-1]]
+        return np.cumsum([0, *rows])
+
+    def in_file(self, row: int) -> tuple[ChunkIndex, int]:
+        """Return which of `joined` has a row, and its first row."""
+        begins = self.joined_at
+        at = int(np.searchsorted(begins, row, "right")) - 1
+        return self.joined[at], int(begins[at])
 
     def file_of(self, grid_index: int) -> SourceFile:
         """Return the file in which a chunk of the grid lies."""

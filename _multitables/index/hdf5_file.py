@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,9 +110,9 @@ class Source:
         """Close the file. May be called again."""
         self.files.close()
 
-    def reopen(self, filename: str | os.PathLike[str] | bytes) -> bool:
-        """Use a closed source again; False if its file, which has this name, has changed."""
-        return os.path.abspath(os.fsdecode(filename)) == self._base and self.files.reopen()
+    def reopen(self, filenames: list[str]) -> bool:
+        """Use a closed source again; False if its file, of this absolute name, has changed."""
+        return filenames == [self._base] and self.files.reopen()
 
     def __enter__(self) -> Source:
         return self
@@ -138,6 +138,10 @@ class Source:
             The file's structure is damaged or the file is truncated.
         """
         return self.index_at(self.find(path), field)
+
+    def index_all(self, paths: Iterable[str], field: str | None = None) -> list[ChunkIndex]:
+        """Index several datasets; see `index`."""
+        return [self.index_at(self.find(path), field) for path in paths]
 
     def find(self, path: str) -> Place:
         """Return the object of a path below ``root_uep``; its errors are those of `index`."""

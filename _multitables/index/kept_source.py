@@ -1,4 +1,4 @@
-"""A file that is opened again and again: what was read of it is kept as long as it does not change.
+"""A file, or several, opened again and again: what was read is kept until something changes.
 
 Law
 ---
@@ -13,12 +13,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from _multitables.index.file_names import Filenames
 from _multitables.index.hdf5_file import Source, open_source
+from _multitables.index.joined_source import JoinedSource
+from _multitables.index.open_options import parse_open_options
 
 
 class KeptSource:
-    """An HDF5 file, as `open_source` opens it.
+    """An HDF5 file, as `open_source` opens it, or several as one.
 
     Parameters
     ----------
@@ -30,30 +34,41 @@ class KeptSource:
 
     def __init__(
         self,
-        filename: str | os.PathLike[str] | bytes,
+        filename: Filenames,
         open_options: Mapping[str, object],
         *,
         keeps: bool,
     ) -> None:
-        self.filename = filename
+        self.filename: Any = filename
         self._options = dict(open_options)
         self.keeps = keeps
         self._kept: Source | None = None
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there are several files."""
+        return isinstance(self.filename, list)
 
     @contextlib.contextmanager
     def open(self, *, grows: bool = False) -> Iterator[Source]:
         """Open the file; see `open_source` for `grows`, of which nothing is kept, and errors."""
         if grows:
-            with open_source(self.filename, self._options, grows=True) as growing:
+            with self._opened(grows=True) as growing:
                 yield growing
             return
         source, self._kept = self._kept, None
-        if source is None or not source.reopen(self.filename):
-            source = open_source(self.filename, self._options)
+        names = self.filename if self.is_several else [self.filename]
+        if source is None or not source.reopen([os.path.abspath(os.fsdecode(n)) for n in names]):
+            source = self._opened()
         with source:
             yield source
         if self.keeps:
             self._kept = source
+
+    def _opened(self, *, grows: bool = False) -> Source:
+        if self.is_several:
+            return JoinedSource(self.filename, parse_open_options(self._options))
+        return open_source(self.filename, self._options, grows=grows)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_kept": None, "keeps": False}  # another process opens it anew

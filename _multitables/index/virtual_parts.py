@@ -77,7 +77,7 @@ def as_parts(
         raise UnfitError(f"a virtual dataset of {len(parts)} parts")
     parts = parts[np.lexsort((parts[:, 1], parts[:, 2]))]
     words: U64 = np.append(ranks[1], parts).astype(np.uint64)
-    chunk_dims = _chunk_dims(index, *alike)
+    chunk_dims = readable_chunk_dims(index, *alike)
     return replace(index, layout="parts", chunk_dims=chunk_dims, shown=tuple(shown), parts=words)
 
 
@@ -216,9 +216,10 @@ def _runs(
     return np.concatenate([order, *(side.reshape(len(side), -1) for side in sides)], axis=1)
 
 
-def _chunk_dims(
+def readable_chunk_dims(
     index: ChunkIndex, source: ChunkIndex, pairs: list[tuple[int, int]]
 ) -> tuple[int, ...]:
+    """Return what is put together at once of parts, if its axes belong to those of a source."""
     extents = [1] * len(index.dims)
     chunk_dims = source.chunk_dims or (1,) * len(source.dims)
     for axis, number in pairs:

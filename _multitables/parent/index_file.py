@@ -22,6 +22,7 @@ from _multitables.errors import (
     SavedIndexWarning,
     UnsupportedDatasetError,
 )
+from _multitables.index.file_names import check_one_file
 from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
 from _multitables.index.kerchunk.writer import replaced_folder, write_json, write_parquet
 from _multitables.index.kerchunk.zarr_nodes import Node, nodes
@@ -83,6 +84,7 @@ def index_file(
     OptionsError
         `to` is something else.
     """
+    check_one_file(filename, "index_file")
     name = os.path.abspath(os.fsdecode(filename))
     where = None if to is None else os.fspath(to)
     if is_references(name):

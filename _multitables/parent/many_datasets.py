@@ -90,6 +90,7 @@ class ManyDatasets(StreamerBase):
             them.
         """
         self._check_open()
+        self._check_one_file("get_collection", path, "a collection of several files")
         rank, world_size = ranks(rank, world_size)
         wanted = checked(
             CollectionOptions,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from _multitables import _core, options
+from _multitables.index.file_names import check_one_file
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey
 from _multitables.parent.random.dataset import ArrayDataset, TableDataset, VLArrayDataset
@@ -103,6 +104,7 @@ class Reader:
             library_timeout_seconds=library_timeout_seconds,
             trusted=trusted,
         )
+        check_one_file(filename, "Reader")
         self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=True)
         with self._file.open():
             pass  # what is wrong with it is told at once

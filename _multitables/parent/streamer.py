@@ -10,13 +10,13 @@ Law
 
 from __future__ import annotations
 
-import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from _multitables import options
 from _multitables.errors import QueueClosed
+from _multitables.index.file_names import Filename
 from _multitables.index.versions import VersionKey, VersionKeys
 from _multitables.options import (
     BatchOptions,
@@ -40,12 +40,14 @@ from _multitables.tree import Paths, structure_of
 
 
 class Streamer(ManyDatasets):
-    """Streams datasets of one HDF5 file through reader processes.
+    """Streams datasets of one HDF5 file, or of several, through reader processes.
 
     Parameters
     ----------
-    filename : str or path-like
-        The HDF5 file.
+    filename : str, path-like, or sequence of them
+        The HDF5 file. Of several, a dataset has the rows of all, in the order of the list. A name
+        with wildcards (``"runs/*.h5"``), also one in a list, means the files that match now, sorted
+        by name, with numbers in order.
     rotational : bool, optional
         Whether the file lies on a rotating disk, where readers take turns at the disk. Default:
         what the kernel says of the device; of disks behind a network, a hypervisor or FUSE it does
@@ -78,7 +80,7 @@ class Streamer(ManyDatasets):
 
     def __init__(
         self,
-        filename: str | os.PathLike[str],
+        filename: Filename | Iterable[Filename],
         *,
         rotational: bool | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
@@ -178,7 +180,7 @@ class Streamer(ManyDatasets):
         OptionsError
             An option that cannot work (a `ValueError`).
         MissingFileError, FileOpenError
-            The file cannot be opened (`FileNotFoundError`, `OSError`).
+            A file cannot be opened (`FileNotFoundError`, `OSError`).
         MissingDatasetError, MissingFieldError
             No such path or field (`KeyError`).
         MissingVersionError
@@ -188,7 +190,8 @@ class Streamer(ManyDatasets):
         UnsupportedDatasetError
             Elements that are objects, sequences of sequences, scalars, null dataspaces, groups (a
             `ValueError`). With `follow`, data that is not stored in chunks, or that a library has
-            to read.
+            to read. Of several files, rows that differ in type or shape, have any length, or are
+            read by a library.
         """
         wanted = checked(
             StreamOptions,
@@ -414,6 +417,7 @@ class Streamer(ManyDatasets):
             version=version,
             share=share,
         )
+        self._check_one_file("version", wanted.version)
         pool, owns_pool = self._keeping_pool()
         spec = self._spec(path, field, inner, wanted.version)
         return Batches(spec, wanted, pool, owns_pool=owns_pool)
@@ -436,6 +440,8 @@ class Streamer(ManyDatasets):
         self, spec: DataSpec, wanted: StreamOptions, *, tail_only: bool = False
     ) -> StreamQueue | RaggedQueue:
         self._check_open()
+        self._check_one_file("version", wanted.version)
+        self._check_one_file("follow", wanted.follow)
         stream: StreamQueue | RaggedQueue
         if wanted.follow:
             stream = FollowQueue(*self._keeping_pool(), wanted, spec)

@@ -1,4 +1,4 @@
-"""What all streams of a `Streamer` share: its file, and the readers that it keeps.
+"""What all streams of a `Streamer` share: its file, or files, and the readers that it keeps.
 
 Law
 ---
@@ -7,14 +7,15 @@ Law
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
-from _multitables.errors import ClosedError
+from _multitables.errors import ClosedError, OptionsError
+from _multitables.index.file_names import Filename, files_named
 from _multitables.index.kept_source import KeptSource
 from _multitables.options import StreamerOptions
 from _multitables.parent.readers.reader_pool import ReaderPool
+from _multitables.parent.titles import file_title
 
 
 class _Stream(Protocol):
@@ -26,13 +27,14 @@ class StreamerBase:
 
     def __init__(
         self,
-        filename: str | os.PathLike[str],
+        filename: Filename | Iterable[Filename],
         wanted: StreamerOptions,
         open_options: Mapping[str, object],
     ) -> None:
-        self.filename = filename
+        #: As it was given; of several files, a list of their names.
+        self.filename: Any = files_named(filename)
         self._wanted = wanted
-        self._file = KeptSource(filename, open_options, keeps=False)
+        self._file = KeptSource(self.filename, open_options, keeps=False)
         self._closed = False
         self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
 
@@ -61,6 +63,17 @@ class StreamerBase:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(
-                f"the streamer of {os.fspath(self.filename)!r} is closed",
+                f"the streamer of {file_title(self.filename)} is closed",
                 advice="Make a new Streamer",
+            )
+
+    def _check_one_file(self, option: str, got: object, what: str = "") -> None:
+        """Raise if there are several files, for an option or a method that takes one."""
+        if self._file.is_several and got is not None and got is not False:
+            raise OptionsError(
+                f"{what or f'{option}={got!r}'} cannot be streamed, got "
+                f"{file_title(self.filename)} (expected one file)",
+                advice="Make a Streamer for each file",
+                option=option,
+                got=got,
             )

@@ -23,7 +23,9 @@ def title(filename: object, datasets: Iterable[tuple[str, tuple[int, ...] | None
 
 
 def file_title(filename: object) -> str:
-    """Return a file's name between quotes."""
+    """Return a file's name between quotes, or how many files there are, the first and the last."""
+    if isinstance(filename, list):
+        return f"{len(filename)} files {file_title(filename[0])} ... {file_title(filename[-1])}"
     known = isinstance(filename, (str, bytes, os.PathLike))
     return repr(os.fsdecode(filename) if known else filename)  # type: ignore[arg-type]
 

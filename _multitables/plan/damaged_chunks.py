@@ -4,14 +4,15 @@ Law
 ---
 1. Pure. A chunk that is left out is taken for one that was never stored, so that nobody fetches it;
    what the readers then put in the places of its rows is not delivered.
-2. Positions stay as they are: an order, a rank's share and a state do not depend on damage.
+2. Rows of which several files or parts make up a dataset are lost with a chunk of any of these.
+3. Positions stay as they are: an order, a rank's share and a state do not depend on damage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +22,38 @@ from _multitables.plan.sharding import Ranges
 from _multitables.tree import map_arrays
 
 I64 = npt.NDArray[np.int64]
+#: The first row, and the one behind the last.
+Rows: TypeAlias = tuple[int, int]
 
 
-def without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex:
-    """Return the index as if this chunk had never been stored."""
+def without(
+    index: ChunkIndex, filename: str, path: str, chunk_offset: Sequence[int]
+) -> tuple[ChunkIndex, list[Rows]]:
+    """Return the index as if a chunk of a dataset had never been stored, and the rows it has of it.
+
+    Rows are told only of chunks that were there.
+    """
+    if index.layout == "parts":
+        each = [without(one, filename, path, chunk_offset) for one in index.shown]
+        rows = [
+            shown
+            for number, (_, lost) in enumerate(each)
+            for one in lost
+            for shown in _shown_rows(index, number, one)
+        ]
+        return replace(index, shown=tuple(less for less, _ in each)), sorted(rows)
+    rows = []
+    for one, begin in zip(index.joined or (index,), index.joined_at.tolist(), strict=True):
+        if one.path == path and filename in [file.filename for file in one.files]:
+            at = (begin + chunk_offset[0], *chunk_offset[1:])
+            stored = len(index.grid_index)
+            index = _without_chunk(index, at)
+            if len(index.grid_index) < stored:
+                rows.append(_rows_of(index, at))
+    return index, rows
+
+
+def _without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex:
     dims, chunk_dims = index.dims, index.chunk_dims or index.dims
     number = 0
     for at, dim, extent in zip(chunk_offset, dims, chunk_dims, strict=True):
@@ -40,10 +69,30 @@ def without_chunk(index: ChunkIndex, chunk_offset: Sequence[int]) -> ChunkIndex:
     )
 
 
-def rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> tuple[int, int]:
+def _rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> Rows:
     """Return the rows of which a chunk has a part: the first, and the one behind the last."""
     rows = (index.chunk_dims or index.dims)[0]
     return chunk_offset[0], min(chunk_offset[0] + rows, index.n_rows)
+
+
+def _shown_rows(index: ChunkIndex, number: int, rows: Rows) -> Iterator[Rows]:
+    """Yield the rows in which parts show any of some rows of a dataset."""
+    length = 2 + 3 * (len(index.dims) + int(index.parts[0]))
+    parts = index.parts[1:].astype(np.int64).reshape(-1, length)
+    for part in parts[parts[:, 0] == number]:
+        axes = part[2:].reshape(-1, 3)
+        first, step, count = axes[0].tolist()
+        begin, stride, axis = axes[len(index.dims)].tolist()
+        n_steps = int(axes[axis, 2]) if axis >= 0 else 1
+        low, high = (min(max(-(-(row - begin) // stride), 0), n_steps) for row in rows)
+        if low < high and axis != 0:  # they lie beside others
+            low, high = 0, count
+        if step == 1 and low < high:
+            yield first + low, first + high
+        else:
+            yield from (
+                (row, row + 1) for row in range(first + low * step, first + high * step, step)
+            )
 
 
 def places(positions: I64, ranges: Ranges) -> I64:

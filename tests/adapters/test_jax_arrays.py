@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 import payload
 import pytest
+import several_files
 from loaders import damaged
 
 jax = pytest.importorskip("jax")
@@ -40,6 +41,13 @@ def rows_of(batches: Any) -> np.ndarray:
         assert np.array_equal(array, first[:, None] + np.arange(COLUMNS))
         found.append(first // COLUMNS)
     return np.concatenate(found)
+
+
+def test_several_files(tmp_path: Path) -> None:
+    names = several_files.write(tmp_path, [several_files.Part(n) for n in (13, 24, 0, 9)])
+    with multitables.jax_batches(names, "/x", 7, n_procs=1) as batches:
+        found = [np.array(batch) for batch in batches]
+    assert np.array_equal(np.concatenate(found), several_files.read(names))
 
 
 def test_every_row_comes_once_and_epochs_follow(floats: Path) -> None:

@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import payload
 import pytest
+import several_files
 from processes import run_script
 
 pytest.importorskip("tensorflow")
@@ -21,7 +22,7 @@ import h5py
 import multitables
 import tensorflow as tf
 
-path, other = sys.argv[1:]
+path, other, *several = sys.argv[1:]
 data = multitables.tf_dataset(
     path, {"x": "/rows", "y": "/labels"}, 100, shuffle=True, n_procs=2, drop_last=True
 )
@@ -44,6 +45,9 @@ next(iter(data))
 first, second = next(iter(multitables.tf_dataset(other, ("/big", "/text"), 7, n_procs=1)))
 assert first.numpy().tolist() == list(range(7)) and second.numpy().tolist() == [b"ab"] * 7
 assert multitables.tf_dataset(other, "/big", 7).element_spec.shape.as_list() == [None]
+together = multitables.tf_dataset(several, "/y", 7, n_procs=1)
+rows = [row for batch in together for row in batch.numpy()]
+assert rows == [-row for row in range(33)]
 try:
     multitables.tf_dataset(other, "/table", 7)
 except multitables.UnsupportedDatasetError as error:
@@ -57,7 +61,8 @@ def test_a_dataset_of_tensorflow(numbered: Path, h5: Path) -> None:
         file["big"] = np.arange(20, dtype=">i4")
         file["text"] = np.array([b"ab"] * 20)
         file["table"] = np.zeros(20, [("a", "i4")])
-    done = run_script(PROGRAM, numbered, h5, seconds=110, flags=())
+    several = several_files.write(h5.parent, [several_files.Part(n) for n in (13, 20)])
+    done = run_script(PROGRAM, numbered, h5, *several, seconds=110, flags=())
     assert done.stdout.startswith("TensorFlow has no dtype for [('a', '<i4')] of '/table'"), (
         done.stderr
     )

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import payload
 import pytest
+import several_files
 from loaders import damaged, each_once, loader, rows_of
 from processes import children
 
@@ -187,6 +188,17 @@ def test_errors_of_the_file_come_with_the_first_batch(tmp_path: Path, numbered: 
         next(iter(dataset(tmp_path / "none.h5")))
     with pytest.raises(multitables.MissingDatasetError):
         next(iter(dataset(numbered, "/none")))
+
+
+def test_several_files(tmp_path: Path) -> None:
+    names = several_files.write(tmp_path, [several_files.Part(n) for n in (13, 24, 0, 9)])
+    data = dataset(f"{tmp_path}/f*.h5", "/x", shuffle="full")
+    assert data.filename == names
+    with multitables.Streamer(names).get_batches("/x", BATCH, shuffle="full") as batches:
+        wanted = several_files.read(names)[batches.order()]
+    assert np.array_equal(np.concatenate([batch.numpy() for batch in loader(data)]), wanted)
+    with pytest.raises(multitables.OptionsError, match="TorchMapDataset takes one file"):
+        multitables.TorchMapDataset(names, "/x")  # type: ignore[arg-type]
 
 
 def test_a_damaged_chunk_is_told(h5: Path) -> None:

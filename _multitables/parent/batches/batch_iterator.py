@@ -126,13 +126,13 @@ class BatchIterator:
         """Let what is left come without a damaged chunk, if that is wanted."""
         if not self._streams.wanted.skip_damaged or error.chunk_offset is None:
             raise error
-        rows = self._streams.leave_out(error)  # None if the stream was begun before it was known
+        rows = self._streams.leave_out(error)  # none if the stream was begun before it was known
         self._tell()
         stream = self._leave()
         if stream is not None:
             stream.close()
         self._runs, self._left, self._run = self._streams.runs(self._progress.position), 0, None
-        if rows is not None:
+        if rows:
             warnings.warn(skipped(error, rows), stacklevel=3)
 
     def _without_lost(self, batch: Any) -> Any:

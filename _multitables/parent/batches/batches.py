@@ -9,7 +9,6 @@ Law
 
 from __future__ import annotations
 
-import os
 import weakref
 import zlib
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from _multitables.parent.batches.batch_iterator import BatchIterator, Bookmark, 
 from _multitables.parent.batches.epoch_streams import EpochStreams
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec
-from _multitables.parent.titles import count, title
+from _multitables.parent.titles import count, file_title, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.row_order import CHUNKS, WINDOW
 from _multitables.plan.sharding import shard_of
@@ -81,7 +80,7 @@ class Batches:
     def _title(self) -> str:
         if self._streams.is_open:
             indexes = self._streams.open()[0].indexes
-            of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
+            of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
         else:
             of = title(self._spec.file.filename, [(str(path), None) for path in self._paths])
         shuffle, readers = self._wanted.shuffle, count(self._wanted.n_procs, "reader")
@@ -212,7 +211,7 @@ class Batches:
     def __iter__(self) -> BatchIterator:
         if self._closed:
             raise ClosedError(
-                f"the batches of {os.fspath(self._spec.file.filename)!r} are closed",
+                f"the batches of {file_title(self._spec.file.filename)} are closed",
                 advice="Make new ones with get_batches",
             )
         streams, start = self._streams, self._start()

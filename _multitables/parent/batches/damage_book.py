@@ -18,7 +18,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import CorruptChunkError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.plan.damaged_chunks import I64, places, rows_of, without_chunk, without_rows
+from _multitables.plan.damaged_chunks import I64, Rows, places, without, without_rows
 from _multitables.plan.row_order import OrderWords
 from _multitables.plan.sharding import Ranges, length
 
@@ -28,27 +28,25 @@ class DamageBook:
 
     def __init__(self) -> None:
         self.errors: list[CorruptChunkError] = []
-        self._rows: list[tuple[int, int]] = []
+        self._rows: list[Rows] = []
+        self._chunks: set[tuple[str, str, tuple[int, ...]]] = set()
         #: An epoch, and where in it the first of these rows stand.
         self._found: tuple[int, list[I64]] = (-1, [])
 
     def leave_out(
         self, error: CorruptChunkError, indexes: Sequence[ChunkIndex]
-    ) -> tuple[list[ChunkIndex], tuple[int, int] | None]:
-        """Return the indexes without a chunk, and its rows; None: it was left out before."""
-        chunk, rows, found = error.chunk_offset or (), None, []
-        for index in indexes:
-            less = index
-            names = [file.filename for file in index.files]
-            if index.path == error.path and error.filename in names:
-                less = without_chunk(index, chunk)
-            if len(less.grid_index) < len(index.grid_index):
-                rows = rows_of(index, chunk)
-            found.append(less)
-        if rows is not None:
-            self._rows.append(rows)
+    ) -> tuple[list[ChunkIndex], list[Rows]]:
+        """Return the indexes without a chunk, and its rows; none: it was left out before."""
+        chunk = error.filename, error.path, error.chunk_offset or ()
+        each = [without(index, *chunk) for index in indexes]
+        rows = sorted({one for _, lost in each for one in lost})
+        if rows:
+            self._rows += rows
+            self._chunks.add(chunk)
             self.errors.append(error.with_traceback(None))  # whose frames hold batches
-        return found, rows
+        elif chunk not in self._chunks:
+            raise error  # it would come again
+        return [index for index, _ in each], rows
 
     def positions(self, order: OrderWords) -> I64:
         """Return the positions of the order's first epoch that lack rows, ascending."""

@@ -25,6 +25,7 @@ from _multitables.parent.stream.open_stream import DataSpec, Opened, open_data, 
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.batch_plan import plan_batches
 from _multitables.plan.checkpoint import Position
+from _multitables.plan.damaged_chunks import Rows
 from _multitables.plan.row_order import OrderWords, order_of
 from _multitables.plan.row_subset import subset_of
 from _multitables.plan.sharding import Ranges, Shard, between, length, run_of_node, shard_of
@@ -183,8 +184,8 @@ class EpochStreams:
         if idle is not None:
             idle.stream.close()
 
-    def leave_out(self, error: CorruptChunkError) -> tuple[int, int] | None:
-        """Leave a damaged chunk out of all streams to come; return its rows, or None: it was."""
+    def leave_out(self, error: CorruptChunkError) -> list[Rows]:
+        """Leave a damaged chunk out of all streams to come; return its rows, or none: it was."""
         opened, order = self.open()
         assert isinstance(opened, Opened)  # `check_options` has refused others
         indexes, rows = self.damage.leave_out(error, opened.indexes)

@@ -36,7 +36,7 @@ from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import Opened, start_stream
 from _multitables.parent.stream.stream_queue import StreamQueue
-from _multitables.parent.titles import title
+from _multitables.parent.titles import file_title, title
 from _multitables.plan.column_plan import Group, plan_columns
 from _multitables.plan.key_groups import (
     I64,
@@ -222,7 +222,7 @@ class Columns:
     def __iter__(self) -> Iterator[GroupBlock | ColumnsBlock]:
         if self._closed:
             raise ClosedError(
-                f"the columns of {self._opened.filename!r} are closed",
+                f"the columns of {file_title(self._opened.filename)} are closed",
                 advice="Make new ones with get_columns",
             )
         start = self._at = _At(self._next_ranges())

@@ -19,6 +19,7 @@ from _multitables.index.open_files import children
 from _multitables.machine import available_cores
 from _multitables.parent.readers.local_rows import LocalRows
 from _multitables.parent.stream.open_stream import DataSpec, Opened, check_lengths, opened_of
+from _multitables.parent.titles import file_title
 from _multitables.plan.key_groups import Key, Rows, UnsortedError
 from _multitables.tree import structure_of
 
@@ -54,7 +55,7 @@ class ColumnGroup:
 class OpenedColumns:
     """Columns by group."""
 
-    filename: str
+    filename: str | list[str]
     groups: Mapping[str, ColumnGroup]
     #: All columns of all groups, one behind the other.
     opened: Opened
@@ -85,8 +86,9 @@ class OpenedColumns:
         """Compose the error for keys that do not ascend."""
         path = posixpath.join(list(self.groups)[error.group], self.index[0])
         return UnsupportedDatasetError(
-            f"row {error.row} of {path!r} in {self.filename!r} comes before the row above it by "
-            f"{', '.join(self.index)} (expected several groups to be sorted by their index)",
+            f"row {error.row} of {path!r} in {file_title(self.filename)} comes before the row "
+            f"above it by {', '.join(self.index)} (expected several groups to be sorted by their "
+            "index)",
             advice="Stream the groups one by one, or sort the file",
             path=path,
             filename=self.filename,
@@ -120,10 +122,15 @@ def open_columns(
     found: dict[str, ColumnGroup] = {}
     reader = _core.LocalReader(available_cores(), KEPT_BYTES)
     with spec.file.open() as source:
-        for group, chosen in named.items():
-            names = list(chosen) if chosen is not None else list(_columns(source, group, keys))
-            key_indexes = [source.index(f"{group}/{name}") for name in keys]
-            indexes = {name: source.index(f"{group}/{name}") for name in names}
+        names = {
+            group: list(_columns(source, group, keys) if chosen is None else chosen)
+            for group, chosen in named.items()
+        }
+        paths = [f"{group}/{name}" for group in names for name in (*keys, *names[group])]
+        each = iter(source.index_all(paths))
+        for group, inside in names.items():
+            key_indexes = [next(each) for _ in keys]
+            indexes = {name: next(each) for name in inside}
             check_lengths([*key_indexes, *indexes.values()])
             group_keys = GroupKeys([_key(one, reader) for one in key_indexes])
             found[group] = ColumnGroup(indexes, group_keys)
@@ -131,7 +138,8 @@ def open_columns(
         structure, _ = structure_of([index.path for index in flat or key_indexes])
         opened = opened_of(spec, source, structure, flat or key_indexes)
         opened = replace(opened, indexes=flat)
-    return OpenedColumns(source.filename, found, opened, keys, isinstance(groups, str), reader)
+    filename = spec.file.filename if spec.file.is_several else source.filename
+    return OpenedColumns(filename, found, opened, keys, isinstance(groups, str), reader)
 
 
 def _columns(source: Source, group: str, keys: Sequence[str]) -> Iterator[str]:

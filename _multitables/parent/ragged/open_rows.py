@@ -17,6 +17,7 @@ import numpy.typing as npt
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
+from _multitables.index.joined_source import JoinedSource
 from _multitables.index.version_sources import of_version
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths
@@ -99,9 +100,15 @@ def open_rows(spec: DataSpec, refusal: UnsupportedDatasetError) -> OpenedRows:
 
 
 def _entry(source: Source, leaf: str | Ragged, field: str | None) -> Entry:
+    found = None if isinstance(leaf, Ragged) else source.variable(leaf)
+    if isinstance(source, JoinedSource) and (found or isinstance(leaf, Ragged)):
+        raise UnsupportedDatasetError(
+            f"rows of different lengths ({str(leaf)!r}) cannot be taken from several files",
+            advice="Stream the files one by one",
+            path=str(leaf),
+        )
     if isinstance(leaf, Ragged):
         return _pair(source, leaf)
-    found = source.variable(leaf)
     if found is None:
         index = source.index(leaf, field)
         return Entry(index, (index,))

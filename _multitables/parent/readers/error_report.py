@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -85,10 +85,12 @@ def _corrupt(happened: str, place: Place, record: Record) -> CorruptChunkError:
     )
 
 
-def skipped(error: CorruptChunkError, rows: tuple[int, int]) -> CorruptChunkWarning:
+def skipped(error: CorruptChunkError, rows: Sequence[tuple[int, int]]) -> CorruptChunkWarning:
     """Compose the warning for a chunk that is left out, and with it these rows."""
-    good = f"Rows {rows[0]}:{rows[1]} are left out; other chunks are not affected"
-    values = {**error.values, "rows": rows}
+    begin, end = rows[0][0], rows[-1][1]
+    some = "Rows" if len(rows) == 1 else "Some of rows"
+    good = f"{some} {begin}:{end} are left out; other chunks are not affected"
+    values = {**error.values, "rows": (begin, end)}
     return CorruptChunkWarning(error.happened, good=good, advice=_COPY_AGAIN, **values)
 
 

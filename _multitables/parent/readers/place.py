@@ -16,6 +16,7 @@ from typing import Any
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.parent.readers.death import Death
+from _multitables.parent.titles import file_title
 from _multitables.plan.dataset_table import Dataset
 from _multitables.plan.stream_plan import ReadPlan
 
@@ -31,7 +32,7 @@ class Place:
     byte_begin: int | None
     byte_end: int | None
     of_request: bool = False
-    #: The dataset that was asked for, if that shows the one which has the chunk.
+    #: The dataset that was asked for, if that shows the one which has the chunk, or has its rows.
     shown_by: ChunkIndex | None = None
     #: Where the bytes are, if that is not the dataset's own file.
     other_file: str = ""
@@ -41,7 +42,7 @@ class Place:
     @property
     def where(self) -> str:
         """``'/images' in 'run7.h5', chunk (192, 0, 0), file bytes 1048576:1061913``."""
-        text = f"{self.index.path!r} in {self.index.filename!r}"
+        text = f"{self.index.path!r} in {file_title(self.index.filenames)}"
         if self.chunk_offset is not None:
             text += f", chunk {self.chunk_offset}"
         if self.other_file:
@@ -164,6 +165,9 @@ def _place(
     row_end = min(row_end, offset[0] + chunk_dims[0])
     known = None if index.chunk_dims is None else tuple(offset)
     end = None if byte_offset is None else byte_offset + stored_size
-    file = index.file_of(number).filename
+    file, by = index.file_of(number).filename, None
+    if index.joined and index.layout == "chunked":
+        by, (index, begin) = index, index.in_file(offset[0])
+        known = (offset[0] - begin, *offset[1:])
     other = file if file != index.filename else ""
-    return Place(index, row_begin, row_end, known, byte_offset, end, other_file=other)
+    return Place(index, row_begin, row_end, known, byte_offset, end, other_file=other, shown_by=by)

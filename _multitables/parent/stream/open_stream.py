@@ -81,7 +81,7 @@ def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
     structure, paths = structure_of(spec.path)
     with spec.file.open(grows=grows) as source:
         version = of_version(source, spec.version)
-        indexes = [version.index(one, spec.field) for one in paths]
+        indexes = version.index_all(paths, spec.field)
         opened = opened_of(spec, source, structure, indexes, grows=grows)
     if not grows:
         check_lengths(indexes)
@@ -162,6 +162,9 @@ def control_bytes(plan: ReadPlan) -> int:
 
 
 def check_lengths(indexes: Sequence[ChunkIndex]) -> None:
+    """Raise if the datasets differ in length, in one file of several perhaps."""
+    for together in zip(*(index.joined for index in indexes), strict=True):
+        check_lengths(together)
     first = indexes[0]
     for index in indexes[1:]:
         if index.n_rows != first.n_rows:

@@ -194,7 +194,7 @@ class StreamQueue:
     def __repr__(self) -> str:
         plan = self.plan
         indexes = [dataset.index for dataset in plan.datasets]
-        of = title(indexes[0].filename, [(index.path, index.shape) for index in indexes])
+        of = title(indexes[0].filenames, [(index.path, index.shape) for index in indexes])
         rows, readers = count(self.block_size, "row"), count(plan.n_readers, "reader")
         return f"<StreamQueue of {of}: blocks of {rows}, {readers}, {self._state()}>"
 

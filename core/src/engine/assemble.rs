@@ -84,9 +84,10 @@ pub struct Assembler {
 
 impl Assembler {
     pub fn new(table: Arc<DatasetTable>, shared: Arc<Shared>) -> Assembler {
+        let virtuals = table.datasets.iter().filter(|of| !of.parts.is_empty());
         Assembler {
+            context: ReadContext::one_of(virtuals.count(), shared.clone()),
             table,
-            context: ReadContext::new(shared.clone()),
             shared,
             datasets: HashMap::new(),
             found: Vec::new(),

@@ -17,6 +17,7 @@ use crate::engine::transfer::NO_CHUNK;
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::OpenFiles;
 use crate::fetch::recent::Recent;
+use crate::os::descriptors::at_most;
 use crate::scatter::elements::Unit;
 use crate::select::chunk_iter::{ChunkIter, Cursor, Geometry};
 use crate::select::selection::Hyperslab;
@@ -140,9 +141,14 @@ pub struct ReadContext {
 
 impl ReadContext {
     pub fn new(shared: Arc<Shared>) -> ReadContext {
+        ReadContext::one_of(1, shared)
+    }
+
+    /// One of several that read at the same time, in one thread.
+    pub fn one_of(contexts: usize, shared: Arc<Shared>) -> ReadContext {
         ReadContext {
             shared,
-            open: Recent::new(OPEN),
+            open: Recent::new(at_most(OPEN, contexts)),
             chunk_iter: ChunkIter::default(),
             cursor: Cursor::default(),
             ahead: Cursor::default(),

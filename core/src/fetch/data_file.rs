@@ -9,6 +9,7 @@
 //! 5. This file knows nothing of filters, tapes or tasks.
 
 use super::recent::Recent;
+use crate::os::descriptors::at_most;
 use crate::tables::dataset::{Fingerprint, Source};
 use std::ffi::CString;
 use std::io;
@@ -35,7 +36,7 @@ pub enum FetchError {
     },
 }
 
-/// The descriptors of files that were opened lately; others are their readers' alone.
+/// The descriptors of files that were opened lately, if the process may have that many; others are their readers' alone.
 const DESCRIPTORS: usize = 64;
 
 /// What a file was opened as: its name, what it was then, and whether the page cache is bypassed.
@@ -47,7 +48,7 @@ pub struct OpenFiles(Arc<Mutex<Recent<OpenedAs, Arc<OwnedFd>>>>);
 
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
-        OpenFiles(Arc::new(Mutex::new(Recent::new(DESCRIPTORS))))
+        OpenFiles(Arc::new(Mutex::new(Recent::new(at_most(DESCRIPTORS, 1)))))
     }
 }
 

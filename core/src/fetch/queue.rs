@@ -17,6 +17,7 @@ use super::coalesce::Run;
 use super::data_file::{DataFile, FetchError, OpenFiles};
 use super::direct::{Direct, Finished};
 use super::recent::Recent;
+use crate::os::descriptors::at_most;
 use crate::tables::dataset::{Dataset, DatasetTable, Source};
 use std::io;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ impl FetchQueue {
             sources: Sources {
                 own: (dataset.source as u32, file),
                 all: table.sources.clone(),
-                open: Recent::new(OPEN),
+                open: Recent::new(at_most(OPEN, table.datasets.len())),
                 files: files.clone(),
                 fetches: 0,
             },

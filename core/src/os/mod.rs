@@ -5,6 +5,7 @@
 //! 2. Each `unsafe` is argued where it stands.
 
 pub mod clock;
+pub mod descriptors;
 pub mod futex;
 pub mod memory;
 pub mod plugin;

@@ -1,0 +1,28 @@
+//! How many files this process may have open.
+//!
+//! Law:
+//! 1. Nobody takes all of it: users of one kind share a part, so that there is room for other kinds.
+
+/// At most `bound` files, or what each of `users` has of a fifth of all that the process may open.
+pub fn at_most(bound: usize, users: usize) -> usize {
+    // SAFETY: plain data that getrlimit fills.
+    let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
+    // SAFETY: a valid place for the answer.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return bound;
+    }
+    let all = usize::try_from(limit.rlim_cur / 5).unwrap_or(usize::MAX);
+    (all / users.max(1)).clamp(1, bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_most;
+
+    #[test]
+    fn a_share_is_never_more_than_its_bound() {
+        assert_eq!(at_most(1, 1), 1);
+        assert!((1..=64).contains(&at_most(64, 0)));
+        assert_eq!(at_most(64, usize::MAX), 1);
+    }
+}

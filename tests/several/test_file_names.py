@@ -1,0 +1,118 @@
+"""Which files a name means.
+
+1. A name that exists is a file; another one with wildcards is a pattern, in a list too.
+2. Matches are sorted by name, with numbers in order.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import pytest
+
+import multitables
+from multitables import OptionsError, Streamer
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for number, name in enumerate(["f10.h5", "f9.h5", "f09.h5", "g.h5", "a[1].h5", "sub/f2.h5"]):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with h5py.File(tmp_path / name, "w") as file:
+            file["x"] = [number]
+    (tmp_path / "f1.h5").mkdir()  # no file
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def rows(streamer: Streamer) -> list[int]:
+    return [int(row) for row in streamer.get_generator("/x", n_procs=1)]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("f*.h5", ["f09.h5", "f9.h5", "f10.h5"]),
+        (Path("f*.h5"), ["f09.h5", "f9.h5", "f10.h5"]),
+        (b"f*.h5", ["f09.h5", "f9.h5", "f10.h5"]),
+        (["g.h5", "f?.h5", Path("f10.h5")], ["g.h5", "f9.h5", "f10.h5"]),
+        (["g.h5", "g.h5"], ["g.h5", "g.h5"]),
+        (("a[1].h5", "g.h5"), ["a[1].h5", "g.h5"]),
+        (Path().glob("sub/*.h5"), "sub/f2.h5"),
+        ("**/f2.h5", "sub/f2.h5"),
+        ("g*", "g.h5"),
+        (["g.h5"], "g.h5"),
+        ("a[1].h5", "a[1].h5"),
+        ("f[9].h5", "f9.h5"),
+    ],
+)
+def test_what_a_name_means(folder: Path, given: Any, names: Any) -> None:
+    streamer = Streamer(given)
+    assert streamer.filename == names
+    wanted = []
+    for name in names if isinstance(names, list) else [names]:
+        with h5py.File(name) as file:
+            wanted += file["x"][:].tolist()
+    assert rows(streamer) == wanted
+
+
+def test_titles(folder: Path) -> None:
+    assert (
+        repr(Streamer("f*.h5"))
+        == "<Streamer of 3 files 'f09.h5' ... 'f10.h5': 0 open queues, open>"
+    )
+    with Streamer("f*.h5").get_queue("/x", n_procs=1) as queue:
+        where = f"in 3 files '{folder}/f09.h5' ... '{folder}/f10.h5': "
+        assert repr(queue).startswith(f"<StreamQueue of '/x' (3,) {where}")
+    batches = Streamer("f*.h5").get_batches("/x", 2, n_procs=1)
+    assert repr(batches).startswith("<Batches of '/x' in 3 files 'f09.h5' ... 'f10.h5': ")
+    batches.close()
+    with pytest.raises(multitables.ClosedError, match="of 3 files 'f09"):
+        iter(batches)
+
+
+def test_nothing_is_named(folder: Path) -> None:
+    for given in ("h*.h5", ["g.h5", "h*.h5"]):
+        with pytest.raises(multitables.MissingFileError, match=r"no file matches 'h\*.h5'"):
+            Streamer(given)
+    with pytest.raises(OptionsError, match="at least one file, got an empty list"):
+        Streamer([])
+    with pytest.raises(multitables.MissingFileError, match=r"no such file: .*h.h5"):
+        Streamer(["g.h5", "h.h5"]).get_queue("/x")
+
+
+def test_what_takes_one_file(folder: Path) -> None:
+    names = ["f9.h5", "g.h5"]
+    with pytest.raises(OptionsError, match="Reader takes one file, got a list of 2"):
+        multitables.Reader(names)  # type: ignore[arg-type]
+    with pytest.raises(OptionsError, match="index_file takes one file"):
+        multitables.index_file(names)  # type: ignore[arg-type]
+    streamer = Streamer(names)
+    with pytest.raises(OptionsError, match="a collection of several files"):
+        streamer.get_collection("/*")
+    for option, wanted in (("version", 0), ("version", "r1"), ("version", ["a"]), ("follow", True)):
+        with pytest.raises(OptionsError, match=f"{option}=.*got 2 files 'f9.h5'") as caught:
+            streamer.get_queue("/x", **{option: wanted})
+        assert caught.value.values["option"] == option
+    with pytest.raises(OptionsError, match="version='r1'"):
+        streamer.get_batches("/x", 1, version="r1")
+    with pytest.raises(OptionsError, match="version='r1'"):
+        streamer.get_remainder("/x", 1, version="r1")
+    with pytest.raises(OptionsError, match="H5FD_SPLIT"):
+        Streamer(names, DRIVER="H5FD_SPLIT").get_queue("/x")
+    with pytest.raises(OptionsError, match="DRIVER"):
+        Streamer(names, DRIVER="H5FD_MPIO").get_queue("/x")
+
+
+def test_what_is_kept_is_what_the_files_are_now(folder: Path) -> None:
+    with Streamer(["f9.h5", "g.h5"]) as streamer:
+        assert rows(streamer) == rows(streamer) == [1, 3]
+        for name, number in (("g.h5", 30), ("f9.h5", 10)):
+            os.remove(name)
+            with h5py.File(name, "w") as file:
+                file["x"] = [number, number + 1]
+            assert rows(streamer)[-2:] == [30, 31]
+        assert rows(streamer) == [10, 11, 30, 31]

@@ -1,0 +1,95 @@
+"""Files that have parts of the same dataset, and what h5py reads of all of them.
+
+Law
+---
+1. The oracle is h5py's arrays of the files, concatenated. Each row says which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import hdf5plugin
+import numpy as np
+from hypothesis import strategies as st
+
+COLUMNS = 5
+#: How a file may store its rows.
+STORED: dict[str, dict[str, Any]] = {
+    "plain": {"chunks": (8, 3)},
+    "gzip": {"chunks": (8, 3), "compression": "gzip", "fletcher32": True},
+    "long": {"chunks": (50, COLUMNS), "compression": "lzf"},
+    "blosc": {"chunks": (7, 5), **hdf5plugin.Blosc()},
+    "contiguous": {},
+    "compact": {},
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file: its rows, and how they are stored."""
+
+    rows: int
+    stored: str = "gzip"
+
+
+def parts(stored: Sequence[str] = tuple(STORED)) -> st.SearchStrategy[list[Part]]:
+    """Some files, of which any may be without rows."""
+    rows = st.integers(0, 40) | st.sampled_from([0, 8, 16, 24, 50])
+    part = st.builds(Part, rows, st.sampled_from(stored))
+    alike = st.tuples(st.lists(rows, min_size=2, max_size=6), st.sampled_from(stored))
+    return st.lists(part, min_size=2, max_size=6) | alike.map(
+        lambda drawn: [Part(rows, drawn[1]) for rows in drawn[0]]
+    )
+
+
+def write(folder: Path, wanted: Sequence[Part]) -> list[str]:
+    """``f0.h5`` and so on with ``/x``, and ``/y`` of which each row is its number, negative."""
+    names, begin = [], 0
+    for number, part in enumerate(wanted):
+        name = folder / f"f{number}.h5"
+        rows = np.arange(begin * COLUMNS, (begin + part.rows) * COLUMNS, dtype="<i4")
+        with h5py.File(name, "w") as file:
+            _dataset(file, rows.reshape(part.rows, COLUMNS), part.stored)
+            file["y"] = -np.arange(begin, begin + part.rows)
+        names.append(str(name))
+        begin += part.rows
+    return names
+
+
+def _dataset(file: h5py.File, rows: np.ndarray, stored: str) -> None:
+    options = STORED[stored]
+    if stored != "compact":
+        if "chunks" in options:
+            options = {**options, "maxshape": (None, COLUMNS)}
+        file.create_dataset("x", data=rows, **options)
+        return
+    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plist.set_layout(h5py.h5d.COMPACT)
+    space = h5py.h5s.create_simple(rows.shape)
+    made = h5py.h5d.create(file.id, b"x", h5py.h5t.STD_I32LE, space, plist)
+    if rows.size:
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, rows)
+
+
+def read(names: Sequence[str], path: str = "/x") -> np.ndarray:
+    """All rows, as h5py reads them."""
+    found = []
+    for name in names:
+        with h5py.File(name) as file:
+            found.append(file[path][()])
+    return np.concatenate(found)
+
+
+def damage(name: str, path: str, chunk: tuple[int, ...]) -> int:
+    """Hurt a stored chunk; return where it lies."""
+    with h5py.File(name) as file:
+        at = int(file[path].id.get_chunk_info_by_coord(chunk).byte_offset)
+    with open(name, "r+b") as raw:
+        raw.seek(at + 4)
+        raw.write(b"\x5a\xa5\x5a\xa5")
+    return at
