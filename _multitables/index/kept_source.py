@@ -65,6 +65,20 @@ class KeptSource:
         if self.keeps:
             self._kept = source
 
+    def each(self) -> Iterator[Source]:
+        """Open the file, or each of several, one after the other."""
+        for number in range(len(self.filename) if self.is_several else 1):
+            with self.one(number).open() as source:
+                yield source
+            if self.is_several:
+                source.files.forget()
+
+    def one(self, number: int) -> KeptSource:
+        """Return one of several files."""
+        if not self.is_several:
+            return self
+        return KeptSource(self.filename[number], self._options, keeps=False)
+
     def _opened(self, *, grows: bool = False) -> Source:
         if self.is_several:
             return JoinedSource(self.filename, parse_open_options(self._options))

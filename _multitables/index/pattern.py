@@ -62,6 +62,8 @@ class Match:
     names: tuple[str, ...]
     is_wild: bool
     run: Run
+    #: Which of several files was looked through.
+    file: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Kind:
 
 
 #: What each object has.
-_OF_OBJECTS = ("file", "kind", "rank", "offset", "dims_at", "n_chunks", "chunks_at")
+OF_OBJECTS = ("file", "kind", "rank", "offset", "dims_at", "n_chunks", "chunks_at")
 #: The attribute that names a dimension scale.
 SCALE_NAME = "NAME"
 #: Where objects of a file lie -> their paths; "" of those that have none.
@@ -211,7 +211,7 @@ class _Columns:
         self._runs: list[Run] = []
         self._files: dict[OpenFile, int] = {}
         self._kinds: list[Kind] = []
-        self._long: dict[str, list[Any]] = {name: [np.zeros(0, np.int64)] for name in _OF_OBJECTS}
+        self._long: dict[str, list[Any]] = {name: [np.zeros(0, np.int64)] for name in OF_OBJECTS}
         self._long |= {"dims": [], "chunk_dims": [], "chunks": []}
         self._inline: list[bytearray] = []
         self._n_objects = self._n_dims = self._n_chunks = 0
@@ -227,7 +227,7 @@ class _Columns:
         n_objects = np.array([len(run.names) for run in runs], np.int64)
         file = np.repeat(np.array(of_run, np.int64), n_objects)
         offsets = np.concatenate([np.zeros(0, np.int64), *(run.offsets for run in runs)])
-        columns = {name: np.zeros(len(file), np.int64) for name in _OF_OBJECTS}
+        columns = {name: np.zeros(len(file), np.int64) for name in OF_OBJECTS}
         columns["file"], columns["kind"][:] = file, ALONE
         columns["offset"] = np.maximum(offsets, 0)
         stored_names = [name.encode("utf-8", "surrogateescape") for name in names]
@@ -318,7 +318,7 @@ class _Columns:
             places=Places(self._runs),
             files=tuple(self._files),
             kinds=tuple(self._kinds),
-            **{name: np.concatenate(long[name]) for name in _OF_OBJECTS},
+            **{name: np.concatenate(long[name]) for name in OF_OBJECTS},
             dims=np.concatenate([nothing, *long["dims"]]),
             chunk_dims=np.concatenate([nothing, *long["chunk_dims"]]),
             chunks=tuple(map(np.concatenate, chunks)),

@@ -26,7 +26,7 @@ class ManyDatasets(StreamerBase):
     def get_collection(
         self,
         path: str,
-        by: int = 0,
+        by: int | str = 0,
         scales: bool = True,
         order: str = "random",
         seed: int = 0,
@@ -47,10 +47,11 @@ class ManyDatasets(StreamerBase):
         path : str
             A path with wildcards (``*``, ``?``, ``[...]``), each within a name:
             ``"/shots/*/signals/*"``.
-        by : int, optional
+        by : int or "file", optional
             The wildcard whose value tells items apart: with 0, an item is a shot with all its
             signals; with 1, a signal of all shots. The other wildcards' values, joined by ``/``,
-            are the names in an item.
+            are the names in an item. ``"file"``: each file of several is an item, whose key is its
+            name. Otherwise several files count as one that has the datasets of all.
         scales : bool, optional
             Read the dimension scales that are attached to the datasets, each once for an item.
         order : {"random", "file", "key"}, optional
@@ -90,7 +91,6 @@ class ManyDatasets(StreamerBase):
             them.
         """
         self._check_open()
-        self._check_one_file("get_collection", path, "a collection of several files")
         rank, world_size = ranks(rank, world_size)
         wanted = checked(
             CollectionOptions,

@@ -67,11 +67,11 @@ class StreamerBase:
                 advice="Make a new Streamer",
             )
 
-    def _check_one_file(self, option: str, got: object, what: str = "") -> None:
-        """Raise if there are several files, for an option or a method that takes one."""
+    def _check_one_file(self, option: str, got: object) -> None:
+        """Raise if there are several files, for an option that takes one."""
         if self._file.is_several and got is not None and got is not False:
             raise OptionsError(
-                f"{what or f'{option}={got!r}'} cannot be streamed, got "
+                f"{option}={got!r} cannot be streamed, got "
                 f"{file_title(self.filename)} (expected one file)",
                 advice="Make a Streamer for each file",
                 option=option,

@@ -63,13 +63,15 @@ class Items:
     ----------
     found : sequence of Match
         What a path matches.
-    by : int
-        Which wildcard's value is the key.
+    by : int, or sequence of str
+        Which wildcard's value is the key; or the names of the files, of which each is one.
     is_dataset : ndarray of bool
         Of each object; others are in no item.
     """
 
-    def __init__(self, found: Sequence[Match], by: int, is_dataset: npt.NDArray[np.bool_]) -> None:
+    def __init__(
+        self, found: Sequence[Match], by: int | Sequence[str], is_dataset: npt.NDArray[np.bool_]
+    ) -> None:
         self._found, self._by = found, by
         self._begins = Begins(len(match.names) for match in found)
         numbers: dict[str, int] = {}
@@ -104,9 +106,27 @@ class Items:
         at, within = self._begins.find(number)
         return self._found[at].path + self._found[at].names[within]
 
+    def file(self, number: int) -> int:
+        """Return in which of several files an object was found."""
+        return self._found[self._begins.find(number)[0]].file
+
+    def twice(self) -> tuple[str, int, int] | None:
+        """Return a path that two of several files have, and these, if an item would have both."""
+        known: dict[tuple[Any, ...], dict[str, int]] = {}
+        for match in self._found:
+            own = () if isinstance(self._by, int) else (self._by[match.file],)
+            names = known.setdefault((*own, match.path), {})
+            for name in match.names:
+                if names.setdefault(name, match.file) != match.file:
+                    return match.path + name, names[name], match.file
+        return None
+
     def _numbered(self, numbers: dict[str, int]) -> I64:
         """Number the keys as they come, and return the number of each object's key."""
         found, by = self._found, self._by
+        if not isinstance(by, int):
+            keys = [numbers.setdefault(by[one.file], len(numbers)) for one in found]
+            return np.repeat(np.array(keys, np.int64), np.diff(self._begins.all))
         if not found or by < len(found[0].values):
             keys = [numbers.setdefault(one.values[by], len(numbers)) for one in found]
             return np.repeat(np.array(keys, np.int64), np.diff(self._begins.all))
@@ -122,7 +142,9 @@ class Items:
         match = self._found[at]
         last = match.names[within]
         values = (*match.values, last) if match.is_wild else match.values
-        return "/".join(values[: self._by] + values[self._by + 1 :]) or last
+        if isinstance(self._by, int):
+            values = values[: self._by] + values[self._by + 1 :]
+        return "/".join(values) or last
 
 
 @lru_cache(maxsize=1 << 16)

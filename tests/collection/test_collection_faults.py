@@ -167,7 +167,7 @@ def test_a_user_who_holds_all_is_told(shots: Path, monkeypatch: pytest.MonkeyPat
     ("given", "match"),
     [
         ({"path": "/shots/9/signals/gzip"}, "has no wildcard"),
-        ({"by": 2}, "by is out of range: expected less than the 2 wildcards"),
+        ({"by": 2}, "by is out of range: expected 'file', or less than the 2 wildcards"),
         ({"by": -1}, "by is out of range"),
         ({"order": "fast"}, "order is unknown: expected 'random', 'file', 'key', got 'fast'"),
         ({"seed": -1}, "seed is out of range"),

@@ -77,7 +77,7 @@ def _virtual(group: h5py.Group, name: str, rng: np.random.Generator) -> None:
 
 
 def _table(group: h5py.Group, name: str, rng: np.random.Generator) -> None:
-    rows = np.zeros(int(rng.integers(1, 300)), [("t", "<f8"), ("n", ">i2"), ("v", "<f4", (3,))])
+    rows = np.zeros(int(rng.integers(64, 300)), [("t", "<f8"), ("n", ">i2"), ("v", "<f4", (3,))])
     rows["t"], rows["n"], rows["v"] = rng.random(len(rows)), 7, rng.random((len(rows), 3))
     group.create_dataset(name, data=rows, chunks=(64,), compression="gzip", fletcher32=True)
 

@@ -8,7 +8,6 @@ Law
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -37,7 +36,7 @@ from _multitables.parent.collection.open_items import ItemSpec, OpenedItems, ope
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import made
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.titles import count, title
+from _multitables.parent.titles import count, file_title, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.collection import in_file_order, order_words
 from _multitables.plan.sharding import Shard, length, shard_of
@@ -73,7 +72,7 @@ class Collection:
         self._closed = False
         self._pool = pool
         self._own_pool = pool if owns_pool else None
-        self._opened: OpenedItems = open_items(spec, wanted)
+        self._opened: OpenedItems = open_items(spec)
         share = machine.available_bytes() // KEPT_SHARE
         self._kept_bytes = min(self._opened.shared_bytes, share)
         self._ring_bytes = _ring_bytes(self._opened, wanted, self._kept_bytes)
@@ -221,7 +220,7 @@ class Collection:
     def __iter__(self) -> ItemIterator:
         if self._closed:
             raise ClosedError(
-                f"the collection of {os.fspath(self._spec.file.filename)!r} is closed",
+                f"the collection of {file_title(self._spec.file.filename)} is closed",
                 advice="Make a new one with get_collection",
             )
         start = self._start()
@@ -418,13 +417,22 @@ def _items_of(
     pool, found = ReaderPool(True, timeout), []
     try:
         for key in keys:
-            one = replace(spec, path=only(spec.path, spec.by, key))
+            one = _only(spec, key)
             items = Collection(one, wanted, pool, owns_pool=False)
             found += [item.copy() for item in items if item.key == key]
             items.close()
     finally:
         pool.close()
     return found
+
+
+def _only(spec: ItemSpec, key: str) -> ItemSpec:
+    """Return what has the item of a key, and as little else as a path can say."""
+    if isinstance(spec.by, int):
+        return replace(spec, path=only(spec.path, spec.by, key))
+    if not spec.file.is_several:
+        return spec
+    return replace(spec, file=spec.file.one(spec.file.filename.index(key)))
 
 
 def _ring_bytes(opened: OpenedItems, wanted: CollectionOptions, kept_bytes: int) -> int:

@@ -142,7 +142,7 @@ class ItemReader:
 
     def _ask_alone(self, asked: Asked, number: int, tries: int | None) -> None:
         if number not in self._handles:
-            file, path = self._file, self._opened.path_of(number)
+            file, path = self._file_of(number), self._opened.path_of(number)
             rows = self._opened.survey.rank[number] > 0 or has_rows(file, path)
             handle = open_dataset(self._service.queue, file, path) if rows else None
             self._handles[number] = handle
@@ -152,6 +152,12 @@ class ItemReader:
             return
         whole = Selection(handle)[...]
         asked.alone[number] = self._service.ask(whole, self._service.pool, tries)
+
+    def _file_of(self, number: int) -> KeptSource:
+        """Return the file in which a dataset, or a scale, was found."""
+        if not self._file.is_several:
+            return self._file
+        return self._file.one(self._opened.file_of(number))
 
     def _forget(self) -> None:
         """Keep no more than is allowed of scales that are shared."""
@@ -183,7 +189,7 @@ class ItemReader:
             with request.get_unsafe() as view:
                 arrays[number] = view
         for number in asked.values:
-            arrays[number] = value_of(self._file, self._opened.path_of(number))
+            arrays[number] = value_of(self._file_of(number), self._opened.path_of(number))
             self._opened.survey.places[number].file.check_unchanged()
         return self._made(asked.members, arrays)
 

@@ -2,16 +2,17 @@
 
 Law
 ---
-1. The file is open only while it is looked through.
+1. A file is open only while it is looked through; of several, one after the other is.
 2. What the readers read in pieces is in one table; the other datasets are indexed one by one, as a
    `Reader` does, with the same refusals.
 """
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,16 +20,20 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.elements.attribute import decoded
-from _multitables.errors import OptionsError
+from _multitables.errors import MissingDatasetError, OptionsError
 from _multitables.index import device, hdf5_errors
+from _multitables.index.hdf5_file import Source
+from _multitables.index.joined_survey import joined_surveys
 from _multitables.index.kept_source import KeptSource
-from _multitables.index.pattern import Links, matches, wildcards
+from _multitables.index.pattern import Links, Match, matches, wildcards
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.runs import I64, distinct
 from _multitables.index.survey import ALONE, NO_DATASET, SCALE_NAME, Survey, survey
-from _multitables.options import CollectionOptions
 from _multitables.plan.collection import ALIGN_BYTES, Items, Layout, layout_of
 from _multitables.wire.survey_bytes import SurveyTable, table_of
+
+#: An item for each file.
+FILE = "file"
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,8 @@ class ItemSpec:
 
     file: KeptSource
     path: str
-    by: int
+    #: A wildcard, or `FILE`.
+    by: int | str
     scales: bool
     attrs: tuple[str, ...]
     #: Whether the file lies on a rotating disk; None: the kernel says.
@@ -48,7 +54,8 @@ class ItemSpec:
 class OpenedItems:
     """The items of a collection."""
 
-    filename: str
+    #: Or those of several files.
+    filename: Any
     path: str
     direct: bool
     survey: Survey
@@ -66,6 +73,13 @@ class OpenedItems:
         """Return the path by which a dataset, or a scale, was found."""
         is_dataset = number < len(self.items.of_object)
         return self.items.path(number) if is_dataset else self.survey.places[number].path
+
+    def file_of(self, number: int) -> int:
+        """Return in which of several files a dataset, or a scale, was found."""
+        if number < len(self.items.of_object):
+            return self.items.file(number)
+        first = self.survey.scales[self.survey.scales[:, 2] == number, 0][0]
+        return self.items.file(int(first))
 
     @property
     def has_scales(self) -> bool:
@@ -149,61 +163,137 @@ class OpenedItems:
         return zlib.crc32("\0".join(self.items.keys).encode("utf-8", "replace"))
 
 
-def open_items(spec: ItemSpec, wanted: CollectionOptions) -> OpenedItems:
+def open_items(spec: ItemSpec) -> OpenedItems:
     """Find the datasets that a path with wildcards names.
 
     Raises
     ------
     OptionsError
-        There is no such wildcard.
+        There is no such wildcard, or several files have a dataset of the same path.
     MissingDatasetError
         Nothing matches.
     """
+    _check_by(spec)
+    found, surveys, lost = list[Match](), list[_OfFile](), list[MissingDatasetError]()
+    rotates, is_direct = spec.rotational, False
+    for number, source in enumerate(spec.file.each()):
+        try:
+            matched, one = _of_file(source, spec)
+        except MissingDatasetError as error:
+            lost.append(error)
+            continue
+        if rotates is None:
+            rotates = device.rotates(source.filename)
+        found += [replace(match, file=number) for match in matched] if number else matched
+        surveys.append(one)
+        is_direct = source.direct
+    if not surveys:
+        raise lost[0]
+    told, attributes, names = _joined(surveys)
+    is_dataset = told.kind[: sum(one.count for one in surveys)] != NO_DATASET
+    by = _file_names(spec.file) if isinstance(spec.by, str) else spec.by
+    items = Items(found, by, is_dataset)
+    if spec.file.is_several:
+        _check_once(spec, items)
+    return OpenedItems(
+        filename=spec.file.filename if spec.file.is_several else source.filename,
+        path=spec.path,
+        direct=is_direct,
+        survey=told,
+        table=table_of(told, is_direct, bool(rotates)),
+        items=items,
+        scale_names=names,
+        attributes=attributes,
+    )
+
+
+def _check_by(spec: ItemSpec) -> None:
     wild = wildcards(spec.path)
-    if not 0 <= spec.by < len(wild):
-        raise OptionsError(
-            f"by is out of range: expected less than the {len(wild)} wildcards of {spec.path!r}, "
-            f"got {spec.by}"
-            if wild
-            else f"{spec.path!r} has no wildcard",
-            advice="Write * for the part of the path that differs",
-            option="by",
-            expected=len(wild),
-            got=spec.by,
-        )
-    with spec.file.open() as source:
-        if source.direct:
-            device.check_direct(source.filename)
-        links = Links()
-        found = matches(source, spec.path, links, lists_all=spec.scales)
-        told = survey(
-            [match.run for match in found],
-            READERS_FILTERS if source.trusted else _core.native_filters(),
-            is_split=source.is_split,
-            scale_paths=links.paths if spec.scales else None,
-            attributes=spec.attrs,
-        )
-        is_dataset = told.kind[: sum(len(match.names) for match in found)] != NO_DATASET
-        items = Items(found, spec.by, is_dataset)
-        if not len(items):
-            groups = [match.run.place(at).path for match in found for at in range(len(match.names))]
-            raise hdf5_errors.nothing_matches(source.filename, spec.path, "dataset", groups, [])
-        attributes: tuple[dict[int, dict[str, Any]], ...] = {}, {}  # of datasets, and of scales
-        for number, stored in told.attributes.items():
-            values = {name: decoded(told.places[number], *of) for name, of in stored.items()}
-            attributes[number >= len(is_dataset)][number] = values
-        rotates = spec.rotational
-        turnstile = device.rotates(source.filename) if rotates is None else rotates
-        return OpenedItems(
-            filename=source.filename,
-            path=spec.path,
-            direct=source.direct,
-            survey=told,
-            table=table_of(told, source.direct, turnstile),
-            items=items,
-            scale_names={scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()},
-            attributes=attributes[0],
-        )
+    if spec.by == FILE or (isinstance(spec.by, int) and 0 <= spec.by < len(wild)):
+        return
+    raise OptionsError(
+        f"by is out of range: expected {FILE!r}, or less than the {len(wild)} wildcards of "
+        f"{spec.path!r}, got {spec.by!r}"
+        if wild
+        else f"{spec.path!r} has no wildcard",
+        advice="Write * for the part of the path that differs",
+        option="by",
+        expected=len(wild),
+        got=spec.by,
+    )
+
+
+def _file_names(file: KeptSource) -> list[str]:
+    return [os.fsdecode(name) for name in (file.filename if file.is_several else [file.filename])]
+
+
+def _check_once(spec: ItemSpec, items: Items) -> None:
+    """Raise if an item would have a dataset twice."""
+    twice = items.twice()
+    if twice is None:
+        return
+    path, *numbers = twice
+    names = _file_names(spec.file)
+    raise OptionsError(
+        f"{path!r} is in {names[numbers[0]]!r} and in {names[numbers[1]]!r}: expected each dataset "
+        "of an item in one file",
+        advice=f"Give by={FILE!r} for an item of each file, or each file once",
+        option="by",
+        got=spec.by,
+    )
+
+
+@dataclass(frozen=True)
+class _OfFile:
+    """What one file has: its objects, of which `count` were looked for, and their values."""
+
+    survey: Survey
+    count: int
+    attributes: dict[int, dict[str, Any]]
+    scale_names: dict[int, str]
+
+
+def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
+    """Look through one file.
+
+    Raises
+    ------
+    MissingDatasetError
+        It has nothing that matches.
+    """
+    if source.direct:
+        device.check_direct(source.filename)
+    links = Links()
+    found = matches(source, spec.path, links, lists_all=spec.scales)
+    told = survey(
+        [match.run for match in found],
+        READERS_FILTERS if source.trusted else _core.native_filters(),
+        is_split=source.is_split,
+        scale_paths=links.paths if spec.scales else None,
+        attributes=spec.attrs,
+    )
+    count = sum(len(match.names) for match in found)
+    if not np.any(told.kind[:count] != NO_DATASET):
+        groups = [match.run.place(at).path for match in found for at in range(len(match.names))]
+        raise hdf5_errors.nothing_matches(source.filename, spec.path, "dataset", groups, [])
+    attributes: tuple[dict[int, dict[str, Any]], ...] = {}, {}  # of datasets, and of scales
+    for number, stored in told.attributes.items():
+        values = {name: decoded(told.places[number], *of) for name, of in stored.items()}
+        attributes[number >= count][number] = values
+    names = {scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()}
+    return found, _OfFile(told, count, attributes[0], names)
+
+
+def _joined(files: Sequence[_OfFile]) -> tuple[Survey, dict[int, Any], dict[int, str]]:
+    """Return what all files have, their attributes and the names of scales."""
+    if len(files) == 1:
+        return files[0].survey, files[0].attributes, files[0].scale_names
+    told, numbers = joined_surveys([one.survey for one in files], [one.count for one in files])
+    attributes, names = dict[int, Any](), dict[int, str]()
+    for one, at in zip(files, numbers, strict=True):
+        attributes |= {int(at[number]): values for number, values in one.attributes.items()}
+        names |= {int(at[number]): name for number, name in one.scale_names.items()}
+    return told, attributes, names
 
 
 def _text(name: Any) -> str:
