@@ -369,6 +369,7 @@ class CollectionOptions:
     world_size: int = _option(_at_least(1, "It is the number of ranks"))
     ring_bytes: int | None = _option(_optional("Leave it out for the library's choice"))
     skip_damaged: bool = _option(_flag)
+    share: str | None = _option(_share)
 
     def __post_init__(self) -> None:
         _check_rank(self.rank, self.world_size)

@@ -39,6 +39,7 @@ class ManyDatasets(StreamerBase):
         start_epoch: int = 0,
         ring_bytes: int | None = None,
         skip_damaged: bool = False,
+        share: str | None = None,
     ) -> Collection:
         """Stream many datasets, item by item: all that share a part of their paths come together.
 
@@ -75,6 +76,9 @@ class ManyDatasets(StreamerBase):
         skip_damaged : bool, optional
             Go on without datasets that do not decode: they are missing in their item, are named in
             ``item.damaged``, and each is told of once by a `CorruptChunkWarning`.
+        share : {"node"}, optional
+            Scales that items share are read by one rank of a node for all, as far as memory allows.
+            Each item is of one rank in any case.
 
         Returns
         -------
@@ -103,6 +107,7 @@ class ManyDatasets(StreamerBase):
             world_size=world_size,
             ring_bytes=ring_bytes,
             skip_damaged=skip_damaged,
+            share=share,
         )
         spec = ItemSpec(self._file, path, by, scales, tuple(attrs), self._wanted.rotational)
         pool, owns_pool = self._keeping_pool()

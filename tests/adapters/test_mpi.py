@@ -141,11 +141,13 @@ def test_batches(numbered: Path, n_ranks: int, share: str | None) -> None:
 @needs_mpi
 @pytest.mark.hang(120)
 @pytest.mark.parametrize("n_ranks", [2, 4])
-def test_collections(tmp_path: Path, n_ranks: int) -> None:
+@pytest.mark.parametrize("share", [None, "node"])
+def test_collections(tmp_path: Path, n_ranks: int, share: str | None) -> None:
     kinds = {name: shot_files.KINDS[name] for name in ("plain", "gzip", "table", "image")}
     kinds |= {f"more{n}": shot_files.KINDS["one_chunk"] for n in range(5)}
     path = shot_files.write(tmp_path / "shots.h5", kinds=kinds, libver="earliest")
-    found = by_ranks(n_ranks, COLLECTION, path)
+    source = COLLECTION.replace('rank="mpi"', f'rank="mpi", share={share!r}')
+    found = by_ranks(n_ranks, source, path)
     assert len(found) == n_ranks
     with h5py.File(path) as file:
         expected = [

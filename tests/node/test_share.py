@@ -22,8 +22,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import shot_files
 import table_files
 from processes import children, environment
+
+import multitables
 
 N_ROWS, CHUNK = 3000, 100
 PROGRAM = Path(__file__).parent.parent / "support" / "node_rank.py"
@@ -273,3 +276,34 @@ def test_states_of_columns_go_on(tmp_path: Path) -> None:
     check_columns(path, begun + rest)
     alone = [{"states": [state]} for state in states]
     check_columns(path, begun + Ranks(2, columns(path), *alone).end())
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_scales_of_a_collection_are_read_once(tmp_path: Path, damaged: bool) -> None:
+    kinds = dict.fromkeys(("ip", "ne", "te", "bt"), shot_files.KINDS["gzip"])
+    path = shot_files.write(tmp_path / "a.h5", kinds=kinds)
+    with h5py.File(path) as file:
+        scales = [shot[base] for shot in file["shots"].values() for base in ("fast", "slow")]
+        signals = [one for shot in file["shots"].values() for one in shot["signals"].values()]
+        n_chunks = [sum(one.id.get_num_chunks() for one in group) for group in (scales, signals)]
+        place = scales[0].id.get_chunk_info(0).byte_offset
+    if damaged:
+        with path.open("r+b") as raw:
+            raw.seek(place)
+            raw.write(b"\xff\x00\xff\x00")
+    options = {"path": shot_files.PATTERN, "by": 1, "n_procs": 1, "epochs": 2, "order": "file"}
+    found = Ranks(2, {"kind": "collection", "filename": str(path), "options": options}).end()
+    if damaged:
+        assert {lines[-1]["error"] for lines in found} == {"CorruptChunkError"}
+        return
+    with multitables.Streamer(path).get_collection(shot_files.PATTERN, 1, n_procs=1) as items:
+        expected = {}
+        for item in items:
+            of_axes = [array for axes in item.scales.values() for array in axes[0].values()]
+            expected[item.key] = [float(one.sum()) for one in (*item.values(), *of_axes)]
+    came = [line for lines in found for line in lines if "key" in line]
+    assert sorted(line["key"] for line in came) == sorted([*expected] * 2)
+    for line in came:
+        assert line["sums"] == expected[line["key"]]
+    told = sum(lines[-1]["told"]["readers"][0]["chunks"] for lines in found)
+    assert told == n_chunks[0] + 2 * n_chunks[1]

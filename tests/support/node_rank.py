@@ -24,7 +24,7 @@ def main() -> None:
     wanted: dict[str, Any] = json.loads(sys.argv[1])
     streamer = multitables.Streamer(wanted["filename"])
     options = {"share": "node", **wanted["options"]}
-    make = {"batches": streamer.get_batches, "columns": streamer.get_columns}[wanted["kind"]]
+    make: Any = getattr(streamer, f"get_{wanted['kind']}")
     with make(**options) as stream:
         if wanted.get("states"):
             stream.load_state_dict(wanted["states"])
@@ -36,6 +36,9 @@ def main() -> None:
             for number, part in enumerate(stream):
                 if wanted["kind"] == "batches":
                     say(rows=part.tolist())
+                elif wanted["kind"] == "collection":
+                    scales = [array for axes in part.scales.values() for array in axes[0].values()]
+                    say(key=part.key, sums=[float(one.sum()) for one in (*part.values(), *scales)])
                 else:
                     blocks = {name: group["nhit"].tolist() for name, group in part.items()}
                     say(rows={name: group.rows for name, group in part.items()}, columns=blocks)

@@ -8,6 +8,7 @@ Law
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -33,6 +34,8 @@ from _multitables.parent.collection.item_batches import ItemBatches
 from _multitables.parent.collection.item_iterator import ItemIterator, Step
 from _multitables.parent.collection.item_reader import ItemReader
 from _multitables.parent.collection.open_items import ItemSpec, OpenedItems, open_items
+from _multitables.parent.node.place import NodePlace
+from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.random.service import Service
 from _multitables.parent.random.stage import made
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -77,6 +80,14 @@ class Collection:
         self._kept_bytes = min(self._opened.shared_bytes, share)
         self._ring_bytes = _ring_bytes(self._opened, wanted, self._kept_bytes)
         self._file_order: I64 | None = None
+        self._shared: SharedReaders | None = None
+        #: Scales that ranks of this node have in common, when they were read.
+        self._scales: mmap.mmap | None = None
+        self._asked_scales = False
+        if wanted.share:
+            place = NodePlace.of(wanted.rank, wanted.world_size)
+            purpose = f"{spec.path!r} by {spec.by!r} in {spec.file.filename!r}"
+            self._shared = SharedReaders(place, purpose, pool.library_timeout_seconds)
         self._latest: Callable[[], ItemIterator | None] = lambda: None
         self._iterators: weakref.WeakSet[ItemIterator] = weakref.WeakSet()
 
@@ -253,6 +264,11 @@ class Collection:
                 skip_damaged=wanted.skip_damaged,
                 kept_bytes=min(self._kept_bytes, self._ring_bytes // 2),
             )
+            if self._shared is not None and not self._asked_scales and opened.shared:
+                self._scales = self._shared.memory(reader.read_shared)
+                self._asked_scales = True
+            if self._scales is not None:
+                reader.keep_shared(self._scales)
             steps = self._steps(start)
             give_back = self._pool.give_back()
             return ItemIterator(self._title(), reader, service, give_back, steps, self._bookmark)
@@ -382,7 +398,7 @@ class Collection:
         opened = self._opened
         sizes = dict(zip(opened.items.keys, opened.item_bytes, strict=True))
         keys = self.order(self._bookmark.epoch)
-        wanted = replace(self._wanted, epochs=1, n_procs=1, rank=0, world_size=1)
+        wanted = replace(self._wanted, epochs=1, n_procs=1, rank=0, world_size=1, share=None)
         read = partial(_items_of, self._spec, wanted, self._pool.library_timeout_seconds)
         return bag_of(read, keys, [sizes[key] for key in keys])
 
@@ -396,6 +412,8 @@ class Collection:
         self._closed = True
         for iterator in list(self._iterators):
             iterator.close()
+        if self._shared is not None:
+            self._shared.close()
         if self._own_pool is not None:
             self._own_pool.close()
 
@@ -407,7 +425,8 @@ class Collection:
 
 
 def _again(spec: ItemSpec, wanted: CollectionOptions, timeout: float | None) -> Collection:
-    return Collection(spec, wanted, ReaderPool(True, timeout), owns_pool=True)
+    alone = replace(wanted, share=None)
+    return Collection(spec, alone, ReaderPool(True, timeout), owns_pool=True)
 
 
 def _items_of(

@@ -88,6 +88,31 @@ class ItemReader:
         self._by_library: set[int] = set()
         self.damaged: dict[int, CorruptChunkError] = {}
 
+    # ---- scales that all ranks of a node have
+
+    def read_shared(self) -> bytes:
+        """Read the scales that items share; nothing if they are not kept, or do not decode."""
+        results = self._shared()
+        if results is None:
+            return b""
+        self._ask(results, None)
+        if results.request is None or results.request.exception() is not None:
+            return b""
+        with results.request.get_unsafe() as view:
+            return bytes(view)
+
+    def keep_shared(self, memory: Any) -> None:
+        """Keep the scales that `read_shared` has read, which lie in this memory."""
+        results = self._shared()
+        if results is not None:
+            self._fill(results, np.frombuffer(memory, np.uint8))
+            self._kept = OrderedDict((scale, results) for scale in results.numbers)
+
+    def _shared(self) -> Results | None:
+        if not 0 < self._opened.shared_bytes <= self._limit:
+            return None
+        return self._results(sorted(filter(self._is_together, self._opened.shared)))
+
     # ---- asking
 
     def begin(self, item: int) -> Asked:
@@ -246,19 +271,23 @@ class ItemReader:
 
     def _arrays(self, results: Results) -> dict[int, Any]:
         if not results.arrays:
-            survey, view = self._opened.survey, None
+            view = None
             if results.request is not None:
                 with results.request.get_unsafe() as view:
                     pass
-            number = self._opened.table.number
-            for one, begin in zip(results.numbers, results.layout.begins, strict=True):
-                dtype, shape = survey.kinds[int(survey.kind[one])].dtype.base, survey.shapes[one]
-                if view is None or number[one] < 0:
-                    results.arrays[one] = np.empty(shape, dtype)
-                    continue
-                n_bytes = int(self._opened.table.n_bytes[number[one]])
-                results.arrays[one] = view[begin : begin + n_bytes].view(dtype).reshape(shape)
+            self._fill(results, view)
         return results.arrays
+
+    def _fill(self, results: Results, view: Any) -> None:
+        """Take the arrays out of the bytes of a result; None: no dataset has any."""
+        survey, table = self._opened.survey, self._opened.table
+        for one, begin in zip(results.numbers, results.layout.begins, strict=True):
+            dtype, shape = survey.kinds[int(survey.kind[one])].dtype.base, survey.shapes[one]
+            if view is None or table.number[one] < 0:
+                results.arrays[one] = np.empty(shape, dtype)
+                continue
+            n_bytes = int(table.n_bytes[table.number[one]])
+            results.arrays[one] = view[begin : begin + n_bytes].view(dtype).reshape(shape)
 
 
 def _left_out(error: CorruptChunkError) -> CorruptChunkWarning:

@@ -9,7 +9,7 @@ Actors
        | next: n ----------------->|  the first one is told to plan it
        |<-- plan ------------------|
        | planned: n, ring -------->| assign -----------------> serve the ring
-       |<-- ready: n, ring --------|  (all the others, too)
+       |<-- ready: n, ring --------|  (all the others; without a ring it is only memory)
        | (blocks come through the ring, in shared memory)
        | left: n ----------------->|
        |<-- death: n --------------| watch <------------------ a task that killed twice
@@ -56,6 +56,8 @@ class _Stream:
     #: Ranks that wait for the plan, and those that are through.
     waiting: list[int] = field(default_factory=list)
     left: set[int] = field(default_factory=set)
+    #: There is something to give to the others: a ring, or only what they are told.
+    is_planned: bool = False
     ring: _core.Ring | None = None
     readers: Readers | None = None
     #: What the planner gave the others besides.
@@ -127,7 +129,7 @@ class Host:
         elif "next" in message:
             self._ask(number, message["next"])
         elif "planned" in message:
-            self._start(number, message, descriptors)
+            self._start(message, descriptors)
         elif "left" in message:
             self._leave(number, message["left"])
 
@@ -141,7 +143,7 @@ class Host:
     def _ask(self, number: int, at: int) -> None:
         """Let a rank plan a stream, or give it what another one planned."""
         stream = self._streams.setdefault(at, _Stream())
-        if stream.ring is not None:
+        if stream.is_planned:
             self._tell(number, at, stream)
         elif stream.planner is None:
             stream.planner = number
@@ -149,14 +151,17 @@ class Host:
         else:
             stream.waiting.append(number)
 
-    def _start(self, number: int, message: dict[str, Any], descriptors: list[int]) -> None:
-        at, n_readers, told = message["planned"], message["n_readers"], message["told"]
+    def _start(self, message: dict[str, Any], descriptors: list[int]) -> None:
+        """Let readers begin with a stream that was planned, and give it to those who wait."""
+        at = message["planned"]
         stream = self._streams[at]
-        plan, ring, *extra = descriptors
-        stream.ring = _core.Ring.attached(plan, ring)
-        stream.extra, stream.told = (extra[0] if extra else None), told
-        stream.readers = self._pool.take(n_readers)
-        stream.readers.assign(stream.ring)
+        stream.is_planned, stream.told = True, message["told"]
+        if "n_readers" in message:
+            plan, ring, *descriptors = descriptors
+            stream.ring = _core.Ring.attached(plan, ring)
+            stream.readers = self._pool.take(message["n_readers"])
+            stream.readers.assign(stream.ring)
+        stream.extra = descriptors[0] if descriptors else None
         for gone in self._gone:
             self._leave(gone, at)
         waiting, stream.waiting = stream.waiting, []
@@ -165,9 +170,9 @@ class Host:
 
     def _tell(self, number: int, at: int, stream: _Stream) -> None:
         """Give a rank the ring of a stream."""
-        if number not in self._ranks or stream.ring is None:
+        if number not in self._ranks:
             return
-        descriptors = list(stream.ring.descriptors())
+        descriptors = [] if stream.ring is None else list(stream.ring.descriptors())
         if stream.extra is not None:
             descriptors.append(stream.extra)
         self._send(self._ranks[number], {"ready": at, "told": stream.told}, descriptors)
@@ -180,7 +185,7 @@ class Host:
         stream.left.add(number)
         if number in stream.waiting:
             stream.waiting.remove(number)
-        if stream.ring is None:
+        if not stream.is_planned:
             if stream.planner == number:  # it could not plan, or is gone: the next one tries
                 stream.planner = None
                 if stream.waiting:
@@ -188,7 +193,8 @@ class Host:
                 elif len(stream.left) == self._n_ranks:
                     del self._streams[at]
             return
-        stream.ring.leave(number)
+        if stream.ring is not None:
+            stream.ring.leave(number)
         if len(stream.left) == self._n_ranks:
             self._end(self._streams.pop(at))
 

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import mmap
 import os
 import select
 import socket
@@ -23,7 +24,7 @@ import weakref
 import zlib
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from _multitables import _core
 from _multitables.errors import ClosedError, OptionsError, ReaderDiedError
@@ -44,6 +45,7 @@ CONNECT_SECONDS = 30.0
 #: What to plan from what another rank told, or (None) from nothing; and what to tell the others.
 Planned = Callable[[bytes | None], tuple[Opened, ReadPlan, int, bytes]]
 
+_T = TypeVar("_T")
 _made: Counter[str] = Counter()
 _all: weakref.WeakSet[SharedReaders] = weakref.WeakSet()
 
@@ -77,6 +79,29 @@ class SharedReaders:
 
     def start(self, n_readers: int, planned: Planned) -> StreamQueue:
         """Return this rank's blocks of the next stream."""
+        return self._next(lambda at, *told: self._stream(at, n_readers, planned, *told))
+
+    def memory(self, made: Callable[[], bytes]) -> mmap.mmap | None:
+        """Return bytes that one of the ranks makes for all; None if there are none.
+
+        What this rank writes there, the others do not see.
+        """
+
+        def mapped(at: int, answer: dict[str, Any], descriptors: list[int]) -> mmap.mmap | None:
+            if "plan" in answer:
+                descriptors = [_filled(made())]
+                self._send({"planned": at, "told": {}}, descriptors)
+            self._leave(at)
+            try:
+                size = os.fstat(descriptors[0]).st_size
+                return mmap.mmap(descriptors[0], size, access=mmap.ACCESS_COPY) if size else None
+            finally:
+                os.close(descriptors[0])
+
+        return self._next(mapped)
+
+    def _next(self, act: Callable[[int, dict[str, Any], list[int]], _T]) -> _T:
+        """Do what the host lets this rank do for the next stream: plan it, or take part."""
         if os.getpid() != self._owner:
             raise ClosedError(
                 f"these readers belong to process {self._owner}, of which this one "
@@ -88,11 +113,10 @@ class SharedReaders:
             self._send({"next": at})
             answer, descriptors = self._answer(at)
             try:
-                stream = self._stream(at, n_readers, planned, answer, descriptors)
+                return act(at, answer, descriptors)
             except BaseException:
                 self._leave(at)
                 raise
-        return stream
 
     def _stream(
         self,
@@ -108,14 +132,14 @@ class SharedReaders:
             encoded = encoded_plan(plan, opened)
             ring = made_ring(encoded, plan, opened, consumer=number)
             given = list(ring.descriptors())
-            with contextlib.ExitStack() as stack:
-                if extra:
-                    given.append(os.memfd_create("multitables-told"))
-                    with open(given[-1], "wb", closefd=False) as memory:
-                        memory.write(extra)
-                    stack.callback(os.close, given[-1])
-                told = {"plan": zlib.crc32(encoded)}
-                self._send({"planned": at, "n_readers": n_readers, "told": told}, given)
+            more = [_filled(extra)] if extra else []
+            told = {"plan": zlib.crc32(encoded)}
+            try:
+                message = {"planned": at, "n_readers": n_readers, "told": told}
+                self._send(message, given + more)
+            finally:
+                for one in more:
+                    os.close(one)
         else:
             plan_fd, ring_fd, *more = descriptors
             try:
@@ -257,6 +281,14 @@ class ReadersOfStream:
     def leave(self, _sound: bool) -> None:
         """Take no more of it."""
         self._shared.leave(self._at)
+
+
+def _filled(data: bytes) -> int:
+    """Return the descriptor of memory that has these bytes."""
+    memory = os.memfd_create("multitables-told")
+    with open(memory, "wb", closefd=False) as out:
+        out.write(data)
+    return memory
 
 
 def _ended() -> ReaderDiedError:
