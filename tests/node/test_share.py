@@ -180,6 +180,14 @@ def test_a_rank_that_is_killed_is_gone_on_without(rows_file: Path) -> None:
     assert rows_of(lines) == [row for epoch in lines[-1]["order"] for row in epoch]
 
 
+def test_what_a_rank_holds_stays_when_it_has_left(rows_file: Path) -> None:
+    wanted = batches(rows_file, shuffle="window", epochs=30)
+    ranks = Ranks(2, wanted, {"leave": 4, "hold": 1.0})
+    held, other = ranks.end()
+    assert [line["held"] for line in held if "held" in line] == [True]
+    assert rows_of(other) == [row for epoch in other[-1]["order"] for row in epoch]
+
+
 def test_readers_that_are_killed_are_replaced(rows_file: Path) -> None:
     wanted = {**batches(rows_file, shuffle="window", epochs=8, n_procs=2), "pause": 0.01}
     ranks = Ranks(2, wanted)

@@ -32,6 +32,7 @@ def main() -> None:
         if wanted["kind"] == "batches" and not wanted.get("states"):
             expected = [stream.order(epoch).tolist() for epoch in range(options.get("epochs", 1))]
         told: dict[str, Any] = {}
+        part: Any = None
         for _ in range(wanted.get("loops", 1)):
             for number, part in enumerate(stream):
                 if wanted["kind"] == "batches":
@@ -47,6 +48,11 @@ def main() -> None:
                 if number + 1 == wanted.get("leave"):
                     break
         state = stream.state_dict()
+    if "hold" in wanted:  # the last batch stays as it is, whatever the others do
+        before = part.copy()
+        time.sleep(wanted["hold"])
+        say(held=bool((part == before).all()))
+        del part
     say(state=state, order=expected, told=told)
 
 

@@ -131,13 +131,14 @@ class Host:
         elif "planned" in message:
             self._start(message, descriptors)
         elif "left" in message:
-            self._leave(number, message["left"])
+            self._leave(number, message["left"])  # it may still hold blocks of it
 
     def _lose(self, number: int) -> None:
         """Go on without a rank that has ended, however it did."""
         self._ranks.pop(number, None)
         self._gone.add(number)
-        for at in list(self._streams):
+        for at, stream in list(self._streams.items()):
+            self._give_up(number, stream)
             self._leave(number, at)
 
     def _ask(self, number: int, at: int) -> None:
@@ -163,6 +164,7 @@ class Host:
             stream.readers.assign(stream.ring)
         stream.extra = descriptors[0] if descriptors else None
         for gone in self._gone:
+            self._give_up(gone, stream)
             self._leave(gone, at)
         waiting, stream.waiting = stream.waiting, []
         for other in waiting:
@@ -176,6 +178,11 @@ class Host:
         if stream.extra is not None:
             descriptors.append(stream.extra)
         self._send(self._ranks[number], {"ready": at, "told": stream.told}, descriptors)
+
+    def _give_up(self, number: int, stream: _Stream) -> None:
+        """Give the others what a rank that is gone would have taken, or holds."""
+        if stream.ring is not None:
+            stream.ring.leave(number)
 
     def _leave(self, number: int, at: int) -> None:
         """Take a rank out of a stream."""
@@ -193,8 +200,6 @@ class Host:
                 elif len(stream.left) == self._n_ranks:
                     del self._streams[at]
             return
-        if stream.ring is not None:
-            stream.ring.leave(number)
         if len(stream.left) == self._n_ranks:
             self._end(self._streams.pop(at))
 

@@ -5,6 +5,7 @@ Law
 1. Every rank asks for the same streams in the same order. One of them plans each, which the host
    decides (host.py); a rank that plans otherwise than that one is told so.
 2. A block is taken from the ring without the host. What ends a stream for all, the host tells.
+   A rank is there as long as it holds blocks, though it has closed this.
 3. In a forked child everything is closed.
 """
 
@@ -71,6 +72,9 @@ class SharedReaders:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._streams = itertools.count()
+        #: The socket again, for each ring, and what tells that a descriptor is still that.
+        self._ties: list[int] = []
+        self._identity: os.stat_result | None = None
         #: What the host told of streams that ended.
         self._deaths: dict[int, Death] = {}
         _all.add(self)
@@ -163,13 +167,22 @@ class SharedReaders:
                 )
             keys = opened.structure.keys
             ring = _core.Ring.attached(plan_fd, ring_fd, number, views_of(plan), keys)
+        self._stay_while_lent(ring)
         readers = ReadersOfStream(self, at)
         return StreamQueue(ring, readers, plan, block_size, readers.leave)
+
+    def _stay_while_lent(self, ring: _core.Ring) -> None:
+        """Let the host not take this rank to be gone while it may hold blocks of a ring."""
+        assert self._socket is not None
+        self._ties.append(os.dup(self._socket.fileno()))
+        ring.keep_open(self._ties[-1])
 
     def _answer(self, at: int) -> tuple[dict[str, Any], list[int]]:
         while True:
             message, descriptors = self._receive(None)
-            if message is not None and at in (message.get("plan"), message.get("ready")):
+            if message is None:  # another thread has closed it
+                raise _ended()
+            if at in (message.get("plan"), message.get("ready")):
                 return message, descriptors
 
     def watch(self, at: int) -> Death | None:
@@ -207,6 +220,15 @@ class SharedReaders:
         if left is not None:
             left.close()
 
+    def close_in_child(self) -> None:
+        """Close what a forked child has of this."""
+        itself = self._identity
+        for tie in self._ties:
+            with contextlib.suppress(OSError):
+                if itself and os.path.samestat(os.fstat(tie), itself):  # its ring may be closed
+                    os.close(tie)
+        self.close()
+
     def __del__(self) -> None:
         self.close()
 
@@ -215,6 +237,7 @@ class SharedReaders:
     def _send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
         if self._socket is None:
             self._socket = self._connected()
+            self._identity = os.fstat(self._socket.fileno())
             self._send({"hello": self.place.number})
         try:
             socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors or [])
@@ -302,7 +325,7 @@ def _ended() -> ReaderDiedError:
 def _leave_in_child() -> None:
     """Let a forked child not stand for its parent when that ends."""
     for readers in list(_all):
-        readers.close()
+        readers.close_in_child()
 
 
 os.register_at_fork(after_in_child=_leave_in_child)

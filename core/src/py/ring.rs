@@ -326,6 +326,13 @@ impl Ring {
         Ok(Ring::over(inner, plan_fd, ring_fd))
     }
 
+    /// Keep a descriptor open until the ring is closed and nothing of it is lent.
+    fn keep_open(&self, descriptor: i32) {
+        // SAFETY: the caller hands its only use of this descriptor over.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        self.inner.book.keep_open(descriptor);
+    }
+
     /// A consumer is gone: the others go on without it.
     fn leave(&self, consumer: usize) -> PyResult<()> {
         if consumer >= self.inner.book.plan.n_consumers() {

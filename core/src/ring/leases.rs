@@ -16,6 +16,7 @@ use crate::ring::maps::RingMaps;
 use crate::tables::plan::{ENDLESS, Plan};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,8 @@ pub struct Leases {
     pub maps: RingMaps,
     /// Which consumer has this book.
     consumer: u64,
+    /// Kept open until the book is closed and nothing is lent: the other end sees that then.
+    tie: Mutex<Option<OwnedFd>>,
     state: Mutex<State>,
     mark: ForkMark,
 }
@@ -60,6 +63,7 @@ impl Leases {
             plan,
             maps,
             consumer,
+            tie: Mutex::default(),
             state: Mutex::default(),
             mark: ForkMark::new()?,
         })
@@ -230,13 +234,12 @@ impl Leases {
             state.lent.pop_front();
             state.tail_block += 1;
         }
-        if state.closed && state.lent.is_empty() && self.plan.n_consumers() > 1 {
-            self.leave(self.consumer as usize);
-        } else if state.tail_block != before {
+        if state.tail_block != before {
             let (tail, _) = self.block_rows(state.tail_block);
             let tail = tail.min(self.plan.end_row());
             self.maps.control.move_tail(self.consumer as usize, tail);
         }
+        self.end(&state);
     }
 
     /// Blocks that the user holds: (first row, end row, since when), oldest first.
@@ -260,10 +263,25 @@ impl Leases {
         state.closed = true;
         match self.plan.n_consumers() {
             1 => self.maps.control.stop(),
-            // What is lent is not given back yet, and moves the tail when it is.
-            _ if state.lent.is_empty() => self.leave(self.consumer as usize),
-            _ => {}
+            _ => self.end(&state),
         }
+    }
+
+    /// Where others share the ring, go when nothing is lent any more.
+    fn end(&self, state: &State) {
+        if state.closed && state.lent.is_empty() && self.plan.n_consumers() > 1 {
+            self.leave(self.consumer as usize);
+            drop(self.tie().take());
+        }
+    }
+
+    fn tie(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.tie.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keep a descriptor open as long as a block may be lent.
+    pub fn keep_open(&self, descriptor: OwnedFd) {
+        *self.tie() = Some(descriptor);
     }
 
     /// A consumer is gone: what it would have taken is nobody's.
