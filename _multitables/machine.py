@@ -9,6 +9,9 @@ Law
 from __future__ import annotations
 
 import os
+import sys
+
+import _multitables
 
 #: Memory that rings and stages leave to others, at least.
 SPARED_BYTES = 256 << 20
@@ -53,3 +56,10 @@ def memory_limit_bytes() -> int:
     """
     limit = available_bytes()
     return limit - max(limit // 8, min(limit, SPARED_BYTES))
+
+
+def python_path() -> str:
+    """Return the PYTHONPATH with which a child finds the modules that this process finds."""
+    paths = [os.path.abspath(path) for path in sys.path if path]
+    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
+    return os.pathsep.join(paths if root in paths else [root, *paths])

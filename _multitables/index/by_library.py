@@ -17,9 +17,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import _multitables
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_metadata import Attribute
+from _multitables.machine import python_path
 
 if TYPE_CHECKING:
     import subprocess
@@ -31,13 +31,6 @@ MODULE = "_multitables.reader.describe"
 
 class Hung(Exception):  # noqa: N818 - internal
     """A process did not end in time."""
-
-
-def python_path() -> str:
-    """Return the PYTHONPATH with which a child finds the modules that this process finds."""
-    paths = [os.path.abspath(path) for path in sys.path if path]
-    root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
-    return os.pathsep.join(paths if root in paths else [root, *paths])
 
 
 def asked(module: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 import shot_files
 import table_files
-from processes import children, environment
+from processes import children, environment, run_script
 
 import multitables
 
@@ -141,6 +141,15 @@ def test_batches(rows_file: Path, shuffle: str | None) -> None:
     if shuffle != "full":
         told = [lines[-1]["told"]["readers"][0]["chunks"] for lines in found]
         assert max(told) <= 2 * N_ROWS // CHUNK
+
+
+def test_the_host_imports_little() -> None:
+    """Ranks wait for it."""
+    done = run_script(
+        "import sys, _multitables.parent.node.host\n"
+        "print(sorted({'numpy', 'h5py', 'tables'} & sys.modules.keys()))"
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_a_rank_may_get_nothing(rows_file: Path) -> None:

@@ -20,6 +20,7 @@ Law
    others go on. One that does not come within `WAIT_SECONDS` is gone, too. It ends with the last.
 2. It knows rings and readers, no data: a rank plans, and if it fails, the next one does.
 3. Messages are JSON in datagrams; memory goes as descriptors. Only the same user is let in.
+4. It imports as little as a reader does: ranks wait for it.
 """
 
 from __future__ import annotations
@@ -35,13 +36,15 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from _multitables import _core, options
+from _multitables import _core
 from _multitables.parent.readers.process import leave_parent
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.readers.supervisor import Readers
 
 #: Bytes of a message at most, and descriptors.
 MESSAGE_BYTES, DESCRIPTORS = 1 << 16, 3
+#: How often it looks after its readers.
+LOOK_SECONDS = 0.05
 #: In place of a rank's number: nothing that it says counts.
 REFUSED = -1
 #: How long it waits for ranks that have not come yet.
@@ -81,7 +84,7 @@ class Host:
         """Serve until all ranks came and left."""
         begin = time.monotonic()
         while len(self._gone) < self._n_ranks:
-            for key, _ in self._selector.select(options.WATCH_SECONDS):
+            for key, _ in self._selector.select(LOOK_SECONDS):
                 if key.fileobj is self._listener:
                     self._let_in()
                 else:

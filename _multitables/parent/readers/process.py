@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from _multitables import _core
 from _multitables.errors import ReaderDiedError
-from _multitables.index.by_library import python_path
+from _multitables.machine import python_path
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
 READER = (
