@@ -91,8 +91,6 @@ def test_what_takes_one_file(folder: Path) -> None:
     with pytest.raises(OptionsError, match="index_file takes one file"):
         multitables.index_file(names)  # type: ignore[arg-type]
     streamer = Streamer(names)
-    with pytest.raises(OptionsError, match="a collection of several files"):
-        streamer.get_collection("/*")
     for option, wanted in (("version", 0), ("version", "r1"), ("version", ["a"]), ("follow", True)):
         with pytest.raises(OptionsError, match=f"{option}=.*got 2 files 'f9.h5'") as caught:
             streamer.get_queue("/x", **{option: wanted})
