@@ -27,6 +27,8 @@ Key = Sequence[npt.NDArray[Any]]
 Rows = tuple[int, ...]
 Range = tuple[Rows, Rows]
 Ranges = Sequence[Range]
+#: Numbers are counted if there are at most this many times as many as rows.
+DENSE = 4
 #: Rows among which a value is searched by reading them all.
 READ_AT_ONCE = 1 << 12
 
@@ -99,6 +101,8 @@ def rows_by_key(keys: Sequence[Key], first: Sequence[int]) -> KeyRows:
     UnsortedError
         There are several groups, and one is not sorted by its key.
     """
+    if len(keys) > 1 and (counted := _counted(keys, first)) is not None:
+        return counted
     runs = [_runs(key) for key in keys]
     if len(keys) == 1:
         values = tuple(column[runs[0][:-1]] for column in keys[0])
@@ -121,6 +125,29 @@ def rows_by_key(keys: Sequence[Key], first: Sequence[int]) -> KeyRows:
         offsets.append(np.concatenate([[0], np.cumsum(counts)]) + row)
         at += len(begins) - 1
     return KeyRows(values, tuple(offsets))
+
+
+def _counted(keys: Sequence[Key], first: Sequence[int]) -> KeyRows | None:
+    """Count the rows of each number, without sorting; None if keys are not numbers or far apart."""
+    columns = [key[0] for key in keys if len(key) == 1 and key[0].dtype.kind in "iu"]
+    filled = [column for column in columns if len(column)]
+    if len(columns) < len(keys) or not filled:
+        return None
+    for group, column in enumerate(columns):
+        descends = column[1:] < column[:-1]
+        if descends.any():
+            raise UnsortedError(group, first[group] + 1 + int(np.argmax(descends)))
+    low, high = min(int(c[0]) for c in filled), max(int(c[-1]) for c in filled)
+    if high - low > DENSE * sum(map(len, filled)) or high > np.iinfo(np.int64).max:
+        return None
+    counts = [
+        np.bincount(column.astype(np.int64, copy=False) - low, minlength=high - low + 1)
+        for column in columns
+    ]
+    numbers = np.flatnonzero(sum(counts))
+    values = (numbers + low).astype(np.result_type(*columns))
+    offsets = (np.concatenate([[0], np.cumsum(one[numbers])]) for one in counts)
+    return KeyRows((values,), tuple(one + row for one, row in zip(offsets, first, strict=True)))
 
 
 def _changes(columns: Key) -> npt.NDArray[np.bool_]:

@@ -69,6 +69,28 @@ def test_rows_of_each_value(groups: list[Group], first: int) -> None:
             assert set(rows[offsets[number] : offsets[number + 1]]) <= {value}
 
 
+@given(
+    st.lists(
+        st.lists(st.integers(-20, 20).map(abs), max_size=30).map(sorted), min_size=2, max_size=3
+    ),
+    st.sampled_from(["i8", "u4", ">i2", "u8"]),
+    st.sampled_from([1, 10**4]),
+    st.sampled_from([0, 2**14]),
+)
+def test_numbers_are_counted(groups: list[list[int]], dtype: str, step: int, low: int) -> None:
+    """Close together or not, they give what sorting gives."""
+    if step * 20 + low > np.iinfo(dtype).max:
+        step = 1
+    keys = [[(np.array(rows, "i8") * step + low).astype(dtype)] for rows in groups]
+    found = rows_by_key(keys, [5] * len(keys))
+    with mock.patch.object(key_groups, "DENSE", -1):
+        expected = rows_by_key(keys, [5] * len(keys))
+    assert found.values[0].dtype == expected.values[0].dtype
+    np.testing.assert_array_equal(found.values[0], expected.values[0])
+    for one, other in zip(found.offsets, expected.offsets, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @given(st.lists(st.integers(0, 2), max_size=20))
 def test_one_group_need_not_ascend(key: list[int]) -> None:
     found = rows_by_key([[np.array(key, "i8")]], [0])
@@ -83,6 +105,9 @@ def test_several_groups_must_ascend() -> None:
     odd: Group = [(0, n) for n in (1, 1, 3, 2, 2)]
     with pytest.raises(UnsortedError) as caught:
         rows_by_key([columns(ascending), columns(odd)], [0, 100])
+    assert (caught.value.group, caught.value.row) == (1, 103)
+    with pytest.raises(UnsortedError) as caught:
+        rows_by_key([[np.array([1, 2, 2, 5])], [np.array([1, 1, 3, 2, 2])]], [0, 100])
     assert (caught.value.group, caught.value.row) == (1, 103)
     keys = [Listed(ascending), Listed(odd)]
     with pytest.raises(UnsortedError) as caught:

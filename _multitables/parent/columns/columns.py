@@ -270,7 +270,8 @@ class Columns:
                 n_consumers=self._place.count,
                 **opened.opened.facts(),
             )
-            return opened.opened, plan, 1, b"" if told else encode_keys(rows, edges)
+            others = encode_keys(rows, edges) if self._shared and told is None else b""
+            return opened.opened, plan, 1, others
 
         if self._shared is not None:
             stream = self._shared.start(wanted.n_procs, planned)
