@@ -14,42 +14,18 @@ use crate::engine::transfer::{ChunkRead, Fetches, Place};
 use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
-use crate::os::memory::{Mapping, file_len};
-use crate::ring::control::{Control, control_fits};
+use crate::ring::control::Control;
 use crate::ring::window::window;
 use crate::scatter::fill;
 use crate::tables::plan::{Chunk, Dataset, Plan, Task, Work};
 use crate::task_error::TaskError;
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 /// In the control socket's number: this is a trial, not a stream.
 pub const TRIAL: u32 = 1 << 31;
-
-/// Map a trial's control header, which has no tapes behind it.
-pub fn map_control(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<(Mapping, Control)> {
-    if file_len(fd)? != plan.control_bytes() || !control_fits(plan) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the control header does not fit its plan",
-        ));
-    }
-    let head = Mapping::new(fd, 0, plan.control_bytes(), true)?;
-    // SAFETY: the size was just checked; the caller keeps the mapping beside the control.
-    let control = unsafe {
-        Control::new(
-            head.base(),
-            plan.n_readers(),
-            plan.n_slots(),
-            plan.n_consumers(),
-        )
-    };
-    Ok((head, control))
-}
 
 /// Run this process's part of `plan`, once all others are ready too.
 pub fn run_part(plan: &Plan, control: Control, me: usize) {

@@ -8,10 +8,10 @@
 //! 3. No panic leaves this file: it becomes a failed task.
 
 use crate::engine::counters::{STATE_FAILED, STATE_FINISHED};
-use crate::process::codec_limit::{TRIAL, map_control, run_part};
+use crate::process::codec_limit::{TRIAL, run_part};
 use crate::requests::server::{LibraryRequest, serve_requests};
 use crate::requests::work_queue::WORK_QUEUE;
-use crate::ring::maps::{RingMaps, map_ring};
+use crate::ring::maps::{RingMaps, map_control, map_ring};
 use crate::ring::reader_loop::{End, LibraryRead, Reader};
 use crate::tables::plan::Plan;
 use crate::task_error::panicked;
@@ -46,7 +46,7 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
             ));
         }
         if is_trial {
-            let (_head, control) = map_control(&plan, ring_fd.as_fd())?;
+            let (_head, control) = map_control(&plan, ring_fd.as_fd(), plan.control_bytes())?;
             drop((plan_fd, ring_fd));
             run_part(&plan, control, me);
             continue;

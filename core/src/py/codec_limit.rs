@@ -5,8 +5,9 @@
 
 use crate::fetch::queue::Turnstile;
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
-use crate::process::codec_limit::{TRIAL, map_control};
+use crate::process::codec_limit::TRIAL;
 use crate::ring::control::Control;
+use crate::ring::maps::map_control;
 use crate::tables::plan::Plan;
 use crate::task_error::Failure;
 use pyo3::prelude::*;
@@ -31,7 +32,7 @@ impl Trial {
         let plan = Plan::open(plan_fd.as_fd())
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
         let control_fd = reserved_memfd(c"multitables-trial", plan.control_bytes())?;
-        let (head, control) = map_control(&plan, control_fd.as_fd())?;
+        let (head, control) = map_control(&plan, control_fd.as_fd(), plan.control_bytes())?;
         Ok(Trial {
             plan,
             _head: head,

@@ -18,18 +18,31 @@ pub struct RingMaps {
 
 /// Map a ring as the plan describes it.
 pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
-    if file_len(fd)? != plan.ring_bytes() || !control_fits(plan) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the ring does not fit its plan",
-        ));
-    }
-    let head = Mapping::new(fd, 0, plan.control_bytes(), true)?;
+    let (head, control) = map_control(plan, fd, plan.ring_bytes())?;
     let tape = |tape: &Tape| Mapping::double(fd, tape.at, tape.bytes);
     let tapes = plan.tapes.iter().map(tape);
     let tapes = tapes.collect::<io::Result<Vec<_>>>()?;
-    // SAFETY: the header has the size that was just checked and lives as long as `RingMaps`, with
-    // which the control is only ever used.
+    Ok(RingMaps {
+        head,
+        tapes,
+        control,
+    })
+}
+
+/// Map the control header of a plan, in memory of this length. The caller keeps both together.
+pub fn map_control(
+    plan: &Plan,
+    fd: BorrowedFd<'_>,
+    bytes: usize,
+) -> io::Result<(Mapping, Control)> {
+    if file_len(fd)? != bytes || !control_fits(plan) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "shared memory does not fit its plan",
+        ));
+    }
+    let head = Mapping::new(fd, 0, plan.control_bytes(), true)?;
+    // SAFETY: the size was just checked; the caller keeps the mapping beside the control.
     let control = unsafe {
         Control::new(
             head.base(),
@@ -38,9 +51,5 @@ pub fn map_ring(plan: &Plan, fd: BorrowedFd<'_>) -> io::Result<RingMaps> {
             plan.n_consumers(),
         )
     };
-    Ok(RingMaps {
-        head,
-        tapes,
-        control,
-    })
+    Ok((head, control))
 }
