@@ -171,7 +171,7 @@ class ChunkIndex:
 
     @property
     def all_files(self) -> Iterator[SourceFile]:
-        """The files of the dataset, and those of which it has rows or shows parts."""
+        """The dataset's own file, and every other file from which its rows come."""
         if not self.joined:
             yield from self.files
         for index in self.joined or self.shown:

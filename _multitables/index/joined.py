@@ -24,7 +24,7 @@ from _multitables.index.virtual_parts import readable_chunk_dims
 
 
 def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex:
-    """Return the index of the rows of all of these.
+    """Join the indexes of the files into one.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def joined(indexes: Sequence[ChunkIndex], filters: Container[int]) -> ChunkIndex
 
 
 def _whole(indexes: Sequence[ChunkIndex]) -> ChunkIndex:
-    """Return the index of all rows, without what is stored of them."""
+    """Return an index of all rows that lists no chunks."""
     first, n_rows = indexes[0], sum(index.n_rows for index in indexes)
     return ChunkIndex(
         filename=first.filename,
@@ -77,7 +77,7 @@ def _whole(indexes: Sequence[ChunkIndex]) -> ChunkIndex:
 
 
 def _table(whole: ChunkIndex, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
-    """Return a table of the chunks of datasets, or the only one of these if it has none."""
+    """Join the chunks of datasets into one table. A dataset without chunks stays as it is."""
     first = indexes[0]
     if first.layout != "chunked" or first.inline or first.chunk_dims is None:
         return first
@@ -109,7 +109,7 @@ def _table(whole: ChunkIndex, indexes: Sequence[ChunkIndex]) -> ChunkIndex:
 
 
 def _sources(index: ChunkIndex, files: dict[SourceFile, int]) -> U32:
-    """Return the number of each chunk's file among those that are known; new ones are added."""
+    """Number the file of each chunk; add new files to `files`."""
     numbers = np.array([files.setdefault(file, len(files)) for file in index.files], np.uint32)
     return numbers[index.source if len(index.source) else np.zeros(len(index.grid_index), int)]
 

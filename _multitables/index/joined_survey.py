@@ -18,7 +18,7 @@ from _multitables.index.survey import NO_DATASET, OF_OBJECTS, Kind, Survey
 
 
 def joined_surveys(surveys: Sequence[Survey], counts: Sequence[int]) -> tuple[Survey, list[I64]]:
-    """Return what is told of several files, and the new numbers of the objects of each.
+    """Join surveys, and return the new numbers of each file's objects.
 
     Parameters
     ----------

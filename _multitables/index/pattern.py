@@ -104,7 +104,7 @@ class Links:
         return self._chosen[key]
 
     def paths(self, file: OpenFile, offsets: I64) -> list[str]:
-        """Return the paths of objects of a file; "" of those that no listed link leads to."""
+        """Return the paths of a file's objects; "" if no listed link leads to an object."""
         groups = [listed for (of, _), listed in self._listed.items() if of is file]
         targets = np.concatenate([np.full(1, -1), *(group.targets for group in groups)])
         begins = Begins([1, *(len(group.names) for group in groups)])
@@ -148,7 +148,7 @@ def matches(source: Source, path: str, links: Links, *, lists_all: bool) -> list
 
 
 class _Group:
-    """An object in which the next part of a path is looked for."""
+    """A group in which the next part of the path is searched."""
 
     def __init__(self, match: Match, number: int) -> None:
         name = match.names[number]
@@ -192,7 +192,7 @@ def _run_of(place: Place) -> Run:
 
 
 def _links(group: Place) -> tuple[tuple[str, ...], I64]:
-    """Return the names of a group's links, and where those that are hard lead; -1 of others."""
+    """Return the names of a group's links and the targets of hard ones; other links have -1."""
     metadata: Any = group.file.metadata  # the core's, or what tells the same
     if isinstance(metadata, SavedMetadata):
         listed = metadata.listed(group.offset)

@@ -58,7 +58,7 @@ class Kind:
 OF_OBJECTS = ("file", "kind", "rank", "offset", "dims_at", "n_chunks", "chunks_at")
 #: The attribute that names a dimension scale.
 SCALE_NAME = "NAME"
-#: Where objects of a file lie -> their paths; "" of those that have none.
+#: A file and the offsets of objects -> their paths; "" if a path is not known.
 Paths = Callable[[OpenFile, I64], list[str]]
 #: Name and value of an attribute as they are stored: datatype, dims (None: null), elements.
 Stored = tuple[bytes, "tuple[int, ...] | None", bytes]
@@ -182,7 +182,7 @@ def survey(
 def _told(
     file: OpenFile, offsets: U64, with_scales: bool, names: list[bytes]
 ) -> Iterator[tuple[I64, dict[str, Any] | None]]:
-    """Yield numbers of objects and what is told of them; None if the core does not read the file.
+    """Yield the objects by their numbers with their survey, which is None if the core cannot read.
 
     Attributes are told by the file only.
     """

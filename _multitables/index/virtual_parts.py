@@ -219,7 +219,7 @@ def _runs(
 def readable_chunk_dims(
     index: ChunkIndex, source: ChunkIndex, pairs: list[tuple[int, int]]
 ) -> tuple[int, ...]:
-    """Return what is put together at once of parts, if its axes belong to those of a source."""
+    """Return how large a piece readers put together, if its axes are paired with a source's."""
     extents = [1] * len(index.dims)
     chunk_dims = source.chunk_dims or (1,) * len(source.dims)
     for axis, number in pairs:

@@ -34,7 +34,7 @@ class EventLog:
     Parameters
     ----------
     rank : int or "mpi", optional
-        What the table calls it; ``"mpi"``: as MPI's ``COMM_WORLD`` says.
+        Its number in the table; ``"mpi"`` asks MPI's ``COMM_WORLD``.
 
     Examples
     --------

@@ -54,7 +54,7 @@ class Layout:
 
 
 class Items:
-    """Items by key, of which each is put together when it is asked for.
+    """Items by key; each is made on demand.
 
     The names in an item are the values of the other wildcards; with a single wildcard, the last
     name of the path.
@@ -64,7 +64,7 @@ class Items:
     found : sequence of Match
         What a path matches.
     by : int, or sequence of str
-        Which wildcard's value is the key; or the names of the files, of which each is one.
+        The wildcard whose value is the key, or the names of the files, which are keys then.
     is_dataset : ndarray of bool
         Of each object; others are in no item.
     """
@@ -111,7 +111,7 @@ class Items:
         return self._found[self._begins.find(number)[0]].file
 
     def twice(self) -> tuple[str, int, int] | None:
-        """Return a path that two of several files have, and these, if an item would have both."""
+        """Find a dataset that an item would have twice; return its path and the two files."""
         known: dict[tuple[Any, ...], dict[str, int]] = {}
         for match in self._found:
             own = () if isinstance(self._by, int) else (self._by[match.file],)

@@ -29,7 +29,7 @@ Rows: TypeAlias = tuple[int, int]
 def without(
     index: ChunkIndex, filename: str, path: str, chunk_offset: Sequence[int]
 ) -> tuple[ChunkIndex, list[Rows]]:
-    """Return the index as if a chunk of a dataset had never been stored, and the rows it has of it.
+    """Return the index without a damaged chunk, and the rows that are lost with it.
 
     Rows are told only of chunks that were there.
     """
@@ -76,7 +76,7 @@ def _rows_of(index: ChunkIndex, chunk_offset: Sequence[int]) -> Rows:
 
 
 def _shown_rows(index: ChunkIndex, number: int, rows: Rows) -> Iterator[Rows]:
-    """Yield the rows in which parts show any of some rows of a dataset."""
+    """Yield the rows to which parts copy some rows of a dataset."""
     length = 2 + 3 * (len(index.dims) + int(index.parts[0]))
     parts = index.parts[1:].astype(np.int64).reshape(-1, length)
     for part in parts[parts[:, 0] == number]:

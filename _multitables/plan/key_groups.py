@@ -43,7 +43,7 @@ class UnsortedError(Exception):
 
 
 class Keys(Protocol):
-    """The key of a group, of which a part is read when it is needed."""
+    """The key of a group, which reads the rows that are asked for."""
 
     @property
     def n_rows(self) -> int:

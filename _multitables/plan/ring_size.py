@@ -28,7 +28,7 @@ class Tape:
     n_bytes: int
     #: Readers keep decoded chunks, of which others want the rest.
     caches: bool = False
-    #: Which of the plan's `ends` say what it has of each block.
+    #: The number of its table among the plan's `ends`.
     ends: int = 0
 
 

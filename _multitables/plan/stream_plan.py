@@ -47,7 +47,8 @@ class ReadPlan:
     #: Bytes of decoded chunks that a reader may keep.
     cache_bytes: int = 0
     #: Where blocks end that are not all of one size, for each set of datasets that have the same
-    #: rows in them: a first row and an end of each block. Then blocks are what is named rows above.
+    #: rows in them: a first row and an end of each block. Then all fields above count blocks
+    #: where they say rows.
     ends: tuple[npt.NDArray[np.int64], ...] = field(default=(), repr=False)
     #: Processes that share the blocks: each has every n-th of a lap.
     n_consumers: int = 1

@@ -1,4 +1,4 @@
-"""Ranks of a node that share readers: what each gets, what is decoded, and what ends.
+"""Ranks of a node that share readers: their rows, the chunks they decode, and how they end.
 
 1. All ranks together get every row once, each its own; a chunk is decoded once for all of them.
 2. Ranks, readers and the host may be killed at any time; nothing hangs, and nothing stays.

@@ -202,7 +202,7 @@ class IndexWriter:
         return sorted(row[0] for row in self._objects)
 
     def finish(self, fingerprint: Fingerprint, surveyed: Mapping[str, Any]) -> None:
-        """Write the tables and the head; `surveyed` are the columns of which survey.py knows."""
+        """Write the tables and the head; survey.py has made the columns `surveyed`."""
         columns = {**self._columns(), **surveyed}
         tables = b"".join(
             np.asarray(columns[name], np.dtype(kind)).tobytes() for name, kind, _ in COLUMNS

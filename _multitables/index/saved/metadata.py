@@ -160,14 +160,14 @@ class SavedMetadata:
         return self.file.chunks(offset) if saved is None else saved
 
     def listed(self, offset: int) -> tuple[tuple[str, ...], I64] | None:
-        """The names of a group's links, and where those that are hard lead, -1 of others."""
+        """The names of a group's links and the targets of hard ones; other links have -1."""
         row = self._row(offset, "group")
         return None if row is None else self._listed(*self._index.link_range(row))
 
     def survey(
         self, offsets: U64, with_scales: bool
     ) -> tuple[npt.NDArray[np.bool_], dict[str, Any]] | None:
-        """Which objects are saved, and what `_core.survey` tells of them, but no attributes."""
+        """Survey the objects that are saved as `_core.survey` does, without attributes."""
         rows = self._index.rows(offsets)
         is_saved = rows >= 0
         told = self._saved(lambda: survey.told(self._index, rows[is_saved], with_scales))

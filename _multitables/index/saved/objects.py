@@ -98,7 +98,7 @@ STORAGE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "fill_is_never_written": (_same, to_flag),
     "external_files": (lambda all_: [(to_text(of[0]), *of[1:]) for of in all_], _external),
 }
-#: The same of what a survey tells of kinds; of no fill value, as of zeros, the value is empty.
+#: The same for the kinds of a survey. A missing fill value, like one of zeros, is saved empty.
 KIND: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     **{name: STORAGE[name] for name in ("layout", "datatype", "element_bytes", "filters")},
     "fill_value": (to_text, to_bytes),
@@ -136,7 +136,7 @@ def load_storage(saved: Any) -> dict[str, Any]:
 
 
 def load_kind(saved: Any) -> dict[str, Any]:
-    """Load what a survey tells of a kind."""
+    """Load a kind of a survey."""
     kind = _typed(saved, KIND)
     if kind["layout"] == "virtual":
         raise DamagedIndexError("virtual datasets are of no kind")

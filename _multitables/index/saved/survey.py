@@ -1,4 +1,4 @@
-"""What `_core.survey` tells of the objects of a file, in columns of its saved index.
+"""The survey of a file's objects, saved as columns of its index.
 
 ``common`` says which of the index's kinds a dataset has, or that the object is `ALONE` or
 `NO_DATASET`; the kinds are one text of JSON. ``dims_end`` and ``scale_end`` say where the dims and
@@ -81,7 +81,7 @@ def surveyed(metadata: _core.MetadataFile, offsets: list[int]) -> dict[str, Any]
 
 
 def told(index: SavedIndex, rows: I64, with_scales: bool) -> dict[str, Any]:
-    """Return what `_core.survey` tells of the objects of these numbers, but no attributes."""
+    """Answer as `_core.survey` does for these objects, without attributes."""
     every, common = _kinds(index), index.common[rows]
     is_one = common < len(every)
     used = np.flatnonzero(np.bincount(common[is_one]))

@@ -41,7 +41,7 @@ class EpochRun:
     #: What was left to all ranks when the epochs of this run began, and this rank's batches of it
     #: that were delivered before.
     position: Position
-    #: What the stream delivers, to all ranks of a node that share it; and this rank's batches.
+    #: The positions that the stream delivers, and how many batches this rank gets of them.
     ranges: Ranges
     batches: int
 
@@ -118,7 +118,7 @@ class EpochStreams:
         return runs
 
     def _rest(self, ranges: Ranges, batches: int) -> tuple[Ranges, int]:
-        """Return what a stream has to deliver of an epoch, and how many batches to this rank."""
+        """Return the rest of an epoch for a stream, and the batches that this rank gets of it."""
         shard = self.shard
         run = (run_of_node if shard.node > 1 else shard_of)(ranges, shard)
         rest = between(run, batches * shard.node * shard.batch_size, length(run))
@@ -160,7 +160,7 @@ class EpochStreams:
         return start_stream(self._pool, wanted.n_procs, planned)
 
     def pass_by(self, run: EpochRun) -> None:
-        """Leave a run to the other ranks of the node: this one has nothing of it."""
+        """Leave a run to the node's other ranks, if this rank gets no batch of it."""
         if self._shared is not None and run.ranges:
             self.start(run).close()
 

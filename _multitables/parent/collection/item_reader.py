@@ -82,7 +82,7 @@ class ItemReader:
         self._limit = kept_bytes
         #: Shared scale -> the results that have it.
         self._kept: OrderedDict[int, Results] = OrderedDict()
-        #: None of a dataset without rows.
+        #: A dataset without rows has None.
         self._handles: dict[int, DatasetHandle | None] = {}
         #: Datasets that turned out to need a library, and those that do not decode.
         self._by_library: set[int] = set()
@@ -91,7 +91,7 @@ class ItemReader:
     # ---- scales that all ranks of a node have
 
     def read_shared(self) -> bytes:
-        """Read the scales that items share; nothing if they are not kept, or do not decode."""
+        """Read the scales that items share. Return nothing if they cannot be kept or decoded."""
         results = self._shared()
         if results is None:
             return b""

@@ -61,7 +61,7 @@ class OpenedItems:
     survey: Survey
     table: SurveyTable
     items: Items
-    #: What scales are called that have no path.
+    #: Scales without a path -> their names.
     scale_names: Mapping[int, str] = field(repr=False)
     attributes: Mapping[int, dict[str, Any]] = field(repr=False)
 
@@ -245,7 +245,7 @@ def _check_once(spec: ItemSpec, items: Items) -> None:
 
 @dataclass(frozen=True)
 class _OfFile:
-    """What one file has: its objects, of which `count` were looked for, and their values."""
+    """The objects of one file: the first `count` match the path, and scales follow."""
 
     survey: Survey
     count: int
@@ -259,7 +259,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
     Raises
     ------
     MissingDatasetError
-        It has nothing that matches.
+        Nothing in it matches.
     """
     if source.direct:
         device.check_direct(source.filename)
@@ -285,7 +285,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
 
 
 def _joined(files: Sequence[_OfFile]) -> tuple[Survey, dict[int, Any], dict[int, str]]:
-    """Return what all files have, their attributes and the names of scales."""
+    """Join the surveys of all files, their attributes and the names of their scales."""
     if len(files) == 1:
         return files[0].survey, files[0].attributes, files[0].scale_names
     told, numbers = joined_surveys([one.survey for one in files], [one.count for one in files])

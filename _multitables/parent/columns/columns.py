@@ -61,7 +61,7 @@ STRETCH_ROWS = 1 << 24
 
 @dataclass(frozen=True)
 class _At:
-    """Where a loop stands: its rows, which of these it is at, and the row of each group there."""
+    """Where a loop stands: its ranges, the current one, and the row of each group in it."""
 
     ranges: tuple[Range, ...]
     number: int = 0
@@ -105,7 +105,7 @@ class Columns:
             self._place = NodePlace.of(wanted.rank, wanted.world_size)
             purpose = f"columns {opened.groups.keys()} of {opened.filename!r}"
             self._shared = SharedReaders(self._place, purpose, pool.library_timeout_seconds)
-        #: What the next loop has, if that was loaded; where the latest one stands.
+        #: The rows that a loaded state leaves to the next loop; the place of the latest loop.
         self._loaded: tuple[Range, ...] | None = None
         self._at: _At | None = None
         self._stream: StreamQueue | None = None
@@ -236,7 +236,7 @@ class Columns:
                     self._stream = stream
                     for at in self._own(edges):
                         block = self._block(stream, rows, int(edges[at]), int(edges[at + 1]))
-                        # Where a node is when its other ranks have taken theirs, too.
+                        # All ranks of a node take one block each before the node moves on.
                         first = at - self._place.number
                         behind = edges[min(first + self._place.count, len(edges) - 1)]
                         there = tuple(int(offsets[behind]) for offsets in rows.offsets)
@@ -309,13 +309,13 @@ class Columns:
             stream.close()
 
     def statistics(self) -> dict[str, Any]:
-        """Tell what the latest stream has done.
+        """Count the work of the latest stream.
 
         Returns
         -------
         dict
-            As `StreamQueue.statistics`, and ``keys``: what this process itself has read for all
-            loops, as the counts of a reader.
+            As `StreamQueue.statistics`. ``keys`` counts the reads of this process itself, in all
+            loops, as a reader counts its own.
         """
         told = self._told if self._stream is None else self._stream.statistics()
         return {**told, "keys": counters(self._opened.reader.counters())}

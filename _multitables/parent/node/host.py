@@ -16,7 +16,7 @@ Actors
 
 Law
 ---
-1. Nobody's child: a rank may be killed at any time, and what it would have taken is given up; the
+1. It is no rank's child, so any rank may be killed at any time. Its blocks are skipped, and the
    others go on. One that does not come within `WAIT_SECONDS` is gone, too. It ends with the last.
 2. It knows rings and readers, no data: a rank plans, and if it fails, the next one does.
 3. Messages are JSON in datagrams; memory goes as descriptors. Only the same user is let in.
@@ -45,7 +45,7 @@ from _multitables.parent.readers.supervisor import Readers
 MESSAGE_BYTES, DESCRIPTORS = 1 << 16, 3
 #: How often it looks after its readers.
 LOOK_SECONDS = 0.05
-#: In place of a rank's number: nothing that it says counts.
+#: Stands for the number of a refused rank, whose messages are ignored.
 REFUSED = -1
 #: How long it waits for ranks that have not come yet.
 WAIT_SECONDS = 300.0
@@ -56,14 +56,14 @@ class _Stream:
     """One ring, and who reads into it."""
 
     planner: int | None = None
-    #: Ranks that wait for the plan, and those that are through.
+    #: Ranks that wait for the plan, and ranks that have left.
     waiting: list[int] = field(default_factory=list)
     left: set[int] = field(default_factory=set)
-    #: There is something to give to the others: a ring, or only what they are told.
+    #: The planner has sent its ring, or its memory.
     is_planned: bool = False
     ring: _core.Ring | None = None
     readers: Readers | None = None
-    #: What the planner gave the others besides.
+    #: The planner's message to the others, and its memory.
     told: dict[str, Any] = field(default_factory=dict)
     extra: int | None = None
 
@@ -137,7 +137,7 @@ class Host:
             self._leave(number, message["left"])  # it may still hold blocks of it
 
     def _lose(self, number: int) -> None:
-        """Go on without a rank that has ended, however it did."""
+        """Take an ended rank out of all streams."""
         self._ranks.pop(number, None)
         self._gone.add(number)
         for at, stream in list(self._streams.items()):
@@ -156,7 +156,7 @@ class Host:
             stream.waiting.append(number)
 
     def _start(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        """Let readers begin with a stream that was planned, and give it to those who wait."""
+        """Start the readers of a planned stream, and send it to the ranks that wait."""
         at = message["planned"]
         stream = self._streams[at]
         stream.is_planned, stream.told = True, message["told"]
@@ -183,7 +183,7 @@ class Host:
         self._send(self._ranks[number], {"ready": at, "told": stream.told}, descriptors)
 
     def _give_up(self, number: int, stream: _Stream) -> None:
-        """Give the others what a rank that is gone would have taken, or holds."""
+        """Free the blocks of a rank that has ended, so that the others go on."""
         if stream.ring is not None:
             stream.ring.leave(number)
 
@@ -232,7 +232,7 @@ class Host:
 
 
 def main() -> None:
-    """Host the readers named on the command line, if nobody does yet."""
+    """Host the readers of this name, unless another process already does."""
     name, n_ranks, timeout = sys.argv[1:]
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

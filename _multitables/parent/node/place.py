@@ -1,4 +1,4 @@
-"""Which ranks are on this node, and what they call the readers that they share.
+"""The ranks on this node, and a common name for the readers that they share.
 
 Law
 ---
@@ -21,7 +21,7 @@ SIZES = (
     "MPI_LOCALNRANKS",
     "SLURM_NTASKS_PER_NODE",
 )
-#: What tells one job of a launcher from another, and its attempts. Others are told by their parent.
+#: Variables that identify a launcher's job, and its attempts. Without one, the parent's pid does.
 JOBS = ("PMIX_NAMESPACE", "SLURM_JOB_ID")
 ATTEMPTS = ("SLURM_STEP_ID", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT")
 
@@ -55,6 +55,6 @@ class NodePlace:
 
 
 def run_name() -> str:
-    """Return what ranks of this node that were started together have in common."""
+    """Return a name that only the ranks of one job on this node share."""
     job = next((os.environ[name] for name in JOBS if name in os.environ), str(os.getppid()))
     return ":".join([job, *(os.environ.get(name, "") for name in ATTEMPTS)])

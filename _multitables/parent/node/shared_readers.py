@@ -4,8 +4,8 @@ Law
 ---
 1. Every rank asks for the same streams in the same order. One of them plans each, which the host
    decides (host.py); a rank that plans otherwise than that one is told so.
-2. A block is taken from the ring without the host. What ends a stream for all, the host tells.
-   A rank is there as long as it holds blocks, though it has closed this.
+2. A rank takes blocks from the ring without asking the host, which only reports deaths. A rank
+   that has closed this counts as present until its blocks are back.
 3. In a forked child everything is closed.
 """
 
@@ -43,7 +43,7 @@ HOST = (
 )
 #: How long a rank tries to reach the host that it, or another one, has started.
 CONNECT_SECONDS = 30.0
-#: What to plan from what another rank told, or (None) from nothing; and what to tell the others.
+#: Plans a stream, from another rank's bytes if given, and returns bytes for the other ranks.
 Planned = Callable[[bytes | None], tuple[Opened, ReadPlan, int, bytes]]
 
 _T = TypeVar("_T")
@@ -72,10 +72,10 @@ class SharedReaders:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._streams = itertools.count()
-        #: The socket again, for each ring, and what tells that a descriptor is still that.
+        #: A copy of the socket for each ring, and the identity by which a copy is recognised.
         self._ties: list[int] = []
         self._identity: os.stat_result | None = None
-        #: What the host told of streams that ended.
+        #: Deaths that ended a stream, by its number.
         self._deaths: dict[int, Death] = {}
         _all.add(self)
 
@@ -105,7 +105,7 @@ class SharedReaders:
         return self._next(mapped)
 
     def _next(self, act: Callable[[int, dict[str, Any], list[int]], _T]) -> _T:
-        """Do what the host lets this rank do for the next stream: plan it, or take part."""
+        """Ask for the next stream, and act on the host's answer: plan it, or join it."""
         if os.getpid() != self._owner:
             raise ClosedError(
                 f"these readers belong to process {self._owner}, of which this one "
@@ -172,7 +172,7 @@ class SharedReaders:
         return StreamQueue(ring, readers, plan, block_size, readers.leave)
 
     def _stay_while_lent(self, ring: _core.Ring) -> None:
-        """Let the host not take this rank to be gone while it may hold blocks of a ring."""
+        """Keep this rank present for the host while it holds blocks of a ring."""
         assert self._socket is not None
         self._ties.append(os.dup(self._socket.fileno()))
         ring.keep_open(self._ties[-1])
@@ -186,7 +186,7 @@ class SharedReaders:
                 return message, descriptors
 
     def watch(self, at: int) -> Death | None:
-        """Return what ended a stream for all ranks, if anything did.
+        """Return the death that ended a stream, if one did.
 
         Raises
         ------
@@ -221,7 +221,7 @@ class SharedReaders:
             left.close()
 
     def close_in_child(self) -> None:
-        """Close what a forked child has of this."""
+        """Close the descriptors that a forked child has inherited."""
         itself = self._identity
         for tie in self._ties:
             with contextlib.suppress(OSError):
@@ -298,7 +298,7 @@ class ReadersOfStream:
         self._shared, self._at = readers, at
 
     def watch(self) -> Death | None:
-        """Return what ended the stream for all ranks."""
+        """Return the death that ended the stream, if one did."""
         return self._shared.watch(self._at)
 
     def leave(self, _sound: bool) -> None:
@@ -323,7 +323,7 @@ def _ended() -> ReaderDiedError:
 
 
 def _leave_in_child() -> None:
-    """Let a forked child not stand for its parent when that ends."""
+    """Close a forked child's copies, so that the host sees its parent end."""
     for readers in list(_all):
         readers.close_in_child()
 

@@ -129,7 +129,7 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
 
 
 def start_alone(code: str, arguments: Sequence[str]) -> None:
-    """Run Python code in a process that leaves another one behind, which is nobody's child."""
+    """Run Python code that leaves a detached process behind."""
     import subprocess
 
     command = [_executable(), "-S", "-c", code, *arguments]
@@ -139,7 +139,7 @@ def start_alone(code: str, arguments: Sequence[str]) -> None:
 
 
 def leave_parent() -> None:
-    """Go on as nobody's child, in a session of one's own; the process that waits is let go."""
+    """Detach this process from its parent, which may go on now."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -1,9 +1,9 @@
 //! How many files this process may have open.
 //!
 //! Law:
-//! 1. Nobody takes all of it: users of one kind share a part, so that there is room for other kinds.
+//! 1. Users of one kind share a fifth of the limit, which leaves room for other kinds.
 
-/// At most `bound` files, or what each of `users` has of a fifth of all that the process may open.
+/// The files that one of `users` may open: its share of a fifth of the limit, `bound` at most.
 pub fn at_most(bound: usize, users: usize) -> usize {
     // SAFETY: plain data that getrlimit fills.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };

@@ -2,13 +2,13 @@
 //!
 //! Law:
 //! 1. Atomics in shared memory; all zero is the beginning. A process may die between any two.
-//! 2. A turn may be passed more than once, and by those that never waited for it.
+//! 2. A turn may be passed twice, and by a process that did not wait for it.
 
 use crate::os::futex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Who waits looks again at least so often.
+/// A process that waits looks again after this time.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[repr(C)]
@@ -40,7 +40,7 @@ impl Turns {
         }
     }
 
-    /// Let those that wait ask whether they still should.
+    /// Wake all that wait, so that they ask `patient` again.
     pub fn wake(&self) {
         self.word.fetch_add(1, SeqCst);
         futex::wake_all(&self.word);

@@ -270,7 +270,7 @@ impl Ring {
 impl Ring {
     /// Make a ring for `plan`. `views` gives each tape's dtype and row shape, `keys` is None for
     /// one array, an empty list for a tuple, or the keys of a dict. `first_row`: rows of the stream
-    /// that other rings delivered before. `consumer`: which of those that share it this is.
+    /// that other rings delivered before. `consumer`: its number among the ring's consumers.
     #[new]
     #[pyo3(signature = (plan, views, keys, first_row=0, consumer=0))]
     fn new(
@@ -301,7 +301,7 @@ impl Ring {
     }
 
     /// The ring of another process, by its descriptors, for one of its consumers. Without `views`
-    /// it has none that takes blocks.
+    /// it takes no blocks.
     #[staticmethod]
     #[pyo3(signature = (plan, ring, consumer=0, views=None, keys=None))]
     fn attached(

@@ -131,7 +131,7 @@ impl Control {
         self.words(0, self.n_slots)
     }
 
-    /// Where each consumer stands: rows before these are not wanted by it any more.
+    /// The row before which each consumer has released everything.
     fn tails(&self) -> &[AtomicU64] {
         self.words(self.n_slots, self.n_consumers)
     }
@@ -286,7 +286,7 @@ impl Control {
 
     // ---- the parent
 
-    /// A slot that a later task has is one whose rows other consumers gave back.
+    /// A slot that a later task has taken was published: its rows are released.
     pub fn is_published(&self, task: u64) -> bool {
         let slot = self.slot(task).load(SeqCst);
         slot == ((task + 1) << 8) | PUBLISHED || slot >> 8 > task + 1
@@ -324,7 +324,7 @@ impl Control {
         self.head().tail_row.load(SeqCst)
     }
 
-    /// A consumer wants the rows before `row` no more: readers get those that none wants.
+    /// A consumer has released the rows before `row`; readers reuse rows that all have released.
     pub fn move_tail(&self, consumer: usize, row: u64) {
         let (head, tails) = (self.head(), self.tails());
         tails[consumer].store(row, SeqCst);

@@ -47,7 +47,7 @@ pub struct Leases {
     pub maps: RingMaps,
     /// Which consumer has this book.
     consumer: u64,
-    /// Kept open until the book is closed and nothing is lent: the other end sees that then.
+    /// A descriptor that closes when the book is closed and no block is lent.
     tie: Mutex<Option<OwnedFd>>,
     state: Mutex<State>,
     mark: ForkMark,
@@ -253,8 +253,7 @@ impl Leases {
         lent.filter_map(told).collect()
     }
 
-    /// Let nothing more be lent, and stop the readers if no other consumer has them. What is lent
-    /// stays so.
+    /// Lend no more blocks, and stop the readers of a ring with one consumer. Lent blocks stay valid.
     pub fn close(&self) {
         if !self.is_mine() {
             return;
@@ -267,7 +266,7 @@ impl Leases {
         }
     }
 
-    /// Where others share the ring, go when nothing is lent any more.
+    /// Leave a shared ring when the book is closed and no block is lent.
     fn end(&self, state: &State) {
         if state.closed && state.lent.is_empty() && self.plan.n_consumers() > 1 {
             self.leave(self.consumer as usize);
@@ -284,7 +283,7 @@ impl Leases {
         *self.tie() = Some(descriptor);
     }
 
-    /// A consumer is gone: what it would have taken is nobody's.
+    /// A consumer takes no more; readers need not wait for it.
     pub fn leave(&self, consumer: usize) {
         self.maps.control.leave(consumer, self.plan.end_row());
     }

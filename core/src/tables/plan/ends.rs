@@ -63,8 +63,7 @@ impl Plan {
         })
     }
 
-    /// Up to which step of the stream a task is done that failed with this chunk: chunks are decoded
-    /// in their order.
+    /// The step up to which a failed task is complete: it decodes chunks in order, up to the bad one.
     pub fn done_before(&self, global: u64, chunk: Option<u64>) -> Step {
         let (task, lap_row) = self.task(global);
         let (tape, dataset) = (self.tape(&task), self.dataset(&task));
