@@ -1,4 +1,4 @@
-"""A file, or several, opened again and again: what was read is kept until something changes.
+"""A file, or several, opened again and again; its metadata is kept until a file changes.
 
 Law
 ---

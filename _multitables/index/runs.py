@@ -20,7 +20,7 @@ import numpy.typing as npt
 from _multitables.index.open_files import OpenFile, Place
 
 I64 = npt.NDArray[np.int64]
-#: No file is as long. What a damaged link leads to may lie further away.
+#: No file is as long. A damaged link may lead further.
 FAR = 2**63 - 1
 
 

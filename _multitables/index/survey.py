@@ -280,7 +280,7 @@ class _Columns:
             found[names[name]] = datatype, dims, elements
 
     def new_scales(self, paths: Paths) -> tuple[list[Run], list[Run]]:
-        """Return the scales that are not among the objects yet: those with a path, and others."""
+        """Return the scales that are new: first the ones with a path, then the ones without."""
         file, offset = (np.concatenate(self._long[name]) for name in ("file", "offset"))
         runs: tuple[list[Run], list[Run]] = [], []
         for one, number in self._files.items():

@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class EventLog:
-    """Time stamps of one rank: ``start`` when this is made, then those of its loops.
+    """Time stamps of one rank: ``start`` when the log is made, then the events of its loops.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class EventLog:
         return f"<EventLog of rank {self.rank}: {len(self._begin) + len(self._latest)} events>"
 
     def add(self, event: str) -> None:
-        """Stamp an event of one's own, of at most 16 characters."""
+        """Stamp an event with a name of at most 16 characters."""
         self._begin.append((event, -1, time.time()))
 
     def over(self, parts: Iterable[_T]) -> Iterator[_T]:

@@ -84,7 +84,7 @@ class Items:
         rank[sorted_] = np.arange(len(sorted_))
         #: Of each object that is found, its item, or -1.
         self.of_object = np.where(is_dataset, rank[of_object], -1)
-        #: The objects by item, and where those of each begin.
+        #: The objects by item, and where each item's begin.
         self.objects = datasets[np.argsort(self.of_object[datasets], kind="stable")]
         self.begins = np.searchsorted(self.of_object[self.objects], np.arange(len(self) + 1))
 

@@ -85,7 +85,7 @@ def shard_of(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
 
 
 def run_of_node(ranges: Ranges, shard: Shard) -> list[tuple[int, int]]:
-    """Return what the ranks of a node that share readers deliver together."""
+    """Return the positions that all ranks of a node deliver together."""
     first, alone = shard.rank - shard.number, replace(shard, node=1)
     shares = (
         shard_of(ranges, replace(alone, rank=rank)) for rank in range(first, first + shard.node)

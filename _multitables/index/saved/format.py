@@ -275,7 +275,7 @@ class SavedIndex:
         return row if is_saved else None
 
     def rows(self, offsets: U64) -> I64:
-        """The numbers of objects whose headers are at some offsets; -1 of those not saved."""
+        """The numbers of the objects at some offsets; -1 if an object is not saved."""
         rows = self.header_offset.searchsorted(offsets)
         if not len(self.header_offset):
             return rows - 1

@@ -54,7 +54,7 @@ class ItemSpec:
 class OpenedItems:
     """The items of a collection."""
 
-    #: Or those of several files.
+    #: The name, or a list of several.
     filename: Any
     path: str
     direct: bool

@@ -28,7 +28,7 @@ ATTEMPTS = ("SLURM_STEP_ID", "SLURM_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"
 
 @dataclass(frozen=True)
 class NodePlace:
-    """A rank among those of its node."""
+    """The number of a rank on its node, and the number of ranks there."""
 
     number: int
     count: int

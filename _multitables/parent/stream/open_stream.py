@@ -187,7 +187,7 @@ def encoded_plan(plan: ReadPlan, opened: Opened) -> bytes:
 
 
 def views_of(plan: ReadPlan) -> list[tuple[np.dtype[Any], list[int]]]:
-    """Return what a row of each dataset is for NumPy."""
+    """Return dtype and shape of a row of each dataset."""
     return [(m.index.dtype, [int(n) for n in m.index.row_shape]) for m in plan.datasets]
 
 

@@ -37,7 +37,7 @@ _Guard = _core.Guard
 
 
 class Watched(Protocol):
-    """The readers of a stream, which may be those of others, too."""
+    """The readers of a stream, which may serve other processes, too."""
 
     replaced: int
 

@@ -1,4 +1,4 @@
-//! Turns at a rotating disk: who has which number goes when all before it have gone.
+//! Turns at a rotating disk: a number goes when all smaller ones have gone.
 //!
 //! Law:
 //! 1. Atomics in shared memory; all zero is the beginning. A process may die between any two.

@@ -123,7 +123,7 @@ impl Leases {
         )
     }
 
-    /// Own blocks of which all rows come before `row`.
+    /// How many own blocks end before `row`.
     fn blocks_before(&self, row: u64) -> Own {
         let size = self.plan.block_rows();
         match self.plan.lap_blocks() {

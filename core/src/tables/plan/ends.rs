@@ -1,7 +1,7 @@
 //! Streams whose blocks are not all of one size.
 //!
 //! Law:
-//! 1. Such a stream is counted in blocks: what the header, the ring and the tail count are blocks,
+//! 1. Such a stream is counted in blocks: the header, the ring and the tail count blocks,
 //!    and a task lies from the first block that has rows of it to the last. All other streams are
 //!    counted in rows. `Step` is either.
 //! 2. Each tape has rows of its own; its ends are rows of its dataset, a first one and one for each
@@ -11,7 +11,7 @@ use super::{Plan, Refused, Tape, Task};
 use crate::tables::words::table;
 use std::ops::Range;
 
-/// What a stream is counted in.
+/// The unit of a stream: a row, or a block.
 pub type Step = u64;
 
 impl Plan {
