@@ -23,6 +23,7 @@ DATASET_CLIPPED: int
 DATASET_WINDOWS: int
 DATASET_LIBRARY: int
 NO_CHUNK: int
+REMOTE_FIRST_BYTES: int
 STATE_FINISHED: int
 STATE_FAILED: int
 GROUP_CHUNKS: int
@@ -48,6 +49,7 @@ def start_together(
 ) -> list[int]: ...
 
 class Corrupt(ValueError): ...  # noqa: N818 - becomes CorruptFileError
+class StoreFailed(OSError): ...  # noqa: N818 - becomes the error that names the object
 class Unknown(ValueError): ...  # noqa: N818 - becomes UnsupportedDatasetError
 
 _Numbers: TypeAlias = npt.NDArray[np.uint64]
@@ -60,6 +62,10 @@ class MetadataFile:
     def close(self) -> None: ...
     @staticmethod
     def from_bytes(data: bytes, *, checks_sums: bool = True) -> MetadataFile: ...
+    @staticmethod
+    def of_object(name: bytes, access: bytes, size: int, first: bytes) -> MetadataFile: ...
+    @property
+    def requests(self) -> tuple[int, int]: ...
     @property
     def root(self) -> int: ...
     @property

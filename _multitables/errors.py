@@ -140,6 +140,10 @@ class CorruptFileError(FileOpenError):
     """
 
 
+class StoreError(SubprocessException, FileOpenError):
+    """A store did not give what was asked of an object, or was not reached."""
+
+
 class MissingFileError(FileOpenError, FileNotFoundError):
     """There is no such file."""
 

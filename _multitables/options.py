@@ -23,6 +23,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.errors import OptionsError
 from _multitables.machine import available_bytes, available_cores
+from _multitables.remote.options import StorageOptions
 
 #: Readers when `n_procs` is None, if as many cores are available.
 DEFAULT_N_PROCS = 4
@@ -103,6 +104,10 @@ def _optional(advice: str, default: int | None = None, least: int = 1) -> Check:
 
 def _flag(_: str, value: Any) -> bool:
     return bool(value)
+
+
+def _storage(_: str, value: Any) -> StorageOptions:
+    return StorageOptions.of(value)
 
 
 def check_number(name: str, value: Any) -> int:
@@ -429,3 +434,4 @@ class FileOptions:
     n_threads: int = _option(_threads)
     cache_bytes: int = _option(_open_cache)
     trusted: bool = _option(_flag)
+    storage_options: StorageOptions = field(metadata={"check": _storage})

@@ -17,10 +17,14 @@ RING_BYTES = 6 << 20
 MAX_RING_BYTES = 16 << 20
 #: With direct I/O it has this much for each reader, so that requests can be in flight.
 DIRECT_READER_BYTES = 16 << 20
+#: From a store, which takes longer to answer and answers more requests at a time, this much.
+REMOTE_READER_BYTES = 64 << 20
 #: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
 TASK_BYTES = 256 << 10
 #: The same for direct reads, where one task is one request to the device.
 DIRECT_TASK_BYTES = 1 << 20
+#: The same where one task is some requests of a store.
+REMOTE_TASK_BYTES = 4 << 20
 #: The same for chunks that have little of each row (less than the core's `LITTLE_BYTES`), as
 #: neighbours are copied to their rows together.
 INTERLEAVED_TASK_BYTES = 1 << 20

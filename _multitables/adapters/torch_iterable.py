@@ -30,6 +30,7 @@ from _multitables.parent.collection.item import Item
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
+from _multitables.remote.options import StorageOptions
 from _multitables.tree import Paths, map_arrays
 
 if TYPE_CHECKING:
@@ -119,13 +120,16 @@ class TorchDataset(IterableDataset[Any]):
         elif path is None or batch_size is None:
             raise TypeError("TorchDataset takes a file, a path and a batch_size, or a collection")
         # Processes and passes have the same files, whatever matches later.
-        self.filename = filename if isinstance(filename, Collection) else files_named(filename)
+        self.filename: Any = filename
+        storage = StorageOptions.of((open_options or {}).get("storage_options"))
+        if not isinstance(filename, Collection):
+            self.filename, storage = files_named(filename, storage)
         self.path = path
         self.batch_size = batch_size
         self._pin_memory = pin_memory
         self._transform = transform
         self._given = None if rank is None and world_size is None else (rank or 0, world_size or 1)
-        self._open_options = dict(open_options or {})
+        self._open_options = {**(open_options or {}), "storage_options": storage}
         self._options = options
         self._where = (
             repr(filename)

@@ -28,6 +28,7 @@ from _multitables.parent.random.dataset import VLArrayDataset
 from _multitables.parent.random.request import Request
 from _multitables.parent.random_reader import Reader
 from _multitables.parent.stream.open_stream import DataSpec, open_data
+from _multitables.remote.options import StorageOptions
 from _multitables.tree import Paths, structure_of
 
 
@@ -120,7 +121,8 @@ class TorchMapDataset(Dataset[Any]):
         self._transform = transform
         self._memory_limit_bytes = memory_limit_bytes
         self._cache_limit_bytes = cache_limit_bytes
-        self._open_options = dict(open_options or {})
+        storage = StorageOptions.of((open_options or {}).get("storage_options"))
+        self._open_options = {**(open_options or {}), "storage_options": storage}
         self._version = check_any_version("version", version)
         self._length: int | None = None
         #: The process, its Reader, and the datasets to index for rows.

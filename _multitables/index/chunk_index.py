@@ -23,6 +23,7 @@ import numpy.typing as npt
 from _multitables import sizes
 from _multitables.index.element_type import Fix
 from _multitables.index.hdf5_metadata import FilterSpec
+from _multitables.remote.access import Access
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
@@ -36,6 +37,9 @@ class Fingerprint:
     inode: int
     size_bytes: int
     mtime_ns: int
+    #: Of an object of a store: how to get at it. It has no device and no time of change, and the
+    #: number of its version is its inode.
+    access: Access | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, stat: os.stat_result) -> Fingerprint:
@@ -49,13 +53,6 @@ class SourceFile:
 
     filename: str
     fingerprint: Fingerprint
-
-    def changed(self) -> bool:
-        """Whether the file is not the one that was indexed."""
-        try:
-            return Fingerprint.of(os.stat(self.filename)) != self.fingerprint
-        except OSError:
-            return True
 
 
 def grid_of(dims: tuple[int, ...], chunk_dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -168,6 +165,11 @@ class ChunkIndex:
     def files(self) -> tuple[SourceFile, ...]:
         """The dataset's own file, then others in which chunks lie."""
         return SourceFile(self.filename, self.fingerprint), *self.others
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a store has any of its files."""
+        return any(file.fingerprint.access for file in self.all_files)
 
     @property
     def all_files(self) -> Iterator[SourceFile]:

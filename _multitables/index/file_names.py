@@ -6,11 +6,12 @@ Law
 2. What matches a pattern comes in one order everywhere: by name, numbers in it as numbers.
 3. A list of one file is that file.
 
-This file must never open a file.
+This file must never open a file. A store is asked for names, where a pattern needs them.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import re
@@ -18,14 +19,18 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from _multitables.errors import MissingFileError, OptionsError
+from _multitables.remote.names import absolute, is_remote, kind_of, query_of
+from _multitables.remote.options import StorageOptions
 
 #: Of one file, and of one or several.
 Filename: TypeAlias = str | os.PathLike[str] | bytes
 Filenames: TypeAlias = Filename | list[str]
 
 
-def files_named(filename: Any) -> Any:
+def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     """Return the file that is meant, as it was given, or a list of the names of several.
+
+    What follows ``?`` in the names of HTTP objects is in the options that are returned.
 
     Raises
     ------
@@ -35,14 +40,16 @@ def files_named(filename: Any) -> Any:
         A list without files.
     """
     if isinstance(filename, (str, bytes, os.PathLike)):
+        if is_remote(filename):
+            return _objects(str(filename), storage)
         if not glob.has_magic(os.fsdecode(filename)) or os.path.exists(filename):
-            return filename
-        return _one_or_all(_matches(os.fsdecode(filename)))
+            return filename, storage
+        return _one_or_all(_matches(os.fsdecode(filename))), storage
     if not isinstance(filename, Iterable):
-        return filename  # no name: who opens it says so
+        return filename, storage  # no name: who opens it says so
     found: list[str] = []
     for one in filename:
-        named = files_named(one)
+        named, storage = files_named(one, storage)
         found += named if isinstance(named, list) else [os.fsdecode(named)]
     if not found:
         raise OptionsError(
@@ -51,7 +58,20 @@ def files_named(filename: Any) -> Any:
             option="filename",
             got=found,
         )
-    return _one_or_all(found)
+    return _one_or_all(found), storage
+
+
+def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
+    """Return the object of a name, or those that match a pattern."""
+    whole, query = absolute(name), query_of(name)
+    if kind_of(name) == "http" or not glob.has_magic(whole):
+        return whole, storage.with_query(whole, query)
+    from _multitables.index.stored_files import listed  # few need it
+
+    before = whole[: glob.escape(whole).find("[")]
+    pattern = re.compile(fnmatch.translate(whole))
+    found = [one for one in listed(before, storage) if pattern.match(one)]
+    return _one_or_all(_sorted(found, whole)), storage
 
 
 def check_one_file(filename: Filename | Iterable[Filename], who: str) -> None:
@@ -66,12 +86,27 @@ def check_one_file(filename: Filename | Iterable[Filename], who: str) -> None:
         )
 
 
+def one_file_named(
+    filename: Filename, who: str, storage: StorageOptions
+) -> tuple[str, StorageOptions]:
+    """Return the name of the one file that is given to `who`; see `files_named`."""
+    check_one_file(filename, who)
+    if not is_remote(filename):
+        return os.fsdecode(filename), storage
+    whole, query = absolute(str(filename)), query_of(str(filename))
+    return whole, storage.with_query(whole, query)
+
+
 def _one_or_all(names: list[str]) -> str | list[str]:
     return names if len(names) > 1 else names[0]
 
 
 def _matches(pattern: str) -> list[str]:
     found = [name for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)]
+    return _sorted(found, pattern)
+
+
+def _sorted(found: list[str], pattern: str) -> list[str]:
     if not found:
         raise MissingFileError(
             f"no file matches {pattern!r}",

@@ -27,6 +27,7 @@ from _multitables.errors import (
     MultitablesError,
     UnsupportedDatasetError,
 )
+from _multitables.remote.failures import store_error
 
 NAMES_SHOWN = 20
 #: How deep virtual datasets may show others.
@@ -80,7 +81,9 @@ def truncated(filename: str, expected: int, got: int) -> FileOpenError:
 
 
 def cannot_open(filename: str, error: OSError) -> MultitablesError:
-    """Compose the error for a file that the system does not open."""
+    """Compose the error for a file that the system, or a store, does not open."""
+    if isinstance(error, _core.StoreFailed):
+        return store_error(filename, error.args[0])
     number = error.errno or 0
     if number == errno.ENOENT:
         folder = os.path.dirname(filename)

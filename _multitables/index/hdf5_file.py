@@ -39,6 +39,7 @@ from _multitables.index.open_options import OpenOptions, normal_path, parse_open
 from _multitables.index.stored_at import at, chunked, in_pieces, inside_file, replaced
 from _multitables.index.virtual_extent import grown
 from _multitables.index.virtual_sources import source_of, sources_of
+from _multitables.remote.names import absolute, is_remote
 
 #: Layouts that only a library reads, and why.
 REASONS = {
@@ -78,16 +79,18 @@ class Source:
         grows: bool = False,
     ) -> None:
         self._options = open_options
-        self._base = os.path.abspath(os.fsdecode(filename))
+        self._base = absolute(os.fsdecode(filename))
         is_split = open_options.kind == "split"
         self.filename = self._base + (open_options.meta_ext if is_split else "")
         self._depth = 0
-        self.files = files or OpenFiles(self.filename, is_split=is_split, grows=grows)
+        self.files = files or OpenFiles(
+            self.filename, is_split=is_split, grows=grows, storage=open_options.storage
+        )
 
     @property
     def direct(self) -> bool:
         """Whether the readers bypass the page cache."""
-        return self._options.direct
+        return self._options.direct and not is_remote(self._base)
 
     @property
     def trusted(self) -> bool:

@@ -9,7 +9,6 @@ Law
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from _multitables.errors import OptionsError
@@ -18,6 +17,8 @@ from _multitables.index.hdf5_file import Source
 from _multitables.index.joined import joined
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.plugins import READERS_FILTERS
+from _multitables.index.stored_files import changed
+from _multitables.remote.names import absolute
 
 
 class JoinedSource(Source):
@@ -32,7 +33,7 @@ class JoinedSource(Source):
                 got="H5FD_SPLIT",
             )
         super().__init__(filenames[0], open_options)
-        self._filenames = [os.path.abspath(name) for name in filenames]
+        self._filenames = [absolute(name) for name in filenames]
         self._known: dict[tuple[str, str | None], tuple[ChunkIndex, set[SourceFile]]] = {}
 
     def reopen(self, filenames: list[str]) -> bool:
@@ -69,7 +70,9 @@ class JoinedSource(Source):
 
     def _is_known(self, path: str, field: str | None) -> bool:
         known = self._known.get((path, field))
-        return known is not None and not any(file.changed() for file in known[1])
+        return known is not None and not any(
+            changed(file.filename, file.fingerprint) for file in known[1]
+        )
 
 
 def _file(source: Source) -> SourceFile:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from _multitables.index.file_names import Filenames
+from _multitables.index.file_names import Filename, files_named
 from _multitables.index.hdf5_file import Source, open_source
 from _multitables.index.joined_source import JoinedSource
 from _multitables.index.open_options import parse_open_options
+from _multitables.remote.names import absolute
+from _multitables.remote.options import StorageOptions
 
 
 class KeptSource:
@@ -34,13 +36,16 @@ class KeptSource:
 
     def __init__(
         self,
-        filename: Filenames,
+        filename: Filename | Iterable[Filename],
         open_options: Mapping[str, object],
         *,
         keeps: bool,
     ) -> None:
-        self.filename: Any = filename
-        self._options = dict(open_options)
+        storage = StorageOptions.of(open_options.get("storage_options"))
+        #: As it was given; of several files, a list of their names.
+        self.filename: Any
+        self.filename, storage = files_named(filename, storage)
+        self._options = {**open_options, "storage_options": storage}
         self.keeps = keeps
         self._kept: Source | None = None
 
@@ -58,7 +63,7 @@ class KeptSource:
             return
         source, self._kept = self._kept, None
         names = self.filename if self.is_several else [self.filename]
-        if source is None or not source.reopen([os.path.abspath(os.fsdecode(n)) for n in names]):
+        if source is None or not source.reopen([absolute(os.fsdecode(n)) for n in names]):
             source = self._opened()
         with source:
             yield source

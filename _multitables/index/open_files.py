@@ -20,7 +20,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, cast
 
 from _multitables import _core
 from _multitables.errors import FileChangedError, MultitablesError
@@ -28,8 +28,14 @@ from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.kerchunk.layout import is_references
 from _multitables.index.saved.metadata import with_saved_index
+from _multitables.index.stored_files import changed, fingerprint_of, first_bytes, is_file
+from _multitables.index.whole_object import WholeObject, fetch_index, has_cached_index, of_object
+from _multitables.remote.names import absolute, folder_of, is_remote
+from _multitables.remote.names import joined as in_folder
+from _multitables.remote.options import StorageOptions
 
 UNKNOWN = -1
+NO_OPTIONS = StorageOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
 ORIGIN = "${ORIGIN}"
 SIGNATURE = "HDF5's signature"
@@ -47,7 +53,8 @@ class OpenFile:
 
     def check_unchanged(self) -> None:
         """Raise `FileChangedError` if the file is not the one that was opened."""
-        got = _fingerprint(self.filename)
+        access = self.fingerprint.access
+        got = _fingerprint(self.filename, access.options if access else NO_OPTIONS)
         if got != self.fingerprint:
             raise FileChangedError(
                 f"{self.filename!r} changed while it was read "
@@ -80,9 +87,16 @@ class Lost:
 class OpenFiles:
     """A file, and those that its external links name; with `grows` they may be being written."""
 
-    def __init__(self, filename: str, *, is_split: bool = False, grows: bool = False) -> None:
-        self._grows = grows
-        self.main = open_file(filename, is_split=is_split, grows=grows)
+    def __init__(
+        self,
+        filename: str,
+        *,
+        is_split: bool = False,
+        grows: bool = False,
+        storage: StorageOptions = NO_OPTIONS,
+    ) -> None:
+        self._grows, self.storage = grows, storage
+        self.main = open_file(filename, is_split=is_split, grows=grows, storage=storage)
         self._files = {filename: self.main}
 
     @property
@@ -110,9 +124,9 @@ class OpenFiles:
         """Take the locks again; False if a file changed, or is open for writing."""
         try:
             for file in self._files.values():
-                if Fingerprint.of(os.stat(file.filename)) != file.fingerprint:
+                if changed(file.filename, file.fingerprint):
                     return False
-                if _takes_locks():
+                if _takes_locks() and not file.fingerprint.access:
                     file.metadata.lock(file.filename)
         except OSError:
             self.close()
@@ -144,7 +158,7 @@ class OpenFiles:
             if kind != "external":
                 return lost
             named, path = os.fsdecode(told[0]), joined("/", _text(told[1]))
-            filename = next(_existing(place.file.filename, named, "EXT"), None)
+            filename = next(self._existing(place.file.filename, named, "EXT"), None)
             if filename is None:
                 return Lost(path, named, has_file=False)
             lost, file = Lost(path, filename), self._opened(filename)
@@ -192,12 +206,13 @@ class OpenFiles:
     @contextlib.contextmanager
     def source(self, home: OpenFile, named: str) -> Iterator[OpenFile | None]:
         """Open a file that a virtual dataset in `home` names, for a while; None: it is missing."""
-        filename = next(_existing(home.filename, named, "VDS"), None) if named != "." else None
+        filename = next(self._existing(home.filename, named, "VDS"), None) if named != "." else None
         known = home if named == "." else self._files.get(filename or "")
         if known is not None or filename is None:
             yield known
             return
-        file = open_file(filename)  # there may be more than may be open
+        # there may be more than may be open
+        file = open_file(filename, storage=self.storage)
         try:
             yield file
         finally:
@@ -205,12 +220,36 @@ class OpenFiles:
 
     def _opened(self, filename: str) -> OpenFile:
         if filename not in self._files:
-            self._files[filename] = open_file(filename, grows=self._grows)
+            self._files[filename] = open_file(filename, grows=self._grows, storage=self.storage)
         return self._files[filename]
+
+    def _existing(self, home: str, named: str, kind: str) -> Iterator[str]:
+        """Yield the files that a link ("EXT") or a mapping ("VDS") may mean, as HDF5 tries them.
+
+        Source: the reference manual of ``H5Lcreate_external`` and ``H5Pset_virtual_prefix``. Names
+        count from the folder of an object as from that of a file.
+        """
+        places = []
+        if os.path.isabs(named):
+            places, named = [named], os.path.basename(named)
+        folder = folder_of(home)
+        prefix = os.environ.get(f"HDF5_{kind}_PREFIX", "")
+        prefixes = prefix.split(":") if not is_remote(prefix) else [prefix]
+        if kind == "VDS" and prefix.startswith(ORIGIN):
+            prefixes.append(folder + prefix.removeprefix(ORIGIN))
+        places += [in_folder(one, named) for one in (*filter(None, prefixes), folder)]
+        if not is_remote(home):
+            places += [named, os.path.join(os.path.dirname(os.path.realpath(home)), named)]
+        yield from (absolute(place) for place in places if is_file(place, self.storage))
 
 
 def open_file(
-    filename: str, *, is_split: bool = False, uses_index: bool = True, grows: bool = False
+    filename: str,
+    *,
+    is_split: bool = False,
+    uses_index: bool = True,
+    grows: bool = False,
+    storage: StorageOptions = NO_OPTIONS,
 ) -> OpenFile:
     """Open a file, and its saved index if it has one that may be used.
 
@@ -222,11 +261,29 @@ def open_file(
         Its first structures are damaged.
     """
     if is_references(filename):
-        return _open_references(filename)
+        return _open_references(filename, storage)
+    if is_remote(filename):
+        return _open_object(filename, storage, uses_index)
     fingerprint = _fingerprint(filename)  # before anything is read
     locks = _takes_locks() and not grows
-    try:
+    with _refusals(filename):
         metadata = _core.MetadataFile(filename, takes_lock=locks)
+    if grows:
+        return OpenFile(filename, fingerprint, metadata, filename)
+    if metadata.is_written or (not locks and _written_here(filename)):
+        raise _written(filename, "written")
+    if not is_split:
+        _checked(filename, fingerprint, metadata)
+        if uses_index:
+            metadata = with_saved_index(filename, fingerprint, metadata)
+    return OpenFile(filename, fingerprint, metadata, filename)
+
+
+@contextlib.contextmanager
+def _refusals(filename: str) -> Iterator[None]:
+    """Raise what the core says of a file's first structures as errors that name the file."""
+    try:
+        yield
     except _core.Corrupt as error:
         if error.args[2].startswith(SIGNATURE):
             raise hdf5_errors.refused(filename, "signature") from None
@@ -234,47 +291,59 @@ def open_file(
     except _core.Unknown as error:
         raise hdf5_errors.unknown(filename, "/", error) from None
     except OSError as error:
+        if isinstance(error, MultitablesError):
+            raise
         if error.errno != errno.EWOULDBLOCK:
             raise hdf5_errors.cannot_open(filename, error) from None
         raise _written(filename, "locked") from None
-    if grows:
-        return OpenFile(filename, fingerprint, metadata, filename)
-    if metadata.is_written or (not locks and _written_here(filename)):
-        raise _written(filename, "written")
-    if not is_split:
-        if metadata.driver:
-            raise hdf5_errors.refused(filename, "parts")
-        if metadata.end > fingerprint.size_bytes:
-            raise hdf5_errors.truncated(filename, metadata.end, fingerprint.size_bytes)
-        if uses_index:
-            metadata = with_saved_index(filename, fingerprint, metadata)
+
+
+def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFile:
+    """Open an object of a store: by one request for its state where an index of it is at hand."""
+    filename = absolute(name)
+    if uses_index and has_cached_index(filename):
+        fingerprint = _fingerprint(filename, storage)
+        whole = cast(_core.MetadataFile, WholeObject(filename, fingerprint))
+        metadata = with_saved_index(filename, fingerprint, whole)
+        if metadata is not whole:
+            return OpenFile(filename, fingerprint, metadata, filename)
+    with _refusals(filename):
+        fingerprint, first = first_bytes(filename, storage)
+        metadata = of_object(filename, fingerprint, first)
+    _checked(filename, fingerprint, metadata)
+    if uses_index and fetch_index(filename, fingerprint):
+        metadata = with_saved_index(filename, fingerprint, metadata)
     return OpenFile(filename, fingerprint, metadata, filename)
 
 
-def _open_references(filename: str) -> OpenFile:
+def _checked(filename: str, fingerprint: Fingerprint, metadata: _core.MetadataFile) -> None:
+    """Raise if a file of this state cannot be read alone and whole."""
+    if fingerprint.access and metadata.is_written:
+        raise hdf5_errors.refused(filename, "written")
+    if metadata.driver:
+        raise hdf5_errors.refused(filename, "parts")
+    if metadata.end > fingerprint.size_bytes:
+        raise hdf5_errors.truncated(filename, metadata.end, fingerprint.size_bytes)
+
+
+def _open_references(filename: str, storage: StorageOptions) -> OpenFile:
     from _multitables.index.kerchunk.metadata import open_references  # few need it
 
-    try:
+    with _refusals(filename):
         target, metadata = open_references(filename)
-    except OSError as error:
-        if isinstance(error, MultitablesError):
-            raise
-        raise hdf5_errors.cannot_open(filename, error) from None
-    return OpenFile(target, _fingerprint(target), metadata, filename)
+    return OpenFile(target, _fingerprint(target, storage), metadata, filename)
 
 
 def _takes_locks() -> bool:
     return os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() not in ("FALSE", "0")
 
 
-def _fingerprint(filename: str) -> Fingerprint:
-    try:
-        stat = os.stat(filename)
-    except OSError as error:
-        raise hdf5_errors.cannot_open(filename, error) from None
-    if not os.path.isfile(filename):
+def _fingerprint(filename: str, storage: StorageOptions = NO_OPTIONS) -> Fingerprint:
+    with _refusals(filename):
+        fingerprint = fingerprint_of(filename, storage)
+    if not fingerprint.access and not os.path.isfile(filename):
         raise hdf5_errors.no_file(filename)
-    return Fingerprint.of(stat)
+    return fingerprint
 
 
 def _written(filename: str, where: str) -> MultitablesError:
@@ -314,24 +383,6 @@ def joined(group: str, path: str) -> str:
     """Return a path, which may be relative to a group, as ``/a/b``."""
     parts = [] if path.startswith("/") else group.split("/")
     return "/" + "/".join(part for part in (*parts, *path.split("/")) if part not in ("", "."))
-
-
-def _existing(home: str, named: str, kind: str) -> Iterator[str]:
-    """Yield the files that a link ("EXT") or a mapping ("VDS") may mean, as HDF5 tries them.
-
-    Source: the reference manual of ``H5Lcreate_external`` and ``H5Pset_virtual_prefix``.
-    """
-    places = []
-    if os.path.isabs(named):
-        places, named = [named], os.path.basename(named)
-    prefix = os.environ.get(f"HDF5_{kind}_PREFIX", "")
-    prefixes = prefix.split(":")
-    if kind == "VDS" and prefix.startswith(ORIGIN):
-        prefixes.append(os.path.dirname(home) + prefix.removeprefix(ORIGIN))
-    folders = [*filter(None, prefixes), os.path.dirname(home)]
-    places += [os.path.join(folder, named) for folder in folders]
-    places += [named, os.path.join(os.path.dirname(os.path.realpath(home)), named)]
-    yield from (os.path.abspath(place) for place in places if os.path.isfile(place))
 
 
 def _text(name: bytes) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from _multitables.errors import OptionsError
+from _multitables.remote.options import StorageOptions
 
 # What a driver means here. "plain": the file holds the bytes at the addresses that HDF5 names.
 DRIVERS = {
@@ -23,6 +24,16 @@ DRIVERS = {
     "H5FD_CORE": "plain",  # a memory copy of the file: the readers read the file itself
     "H5FD_DIRECT": "direct",
     "H5FD_SPLIT": "split",
+}
+
+#: Options that no library in a reader is given.
+NOT_FOR_LIBRARY = {
+    "MODE",
+    "TITLE",
+    "ROOT_UEP",
+    "FILTERS",
+    "DRIVER_CORE_IMAGE",
+    "STORAGE_OPTIONS",
 }
 
 
@@ -36,6 +47,7 @@ class OpenOptions:
     raw_ext: str = "-r.h5"
     for_library: dict[str, object] = field(default_factory=dict)  # for PyTables in a reader
     trusted: bool = True  # False: no library opens the file
+    storage: StorageOptions = field(default_factory=StorageOptions)
 
     @property
     def direct(self) -> bool:
@@ -78,7 +90,7 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
     for_library = {}
     for name, value in given.items():
         # root_uep becomes part of the path; only a split file needs its driver again.
-        if name in ("MODE", "TITLE", "ROOT_UEP", "FILTERS", "DRIVER_CORE_IMAGE"):
+        if name in NOT_FOR_LIBRARY:
             continue
         if name == "TRUSTED" and value:  # a library is told only that it must not
             continue
@@ -96,6 +108,7 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
         raw_ext=str(raw_ext) if raw_ext is not None else "-r.h5",
         for_library=for_library,
         trusted=bool(given.get("TRUSTED", True)),
+        storage=StorageOptions.of(given.get("STORAGE_OPTIONS")),
     )
 
 

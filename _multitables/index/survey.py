@@ -31,6 +31,7 @@ from _multitables.index.open_files import OpenFile
 from _multitables.index.runs import I64, Places, Run, distinct
 from _multitables.index.saved.metadata import SavedMetadata
 from _multitables.index.stored_at import replaced
+from _multitables.index.whole_object import WholeObject
 
 ALONE, NO_DATASET = _core.SURVEY_ALONE, _core.SURVEY_NO_DATASET
 
@@ -193,6 +194,10 @@ def _told(
         if saved is not None:
             yield np.flatnonzero(saved[0]), saved[1]
             rows = np.flatnonzero(~saved[0])
+        if not len(rows):
+            return
+        metadata = metadata.file
+    if isinstance(metadata, WholeObject):
         metadata = metadata.file
     if not isinstance(metadata, _core.MetadataFile):
         yield rows, None

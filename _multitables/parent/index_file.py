@@ -13,16 +13,17 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from _multitables.errors import (
     FileOpenError,
     OptionsError,
     SavedIndexWarning,
+    StoreError,
     UnsupportedDatasetError,
 )
-from _multitables.index.file_names import check_one_file
+from _multitables.index.file_names import one_file_named
 from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
 from _multitables.index.kerchunk.writer import replaced_folder, write_json, write_parquet
 from _multitables.index.kerchunk.zarr_nodes import Node, nodes
@@ -30,6 +31,9 @@ from _multitables.index.open_files import OpenFile, open_file
 from _multitables.index.saved.format import replaced
 from _multitables.index.saved.metadata import places
 from _multitables.index.saved.writer import save
+from _multitables.index.stored_files import put
+from _multitables.remote.names import absolute, is_remote
+from _multitables.remote.options import StorageOptions
 
 CACHE = "cache"
 
@@ -40,6 +44,7 @@ def index_file(
     *,
     skip_unsupported: bool = False,
     progress: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> str:
     """Save the index of all datasets of an HDF5 file, so that they are listed faster from then on.
 
@@ -65,6 +70,9 @@ def index_file(
         not have, such as lz4 and lzf. Default: False, which raises an error.
     progress : bool
         Whether to show on standard error how many objects are indexed. Default: True.
+    storage_options : mapping, optional
+        Of an object in a store; see `Streamer`. Its index is in the user's cache directory, and
+        beside the object where that may be written.
 
     Returns
     -------
@@ -84,8 +92,9 @@ def index_file(
     OptionsError
         `to` is something else.
     """
-    check_one_file(filename, "index_file")
-    name = os.path.abspath(os.fsdecode(filename))
+    storage = StorageOptions.of(storage_options)
+    name, storage = one_file_named(filename, "index_file", storage)
+    name = absolute(name)
     where = None if to is None else os.fspath(to)
     if is_references(name):
         raise OptionsError(
@@ -100,13 +109,19 @@ def index_file(
             f"got {to!r}",
             to=to,
         )
-    file = open_file(name, uses_index=is_kerchunk)
+    file = open_file(name, uses_index=is_kerchunk, storage=storage)
     with _shown(progress, name) as advance:
         if where is not None and is_kerchunk:
             return _write_references(file, where, skip_unsupported, advance)
-        with _first_writable(places(name)[where == CACHE :]) as (where, out):
+        beside, cached = places(name)
+        names = (cached,) if where == CACHE or is_remote(name) else (beside, cached)
+        with _first_writable(names) as (written, out):
             save(file, out, advance)
-    return where
+    if is_remote(name) and where is None:
+        with contextlib.suppress(StoreError):  # who may read an object may not always write one
+            put(beside, storage, written)
+            return beside
+    return written
 
 
 def _write_references(

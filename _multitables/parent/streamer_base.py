@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from _multitables.errors import ClosedError, OptionsError
-from _multitables.index.file_names import Filename, files_named
+from _multitables.index.file_names import Filename
 from _multitables.index.kept_source import KeptSource
 from _multitables.options import StreamerOptions
 from _multitables.parent.readers.reader_pool import ReaderPool
@@ -31,10 +31,10 @@ class StreamerBase:
         wanted: StreamerOptions,
         open_options: Mapping[str, object],
     ) -> None:
-        #: As it was given; of several files, a list of their names.
-        self.filename: Any = files_named(filename)
         self._wanted = wanted
-        self._file = KeptSource(self.filename, open_options, keeps=False)
+        self._file = KeptSource(filename, open_options, keeps=False)
+        #: As it was given; of several files, a list of their names.
+        self.filename: Any = self._file.filename
         self._closed = False
         self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
 

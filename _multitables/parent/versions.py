@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from _multitables.index.file_names import one_file_named
 from _multitables.index.hdf5_file import open_source
 from _multitables.index.version_diff import differing_rows
 from _multitables.index.version_sources import of_version, whole_history
 from _multitables.index.versions import Version, VersionKey
 from _multitables.options import check_version
 from _multitables.parent.titles import count, file_title
+from _multitables.remote.options import StorageOptions
 
 
-def versions(filename: str | os.PathLike[str]) -> Versions:
+def versions(
+    filename: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> Versions:
     """List the versions of a file that the package versioned-hdf5 wrote.
 
     Parameters
     ----------
     filename : str or path-like
         The HDF5 file.
+    storage_options : mapping, optional
+        Of an object in a store; see `Streamer`.
 
     Returns
     -------
@@ -43,7 +50,7 @@ def versions(filename: str | os.PathLike[str]) -> Versions:
     >>> for version in multitables.versions("prices.h5").values():  # doctest: +SKIP
     ...     print(version.name, version.time, version.parent)
     """
-    return Versions(filename)
+    return Versions(filename, storage_options)
 
 
 class Versions(Mapping[str, Version]):
@@ -54,8 +61,15 @@ class Versions(Mapping[str, Version]):
     Versions that were not committed are left out.
     """
 
-    def __init__(self, filename: str | os.PathLike[str]) -> None:
-        with open_source(filename, {}) as source:
+    def __init__(
+        self,
+        filename: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        storage = StorageOptions.of(storage_options)
+        name, storage = one_file_named(filename, "versions", storage)
+        self._options = {"storage_options": storage}
+        with open_source(name, self._options) as source:
             self._history = whole_history(source)
         self._names = [version.name for version in self._history.in_order()]
 
@@ -105,7 +119,7 @@ class Versions(Mapping[str, Version]):
         UnsupportedDatasetError
             It is not stored in chunks that versions share (a `ValueError`).
         """
-        with open_source(self._history.filename, {}) as source:
+        with open_source(self._history.filename, self._options) as source:
             both = [of_version(source, self[one].name) for one in (old, new)]
             places = [(one, one.find(path)) for one in both]
             old_index, new_index = (one.index_at(place, as_stored=True) for one, place in places)

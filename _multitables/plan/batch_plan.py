@@ -24,6 +24,7 @@ from _multitables.plan.dataset_table import (
     Records,
     dataset_of,
     lead_of,
+    reader_bytes,
     stored_chunks,
     table_of,
 )
@@ -129,8 +130,9 @@ def plan_batches(
     capacity = least + window * max(n_readers if alone else 1, many)
     if order.shuffle == CHUNKS:
         capacity = max(capacity, least + min(n_readers * order.chunk_rows, rows))
-    if direct and order.shuffle != FULL:  # whose memory is what the user allowed
-        in_flight = sizes.DIRECT_READER_BYTES * n_readers // max(1, row_bytes)
+    each = reader_bytes(indexes, direct)
+    if each and order.shuffle != FULL:  # whose memory is what the user allowed
+        in_flight = each * n_readers // max(1, row_bytes)
         capacity = max(capacity, least + min(in_flight, rows))  # no more than an epoch ahead
     if read_ahead is not None:
         capacity = max(least, read_ahead * batch_size)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.plan.dataset_table import Dataset, Records, dataset_of, table_of
+from _multitables.plan.dataset_table import Dataset, Records, dataset_of, reader_bytes, table_of
 from _multitables.plan.ring_size import Tape, capacity_of, check_memory, n_slots, whole_pages
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.plan.tasks import check_plan, plan_tasks
@@ -67,7 +67,8 @@ def plan_columns(
     span = int((steps["row_end"] - steps["row_begin"]).max(initial=1))
     blocks = [np.diff(group.ends) * _row_bytes(group) for group in groups]
     block_bytes = int(np.sum(blocks, axis=0).mean())
-    capacity = capacity_of(block_bytes, 1, span, n_readers, None, direct, n_blocks, n_consumers)
+    each = reader_bytes([index for group in groups for index in group.indexes], direct)
+    capacity = capacity_of(block_bytes, 1, span, n_readers, None, each, n_blocks, n_consumers)
     ends = [_most(group.ends, capacity) for group in groups]
     tapes = tuple(
         Tape(number, whole_pages(ends[group] * dataset.index.row_bytes), ends=group)

@@ -93,6 +93,13 @@ class DatasetTable:
         return self.datasets[0]
 
 
+def reader_bytes(indexes: Sequence[ChunkIndex], direct: bool) -> int:
+    """Return the bytes of the ring that each reader needs for requests in flight; 0: no matter."""
+    if any(index.is_remote for index in indexes):
+        return sizes.REMOTE_READER_BYTES
+    return sizes.DIRECT_READER_BYTES if direct else 0
+
+
 def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) -> Dataset:
     """Return how readers shall read one dataset; its chunks are not listed yet."""
     reason = ""
@@ -119,6 +126,8 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
         dims = (dims[0], *inner)
         return Dataset(index, (1, *inner), False, direct, "", dims, inner_windows, skipped)
     piece_bytes = sizes.DIRECT_TASK_BYTES if direct else sizes.PIECE_BYTES
+    if index.is_remote:
+        piece_bytes = sizes.REMOTE_TASK_BYTES
     piece = max(1, piece_bytes // stored_row_bytes)
     return Dataset(index, (piece, *dims[1:]), True, direct, "", dims, windows)
 

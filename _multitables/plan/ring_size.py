@@ -55,16 +55,19 @@ def capacity_of(
     span: int,
     n_readers: int,
     read_ahead: int | None,
-    direct: bool,
+    reader_bytes: int,
     stream_rows: int | None,
     n_consumers: int = 1,
 ) -> int:
-    """Return how many rows of all datasets the ring holds; `span` is the longest task."""
+    """Return how many rows of all datasets the ring holds; `span` is the longest task.
+
+    With `reader_bytes`, it has this much for each reader.
+    """
     if read_ahead is not None:
         wanted = read_ahead * block_rows
     else:
         row_bytes = max(1, row_bytes)
-        ring_bytes = sizes.DIRECT_READER_BYTES * n_readers if direct else sizes.RING_BYTES
+        ring_bytes = reader_bytes * n_readers or sizes.RING_BYTES
         for_tasks = min((n_readers + 2) * span, sizes.MAX_RING_BYTES // row_bytes)
         wanted = max((2 * n_readers + 1) * block_rows, ring_bytes // row_bytes, for_tasks)
     capacity = max(wanted, 2 * n_consumers * block_rows + 2 * span)

@@ -17,7 +17,13 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.plan.dataset_table import Dataset, DatasetTable, Records, dataset_of
+from _multitables.plan.dataset_table import (
+    Dataset,
+    DatasetTable,
+    Records,
+    dataset_of,
+    reader_bytes,
+)
 from _multitables.plan.ring_size import Tape, capacity_of, check_memory, n_slots, tapes_of
 from _multitables.plan.row_order import OrderWords
 from _multitables.plan.tasks import plan_tasks
@@ -109,12 +115,13 @@ def plan_reads(
     else:
         block_rows = min(block_rows, max(lap_rows, 1))
     datasets = [dataset_of(index, direct, native_filters) for index in indexes]
+    each = reader_bytes(indexes, direct)
     table, tasks = plan_tasks(datasets, first_row, lap_rows, n_readers, memory_limit_bytes)
     tape_rows = ENDLESS if epochs is None and rows > 0 else lap_rows * (epochs or 1)
     span = int((tasks["row_end"] - tasks["row_begin"]).max()) if len(tasks) else 1
     most = None if epochs is None else tape_rows
     capacity = capacity_of(
-        row_bytes, block_rows, span, n_readers, read_ahead, direct, most, n_consumers
+        row_bytes, block_rows, span, n_readers, read_ahead, each, most, n_consumers
     )
     check_memory("the ring", capacity, row_bytes, memory_limit_bytes, "block_size or read_ahead")
     return ReadPlan(

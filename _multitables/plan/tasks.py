@@ -291,6 +291,8 @@ def _cut(tasks: Records, most: int) -> Records:
 
 def bytes_per_task(dataset: Dataset) -> int:
     """Decoded bytes that make a task worth its claim."""
+    if dataset.index.is_remote:
+        return sizes.REMOTE_TASK_BYTES
     if dataset.direct:
         return sizes.DIRECT_TASK_BYTES
     together = dataset.index.field_bytes

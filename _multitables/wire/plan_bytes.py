@@ -28,11 +28,11 @@ from _multitables.wire.request_bytes import encode_rows
 
 #: Not the core's: they tell a core of another layout.
 PLAN_MAGIC = int.from_bytes(b"MTPLAN05", "little")
-TABLE_MAGIC = int.from_bytes(b"MTDATA02", "little")
+TABLE_MAGIC = int.from_bytes(b"MTDATA03", "little")
 _PLAN_HEADER = struct.Struct("<19Q")
 _TAPE = struct.Struct("<5Q")
 TABLE_HEADER = struct.Struct("<8Q")
-SOURCE = struct.Struct("<9Q")
+SOURCE = struct.Struct("<11Q")
 DATASET = struct.Struct("<20Q")
 
 
@@ -183,6 +183,7 @@ def _encode_source(dataset: Dataset, file: SourceFile, tables: _Tables, flags: i
         fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
         *tables.add_bytes(b"" if dataset.reason else index.inline),
         _core.SOURCE_DIRECT * dataset.direct | flags,
+        *tables.add_bytes(fingerprint.access.encoded if fingerprint.access else b""),
     )
 
 

@@ -94,6 +94,8 @@ class SurveyTable:
         survey, objects = self.survey, self.objects
         extents = np.zeros(2 * int(np.maximum(survey.rank[objects], 1).sum()), np.uint64)
         piece_bytes = sizes.DIRECT_TASK_BYTES if self.direct else sizes.PIECE_BYTES
+        if any(file.fingerprint.access for file in survey.files):
+            piece_bytes = sizes.REMOTE_TASK_BYTES
         row_bytes = np.maximum(self.n_bytes // self.n_rows, 1)
         for axes, rows in _by_rank(survey.rank[objects]):
             at = survey.dims_at[objects[rows]][:, None] + np.arange(axes)
@@ -158,7 +160,8 @@ def _sources(survey: Survey, direct: bool, turnstile: bool, blob: bytearray) -> 
     sources = bytearray()
     for file, elements in zip((*survey.files, *survey.files), inline, strict=True):
         name, of, begin = os.fsencode(file.filename), file.fingerprint, len(blob)
-        blob += name + elements
+        access = of.access.encoded if of.access else b""
+        blob += name + elements + access
         is_direct = direct and len(sources) < len(survey.files) * SOURCE.size
         sources += SOURCE.pack(
             begin,
@@ -170,6 +173,8 @@ def _sources(survey: Survey, direct: bool, turnstile: bool, blob: bytearray) -> 
             begin + len(name),
             len(elements),
             _core.SOURCE_DIRECT * is_direct | _core.SOURCE_TURNSTILE * turnstile,
+            begin + len(name) + len(elements),
+            len(access),
         )
     return bytes(sources), bytes(blob)
 

@@ -38,6 +38,7 @@ error_kinds! {
     FILTER_TRUNCATED = 11,
     DIED = 12,
     FORMAT = 13,
+    STORE = 14,
 }
 
 /// The chunk of an error that is about none.
@@ -96,6 +97,10 @@ impl TaskError {
                     }
                     FetchError::Read(error) => (error_kind::READ, 0, code(error), 0, 0),
                     FetchError::Open(error) => (error_kind::OPEN, 0, code(error), 0, 0),
+                    FetchError::Store(reason) => {
+                        text = reason;
+                        (error_kind::STORE, 0, 0, 0, 0)
+                    }
                 }
             }
             TaskError::UnknownFilter(id) => (error_kind::FILTER_UNKNOWN, *id, 0, 0, 0),

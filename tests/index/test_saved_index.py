@@ -347,7 +347,7 @@ def test_a_million_chunks_are_read_as_they_are(h5: Path) -> None:
         writer = saved_index.IndexWriter(file)
         place_of = writer.chunks(table)
         writer.add(8, "dataset", place=place_of)
-        writer.finish(Fingerprint(1, 2, 3, 4), told)
+        writer.finish(Fingerprint(1, 2, 3, 4), told, 8)
     index = saved_index.read(str(place), Fingerprint(1, 2, 3, 4))
     assert index is not None
     for got, expected in zip(index.chunks(np.array([0])), table, strict=True):

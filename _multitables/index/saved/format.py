@@ -1,6 +1,6 @@
 """A saved index: the tables of a file's objects, links and chunks, as bytes of a file of their own.
 
-The bytes, of version 2; all numbers are little-endian:
+The bytes, of version 3; all numbers are little-endian:
 
 - `HEAD`: the magic, the version, the CRC-32 of what follows in the head, and `Head`'s numbers.
 - The parts of datasets, one behind the other. A chunk table: of n chunks the columns grid_index,
@@ -49,8 +49,8 @@ from _multitables.index.chunk_index import U64, Fingerprint
 I64 = npt.NDArray[np.int64]
 
 MAGIC = b"\x89MTIDX\r\n"
-VERSION = 2
-HEAD = struct.Struct("<8sII14Q")
+VERSION = 3
+HEAD = struct.Struct("<8sII15Q")
 CHECKED_FROM = 16  # of the head
 #: No creation order, no address; no value: the file itself must be asked.
 NO_NUMBER, NO_VALUE = 2**64 - 1, 2**32 - 1
@@ -115,6 +115,7 @@ class Head:
     values_bytes: int
     tables_sum: int
     values_sum: int
+    root: int
 
     def is_of(self, fingerprint: Fingerprint) -> bool:
         """Whether the file is as it was; devices are numbered anew when a machine starts."""
@@ -201,7 +202,7 @@ class IndexWriter:
         """Where the headers of the objects are, in their order."""
         return sorted(row[0] for row in self._objects)
 
-    def finish(self, fingerprint: Fingerprint, surveyed: Mapping[str, Any]) -> None:
+    def finish(self, fingerprint: Fingerprint, surveyed: Mapping[str, Any], root: int) -> None:
         """Write the tables and the head; survey.py has made the columns `surveyed`."""
         columns = {**self._columns(), **surveyed}
         tables = b"".join(
@@ -223,6 +224,7 @@ class IndexWriter:
             len(values),
             zlib.crc32(tables),
             zlib.crc32(values),
+            root,
         )
         numbers = HEAD.pack(b"", 0, 0, *astuple(head))[CHECKED_FROM:]
         self._file.write(tables + values)

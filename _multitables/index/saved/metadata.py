@@ -46,6 +46,7 @@ from _multitables.index.saved.objects import (
     load_storage,
     to_bytes,
 )
+from _multitables.remote.names import is_remote
 
 SUFFIX = ".mtidx"
 #: As many soft links as HDF5 follows on the way to an object.
@@ -60,7 +61,7 @@ MAX_SEARCHES = 100
 def places(filename: str) -> tuple[str, str]:
     """Where the index of a file may be: beside it, and in the user's cache directory."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    real = os.fsencode(os.path.realpath(filename))
+    real = os.fsencode(filename if is_remote(filename) else os.path.realpath(filename))
     name = f"{hashlib.sha256(real).hexdigest()[:32]}{SUFFIX}"
     return filename + SUFFIX, os.path.join(cache, "multitables", name)
 
@@ -69,7 +70,7 @@ def with_saved_index(
     filename: str, fingerprint: Fingerprint, file: _core.MetadataFile
 ) -> _core.MetadataFile:
     """Put the saved index of a file before it, if there is one for the file as it is."""
-    for place in places(filename):
+    for place in places(filename)[is_remote(filename) :]:
         try:
             index = saved_format.read(place, fingerprint)
         except (DamagedIndexError, OSError) as error:
@@ -86,7 +87,7 @@ class SavedMetadata:
     def __init__(self, index: SavedIndex, place: str, file: _core.MetadataFile) -> None:
         #: The file, for what is not saved.
         self.file = file
-        self.root = file.root
+        self.root = index.head.root
         self._index, self._place = index, place
         self._is_left = False
         self._searches: Counter[int] = Counter()

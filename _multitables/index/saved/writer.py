@@ -44,7 +44,7 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
         next_ones += sorted(new, reverse=True)  # parts lie in the order of the file
     columns = surveyed(metadata, writer.offsets())
     file.check_unchanged()
-    writer.finish(file.fingerprint, columns)
+    writer.finish(file.fingerprint, columns, metadata.root)
 
 
 def _save(metadata: _core.MetadataFile, writer: IndexWriter, offset: int) -> list[int]:

@@ -11,8 +11,10 @@ This file must never read what is stored; groups and datasets do.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+from _multitables.index.file_names import one_file_named
 from _multitables.index.open_files import OpenFile, Place
 from _multitables.index.versions import VersionKey
 from _multitables.options import FileOptions, check_any_version, checked
@@ -21,6 +23,7 @@ from _multitables.parent.open.group import Group
 from _multitables.parent.open.handle import CLASSES, Handle
 from _multitables.parent.open.objects import Datatype
 from _multitables.parent.streamer import Streamer
+from _multitables.remote.options import StorageOptions
 
 
 def open(  # noqa: A001 - as gzip.open and others are called
@@ -30,6 +33,7 @@ def open(  # noqa: A001 - as gzip.open and others are called
     cache_bytes: int | None = None,
     trusted: bool = True,
     version: VersionKey | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> File:
     """Open an HDF5 file to read it, in place of ``h5py.File(filename)``.
 
@@ -53,6 +57,9 @@ def open(  # noqa: A001 - as gzip.open and others are called
     version : str, int, datetime or numpy.datetime64, optional
         A version of the file, as in `Streamer.get_queue`: the root is its group, and all names and
         paths are as they are in this version.
+    storage_options : mapping, optional
+        Of an object in a store (``s3://``, ``gs://``, ``az://``, ``https://``): how the store is
+        asked; see `Streamer`.
 
     Returns
     -------
@@ -77,8 +84,15 @@ def open(  # noqa: A001 - as gzip.open and others are called
     ...     batch = images[128:256]
     ...     camera = images.attrs["camera"]
     """
-    options = checked(FileOptions, n_threads=n_threads, cache_bytes=cache_bytes, trusted=trusted)
-    handle = Handle(os.fsdecode(filename), options, check_any_version("version", version))
+    name, storage = one_file_named(filename, "open", StorageOptions.of(storage_options))
+    options = checked(
+        FileOptions,
+        n_threads=n_threads,
+        cache_bytes=cache_bytes,
+        trusted=trusted,
+        storage_options=storage,
+    )
+    handle = Handle(name, options, check_any_version("version", version))
     return File(handle, handle.main)
 
 
@@ -128,6 +142,7 @@ class File(Group):
         self._handle.shared  # noqa: B018
         if self._handle.inside:
             options["root_uep"] = self._handle.inside + options.get("root_uep", "/")
+        options.setdefault("storage_options", self._handle.options.storage_options)
         return Streamer(self._place.file.opened_by, trusted=self._handle.trusted, **options)
 
     def close(self) -> None:

@@ -31,10 +31,12 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.open_options import OpenOptions
+from _multitables.index.stored_files import fingerprint_of
 from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open.library import Library
 from _multitables.parent.open.reading import Contents
+from _multitables.remote.names import absolute
 
 _T = TypeVar("_T")
 _shared: weakref.WeakValueDictionary[Any, Shared] = weakref.WeakValueDictionary()
@@ -49,7 +51,11 @@ class Shared:
         self.files = files
         self.options = options
         #: Indexes datasets.
-        self.source = Source(files.main.filename, OpenOptions(trusted=options.trusted), files)
+        self.source = Source(
+            files.main.filename,
+            OpenOptions(trusted=options.trusted, storage=options.storage_options),
+            files,
+        )
         #: Reads what the core does not.
         self.library = Library(files.main.filename, options.trusted)
         #: File and offset of a dataset -> what reads it.
@@ -71,8 +77,10 @@ class Shared:
 
 def shared(filename: str, options: FileOptions) -> Shared:
     """Open a file, or find it open already with these options."""
-    files = OpenFiles(filename)
-    opened_by = Fingerprint.of(os.stat(files.main.opened_by))  # as references change by themselves
+    files = OpenFiles(filename, storage=options.storage_options)
+    opened_by = files.main.fingerprint
+    if files.main.opened_by != files.main.filename:  # references change by themselves
+        opened_by = fingerprint_of(files.main.opened_by, options.storage_options)
     key = filename, files.main.fingerprint, opened_by, options, os.getpid()
     found = _shared.get(key)
     if found is None:
@@ -91,7 +99,7 @@ class Handle:
         #: As the user gave it.
         self.filename = filename
         self.options = options
-        self._shared: Shared | None = shared(os.path.abspath(filename), options)
+        self._shared: Shared | None = shared(absolute(filename), options)
         self.main: OpenFile = self._shared.files.main
         self.root: Place = self._shared.files.root
         if version is not None:

@@ -8,6 +8,7 @@ Law
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from _multitables.index.versions import VersionKey
@@ -22,6 +23,7 @@ def read(
     n_threads: int | None = None,
     trusted: bool = True,
     version: VersionKey | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Read a selection of a dataset, decoded by threads of this process.
 
@@ -33,7 +35,7 @@ def read(
         The dataset in the file.
     selection : index, optional
         What is read, as `numpy.s_` makes it and `Dataset` takes it. Default: everything.
-    n_threads, trusted, version : optional
+    n_threads, trusted, version, storage_options : optional
         As in `multitables.open`.
 
     Returns
@@ -52,6 +54,11 @@ def read(
     (10, 4, 8)
     """
     with open_file(
-        filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version
+        filename,
+        n_threads=n_threads,
+        cache_bytes=0,
+        trusted=trusted,
+        version=version,
+        storage_options=storage_options,
     ) as file:
         return file[path][selection]

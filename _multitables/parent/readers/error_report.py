@@ -33,6 +33,7 @@ from _multitables.parent.readers.missing import missing_file, missing_filter, un
 from _multitables.parent.readers.place import Place
 from _multitables.parent.readers.process import how_it_ended
 from _multitables.plan.stream_plan import ReadPlan
+from _multitables.remote.failures import store_error
 
 _COPY_AGAIN = "Copy the file again from its source or from a backup"
 _REPAIR = (
@@ -202,6 +203,12 @@ def _malformed_file(place: Place, record: Record) -> Exception:
     )
 
 
+def _store(place: Place, record: Record) -> Exception:
+    values = place.values()
+    name = str(values.pop("filename"))
+    return store_error(name, record.text, place.good, **values)
+
+
 _SIZES = "(expected {record.expected} bytes, got {record.got})"
 #: By the core's name for what stopped a task. ("died" is told with the death's own address.)
 KINDS: dict[str, Callable[[Place, Record], Exception]] = {
@@ -220,6 +227,7 @@ KINDS: dict[str, Callable[[Place, Record], Exception]] = {
     "library": _library,
     "internal": _internal,
     "format": _malformed_file,
+    "store": _store,
 }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.stored_files import changed
 from _multitables.parent.readers.death import Death
 from _multitables.parent.titles import file_title
 from _multitables.plan.dataset_table import Dataset
@@ -57,8 +58,8 @@ class Place:
     def changed_file(self) -> str:
         """The file that changed: of several, the first one that is not as it was indexed."""
         of = self.shown_by or self.index
-        changed = (file.filename for file in of.all_files if file.changed())
-        return next(changed, self.index.filename)
+        files = (one for one in of.all_files if changed(one.filename, one.fingerprint))
+        return next((one.filename for one in files), self.index.filename)
 
     @property
     def lost(self) -> str:

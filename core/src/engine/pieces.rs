@@ -14,7 +14,7 @@ use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::open_dataset::Lookup;
 use crate::engine::place_rows::PlaceRows;
 use crate::engine::transfer::{ChunkRead, Fetches, NO_CHUNK, Place, Transfer};
-use crate::fetch::coalesce::{RUN_BYTES, Run, runs_within};
+use crate::fetch::coalesce::{RUN_BYTES, Run, runs};
 use crate::fetch::data_file::{FetchError, OpenFiles};
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::filters::{FilterSpec, Pipeline};
@@ -310,18 +310,18 @@ fn part_of(table: &DatasetTable, pieces: &[Piece], part: u64, n_parts: u64) -> V
 impl Transfer<'_, PlacePieces<'_>> {
     /// Fetch, decode and place chunks, and fill where none was stored.
     fn read(&mut self, chunks: &[Chunk], turn: Option<Turn<'_>>) -> Result<(), TaskError> {
-        let mut runs = Vec::new();
-        runs_within(chunks, RUN_BYTES, &mut runs);
+        let mut found = Vec::new();
+        runs(chunks, self.queue.limits(RUN_BYTES), &mut found);
         self.queue.cold = false;
-        let (mut left, mut tickets) = (runs.as_slice(), Vec::new());
+        let (mut left, mut tickets) = (found.as_slice(), Vec::new());
         while !left.is_empty() {
             let n = self.at_once(left);
             let (now, behind) = left.split_at(n);
-            if tickets.is_empty() && (turn.is_some() || self.queue.is_direct()) {
+            if tickets.is_empty() && (turn.is_some() || self.queue.is_async()) {
                 tickets = self.queue.submit(now, turn);
             }
             let mut next = Vec::new();
-            if self.queue.is_direct() {
+            if self.queue.is_async() {
                 next = self.queue.submit(&behind[..self.at_once(behind)], turn);
             }
             let fetches = Fetches {
@@ -345,9 +345,9 @@ impl Transfer<'_, PlacePieces<'_>> {
         Ok(())
     }
 
-    /// As many runs as are fetched together: through the page cache all of them.
+    /// As many runs as are fetched together: around the page cache a few, else all of them.
     fn at_once(&self, left: &[Run]) -> usize {
-        match self.queue.is_direct() {
+        match self.queue.is_async() && !self.queue.is_remote() {
             true => left.len().min(DIRECT_RUNS),
             false => left.len(),
         }

@@ -9,7 +9,7 @@
 use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
 use crate::engine::chunk_cache::{ChunkCache, Key};
 use crate::engine::shuffle_task::ShuffleTask;
-use crate::fetch::coalesce::{Run, runs_within};
+use crate::fetch::coalesce::{Run, runs};
 use crate::fetch::data_file::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::fill;
@@ -25,7 +25,12 @@ use std::sync::Arc;
 const MIN_KERNEL_PLACE_BYTES: usize = 2 << 10;
 
 /// The fetches of a share: its chunks that are not kept.
-pub fn fetches(share: &mut ShuffleTask, cache: &ChunkCache, into: &mut Vec<Run>) {
+pub fn fetches(
+    share: &mut ShuffleTask,
+    cache: &ChunkCache,
+    queue: &FetchQueue,
+    into: &mut Vec<Run>,
+) {
     if cache.bytes() > 0 {
         // A chunk that is kept is as if it were nowhere in the file.
         for (read, chunk) in share.reads.iter().zip(&mut share.chunks) {
@@ -34,7 +39,7 @@ pub fn fetches(share: &mut ShuffleTask, cache: &ChunkCache, into: &mut Vec<Run>)
             }
         }
     }
-    runs_within(&share.chunks, share.run_bytes, into);
+    runs(&share.chunks, queue.limits(share.run_bytes), into);
 }
 
 /// The places of one share's rows.

@@ -92,7 +92,7 @@ impl<'a> ReadAhead<'a> {
     pub fn name_next(&mut self, cursor: &Cursor) {
         self.ahead.clone_from(cursor);
         let (lookup, chunk_iter, ahead) = (self.lookup, self.chunk_iter, &mut *self.ahead);
-        if !self.queue.is_direct() && chunk_iter.next_of_all(ahead) {
+        if !self.queue.is_async() && chunk_iter.next_of_all(ahead) {
             hint(self.queue, lookup, chunk_iter, ahead);
         }
     }

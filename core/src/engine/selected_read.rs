@@ -19,7 +19,7 @@ use crate::engine::read_ahead::ReadAhead;
 use crate::engine::read_context::Keys;
 use crate::engine::sieve::Sieve;
 use crate::engine::transfer::{Fetches, NO_CHUNK, Transfer, room, wrong_size};
-use crate::fetch::coalesce::{Run, runs_within};
+use crate::fetch::coalesce::{Run, runs};
 use crate::filters::{FilterError, Pipeline};
 use crate::scatter::elements::{Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor};
@@ -34,6 +34,8 @@ const BATCH_CHUNKS: usize = 64;
 const RUN_BYTES: u64 = 256 << 10;
 /// ... and how many around the page cache, where two such batches are in flight.
 const DIRECT_BATCH_CHUNKS: usize = 4;
+/// From a store, which answers many requests at a time; the queue bounds their bytes.
+const REMOTE_BATCH_CHUNKS: usize = 256;
 /// Larger pieces of chunks that are stored as they are have a fetch of their own.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -200,7 +202,7 @@ impl<'a> SelectedRead<'a> {
         count(&record.chunks, 1);
         lookup.check(number, &chunk)?;
         let (size, stored) = (lookup.dataset.decoded_size, chunk.stored_size as usize);
-        match (as_stored, self.stored.queue.is_direct()) {
+        match (as_stored, self.stored.queue.is_async()) {
             (true, _) if !lookup.dataset.clipped && stored != size => {
                 Err(here.wrong(wrong_size(size, stored)))
             }
@@ -331,9 +333,11 @@ impl<'a> SelectedRead<'a> {
             stored_size: bytes.len() as u64,
             ..here.chunk
         });
-        let most = match self.stored.queue.is_direct() {
-            true => DIRECT_BATCH_CHUNKS,
-            false => BATCH_CHUNKS,
+        let queue = &self.stored.queue;
+        let most = match (queue.is_remote(), queue.is_async()) {
+            (true, _) => REMOTE_BATCH_CHUNKS,
+            (_, true) => DIRECT_BATCH_CHUNKS,
+            (_, false) => BATCH_CHUNKS,
         };
         match at + 1 < most {
             true => Ok(()),
@@ -349,8 +353,9 @@ impl<'a> SelectedRead<'a> {
             return Ok(());
         }
         let batch = &mut scratch.next;
-        runs_within(&batch.chunks, RUN_BYTES, &mut batch.runs);
-        if self.stored.queue.is_direct() {
+        let limits = self.stored.queue.limits(RUN_BYTES);
+        runs(&batch.chunks, limits, &mut batch.runs);
+        if self.stored.queue.is_async() {
             let start = Instant::now();
             std::mem::swap(&mut scratch.next, &mut scratch.submitted);
             let batch = &mut scratch.submitted;

@@ -34,7 +34,7 @@ pub struct ShuffleTask {
     range: Range<usize>,
     outer: u64,
     pub reads: Vec<ChunkRead>,
-    /// Their records, for `runs_within`, and how much one fetch may bring.
+    /// Their records, for `runs`, and how much one fetch may bring.
     pub chunks: Vec<Chunk>,
     pub run_bytes: u64,
 }

@@ -132,7 +132,7 @@ impl<P: Place> Transfer<'_, P> {
         while let Some(run) = runs.first() {
             let start = Instant::now();
             let as_stored = |chunk: &Chunk| self.pipeline.is_identity(chunk.filter_mask);
-            let in_place = !self.queue.is_direct()
+            let in_place = !self.queue.is_async()
                 && chunks[run.chunks.clone()].iter().all(as_stored)
                 && (self.place)
                     .fetch_in_place(self.queue, runs, chunks, turn)

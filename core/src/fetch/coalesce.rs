@@ -23,13 +23,27 @@ pub struct Run {
     pub len: u64,
 }
 
-/// Group chunks that one fetch can serve. Unallocated chunks are in no run.
-pub fn runs(chunks: &[Chunk], into: &mut Vec<Run>) {
-    runs_within(chunks, RUN_BYTES, into);
+/// What one fetch may bring.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Gaps up to this size are read along.
+    pub gap_bytes: u64,
+    /// Unless a single chunk is larger.
+    pub run_bytes: u64,
 }
 
-/// The same, by fetches of at most `limit` bytes.
-pub fn runs_within(chunks: &[Chunk], limit: u64, into: &mut Vec<Run>) {
+impl Limits {
+    /// Of files.
+    pub fn within(run_bytes: u64) -> Limits {
+        Limits {
+            gap_bytes: GAP_BYTES,
+            run_bytes,
+        }
+    }
+}
+
+/// Group chunks that one fetch can serve. Unallocated chunks are in no run.
+pub fn runs(chunks: &[Chunk], limits: Limits, into: &mut Vec<Run>) {
     into.clear();
     for (index, chunk) in chunks.iter().enumerate() {
         if chunk.byte_offset == UNALLOCATED {
@@ -41,8 +55,8 @@ pub fn runs_within(chunks: &[Chunk], limit: u64, into: &mut Vec<Run>) {
             if run.chunks.end == index
                 && run.source == chunk.source
                 && chunk.byte_offset >= run_end
-                && chunk.byte_offset - run_end <= GAP_BYTES
-                && end - run.byte_offset <= limit
+                && chunk.byte_offset - run_end <= limits.gap_bytes
+                && end - run.byte_offset <= limits.run_bytes
             {
                 run.chunks.end = index + 1;
                 run.len = end - run.byte_offset;
@@ -89,7 +103,7 @@ mod tests {
             },
         ];
         let mut found = Vec::new();
-        runs(&chunks, &mut found);
+        runs(&chunks, Limits::within(RUN_BYTES), &mut found);
         let expected = [
             (0..2, 0, 1000, 1000),
             (3..5, 0, 2000, 30),

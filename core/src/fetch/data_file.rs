@@ -34,6 +34,8 @@ pub enum FetchError {
         expected: u64,
         got: u64,
     },
+    /// A store refused, or did not answer: the client's exception.
+    Store(String),
 }
 
 /// The descriptors of files that were opened lately, if the process may have that many; others are their readers' alone.
@@ -92,7 +94,7 @@ pub struct DataFile {
     /// The kernel takes no longer hint; 0: not yet asked for.
     hint_bytes: u64,
     /// The bytes, where they came with the plan and are not fetched.
-    inline: Vec<u8>,
+    inline: Arc<[u8]>,
 }
 
 impl DataFile {
@@ -109,6 +111,14 @@ impl DataFile {
         };
         file.check_unchanged()?;
         Ok(file)
+    }
+
+    /// What a library reads, to compare it; an object of a store is compared with each request.
+    pub fn of_library(source: &Source, files: &OpenFiles) -> Result<Option<DataFile>, FetchError> {
+        let is_file = source.access.is_none();
+        is_file
+            .then(|| DataFile::open(source, false, files))
+            .transpose()
     }
 
     /// The file is still the one that was indexed. Call after a fetch, before its bytes are used.

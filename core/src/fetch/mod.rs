@@ -11,3 +11,4 @@ pub mod direct;
 pub mod local_file;
 pub mod queue;
 pub mod recent;
+pub mod remote;

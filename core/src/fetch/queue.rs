@@ -6,21 +6,26 @@
 //!
 //! Law:
 //! 1. Through the page cache, the kernel is asked for what it lacks, and only then: a warm file costs no
-//!    extra system call. Around it, several reads are in flight.
+//!    extra system call. Around it, and from a store, several reads are in flight. Where one source is an
+//!    object of a store, all are read in that way.
 //! 2. On a rotating disk requests are made in the order of the tape, each task's in its turn; who keeps
 //!    that order (`Turnstile`) is handed in.
 //! 3. Of the files beside the dataset's own a bounded number is open. One that is closed for another is
 //!    compared first, if it was read.
 //! 4. Knows nothing of chunks, rows and filters.
 
-use super::coalesce::Run;
+use super::coalesce::{Limits, Run};
 use super::data_file::{DataFile, FetchError, OpenFiles};
 use super::direct::{Direct, Finished};
 use super::recent::Recent;
+use super::remote::object::Object;
+use super::remote::queue::{Origin, RemoteQueue};
 use crate::os::descriptors::at_most;
 use crate::tables::dataset::{Dataset, DatasetTable, Source};
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Files that are open beside the dataset's own.
 const OPEN: usize = 32;
@@ -54,12 +59,15 @@ fn in_turn<T>(turn: Option<Turn<'_>>, request: impl FnOnce() -> T) -> T {
 enum Way {
     Buffered(Vec<u8>),
     Direct(Direct),
+    Remote(RemoteQueue),
 }
 
 #[derive(Debug)]
 pub struct FetchQueue {
     /// It comes first, so that its reads have ended when the file is closed.
     way: Way,
+    /// Of requests of a store.
+    limits: Option<Limits>,
     sources: Sources,
     /// The page cache missed lately: what is claimed is asked for at once.
     pub cold: bool,
@@ -70,7 +78,9 @@ pub struct FetchQueue {
 /// The dataset's own file, and others in which chunks of it lie.
 #[derive(Debug)]
 struct Sources {
-    own: (u32, DataFile),
+    /// None: it is an object.
+    own: Option<(u32, DataFile)>,
+    objects: HashMap<u32, Arc<Object>>,
     all: Arc<[Source]>,
     open: Recent<u32, DataFile>,
     files: OpenFiles,
@@ -80,9 +90,10 @@ struct Sources {
 
 impl Sources {
     fn file(&mut self, number: u32, way: &mut Way) -> Result<&mut DataFile, FetchError> {
-        let (own, file) = &mut self.own;
-        if *own == number {
-            return Ok(file);
+        if let Some((own, file)) = &mut self.own {
+            if *own == number {
+                return Ok(file);
+            }
         }
         let is_it = |known: &u32| *known == number;
         if !self.open.has(is_it) {
@@ -96,10 +107,30 @@ impl Sources {
         }
         let source = self.all.get(number as usize);
         self.open.get_or_make(is_it, || {
-            let source = source.ok_or(FetchError::Open(io::ErrorKind::NotFound.into()))?;
+            let source = source.ok_or_else(no_source)?;
             let direct = matches!(way, Way::Direct(_));
             Ok((number, DataFile::open(source, direct, &self.files)?))
         })
+    }
+}
+
+fn no_source() -> FetchError {
+    FetchError::Open(io::ErrorKind::NotFound.into())
+}
+
+/// The bytes of one run.
+#[derive(Debug)]
+pub enum Landed {
+    Direct(Finished),
+    Remote(Vec<u8>),
+}
+
+impl Landed {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Landed::Direct(finished) => finished.bytes(),
+            Landed::Remote(bytes) => bytes,
+        }
     }
 }
 
@@ -108,14 +139,14 @@ impl Sources {
 pub enum Fetched {
     /// One run's behind the other's, and how many runs they are.
     Buffered(Vec<u8>, usize),
-    Direct(Vec<Finished>),
+    Each(Vec<Landed>),
 }
 
 impl Fetched {
     pub fn n_runs(&self) -> usize {
         match self {
             Fetched::Buffered(_, n_runs) => *n_runs,
-            Fetched::Direct(finished) => finished.len(),
+            Fetched::Each(landed) => landed.len(),
         }
     }
 
@@ -129,7 +160,7 @@ impl Fetched {
                 from += run.len as usize;
                 (run, &bytes[begin..from])
             }
-            Fetched::Direct(finished) => (run, finished[index].bytes()),
+            Fetched::Each(landed) => (run, landed[index].bytes()),
         })
     }
 }
@@ -141,15 +172,27 @@ impl FetchQueue {
         files: &OpenFiles,
     ) -> Result<FetchQueue, FetchError> {
         let source = table.source(dataset);
-        let file = DataFile::open(source, source.direct, files)?;
-        let way = match source.direct {
-            true => Way::Direct(Direct::new().map_err(FetchError::Open)?),
-            false => Way::Buffered(Vec::new()),
+        let way = match (table.access(), source.direct) {
+            (Some(access), _) => {
+                Way::Remote(RemoteQueue::new(access.memory_bytes, access.requests))
+            }
+            (None, true) => Way::Direct(Direct::new().map_err(FetchError::Open)?),
+            (None, false) => Way::Buffered(Vec::new()),
         };
+        let own = match source.access.is_some() {
+            true => None,
+            false => Some(DataFile::open(source, source.direct, files)?),
+        };
+        let limits = table.access().map(|access| Limits {
+            gap_bytes: access.gap_bytes,
+            run_bytes: access.request_bytes,
+        });
         Ok(FetchQueue {
             way,
+            limits,
             sources: Sources {
-                own: (dataset.source as u32, file),
+                own: own.map(|file| (dataset.source as u32, file)),
+                objects: HashMap::new(),
                 all: table.sources.clone(),
                 open: Recent::new(at_most(OPEN, table.datasets.len())),
                 files: files.clone(),
@@ -160,21 +203,36 @@ impl FetchQueue {
         })
     }
 
-    pub fn is_direct(&self) -> bool {
-        matches!(self.way, Way::Direct(_))
+    /// What is wanted is submitted, and waited for later.
+    pub fn is_async(&self) -> bool {
+        !matches!(self.way, Way::Buffered(_))
     }
 
-    /// System calls that fetched something.
+    /// What one fetch may bring: of files, `run_bytes`.
+    pub fn limits(&self, run_bytes: u64) -> Limits {
+        self.limits.unwrap_or(Limits::within(run_bytes))
+    }
+
+    /// Requests go to a store, where many are in flight.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.way, Way::Remote(_))
+    }
+
+    /// System calls that fetched something, and requests of stores.
     pub fn fetches(&self) -> u64 {
+        let own = self.sources.own.iter().map(|(_, file)| file.fetches);
         let others = self.sources.open.values().map(|file| file.fetches);
-        self.sources.own.1.fetches + self.sources.fetches + others.sum::<u64>() + self.finished
+        let objects = self.sources.objects.values();
+        let requests = objects.map(|object| object.requests.load(Relaxed));
+        let files = own.chain(others).chain(requests).sum::<u64>();
+        files + self.sources.fetches + self.finished
     }
 
     /// The files are still those that were indexed. Ask after a fetch, before its bytes are used.
     pub fn check_unchanged(&self) -> Result<(), FetchError> {
-        self.sources.own.1.check_unchanged()?;
-        let mut others = self.sources.open.values();
-        others.try_for_each(DataFile::check_unchanged)
+        let own = self.sources.own.iter().map(|(_, file)| file);
+        let mut files = own.chain(self.sources.open.values());
+        files.try_for_each(DataFile::check_unchanged)
     }
 
     fn file(&mut self, source: u32) -> Result<&mut DataFile, FetchError> {
@@ -204,13 +262,13 @@ impl FetchQueue {
     /// Set a task's fetches going, in its turn. Returns the tickets of direct reads, one a run; what
     /// cannot be started is started again, and fails, when it is taken.
     pub fn submit(&mut self, runs: &[Run], turn: Option<Turn<'_>>) -> Vec<u64> {
-        if !self.is_direct() {
+        if !self.is_async() {
             // Others may have read it, or the kernel, which reads ahead of itself.
             self.cold = !runs.iter().all(|run| self.has_cached(run));
         }
-        in_turn(turn, || match self.is_direct() {
+        in_turn(turn, || match self.is_async() {
             true => {
-                let submit = |run: &Run| self.submit_direct(run).ok();
+                let submit = |run: &Run| self.submit_run(run).ok();
                 runs.iter().map_while(submit).collect()
             }
             false => {
@@ -222,13 +280,39 @@ impl FetchQueue {
         })
     }
 
-    fn submit_direct(&mut self, run: &Run) -> Result<u64, FetchError> {
-        let file = self.file(run.source)?.descriptor().clone();
-        let Way::Direct(queue) = &mut self.way else {
-            return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
-        };
-        let ticket = queue.submit(&file, run.byte_offset, run.len as usize);
-        ticket.map_err(FetchError::Read)
+    fn submit_run(&mut self, run: &Run) -> Result<u64, FetchError> {
+        let origin = self.origin(run.source)?;
+        let (begin, len) = (run.byte_offset, run.len as usize);
+        match (&mut self.way, origin) {
+            (Way::Direct(queue), Origin::File(file)) => {
+                let ticket = queue.submit(&file, begin, len);
+                ticket.map_err(FetchError::Read)
+            }
+            (Way::Remote(queue), origin) => Ok(queue.submit(origin, begin, len)),
+            _ => Err(FetchError::Read(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    fn origin(&mut self, number: u32) -> Result<Origin, FetchError> {
+        if let Some(object) = self.sources.objects.get(&number) {
+            return Ok(Origin::Object(object.clone()));
+        }
+        let source = self
+            .sources
+            .all
+            .get(number as usize)
+            .ok_or_else(no_source)?;
+        if !source.inline.is_empty() {
+            return Ok(Origin::Memory(source.inline.clone()));
+        }
+        if let Some(access) = &source.access {
+            let size = source.fingerprint.size_bytes;
+            let object = Object::new(&source.filename, access.clone(), size);
+            let object = Arc::new(object);
+            self.sources.objects.insert(number, object.clone());
+            return Ok(Origin::Object(object));
+        }
+        Ok(Origin::File(self.file(number)?.descriptor().clone()))
     }
 
     /// The bytes of the first `count` of the runs that are left, whose tickets these are. Where one
@@ -241,7 +325,7 @@ impl FetchQueue {
         turn: Option<Turn<'_>>,
     ) -> (Fetched, Result<(), FetchError>) {
         match &mut self.way {
-            Way::Direct(_) => self.land_all(&left[..count], tickets),
+            Way::Direct(_) | Way::Remote(_) => self.land_all(&left[..count], tickets),
             Way::Buffered(spare) => {
                 let stored = std::mem::take(spare);
                 self.read_all(left, count, stored, turn)
@@ -274,19 +358,25 @@ impl FetchQueue {
         for (index, run) in runs.iter().enumerate() {
             match self.land(run, tickets.get(index)) {
                 Ok(finished) => landed.push(finished),
-                Err(error) => return (Fetched::Direct(landed), Err(error)),
+                Err(error) => return (Fetched::Each(landed), Err(error)),
             }
         }
-        (Fetched::Direct(landed), Ok(()))
+        (Fetched::Each(landed), Ok(()))
     }
 
     /// Take the memory of fetched bytes back for the next ones.
     pub fn recycle(&mut self, fetched: Fetched) {
         match (&mut self.way, fetched) {
             (Way::Buffered(spare), Fetched::Buffered(stored, _)) => *spare = stored,
-            (Way::Direct(queue), Fetched::Direct(finished)) => {
-                finished.into_iter().for_each(|one| queue.recycle(one));
-            }
+            (_, Fetched::Each(landed)) => landed.into_iter().for_each(|one| self.recycle_run(one)),
+            _ => {}
+        }
+    }
+
+    fn recycle_run(&mut self, landed: Landed) {
+        match (&mut self.way, landed) {
+            (Way::Direct(queue), Landed::Direct(finished)) => queue.recycle(finished),
+            (Way::Remote(queue), Landed::Remote(bytes)) => queue.recycle(bytes),
             _ => {}
         }
     }
@@ -317,7 +407,7 @@ impl FetchQueue {
         byte_offset: u64,
         ahead: impl FnOnce(&mut FetchQueue),
     ) -> Result<bool, FetchError> {
-        if self.is_direct() {
+        if self.is_async() {
             return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
         }
         let have = self.file(source)?.read_cached(out, byte_offset);
@@ -335,7 +425,7 @@ impl FetchQueue {
     /// # Safety
     /// The places must be the caller's to write, for as long as this takes.
     pub unsafe fn read_places(&mut self, places: &[libc::iovec], run: &Run) -> bool {
-        if self.is_direct() {
+        if self.is_async() {
             return false;
         }
         let file = self.file(run.source);
@@ -343,31 +433,39 @@ impl FetchQueue {
         file.is_ok_and(|file| unsafe { file.read_places(places, run.byte_offset) })
     }
 
-    /// Wait for a direct read that nobody wants any more.
+    /// A read is not wanted any more.
     pub fn discard(&mut self, ticket: u64) {
-        if let Way::Direct(queue) = &mut self.way {
-            if let Ok(finished) = queue.finish(ticket) {
-                queue.recycle(finished);
+        match &mut self.way {
+            Way::Direct(queue) => {
+                if let Ok(finished) = queue.finish(ticket) {
+                    queue.recycle(finished);
+                }
             }
+            Way::Remote(queue) => queue.discard(ticket),
+            Way::Buffered(_) => {}
         }
     }
 
-    fn land(&mut self, run: &Run, ticket: Option<&u64>) -> Result<Finished, FetchError> {
+    fn land(&mut self, run: &Run, ticket: Option<&u64>) -> Result<Landed, FetchError> {
         let ticket = match ticket {
             Some(&ticket) => ticket,
-            None => self.submit_direct(run)?,
+            None => self.submit_run(run)?,
         };
-        let Way::Direct(queue) = &mut self.way else {
-            return Err(FetchError::Read(io::ErrorKind::Unsupported.into()));
+        let landed = match &mut self.way {
+            Way::Direct(queue) => {
+                let finished = queue.finish(ticket).map_err(FetchError::Read)?;
+                self.finished += 1;
+                Landed::Direct(finished)
+            }
+            Way::Remote(queue) => Landed::Remote(queue.finish(ticket)?),
+            Way::Buffered(_) => return Err(FetchError::Read(io::ErrorKind::Unsupported.into())),
         };
-        let finished = queue.finish(ticket).map_err(FetchError::Read)?;
-        self.finished += 1;
-        let (expected, got) = (run.len, finished.bytes().len() as u64);
+        let (expected, got) = (run.len, landed.bytes().len() as u64);
         if got < expected {
-            queue.recycle(finished);
+            self.recycle_run(landed);
             return Err(FetchError::Short { expected, got });
         }
-        Ok(finished)
+        Ok(landed)
     }
 }
 

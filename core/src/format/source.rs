@@ -1,4 +1,5 @@
-//! Where the bytes of a file come from: a local file (`fetch::local_file`), or memory.
+//! Where the bytes of a file come from: a local file (`fetch::local_file`), a store's object
+//! (`fetch::remote::metadata`), or memory.
 //!
 //! Law:
 //! 1. A source has a length that does not change while it is used, and gives any range within it.
@@ -12,6 +13,17 @@ pub trait ByteSource: Send + Sync {
 
     /// Fill `out` with the bytes from `offset` on.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// These ranges, of (offset, length), will be read.
+    fn expect(&self, _wanted: &mut dyn Iterator<Item = (u64, u64)>) {}
+
+    /// How many bytes it may be told to expect at a time; 0: none, as it gains nothing from it.
+    fn expects(&self) -> u64 {
+        0
+    }
+
+    /// Metadata of the file lie in pages of this length.
+    fn has_pages(&self, _page_bytes: u64) {}
 }
 
 /// A file in memory.

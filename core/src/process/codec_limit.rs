@@ -11,7 +11,7 @@ use crate::engine::counters::{Record, count};
 use crate::engine::open_dataset::{OpenDataset, check};
 use crate::engine::read_context::Shared;
 use crate::engine::transfer::{ChunkRead, Fetches, Place};
-use crate::fetch::coalesce::{Run, runs};
+use crate::fetch::coalesce::{RUN_BYTES, Run, runs};
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::ring::control::Control;
@@ -120,9 +120,9 @@ impl Part<'_> {
         let chunks = &plan.table.chunks()[records];
         check(&plan.table, plan.dataset(&task), chunks, first_record)?;
         let mut found = Vec::new();
-        runs(chunks, &mut found);
         let queue = &mut self.open[task.dataset as usize].queue;
-        let tickets = match queue.is_direct() {
+        runs(chunks, queue.limits(RUN_BYTES), &mut found);
+        let tickets = match queue.is_async() {
             true => queue.submit(&found, None),
             false => Vec::new(),
         };

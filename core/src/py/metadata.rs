@@ -5,6 +5,8 @@
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
 use crate::fetch::local_file::{LocalFile, ReadLock};
+use crate::fetch::remote::metadata::RemoteMetadata;
+use crate::fetch::remote::object::Object;
 use crate::format::cursor::UNDEFINED;
 use crate::format::dataspace::Dataspace;
 use crate::format::error::FormatError;
@@ -15,8 +17,8 @@ use crate::format::layout::Layout;
 use crate::format::link::{Link, Target};
 use crate::format::source::ByteSource;
 use crate::format::virtual_layout::Selection;
+use crate::tables::access::Access;
 use numpy::PyArray1;
-use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
@@ -25,41 +27,19 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-create_exception!(
-    _core,
-    Corrupt,
-    PyValueError,
-    "A structure contradicts the specification of HDF5: (text, address, expected, got)."
-);
-create_exception!(
-    _core,
-    Unknown,
-    PyValueError,
-    "A structure that the core does not know: (text, address)."
-);
-
-impl From<FormatError> for PyErr {
-    fn from(error: FormatError) -> PyErr {
-        let text = error.to_string();
-        match error {
-            FormatError::Corrupt {
-                address,
-                expected,
-                got,
-            } => Corrupt::new_err((text, address, expected, got)),
-            FormatError::Unknown { address, .. } => Unknown::new_err((text, address)),
-            FormatError::Io { error, .. } => PyOSError::new_err((error.raw_os_error(), text)),
-        }
-    }
-}
-
 /// The metadata of an HDF5 file. May be used by several threads at once.
 #[pyclass(frozen)]
 pub struct MetadataFile {
     file: File,
     lock: Mutex<Option<ReadLock>>,
-    /// None: in memory.
-    source: Option<Arc<LocalFile>>,
+    source: Source,
+}
+
+/// Where the metadata come from.
+enum Source {
+    Memory,
+    File(Arc<LocalFile>),
+    Object(Arc<RemoteMetadata>),
 }
 
 fn os_error(error: io::Error) -> PyErr {
@@ -77,9 +57,38 @@ impl MetadataFile {
             let lock = takes_lock.then(take).transpose().map_err(os_error)?;
             let source = Arc::new(LocalFile::open(&filename).map_err(os_error)?);
             let mut file = MetadataFile::open(Box::new(source.clone()), true)?;
-            (file.lock, file.source) = (Mutex::new(lock), Some(source));
+            (file.lock, file.source) = (Mutex::new(lock), Source::File(source));
             Ok(file)
         })
+    }
+
+    /// An object of a store, of which the first bytes are known already.
+    #[staticmethod]
+    fn of_object(
+        py: Python<'_>,
+        name: &[u8],
+        access: &[u8],
+        size: u64,
+        first: Vec<u8>,
+    ) -> PyResult<MetadataFile> {
+        py.detach(|| {
+            let access = Access::parse(access).map_err(PyValueError::new_err)?;
+            let object = Arc::new(Object::new(name, access, size));
+            let source = Arc::new(RemoteMetadata::new(object));
+            source.keep(0, first);
+            let mut file = MetadataFile::open(Box::new(source.clone()), true)?;
+            file.source = Source::Object(source);
+            Ok(file)
+        })
+    }
+
+    /// Requests of a store, and the bytes that they brought.
+    #[getter]
+    fn requests(&self) -> (u64, u64) {
+        match &self.source {
+            Source::Object(source) => source.counts(),
+            _ => (0, 0),
+        }
     }
 
     /// Take the lock again; it must be the file of this name still.
@@ -102,8 +111,10 @@ impl MetadataFile {
     /// Release the lock and close the file, for good: what was not read yet cannot be read then.
     fn close(&self) {
         self.release();
-        if let Some(source) = &self.source {
-            source.close();
+        match &self.source {
+            Source::Memory => {}
+            Source::File(file) => file.close(),
+            Source::Object(object) => object.close(),
         }
     }
 
@@ -374,7 +385,7 @@ impl MetadataFile {
         Ok(MetadataFile {
             file: File::open(source, checks_sums)?,
             lock: Mutex::default(),
-            source: None,
+            source: Source::Memory,
         })
     }
 }

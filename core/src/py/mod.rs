@@ -6,6 +6,7 @@
 
 pub mod codec_limit;
 pub mod datatype;
+pub mod format_error;
 pub mod metadata;
 mod module;
 pub mod pieces;
@@ -14,4 +15,5 @@ pub mod request_handle;
 pub mod requests;
 pub mod ring;
 pub mod saved_parts;
+pub mod store;
 pub mod survey;

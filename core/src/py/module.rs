@@ -4,13 +4,14 @@
 //! 1. What Python may call is named here, and nowhere else.
 
 use super::{
-    codec_limit, datatype, metadata, pieces, read, request_handle, requests, ring, saved_parts,
-    survey,
+    codec_limit, datatype, format_error, metadata, pieces, read, request_handle, requests, ring,
+    saved_parts, store, survey,
 };
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::engine::heap_read;
 use crate::engine::pieces as read_pieces;
 use crate::fetch::direct::io_uring_available;
+use crate::fetch::remote::metadata::FIRST_BYTES;
 use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES, plugin};
 use crate::format::survey::{ALONE, NO_DATASET};
 use crate::os::memory::page_bytes;
@@ -23,6 +24,7 @@ use crate::select::selection;
 use crate::shuffle::order::{self, Order, SHUFFLES};
 use crate::tables::dataset;
 use crate::tables::plan;
+use crate::tables::source;
 use crate::task_error::{ERROR_KINDS, NO_CHUNK};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -41,12 +43,13 @@ const NUMBERS: &[(&str, u64)] = &[
     ("ENDLESS", plan::ENDLESS),
     ("TASK_LIBRARY", plan::KIND_LIBRARY as u64),
     ("TASK_SHARE", plan::KIND_SHARE as u64),
-    ("SOURCE_DIRECT", dataset::SOURCE_DIRECT),
-    ("SOURCE_TURNSTILE", dataset::SOURCE_TURNSTILE),
-    ("SOURCE_GROWS", dataset::SOURCE_GROWS),
+    ("SOURCE_DIRECT", source::SOURCE_DIRECT),
+    ("SOURCE_TURNSTILE", source::SOURCE_TURNSTILE),
+    ("SOURCE_GROWS", source::SOURCE_GROWS),
     ("DATASET_CLIPPED", dataset::FLAG_CLIPPED),
     ("DATASET_WINDOWS", dataset::FLAG_WINDOWS),
     ("DATASET_LIBRARY", dataset::FLAG_LIBRARY),
+    ("REMOTE_FIRST_BYTES", FIRST_BYTES),
     ("NO_CHUNK", NO_CHUNK),
     ("STATE_FINISHED", counters::STATE_FINISHED as u64),
     ("STATE_FAILED", counters::STATE_FAILED as u64),
@@ -113,7 +116,7 @@ fn serve_reader(
 
 /// Call `act` with views of memory and of a mark, which are released when it returns: a view that was
 /// kept is an error of its own.
-fn lent(
+pub(super) fn lent(
     py: Python<'_>,
     out: &mut [u8],
     mark: Mark<'_>,
@@ -163,7 +166,7 @@ unsafe fn view(py: Python<'_>, base: *mut u8, len: usize) -> PyResult<Bound<'_, 
 }
 
 /// "module\0type\0text" of an exception.
-fn describe(py: Python<'_>, error: &PyErr) -> String {
+pub(super) fn describe(py: Python<'_>, error: &PyErr) -> String {
     let kind = error.get_type(py);
     let module = kind
         .module()
@@ -276,8 +279,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<read::LocalDataset>()?;
     module.add_class::<read::ResultMemory>()?;
     let py = module.py();
-    module.add("Corrupt", py.get_type::<metadata::Corrupt>())?;
-    module.add("Unknown", py.get_type::<metadata::Unknown>())?;
+    module.add("Corrupt", py.get_type::<format_error::Corrupt>())?;
+    module.add("Unknown", py.get_type::<format_error::Unknown>())?;
+    module.add("StoreFailed", py.get_type::<format_error::StoreFailed>())?;
     module.add("ReadFailed", py.get_type::<read::ReadFailed>())?;
     module.add("Refused", py.get_type::<requests::Refused>())?;
     module.add("Closed", py.get_type::<requests::Closed>())?;
@@ -298,6 +302,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     ] {
         module.add(name, value)?;
     }
+    store::init();
     module.add("PAGE_BYTES", page_bytes())?;
     for (name, value) in NUMBERS {
         module.add(name, value)?;

@@ -29,7 +29,8 @@ impl Reader<'_> {
         let dataset = plan.dataset(&claimed.task);
         let start = Instant::now();
         let number = dataset.chunks_at;
-        let file = DataFile::open(plan.table.source(dataset), false, &self.shared.files)
+        let source = plan.table.source(dataset);
+        let file = DataFile::of_library(source, &self.shared.files)
             .map_err(|error| TaskError::Fetch(number, error))?;
         let record = self.control.record(self.me);
         let mut place = PlaceShuffled {
@@ -59,7 +60,7 @@ impl Reader<'_> {
             count(&record.decoded_bytes, len);
         }
         // A file that changed explains any error.
-        file.check_unchanged()
+        file.map_or(Ok(()), |file| file.check_unchanged())
             .map_err(|error| TaskError::Fetch(number, error))?;
         result.map_err(TaskError::Library)?;
         count(&record.library_tasks, 1);
@@ -77,7 +78,8 @@ impl Reader<'_> {
         let dataset = plan.dataset(task);
         let start = Instant::now();
         let number = plan.records(task).start as u64;
-        let file = DataFile::open(plan.table.source(dataset), false, &self.shared.files)
+        let source = plan.table.source(dataset);
+        let file = DataFile::of_library(source, &self.shared.files)
             .map_err(|error| TaskError::Fetch(number, error))?;
         // SAFETY: this reader owns the task, so these rows of the tape are its alone.
         let out = unsafe { self.rows(claimed) };
@@ -89,7 +91,7 @@ impl Reader<'_> {
             library(&dataset.library, begin, end, out, chunk)
         });
         // A file that changed explains any error.
-        file.check_unchanged()
+        file.map_or(Ok(()), |file| file.check_unchanged())
             .map_err(|error| TaskError::Fetch(number, error))?;
         result.map_err(TaskError::Library)?;
         count(&record.library_tasks, 1);

@@ -22,7 +22,7 @@ use crate::engine::place_shuffled::{PlaceShuffled, fetches};
 use crate::engine::read_context::Shared;
 use crate::engine::shuffle_task::{ShuffleTask, Windows};
 use crate::engine::transfer::{ChunkRead, Fetches, NO_CHUNK};
-use crate::fetch::coalesce::{Run, runs};
+use crate::fetch::coalesce::{RUN_BYTES, Run, runs};
 use crate::fetch::queue::{Turn, Turnstile};
 use crate::filters::FilterErrorKind;
 use crate::os::memory::{Entered, Mapping};
@@ -128,11 +128,12 @@ impl<'a> Reader<'a> {
         self.careful = self.control.inherited(self.me);
         let mut inherited: VecDeque<u64> = self.careful.clone().into();
         let most = window(self.plan);
-        let direct = self.plan.table.sources.iter().any(|source| source.direct);
+        let mut sources = self.plan.table.sources.iter();
+        let is_async = sources.any(|source| source.direct || source.access.is_some());
         let mut claimed_all = false;
         loop {
             // Where nothing is waited for, a task that is claimed early comes late.
-            let early = direct || self.open.iter().flatten().any(|open| open.queue.cold);
+            let early = is_async || self.open.iter().flatten().any(|open| open.queue.cold);
             let window = if early { most } else { 1 };
             while pending.len() < window && !claimed_all {
                 let global = match inherited.pop_front() {
@@ -263,8 +264,8 @@ impl<'a> Reader<'a> {
             return Ok(begun);
         }
         match &mut begun.share {
-            Some(share) => fetches(share, &self.cache, &mut begun.runs),
-            None => runs(chunks, &mut begun.runs),
+            Some(share) => fetches(share, &self.cache, &open.queue, &mut begun.runs),
+            None => runs(chunks, open.queue.limits(RUN_BYTES), &mut begun.runs),
         }
         let turn = turn(&control, plan, &task, global);
         begun.tickets = open.queue.submit(&begun.runs, turn);
@@ -345,8 +346,8 @@ impl<'a> Reader<'a> {
         let n_sound = begun.sound.as_ref().map_or(all.len(), |(sound, _)| *sound);
         let chunks = &all[..n_sound];
         let mut found = std::mem::take(&mut begun.runs);
-        if !open.queue.is_direct() {
-            runs(chunks, &mut found);
+        if !open.queue.is_async() {
+            runs(chunks, open.queue.limits(RUN_BYTES), &mut found);
         }
         let first = plan.first_row(plan.tape(task));
         let mut transfer = open.transfer(control.record(self.me), |interleaver| PlaceRows {
@@ -386,9 +387,9 @@ impl<'a> Reader<'a> {
     ) -> Result<u64, TaskError> {
         let (plan, control, task) = (self.plan, self.control, &claimed.task);
         let mut found = std::mem::take(&mut begun.runs);
-        if !open.queue.is_direct() {
+        if !open.queue.is_async() {
             // Some chunks may be kept by now.
-            fetches(&mut share, &self.cache, &mut found);
+            fetches(&mut share, &self.cache, &open.queue, &mut found);
         }
         let tape = plan.tape(task);
         let bytes = tape_bytes(tape, claimed.rows());

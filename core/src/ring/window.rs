@@ -8,7 +8,9 @@ use crate::tables::plan::Plan;
 
 /// Bytes and tasks that a reader keeps in flight while fetches take long.
 const FLIGHT_BYTES: u64 = 8 << 20;
-const FLIGHT_TASKS: usize = 16;
+const FLIGHT_TASKS: u64 = 16;
+/// A store takes long to answer, and answers many at a time.
+const REMOTE_FLIGHT_TASKS: u64 = 128;
 /// Bytes that all readers together keep in flight on a rotating disk: some 0.1 s of its time.
 /// What waits for longer, the kernel serves in order of arrival, however far the head has to go.
 const ROTATING_FLIGHT_BYTES: u64 = 16 << 20;
@@ -21,11 +23,16 @@ pub fn window(plan: &Plan) -> usize {
     let rows = (plan.lap_rows() / tasks).max(1);
     let share = plan.capacity_rows() / rows / plan.n_readers() as u64;
     let task_bytes = rows * plan.tapes[0].row_bytes.max(1) as u64;
-    let bytes = match plan.table.sources.iter().any(|source| source.turnstile) {
-        true => FLIGHT_BYTES.min(ROTATING_FLIGHT_BYTES / plan.n_readers() as u64),
-        false => FLIGHT_BYTES,
+    let rotates = plan.table.sources.iter().any(|source| source.turnstile);
+    let (bytes, most) = match plan.table.access() {
+        Some(access) => (access.memory_bytes, REMOTE_FLIGHT_TASKS),
+        None if rotates => {
+            let share = ROTATING_FLIGHT_BYTES / plan.n_readers() as u64;
+            (FLIGHT_BYTES.min(share), FLIGHT_TASKS)
+        }
+        None => (FLIGHT_BYTES, FLIGHT_TASKS),
     };
     // Two even of the largest, so that one is on its way while the other is decoded.
-    let wanted = (bytes / task_bytes.max(1)).clamp(2, FLIGHT_TASKS as u64);
+    let wanted = (bytes / task_bytes.max(1)).clamp(2, most);
     share.clamp(1, wanted) as usize
 }

@@ -9,22 +9,22 @@
 //!    lies in a region of an arena that is not written again while the dataset lives, or it is the
 //!    table's own.
 
+use super::access::Access;
 pub use super::axis_window::AxisWindow;
 pub use super::fix::{Fix, FixKind};
 use super::parts::Parts;
+use super::source::SourceRecord;
+pub use super::source::{Fingerprint, Source};
 pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
 use crate::filters::FilterSpec;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA02");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA03");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
 /// are the fill value.
 pub const UNALLOCATED: u64 = u64::MAX;
-pub const SOURCE_DIRECT: u64 = 1;
-pub const SOURCE_TURNSTILE: u64 = 2;
-pub const SOURCE_GROWS: u64 = 4;
 pub const FLAG_CLIPPED: u64 = 1;
 pub const FLAG_LIBRARY: u64 = 2;
 /// Behind a dataset's dims there is a window for each of its inner axes.
@@ -41,20 +41,6 @@ struct Header {
     n_words: u64,
     n_blob: u64,
     reserved: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-struct SourceRecord {
-    name_at: u64,
-    name_len: u64,
-    device: u64,
-    inode: u64,
-    size_bytes: u64,
-    mtime_ns: u64,
-    inline_at: u64,
-    inline_len: u64,
-    flags: u64,
 }
 
 #[repr(C)]
@@ -103,39 +89,6 @@ impl Chunk {
             stored_size: 0,
             filter_mask: 0,
             source: 0,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fingerprint {
-    pub device: u64,
-    pub inode: u64,
-    pub size_bytes: u64,
-    pub mtime_ns: u64,
-}
-
-/// Where stored bytes come from.
-#[derive(Debug)]
-pub struct Source {
-    pub filename: Vec<u8>,
-    pub fingerprint: Fingerprint,
-    /// The page cache is bypassed.
-    pub direct: bool,
-    /// Readers make requests one at a time, in the order of the tape.
-    pub turnstile: bool,
-    /// Others write it meanwhile: its size and time may change.
-    pub grows: bool,
-    /// The stored bytes, where they travel with the table: then addresses count in these.
-    pub inline: Vec<u8>,
-}
-
-impl Source {
-    /// Bytes that there are to fetch from.
-    pub fn bytes(&self) -> u64 {
-        match self.inline.is_empty() {
-            true => self.fingerprint.size_bytes,
-            false => self.inline.len() as u64,
         }
     }
 }
@@ -279,7 +232,7 @@ impl DatasetTable {
                 table::<u8>(&map, blob_at, header.n_blob),
             )
         };
-        let sources = sources.iter().map(|record| source(record, blob));
+        let sources = sources.iter().map(|record| record.source(blob));
         let datasets = datasets.iter().map(|record| dataset(record, words, blob));
         let table = DatasetTable {
             sources: sources.collect::<Result<_, _>>()?,
@@ -332,6 +285,14 @@ impl DatasetTable {
         &self.sources[dataset.source]
     }
 
+    /// How to get at the objects of a store, if one of the sources is such; those of a table are of one
+    /// user, whose limits are the same for all.
+    pub fn access(&self) -> Option<&Access> {
+        self.sources
+            .iter()
+            .find_map(|source| source.access.as_ref())
+    }
+
     pub fn chunks(&self) -> &[Chunk] {
         // SAFETY: the range was checked in `over`; the bytes do not change and are plain words.
         unsafe { table::<Chunk>(&self.map, self.chunks_at, self.n_chunks) }
@@ -366,22 +327,6 @@ fn before(chunks: &[Chunk], grid_index: u64) -> usize {
         true => guess,
         false => chunks.partition_point(|chunk| chunk.grid_index < grid_index),
     }
-}
-
-fn source(record: &SourceRecord, blob: &[u8]) -> Result<Source, Refused> {
-    Ok(Source {
-        filename: part(blob, record.name_at, record.name_len)?.to_vec(),
-        fingerprint: Fingerprint {
-            device: record.device,
-            inode: record.inode,
-            size_bytes: record.size_bytes,
-            mtime_ns: record.mtime_ns,
-        },
-        direct: record.flags & SOURCE_DIRECT != 0,
-        turnstile: record.flags & SOURCE_TURNSTILE != 0,
-        grows: record.flags & SOURCE_GROWS != 0,
-        inline: part(blob, record.inline_at, record.inline_len)?.to_vec(),
-    })
 }
 
 /// A dataset as its record tells it.

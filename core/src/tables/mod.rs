@@ -4,10 +4,12 @@
 //! 1. Untrusted words become values here, or are refused; later code indexes freely.
 //! 2. No I/O on data files, no clocks, no Python.
 
+pub mod access;
 pub mod axis_window;
 pub mod dataset;
 mod fix;
 pub mod parts;
 pub mod plan;
+pub mod source;
 mod task;
 mod words;

@@ -1,0 +1,96 @@
+"""A file by its name, of this machine or of a store: what identifies it, and whether it is there.
+
+Law
+---
+1. The only file of the index that asks for the state of a file.
+2. A failure of a store is one of our exceptions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from _multitables import _core
+from _multitables.errors import MissingFileError
+from _multitables.index.chunk_index import Fingerprint
+from _multitables.remote import client
+from _multitables.remote.access import Access, version_number
+from _multitables.remote.failures import StoreFailure, error_of
+from _multitables.remote.names import absolute, is_remote
+from _multitables.remote.options import StorageOptions
+
+
+def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
+    """Return what identifies the file of a name as it is now.
+
+    Raises
+    ------
+    OSError
+        It is not there, or may not be asked for.
+    """
+    if not is_remote(name):
+        return Fingerprint.of(os.stat(name))
+    with failures(name):
+        return _told(name, options, *client.head(name, options.client_text(name)))
+
+
+def first_bytes(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
+    """Return what identifies an object, and its first bytes, by one request."""
+    with failures(name):
+        text = options.client_text(name)
+        try:
+            etag, state, data = client.fetched(name, text, 0, _core.REMOTE_FIRST_BYTES)
+        except StoreFailure as failure:
+            if failure.kind != "range":
+                raise
+            return _told(name, options, *client.head(name, text)), b""  # it is empty
+        return _told(name, options, etag, state), bytes(data)
+
+
+def changed(name: str, fingerprint: Fingerprint) -> bool:
+    """Whether a file is not the one that was indexed."""
+    access = fingerprint.access
+    try:
+        return fingerprint_of(name, access.options if access else StorageOptions()) != fingerprint
+    except OSError:
+        return True
+
+
+def is_file(name: str, options: StorageOptions) -> bool:
+    """Whether there is such a file."""
+    if not is_remote(name):
+        return os.path.isfile(name)
+    try:
+        fingerprint_of(name, options)
+    except MissingFileError:
+        return False
+    return True
+
+
+def listed(name: str, options: StorageOptions) -> list[str]:
+    """Return the names of the objects that begin with a name."""
+    with failures(name):
+        return client.listed(name, options.client_text(name))
+
+
+def put(name: str, options: StorageOptions, file: str) -> None:
+    """Write a file of this machine as an object."""
+    with failures(name):
+        client.put(name, options.client_text(name), file)
+
+
+def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int]) -> Fingerprint:
+    modified_ns, size = state
+    number = version_number(etag, modified_ns, size)
+    return Fingerprint(0, number, size, 0, Access(absolute(name), etag, options))
+
+
+@contextlib.contextmanager
+def failures(name: str) -> Iterator[None]:
+    """Raise failures of a store as errors that name the object."""
+    try:
+        yield
+    except StoreFailure as failure:
+        raise error_of(absolute(name), failure) from None

@@ -1,0 +1,105 @@
+"""The metadata of a store's object, read when they are first asked for, and where its index is.
+
+Law
+---
+1. An object whose index is at hand is not read for its metadata at all.
+2. An index beside an object is fetched once, into the user's cache; it is that of this version of
+   the object, or it is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import Any
+
+from _multitables import _core
+from _multitables.errors import MultitablesError
+from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.saved.metadata import SUFFIX, places
+from _multitables.index.stored_files import failures, first_bytes
+from _multitables.remote import client
+
+#: An index beside an object is fetched if it has at most this many bytes.
+MAX_INDEX_BYTES = 1 << 30
+
+
+class WholeObject:
+    """As `_core.MetadataFile`, of an object. Any thread may use it."""
+
+    def __init__(self, name: str, fingerprint: Fingerprint) -> None:
+        self._name, self._fingerprint = name, fingerprint
+        self._file: _core.MetadataFile | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def file(self) -> _core.MetadataFile:
+        """The core's view of the object."""
+        with self._lock:
+            if self._file is None:
+                assert self._fingerprint.access is not None
+                options = self._fingerprint.access.options
+                self._file = of_object(self._name, *first_bytes(self._name, options))
+            return self._file
+
+    @property
+    def requests(self) -> tuple[int, int]:
+        """Requests of the store, and the bytes that they brought; one was for its state."""
+        n_requests, n_bytes = self._file.requests if self._file is not None else (0, 0)
+        return n_requests + 1, n_bytes
+
+    def lock(self, filename: str) -> None:
+        """Hold no lock: an object is replaced, not written."""
+
+    def release(self) -> None:
+        """Hold no lock."""
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._file is not None:
+            self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+def of_object(name: str, fingerprint: Fingerprint, first: bytes) -> _core.MetadataFile:
+    """Return the core's view of an object whose first bytes are known."""
+    assert fingerprint.access is not None
+    access, size = fingerprint.access.encoded, fingerprint.size_bytes
+    return _core.MetadataFile.of_object(os.fsencode(name), access, size, first)
+
+
+def has_cached_index(name: str) -> bool:
+    """Whether the user's cache has an index of an object, perhaps of another version."""
+    return os.path.exists(places(name)[1])
+
+
+def fetch_index(name: str, fingerprint: Fingerprint) -> bool:
+    """Bring the index beside an object into the user's cache, if there is one."""
+    assert fingerprint.access is not None
+    options = fingerprint.access.options
+    beside, cached = name + SUFFIX, places(name)[1]
+    if not options.get("looks_for_index"):
+        return False
+    try:
+        with failures(beside):
+            text = options.client_text(name)
+            _, (_, size), head = client.fetched(beside, text, 0, _core.REMOTE_FIRST_BYTES)
+            data = bytes(head)
+            if len(data) < size <= MAX_INDEX_BYTES:
+                data += client.fetched(beside, text, len(data), size)[2]
+    except MultitablesError:
+        return False  # most objects have none, and it is not worth an error
+    part = f"{cached}.{os.urandom(4).hex()}.tmp"
+    try:
+        os.makedirs(os.path.dirname(cached), exist_ok=True)
+        with open(part, "xb") as file:
+            file.write(data)
+        os.replace(part, cached)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        return False
+    return True

@@ -1,0 +1,49 @@
+"""How readers get at one object: its version, and the options of its store.
+
+Law
+---
+1. The bytes that the core gets are laid out here and read in core/src/tables/access.rs: a line of
+   numbers, a line for the folder of the cache, and the text of the client.
+2. Neither a repr nor a pickle has a secret; see options.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+from _multitables.remote.names import kind_of
+from _multitables.remote.options import StorageOptions
+
+
+@dataclass(frozen=True)
+class Access:
+    """An object's name, its version ("" where the store tells none), and the options."""
+
+    name: str
+    etag: str
+    options: StorageOptions
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """What the core is told."""
+        limits = ("max_gap_bytes", "max_request_bytes", "max_memory_bytes", "max_requests")
+        numbers = [self.options.get(name) for name in (*limits, "cache_bytes")]
+        folder = os.fsencode(self.options.get("cache_folder"))
+        text = [self.etag, self.options.client_text(self.name)]
+        head = " ".join(map(str, numbers)).encode()
+        return b"\n".join([head, folder, json.dumps(text).encode()])
+
+    @property
+    def kind(self) -> str:
+        """The kind of its store."""
+        return kind_of(self.name)
+
+
+def version_number(etag: str, modified_ns: int, size: int) -> int:
+    """Return a number of 63 bits for the version of an object."""
+    text = etag or f"{modified_ns} {size}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1

@@ -1,0 +1,213 @@
+"""The client of stores: ranges of objects through obstore, in whatever process asks for them.
+
+Law
+---
+1. A store is made once for each way to reach it, and kept; any thread may use it.
+2. A range comes whole and from the version that was indexed, or a `StoreFailure` says why not.
+3. obstore is imported here and nowhere else; it retries and keeps connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import random
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+
+from _multitables.errors import MissingLibraryError, OptionsError
+from _multitables.remote.failures import StoreFailure, failure_of
+from _multitables.remote.names import in_store, kind_of, query_of
+from _multitables.remote.options import OWN
+
+#: A whole request may take as many times the longest silence.
+SLOW = 10
+#: What obstore does not repeat, as some servers tell no version, is asked for again so often.
+ATTEMPTS = 4
+#: Stores that are kept.
+MAX_STORES = 64
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_lock = threading.Lock()
+
+
+def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
+    """Fill `out` with the bytes of an object from `begin` on; the core calls this."""
+    etag, text = json.loads(access)
+    for attempt in range(ATTEMPTS):
+        try:
+            _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag)
+            if len(got) != len(out):
+                raise StoreFailure("short", f"expected {len(out)} bytes, got {len(got)}")
+            out[:] = got
+        except StoreFailure as failure:
+            if failure.kind not in ("cut", "short") or attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
+        else:
+            return
+
+
+def fetched(
+    name: str, text: str, begin: int, end: int, etag: str = ""
+) -> tuple[str, tuple[int, int], memoryview]:
+    """Return the version of an object, its time (ns) and size, and bytes: fewer at its end."""
+    options: dict[str, Any] = {"range": (begin, end)}
+    if etag and not etag.startswith("W/"):  # a weak one matches nothing (RFC 9110, 13.1.1)
+        options["if_match"] = etag
+    with _failures():
+        store, key = _store(name, text)
+        found = _obstore().get(store, key, options=options)
+        version, *rest = _told(found.meta)
+        if etag and version != etag:
+            raise StoreFailure("changed", "another ETag")
+        first, last = found.range
+        if first != begin:
+            raise StoreFailure("short", f"expected bytes from {begin} on, got them from {first} on")
+        data = memoryview(found.bytes())
+        if len(data) != last - first:
+            raise StoreFailure("short", f"expected {last - first} bytes, got {len(data)}")
+    return version, (rest[0], rest[1]), data
+
+
+def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
+    """Return the version of an object, and its time (ns) and size."""
+    with _failures():
+        store, key = _store(name, text)
+        version, *rest = _told(_obstore().head(store, key))
+    return version, (rest[0], rest[1])
+
+
+def put(name: str, text: str, file: str) -> None:
+    """Write a file of this machine as an object."""
+    from pathlib import Path
+
+    with _failures():
+        store, key = _store(name, text)
+        _obstore().put(store, key, Path(file))
+
+
+def listed(name: str, text: str) -> list[str]:
+    """Return the names of all objects that begin with a name."""
+    with _failures():
+        store, key = _store(name, text)
+        root, _ = in_store(name)
+        # A prefix of a listing ends with a part of a path.
+        folder = key.rpartition("/")[0]
+        pages = _obstore().list(store, folder or None)
+        return [f"{root}/{one['path']}" for page in pages for one in page]
+
+
+def _told(meta: Any) -> tuple[str, int, int]:
+    since = (meta["last_modified"] - EPOCH) / timedelta(microseconds=1)
+    return meta["e_tag"] or "", int(since) * 1000, meta["size"]
+
+
+@contextlib.contextmanager
+def _failures() -> Any:
+    """Make failures of whatever obstore raises."""
+    try:
+        yield
+    except (StoreFailure, MissingLibraryError, OptionsError):
+        raise
+    except Exception as error:  # noqa: BLE001 - each store has its own
+        raise failure_of(error) from None
+
+
+def _obstore() -> Any:
+    try:
+        import obstore
+    except ImportError:
+        raise MissingLibraryError(
+            "objects of stores are read with obstore, which is not installed",
+            advice="pip install 'multitables[remote]'",
+        ) from None
+    return obstore
+
+
+def _store(name: str, text: str) -> tuple[Any, str]:
+    """Return the store that has an object, and the object's key there."""
+    told = json.loads(text)
+    if kind_of(name) == "http":
+        query = told.get("query") or query_of(name)
+        return _made(f"{name}?{query}" if query else name, text, os.getpid()), ""
+    root, key = in_store(name)
+    with _lock:  # two threads would make it twice
+        return _made(root, text, os.getpid()), key
+
+
+@lru_cache(MAX_STORES)
+def _made(url: str, text: str, _process: int) -> Any:
+    """Make a store; not one of the parent's in a process that was forked."""
+    _obstore()
+    from obstore import store
+
+    told = json.loads(text)
+    own = {name: default for name, (default, _) in OWN.items()} | told.get("own", {})
+    config = {name: _word(value) for name, value in told.get("store", {}).items()}
+    kind = kind_of(url)
+    if own["anonymous"] and kind != "http":
+        config["skip_signature"] = "true"
+    if kind == "s3":
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3")  # as boto3 has it
+        if endpoint:
+            config.setdefault("endpoint", endpoint)
+    client: dict[str, Any] = {
+        "read_timeout": timedelta(seconds=own["timeout_seconds"]),
+        "timeout": timedelta(seconds=SLOW * own["timeout_seconds"]),
+        "connect_timeout": timedelta(seconds=own["connect_timeout_seconds"]),
+    }
+    named = [config.get("endpoint"), os.environ.get("AWS_ENDPOINT_URL"), url]
+    if any((one or "").startswith("http://") for one in named) or config.get("use_emulator"):
+        client["allow_http"] = True
+    if own["certificate"]:
+        with open(own["certificate"], encoding="ascii") as file:
+            client["root_certificate"] = file.read()
+    if own["headers"]:
+        client["default_headers"] = dict(own["headers"])
+    retry = {
+        "max_retries": own["max_retries"],
+        "retry_timeout": timedelta(seconds=own["retry_timeout_seconds"]),
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=100),
+            "max_backoff": timedelta(seconds=15),
+            "base": 2,
+        },
+    }
+    more: dict[str, Any] = {} if kind == "http" else {"config": config}
+    provider = _provider(own, kind, config)
+    if provider is not None:
+        more["credential_provider"] = provider
+    make: Any = store.from_url  # one signature for each kind of store
+    return make(url, client_options=client, retry_config=retry, **more)
+
+
+def _word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _provider(own: dict[str, Any], kind: str, config: dict[str, str]) -> Any:
+    """Return what gives credentials, where the store's own ways are not enough."""
+    if own["credential_provider"]:
+        module, _, name = own["credential_provider"].partition(":")
+        return getattr(importlib.import_module(module), name)
+    profile = own["profile"] or (os.environ.get("AWS_PROFILE") if kind == "s3" else None)
+    given = {"access_key_id", "aws_access_key_id", "skip_signature"} & config.keys()
+    if not profile or given or kind != "s3":
+        return None
+    try:
+        import boto3
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        raise MissingLibraryError(
+            f"the profile {profile!r} is read with boto3, which is not installed",
+            advice="pip install boto3, or give access_key_id and secret_access_key",
+        ) from None
+    session = boto3.Session(profile_name=profile)
+    if session.region_name:
+        config.setdefault("region", session.region_name)
+    return Boto3CredentialProvider(session)

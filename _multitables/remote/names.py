@@ -1,0 +1,81 @@
+"""Names of files: of this machine, or URLs of objects in stores.
+
+Law
+---
+1. A name with one of `SCHEMES` and ``://`` is an object's; any other one is a file of this machine.
+2. What comes behind ``?`` in the name of an HTTP object may be a signature, and is never shown.
+
+This file must never open anything.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from urllib.parse import urlsplit
+
+#: Schemes -> what kind of store has such names.
+SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "az": "az",
+    "abfs": "az",
+    "abfss": "az",
+    "adl": "az",
+    "azure": "az",
+    "http": "http",
+    "https": "http",
+}
+_REMOTE = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
+
+
+def is_remote(name: object) -> bool:
+    """Whether a name is that of an object in a store."""
+    return isinstance(name, str) and _REMOTE.match(name) is not None
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of store that has an object: a value of `SCHEMES`."""
+    return SCHEMES[name.split("://", 1)[0].lower()]
+
+
+def absolute(name: str) -> str:
+    """Return the whole name of a file; that of an object without its query."""
+    if not is_remote(name):
+        return os.path.abspath(name)
+    return name.split("?", 1)[0] if kind_of(name) == "http" else name
+
+
+def query_of(name: str) -> str:
+    """Return what comes behind ``?`` in the name of an HTTP object."""
+    return name.partition("?")[2] if is_remote(name) and kind_of(name) == "http" else ""
+
+
+def joined(folder: str, name: str) -> str:
+    """Return a name that counts from a folder, of this machine or of a store."""
+    if is_remote(name) or not is_remote(folder):
+        return name if is_remote(name) else os.path.join(folder, name)
+    root, key = in_store(folder)
+    path = posixpath.normpath(posixpath.join("/", key, name)).lstrip("/")
+    return f"{root}/{path}"
+
+
+def folder_of(name: str) -> str:
+    """Return the folder of a file."""
+    if not is_remote(name):
+        return os.path.dirname(name)
+    root, key = in_store(name)
+    folder = posixpath.dirname(key)
+    return f"{root}/{folder}" if folder else root
+
+
+def in_store(name: str) -> tuple[str, str]:
+    """Return the root of an object's store, such as ``s3://bucket``, and its key there."""
+    scheme, _, rest = name.partition("://")
+    root, _, key = rest.partition("/")
+    if kind_of(name) == "az" and urlsplit(name).scheme in ("az", "adl", "azure"):
+        # az://container/key or, as obstore's names go, az://account/container/key
+        return f"{scheme}://{root}", key
+    return f"{scheme}://{root}", key

@@ -1,0 +1,229 @@
+"""``storage_options``: how stores are asked, checked and without a trace of secrets.
+
+Law
+---
+1. Options of `OWN` are checked here; all others are the store's, under obstore's names for them.
+2. Values are of JSON's types, so that readers in processes of their own get the same.
+3. Neither a repr nor a pickle has a value that may be a secret: only those of `HARMLESS` are in it.
+
+This file must never import obstore.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from _multitables.errors import OptionsError
+
+#: Gaps between wanted bytes that are fetched along: as many bytes as arrive while a request waits.
+MAX_GAP_BYTES = 256 << 10
+#: A request asks for at most this many bytes, unless a single chunk has more.
+MAX_REQUEST_BYTES = 8 << 20
+#: Each reader has asked for at most this many bytes that it has not decoded yet.
+MAX_MEMORY_BYTES = 64 << 20
+#: Requests of each process that a store answers at the same time.
+MAX_REQUESTS = 32
+#: Bytes of the cache on disk, all objects together.
+CACHE_BYTES = 16 << 30
+#: Seconds without a byte of an answer, and until a connection stands.
+TIMEOUT_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 5.0
+#: How often a request is sent again, and for how many seconds altogether.
+MAX_RETRIES = 10
+RETRY_TIMEOUT_SECONDS = 120.0
+
+#: Options of a store that tell nothing which must not be known.
+HARMLESS = {
+    "region",
+    "endpoint",
+    "skip_signature",
+    "anonymous",
+    "request_payer",
+    "virtual_hosted_style_request",
+    "profile",
+    "credential_provider",
+    "unsigned_payload",
+    "container_name",
+    "account_name",
+    "use_emulator",
+    "imdsv1_fallback",
+    "s3_express",
+}
+
+
+def _number(least: float, whole: bool) -> Callable[[str, Any], Any]:
+    def check(name: str, value: Any) -> Any:
+        kinds = (int,) if whole else (int, float)
+        if not isinstance(value, kinds) or isinstance(value, bool) or not value >= least:
+            kind = "whole number" if whole else "number"
+            raise _wrong(name, f"must be a {kind} of at least {least}", value)
+        return value
+
+    return check
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+        raise _wrong(name, "must be a text", value)
+    return os.fspath(value)
+
+
+def _folder(name: str, value: Any) -> str:
+    return os.path.abspath(os.path.expanduser(_text(name, value)))
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(name, "must be True or False", value)
+    return value
+
+
+def _provider(name: str, value: Any) -> str:
+    text = _text(name, value)
+    module, _, attribute = text.partition(":")
+    if not module or not attribute:
+        raise _wrong(name, "must name a callable, as 'package.module:name'", value)
+    return text
+
+
+def _headers(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(text, str) for pair in value.items() for text in pair
+    ):
+        raise OptionsError(
+            f"storage_options[{name!r}] must be a mapping of texts",
+            advice="Give headers={'Authorization': 'Bearer ...'}",
+            option=name,
+        )
+    return tuple(sorted(value.items()))
+
+
+#: Our own options: the default and the check of each.
+OWN: dict[str, tuple[Any, Callable[[str, Any], Any]]] = {
+    "max_gap_bytes": (MAX_GAP_BYTES, _number(0, whole=True)),
+    "max_request_bytes": (MAX_REQUEST_BYTES, _number(1 << 12, whole=True)),
+    "max_memory_bytes": (MAX_MEMORY_BYTES, _number(1 << 20, whole=True)),
+    "max_requests": (MAX_REQUESTS, _number(1, whole=True)),
+    "cache_folder": ("", _folder),
+    "cache_bytes": (CACHE_BYTES, _number(1 << 20, whole=True)),
+    "timeout_seconds": (TIMEOUT_SECONDS, _number(0.001, whole=False)),
+    "connect_timeout_seconds": (CONNECT_TIMEOUT_SECONDS, _number(0.001, whole=False)),
+    "max_retries": (MAX_RETRIES, _number(0, whole=True)),
+    "retry_timeout_seconds": (RETRY_TIMEOUT_SECONDS, _number(0, whole=False)),
+    "looks_for_index": (True, _flag),
+    "headers": ((), _headers),
+    "certificate": ("", _folder),
+    "anonymous": (False, _flag),
+    "profile": ("", _text),
+    "credential_provider": ("", _provider),
+}
+
+
+def _wrong(name: str, happened: str, value: Any) -> OptionsError:
+    return OptionsError(
+        f"storage_options[{name!r}] {happened}, got {value!r}",
+        advice="Leave it out for the default",
+        option=name,
+        got=value,
+    )
+
+
+@dataclass(frozen=True)
+class StorageOptions:
+    """Checked options; two are equal if they reach stores in the same way."""
+
+    #: Those of `OWN` that differ from their defaults, and those of the store, by name.
+    own: tuple[tuple[str, Any], ...] = ()
+    store: tuple[tuple[str, Any], ...] = ()
+    #: What comes behind ``?`` in names of HTTP objects.
+    queries: tuple[tuple[str, str], ...] = ()
+    #: Names of options that a pickle left out.
+    lost: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of(cls, options: Any) -> StorageOptions:
+        """Check what a user gives.
+
+        Raises
+        ------
+        OptionsError
+            A value that an option cannot have.
+        """
+        if isinstance(options, StorageOptions):
+            return options
+        if options is None:
+            return cls()
+        if not isinstance(options, Mapping):
+            raise OptionsError(
+                f"storage_options must be a mapping, got a {type(options).__name__}",
+                advice="Give storage_options={'region': 'eu-west-1'}, for example",
+                option="storage_options",
+            )
+        own: dict[str, Any] = {}
+        store: dict[str, Any] = {}
+        for name, value in options.items():
+            if name in OWN:
+                own[name] = OWN[name][1](name, value)
+                continue
+            if not isinstance(name, str) or not isinstance(value, (str, int, float, bool)):
+                # Its value is not shown: it may be a secret.
+                raise OptionsError(
+                    f"storage_options[{name!r}] must be a text, a number or a bool, "
+                    f"got a {type(value).__name__}",
+                    advice="Name callables as credential_provider='package.module:name'",
+                    option=str(name),
+                )
+            store[name.lower()] = value
+        return cls(tuple(sorted(own.items(), key=_by_name)), tuple(sorted(store.items())))
+
+    def get(self, name: str) -> Any:
+        """Return the value of one of `OWN`."""
+        return dict(self.own).get(name, OWN[name][0])
+
+    def with_query(self, name: str, query: str) -> StorageOptions:
+        """Return the same for one more name that has a query."""
+        if not query:
+            return self
+        return replace(self, queries=tuple(sorted({**dict(self.queries), name: query}.items())))
+
+    def client_text(self, name: str) -> str:
+        """Return what the client in a reader is told of an object."""
+        told = {
+            "own": {key: value for key, value in self.own if key not in _LIMITS},
+            "store": dict(self.store),
+            "query": dict(self.queries).get(name, ""),
+        }
+        return json.dumps({key: value for key, value in told.items() if value}, sort_keys=True)
+
+    def __repr__(self) -> str:
+        shown = {key: value for key, value in (*self.own, *self.store) if key in SHOWN}
+        hidden = [key for key, _ in (*self.own, *self.store) if key not in SHOWN]
+        more = f", and {', '.join(hidden)}" if hidden else ""
+        return f"<StorageOptions {shown}{more}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kept = [tuple((k, v) for k, v in part if k in SHOWN) for part in (self.own, self.store)]
+        names = [key for key, _ in (*self.own, *self.store) if key not in SHOWN]
+        names += ["the query of a name"] if self.queries else []
+        return StorageOptions, (*kept, (), tuple(dict.fromkeys((*self.lost, *names))))
+
+
+#: Limits that the core keeps; the client does not ask for them.
+_LIMITS = {
+    "max_gap_bytes",
+    "max_request_bytes",
+    "max_memory_bytes",
+    "max_requests",
+    "cache_folder",
+    "cache_bytes",
+    "looks_for_index",
+}
+SHOWN = HARMLESS | (OWN.keys() - {"headers"})
+
+
+def _by_name(pair: tuple[str, Any]) -> str:
+    return pair[0]

@@ -1,0 +1,294 @@
+//! The metadata of an object: read in few and large blocks, which are kept.
+//!
+//! Law:
+//! 1. A block that is missed near the last one is twice as long as it, up to the longest request; one
+//!    elsewhere is short again. Of a file with pages, a block is whole pages.
+//! 2. What will be read is said ahead where it is known. It is fetched at once then, neighbours together.
+//! 3. Blocks are bounded in bytes; the first to come is the first to go.
+//! 4. Who misses what another thread fetches waits for it.
+
+use super::object::Object;
+use super::queue::{Origin, RemoteQueue};
+use crate::fetch::data_file::FetchError;
+use crate::format::source::ByteSource;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The first block of a file, and the shortest elsewhere.
+pub const FIRST_BYTES: u64 = 128 << 10;
+const SHORT_BYTES: u64 = 32 << 10;
+/// Gaps between what is said to be read ahead that are fetched along.
+const GAP_BYTES: u64 = 64 << 10;
+/// Blocks that are kept.
+const KEPT_BYTES: u64 = 64 << 20;
+
+pub struct RemoteMetadata {
+    object: Arc<Object>,
+    state: Mutex<State>,
+    fetched: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// By where they begin; they do not overlap.
+    blocks: BTreeMap<u64, Arc<Vec<u8>>>,
+    order: VecDeque<u64>,
+    bytes: u64,
+    /// What threads fetch now.
+    pending: Vec<Range<u64>>,
+    /// The last block that was missed.
+    last: Range<u64>,
+    page_bytes: u64,
+    is_closed: bool,
+}
+
+impl RemoteMetadata {
+    pub fn new(object: Arc<Object>) -> RemoteMetadata {
+        RemoteMetadata {
+            object,
+            state: Mutex::default(),
+            fetched: Condvar::new(),
+        }
+    }
+
+    /// Keep bytes that are known already.
+    pub fn keep(&self, begin: u64, bytes: Vec<u8>) {
+        let mut state = self.lock();
+        state.last = begin..begin + bytes.len() as u64;
+        state.keep(begin, bytes);
+    }
+
+    /// Forget all blocks, and read no more.
+    pub fn close(&self) {
+        let page_bytes = self.lock().page_bytes;
+        *self.lock() = State {
+            page_bytes,
+            is_closed: true,
+            ..State::default()
+        };
+    }
+
+    /// Requests, and bytes that they brought.
+    pub fn counts(&self) -> (u64, u64) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let object = &self.object;
+        (object.requests.load(Relaxed), object.bytes.load(Relaxed))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block with the byte at `at`, and where it begins.
+    fn block(&self, at: u64) -> io::Result<(u64, Arc<Vec<u8>>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(found) = state.find(at) {
+                return Ok(found);
+            }
+            if state.is_closed {
+                return Err(io::Error::from_raw_os_error(libc::EBADF));
+            }
+            if !state.pending.iter().any(|range| range.contains(&at)) {
+                break;
+            }
+            let woken = self.fetched.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        let range = state.next_block(at, self.object.size, self.object.access.request_bytes);
+        state.pending.push(range.clone());
+        drop(state);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let done = self.object.read(range.start, &mut bytes);
+        let mut state = self.lock();
+        state.pending.retain(|pending| *pending != range);
+        self.fetched.notify_all();
+        done.map_err(io_error)?;
+        state.last = range.clone();
+        Ok((range.start, state.keep(range.start, bytes)))
+    }
+}
+
+impl ByteSource for Arc<RemoteMetadata> {
+    fn size(&self) -> u64 {
+        self.object.size
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if offset.saturating_add(out.len() as u64) > self.object.size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut done = 0;
+        while done < out.len() {
+            let at = offset + done as u64;
+            let (begin, block) = self.block(at)?;
+            let bytes = &block[(at - begin) as usize..];
+            let len = bytes.len().min(out.len() - done);
+            out[done..done + len].copy_from_slice(&bytes[..len]);
+            done += len;
+        }
+        Ok(())
+    }
+
+    fn expect(&self, wanted: &mut dyn Iterator<Item = (u64, u64)>) {
+        let (size, limit) = (self.object.size, self.object.access.request_bytes);
+        let ends = wanted.map(|(begin, len)| begin.min(size)..begin.saturating_add(len).min(size));
+        let mut ranges: Vec<Range<u64>> = ends.filter(|range| !range.is_empty()).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let mut state = self.lock();
+        let runs = state.missing(&ranges, limit);
+        if runs.len() < 2 || state.is_closed {
+            return; // one alone is as well fetched when it is read
+        }
+        state.pending.extend_from_slice(&runs);
+        drop(state);
+        let access = &self.object.access;
+        let mut queue = RemoteQueue::new(access.memory_bytes, access.requests);
+        let ask = |run: &Range<u64>| {
+            let len = (run.end - run.start) as usize;
+            queue.submit(Origin::Object(self.object.clone()), run.start, len)
+        };
+        let tickets: Vec<u64> = runs.iter().map(ask).collect();
+        for (run, ticket) in runs.into_iter().zip(tickets) {
+            // What fails here fails again when it is read, and is told then.
+            let bytes = queue.finish(ticket);
+            let mut state = self.lock();
+            state.pending.retain(|pending| *pending != run);
+            if let Ok(bytes) = bytes {
+                queue.taken(bytes.len());
+                state.keep(run.start, bytes);
+            }
+            self.fetched.notify_all();
+        }
+    }
+
+    fn expects(&self) -> u64 {
+        KEPT_BYTES / 4
+    }
+
+    fn has_pages(&self, page_bytes: u64) {
+        self.lock().page_bytes = page_bytes;
+    }
+}
+
+impl State {
+    /// The block that has a byte.
+    fn find(&self, at: u64) -> Option<(u64, Arc<Vec<u8>>)> {
+        let (begin, block) = self.blocks.range(..=at).next_back()?;
+        (at - begin < block.len() as u64).then(|| (*begin, block.clone()))
+    }
+
+    /// The block to fetch for a byte that is missed.
+    fn next_block(&self, at: u64, size: u64, limit: u64) -> Range<u64> {
+        let last = self.last.end - self.last.start;
+        let is_near = at + last >= self.last.start && at <= self.last.end + last;
+        let mut len = if is_near { 2 * last } else { SHORT_BYTES };
+        len = len.clamp(SHORT_BYTES, limit.max(SHORT_BYTES));
+        // Behind the last block, this one goes on; elsewhere what comes before may be wanted, too.
+        let mut begin = match self.last.end <= at && is_near {
+            true => at / SHORT_BYTES * SHORT_BYTES,
+            false => at / len * len,
+        };
+        if (1..=limit).contains(&self.page_bytes) {
+            begin = at / self.page_bytes * self.page_bytes;
+            len = len.next_multiple_of(self.page_bytes);
+        }
+        let before = self.blocks.range(..=at).next_back();
+        let from = before.map_or(0, |(begin, block)| begin + block.len() as u64);
+        let behind = self
+            .blocks
+            .range(at..)
+            .next()
+            .map_or(size, |(begin, _)| *begin);
+        let begin = begin.max(from.min(at));
+        begin..(begin + len).max(at + 1).min(behind).min(size)
+    }
+
+    /// The parts of sorted ranges that are neither here nor on their way, neighbours together.
+    fn missing(&self, ranges: &[Range<u64>], limit: u64) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for range in ranges {
+            let mut at = range.start;
+            while at < range.end {
+                if let Some((begin, block)) = self.find(at) {
+                    at = begin + block.len() as u64;
+                    continue;
+                }
+                if let Some(pending) = self.pending.iter().find(|range| range.contains(&at)) {
+                    at = pending.end;
+                    continue;
+                }
+                let behind = self.blocks.range(at..).next().map(|(begin, _)| *begin);
+                let pending = self.pending.iter().map(|range| range.start);
+                let next = pending.chain(behind).filter(|&begin| begin > at).min();
+                let end = range.end.min(next.unwrap_or(u64::MAX));
+                match runs.last_mut() {
+                    Some(run) if at <= run.end => run.end = run.end.max(end),
+                    Some(run)
+                        if at - run.end <= GAP_BYTES
+                            && end - run.start <= limit
+                            && self.is_free(run.end..at) =>
+                    {
+                        run.end = end;
+                    }
+                    _ => runs.push(at..end),
+                }
+                at = end;
+            }
+        }
+        runs
+    }
+
+    /// Nothing of a range is here or on its way.
+    fn is_free(&self, range: Range<u64>) -> bool {
+        let mut pending = self.pending.iter();
+        self.blocks.range(range.clone()).next().is_none()
+            && self.find(range.start).is_none()
+            && !pending.any(|other| other.start < range.end && range.start < other.end)
+    }
+
+    fn keep(&mut self, begin: u64, bytes: Vec<u8>) -> Arc<Vec<u8>> {
+        let block = Arc::new(bytes);
+        if self.is_closed || block.is_empty() {
+            return block;
+        }
+        self.bytes += block.len() as u64;
+        self.order.push_back(begin);
+        if let Some(old) = self.blocks.insert(begin, block.clone()) {
+            self.bytes -= old.len() as u64;
+        }
+        while self.bytes > KEPT_BYTES && self.order.len() > 1 {
+            let gone = self
+                .order
+                .pop_front()
+                .and_then(|at| self.blocks.remove(&at));
+            self.bytes -= gone.map_or(0, |block| block.len() as u64);
+        }
+        block
+    }
+}
+
+/// The error of a store is carried as it is.
+fn io_error(error: FetchError) -> io::Error {
+    match error {
+        FetchError::Open(error) | FetchError::Read(error) => error,
+        other => io::Error::other(StoreError(other)),
+    }
+}
+
+/// Why a store did not give bytes.
+#[derive(Debug)]
+pub struct StoreError(pub FetchError);
+
+impl std::fmt::Display for StoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            FetchError::Store(text) => f.write_str(text),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
