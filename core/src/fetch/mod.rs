@@ -8,6 +8,7 @@ pub mod checked_parts;
 pub mod coalesce;
 pub mod data_file;
 pub mod direct;
+pub mod disk_cache;
 pub mod local_file;
 pub mod queue;
 pub mod recent;
