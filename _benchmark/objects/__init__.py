@@ -1,11 +1,11 @@
-"""Object stores on this machine: a real S3 server, and a proxy before it that is slow or at fault.
+"""Object stores on this machine: a real S3 server, and a proxy in front of it.
 
-program.py      a program of this folder as a child process: its start, its questions, its end
+program.py      a program of this folder as a child process
 server.py       the S3 server
 file_server.py  files over plain HTTP
-faults.py       what a proxy does wrong, to which requests; the requests that it has seen
+faults.py       delays, limits and faults of a proxy; what it logs of a request
 relay.py        the program of a proxy
-proxy.py        a proxy, as its user has it
+proxy.py        a running proxy: its endpoint, its settings, its log
 
-Nothing here is imported by the library, and nothing here asks anything of another machine.
+Everything listens on 127.0.0.1 only.
 """

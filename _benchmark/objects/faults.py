@@ -1,9 +1,9 @@
-"""What a proxy does wrong, to which requests; the requests that it has seen.
+"""Delays, limits and faults of a proxy, and what it logs of a request.
 
 Law
 ---
 1. Values only: they go to the proxy's process and come back as JSON.
-2. The table of faults is searched from its start; the first that is due to a request is done.
+2. Faults are a table. When several are due to a request, only the first of them happens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Action = Literal["drop", "hang", "status", "cut", "short", "etag", "whole"]
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """One fault, and the requests it is done to.
+    """One fault, and the requests that it hits.
 
     Attributes
     ----------
@@ -33,11 +33,10 @@ class Fault:
     value : int or str
         See `action`.
     method, path : str
-        Regular expressions; one that is found nowhere in the request's excludes it. The path has
-        the query with it.
+        Regular expressions. A request fits when both are found in it; its path includes the query.
     after, every, times : int
-        Of the requests that `method` and `path` allow, the first `after` pass, then each `every`-th
-        is hit, beginning with the first, until `times` were. Of `times`, 0 is no limit.
+        The requests that fit are numbered from 0. The fault hits number `after` and each `every`-th
+        one from there, `times` in all; 0 `times` is no limit.
     """
 
     action: Action
@@ -53,11 +52,11 @@ class Fault:
             raise ValueError(f"no fault {self.action!r}; there are {', '.join(get_args(Action))}")
 
     def fits(self, method: str, path: str) -> bool:
-        """Whether a request is one of those that are counted."""
+        """Whether a request fits, and is counted."""
         return bool(re.search(self.method, method) and re.search(self.path, path))
 
     def is_due(self, number: int) -> bool:
-        """Whether the request with this number, of those that fit, is hit."""
+        """Whether the fault hits the request with this number."""
         turn, rest = divmod(number - self.after, self.every)
         return turn >= 0 and rest == 0 and (turn < self.times or not self.times)
 

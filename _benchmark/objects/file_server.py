@@ -1,9 +1,9 @@
-"""Files over plain HTTP/1.1, with ranges and ETags, as web servers have them.
+"""Files over plain HTTP/1.1, with ranges and ETags, as web servers give them.
 
 Law
 ---
 1. It only reads below its folder. A change of a file changes its ETag.
-2. The server is a process of its own; a `Proxy` before it adds TLS, faults and a log.
+2. The server is a process of its own; a `Proxy` in front of it adds TLS, faults and a log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 from _benchmark.objects.program import Program
 
@@ -24,7 +23,7 @@ from _benchmark.objects.program import Program
 @contextlib.contextmanager
 def file_server(folder: str | os.PathLike[str]) -> Iterator[str]:
     """The endpoint of a server of the files in `folder`, as ``http://127.0.0.1:port``."""
-    program = Program("_benchmark.objects.file_server", os.fspath(folder))
+    program = Program("_benchmark.objects.file_server", os.path.abspath(folder))
     with contextlib.closing(program):
         yield f"http://127.0.0.1:{program.port}"
 
@@ -85,7 +84,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 def main(folder: str) -> None:
     """Serve files until standard input ends."""
-    handler = functools.partial(Handler, directory=str(Path(folder).resolve()))
+    handler = functools.partial(Handler, directory=folder)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)

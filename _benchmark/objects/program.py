@@ -10,29 +10,25 @@ Law
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import _benchmark
-
+ROOT = Path(__file__).parents[2]  # where the program imports its modules from
 END_SECONDS = 5.0
 
 
 class Program:
-    """A running ``python -m module arguments...``; a context manager."""
+    """A running ``python -m module arguments...``, whose paths must be absolute."""
 
     def __init__(self, module: str, *arguments: str) -> None:
-        folder = str(Path(_benchmark.__file__).parents[1])
-        paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._module = module
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            cwd=ROOT,
             start_new_session=True,  # Ctrl-C is for the parent, which ends it
         )
         try:

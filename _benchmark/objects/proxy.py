@@ -1,8 +1,8 @@
-"""A proxy before an HTTP server, as its user has it: slow, at fault, and counting.
+"""A proxy in front of an HTTP server: it adds delays and faults, and logs each request.
 
 Law
 ---
-1. The work is done by `relay`, in a process of its own, so that its time is not its user's.
+1. `relay` does the work in a process of its own, so that it takes no time from the caller.
 2. Settings change at run time, for requests that begin afterwards.
 """
 
@@ -24,7 +24,7 @@ class Proxy:
     Parameters
     ----------
     server : str
-        The endpoint that it stands before, as ``http://127.0.0.1:9000``.
+        The endpoint that it passes requests on to, as ``http://127.0.0.1:9000``.
     tls : tuple of two paths, optional
         Files with the certificate (and its chain) and its key: clients speak HTTPS.
     **settings
@@ -39,7 +39,7 @@ class Proxy:
         **settings: Any,
     ) -> None:
         self._settings = Settings(**settings)
-        files = [os.fspath(path) for path in tls or ()]
+        files = [os.path.abspath(path) for path in tls or ()]
         self._program = Program("_benchmark.objects.relay", urlsplit(server).netloc, *files)
         self.endpoint = f"{'https' if tls else 'http'}://127.0.0.1:{self._program.port}"
         self.set(**settings)
@@ -55,7 +55,7 @@ class Proxy:
         self._program.ask(settings=self._settings.as_json())
 
     def take_log(self) -> list[Request]:
-        """The requests since the last call, in the order in which their answers ended."""
+        """The requests that were answered since the last call, in the order in which they came."""
         return [Request(**one) for one in self._program.ask(take_log=True)]
 
     def close(self) -> None:

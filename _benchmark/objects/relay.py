@@ -1,10 +1,10 @@
-"""The program of a proxy: HTTP/1.1 passed on, and spoiled where a fault is due.
+"""The program of a proxy: it passes HTTP/1.1 on, with the delays and faults that are set.
 
 Law
 ---
 1. A thread for each connection of a client, with one kept connection to the server. Bodies go from
    socket to socket through a pipe (splice(2)), never through Python; those of TLS do.
-2. Heads pass as they are, Host too, because clients sign them. A fault changes what it names only.
+2. Heads pass unchanged, Host too, because clients sign them. A fault changes only what it names.
 3. Every request is in the log when its answer ends, however it ends.
 4. Each line on standard input is a question and has one line as its answer. Its end is the end.
 
@@ -65,7 +65,8 @@ class Book:
 
     def __init__(self) -> None:
         self._change = threading.Condition()
-        self._log: list[Request] = []
+        self._log: dict[int, Request] = {}
+        self._begun = 0
         self._running = 0
         self._free_at = 0.0
         self.set(Settings())
@@ -76,22 +77,23 @@ class Book:
             self.settings = settings
             self._counts = [0] * len(settings.faults)
 
-    def begin(self, request: Request) -> Fault | None:
-        """A request has come; the fault that is due to it."""
+    def begin(self, request: Request) -> tuple[int, Fault | None]:
+        """A request has come; its number, and the fault that is due to it."""
         due = None
         with self._change:
+            self._begun += 1
             self._running += 1
             for place, fault in enumerate(self.settings.faults):
                 if fault.fits(request.method, request.path):
                     if due is None and fault.is_due(self._counts[place]):
                         due = fault
                     self._counts[place] += 1
-        return due
+            return self._begun, due
 
-    def end(self, request: Request) -> None:
-        """Its answer has ended."""
+    def end(self, number: int, request: Request) -> None:
+        """The answer to a request has ended."""
         with self._change:
-            self._log.append(request)
+            self._log[number] = request
             self._running -= 1
             self._change.notify_all()
 
@@ -99,8 +101,8 @@ class Book:
         """The log, which is empty afterwards; a client may have its answer before `end`."""
         with self._change:
             self._change.wait_for(lambda: not self._running, QUIET_SECONDS)
-            found, self._log = self._log, []
-        return found
+            found, self._log = self._log, {}
+        return [found[number] for number in sorted(found)]
 
     def piece_bytes(self) -> int:
         """How much is sent at a time: hundredths of a second where there is a limit."""
@@ -161,12 +163,12 @@ class Connection:
         while goes_on and (head := self._client.head()):
             method, path, _ = head.decode("latin-1").split(" ", 2)
             request = Request(method, path, field(head, "Range"))
-            fault = self._book.begin(request)
+            number, fault = self._book.begin(request)
             self._answered = request
             try:
                 goes_on = self._answer(head, fault) and field(head, "Connection").lower() != "close"
             finally:
-                self._book.end(self._answered)
+                self._book.end(number, self._answered)
             if fault is not None and fault.action == "hang":
                 self._client.head()  # until the client gives up
 
@@ -274,8 +276,8 @@ def serve(
     context: ssl.SSLContext | None,
     book: Book,
 ) -> None:
-    """One client to its end, whatever it does."""
-    with contextlib.suppress(OSError), connection:  # a handshake may fail: that is the client's
+    """Serve one client until it, or the server, ends the connection."""
+    with contextlib.suppress(OSError), connection:  # either side may end, also in a handshake
         if context is not None:
             connection = context.wrap_socket(connection, server_side=True)
         served = Connection(Peer(connection), server_address, book)
@@ -284,14 +286,14 @@ def serve(
 
 
 def accept(listening: socket.socket, *shared: Any) -> None:
-    """A thread for each client, for ever."""
+    """Start a thread for each client."""
     while True:
         connection, _ = listening.accept()
         threading.Thread(target=serve, args=(connection, *shared), daemon=True).start()
 
 
 def main(server: str, *tls: str) -> None:
-    """Be a proxy before `server` until standard input ends."""
+    """Be a proxy in front of `server` until standard input ends."""
     context = None
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""A real S3 server on 127.0.0.1, over a folder that goes with it.
+"""A real S3 server on 127.0.0.1, over a folder that is removed at its end.
 
 Law
 ---
@@ -30,7 +30,7 @@ class NoServerError(RuntimeError):
 
 
 def cache_folder() -> Path:
-    """Where ``tools/s3_server`` builds the server unless it is told another place."""
+    """Where ``tools/s3_server.py`` builds the server unless it is told another place."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "multitables" / "s3_server"
 
@@ -46,11 +46,11 @@ def find() -> str:
     named = os.environ.get(NAMED)
     found = shutil.which(named or PROGRAM)
     if found is None and not named:
-        found = shutil.which(cache_folder() / PROGRAM)
+        found = shutil.which(str(cache_folder() / PROGRAM))
     if found is None:
         places = named or f"the PATH or {str(cache_folder())!r}"
         raise NoServerError(
-            f"no program {PROGRAM} in {places}. `python tools/s3_server` builds it there, in a "
+            f"no program {PROGRAM} in {places}. `python tools/s3_server.py` builds it there, in a "
             f"minute or two; the environment variable {NAMED} may name another."
         )
     return found
@@ -80,7 +80,7 @@ class S3Server:
         program = find()
         self._folder = Path(tempfile.mkdtemp(prefix="s3-", dir=folder))
         self._log = self._folder / "log"
-        for name in ("objects", "metadata"):
+        for name in ("objects", "metadata", "accounts"):
             (self._folder / name).mkdir()
         try:
             for _ in range(ATTEMPTS):
@@ -134,6 +134,8 @@ class S3Server:
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         general = ["--port", f"127.0.0.1:{port}", "--region", self.region]
         general += ["--keep-alive", "--quiet"]
+        # without a folder of accounts, an unknown key is answered by 404, not by 403 as S3 does
+        general += ["--iam-dir", str(self._folder / "accounts")]
         metadata = [] if self._has_attributes() else ["--sidecar", str(self._folder / "metadata")]
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
