@@ -11,6 +11,7 @@ Map
 ---
 machine/     devices, mounts, page cache, memory of processes, a slower device
 data/        the files that are read: written, copied, described
+objects/     an S3 server, and a proxy in front of it that adds delays and faults
 loops/       programs of children: the timed loops, run by the file's name
 analysis/    what numbers mean, as arithmetic
 contract.py  what a contender is, and what it reads
