@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 
 from _multitables import _core
-from _multitables.errors import MissingFileError
+from _multitables.errors import MissingFileError, OptionsError
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.remote import client
 from _multitables.remote.access import Access, version_number
@@ -83,8 +83,26 @@ def put(name: str, options: StorageOptions, file: str) -> None:
 
 def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int]) -> Fingerprint:
     modified_ns, size = state
+    folder = options.get("cache_folder")
+    if folder:
+        _check_cache(folder)
     number = version_number(etag, modified_ns, size)
     return Fingerprint(0, number, size, 0, Access(absolute(name), etag, options))
+
+
+def _check_cache(folder: str) -> None:
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except OSError:
+        writable = False
+    if not writable:
+        raise OptionsError(
+            f"storage_options['cache_folder'] cannot be written: {folder!r}",
+            advice="Name a folder on a local disk that this user may write",
+            option="cache_folder",
+            got=folder,
+        )
 
 
 @contextlib.contextmanager

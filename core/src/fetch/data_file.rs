@@ -9,6 +9,7 @@
 //! 5. This file knows nothing of filters, tapes or tasks.
 
 use super::recent::Recent;
+use super::remote::object::Caches;
 use crate::os::descriptors::at_most;
 use crate::tables::dataset::{Fingerprint, Source};
 use std::ffi::CString;
@@ -46,17 +47,27 @@ type OpenedAs = (Vec<u8>, Fingerprint, bool);
 
 /// The descriptors of data files that are open, which all clones share.
 #[derive(Clone, Debug)]
-pub struct OpenFiles(Arc<Mutex<Recent<OpenedAs, Arc<OwnedFd>>>>);
+pub struct OpenFiles {
+    descriptors: Arc<Mutex<Recent<OpenedAs, Arc<OwnedFd>>>>,
+    /// Of objects of stores.
+    pub caches: Caches,
+}
 
 impl Default for OpenFiles {
     fn default() -> OpenFiles {
-        OpenFiles(Arc::new(Mutex::new(Recent::new(at_most(DESCRIPTORS, 1)))))
+        OpenFiles {
+            descriptors: Arc::new(Mutex::new(Recent::new(at_most(DESCRIPTORS, 1)))),
+            caches: Caches::default(),
+        }
     }
 }
 
 impl OpenFiles {
     fn descriptor(&self, source: &Source, direct: bool) -> Result<Arc<OwnedFd>, FetchError> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self
+            .descriptors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let is_it = |(name, fingerprint, around): &OpenedAs| {
             *fingerprint == source.fingerprint && *around == direct && *name == source.filename
         };

@@ -306,8 +306,14 @@ impl FetchQueue {
             return Ok(Origin::Memory(source.inline.clone()));
         }
         if let Some(access) = &source.access {
-            let size = source.fingerprint.size_bytes;
-            let object = Object::new(&source.filename, access.clone(), size);
+            let (size, version) = (source.fingerprint.size_bytes, source.fingerprint.inode);
+            let object = Object::new(
+                &source.filename,
+                access.clone(),
+                size,
+                version,
+                &self.sources.files.caches,
+            );
             let object = Arc::new(object);
             self.sources.objects.insert(number, object.clone());
             return Ok(Origin::Object(object));

@@ -69,6 +69,24 @@ impl Blocks {
         }
     }
 
+    /// Blocks at these offsets, of about `len` bytes, will be read.
+    pub fn expect(&self, offsets: impl IntoIterator<Item = u64>, len: u64) {
+        if self.source.expects() {
+            let known = offsets.into_iter().filter(|&offset| offset != UNDEFINED);
+            (self.source).expect(&mut known.map(|offset| (self.address(offset), len)));
+        }
+    }
+
+    /// It gains from knowing what to expect.
+    pub fn expects(&self) -> bool {
+        self.source.expects()
+    }
+
+    /// Metadata lie in pages of this length.
+    pub fn has_pages(&self, page_bytes: u64) {
+        self.source.has_pages(page_bytes);
+    }
+
     /// At most `len` bytes: as many as the file has.
     pub fn block_within(&self, offset: u64, len: u64) -> Result<Block> {
         let left = self.file_size().saturating_sub(self.address(offset));

@@ -12,6 +12,9 @@ use super::walk::Walk;
 /// A tree of this height has more leaves than any file has bytes, unless its nodes have one child.
 const MAX_LEVEL: u8 = 64;
 
+/// About as long as a node is.
+const EXPECTED_BYTES: u64 = 2 << 10;
+
 /// What the tree leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -114,6 +117,9 @@ impl Tree<'_> {
         let node = self.walk.block(offset, len as u64)?;
         let mut cursor = self.walk.cursor(&node);
         cursor.skip(8 + siblings)?;
+        if self.blocks.expects() && (level > 0 || self.kind == Kind::Group) {
+            self.expect(cursor.clone(), n_children, may_have)?;
+        }
         for _ in 0..n_children {
             let (key, child) = (cursor.part(key_bytes)?, cursor.offset()?);
             if !may_have(key.clone(), cursor.clone().part(key_bytes)?)? {
@@ -124,6 +130,20 @@ impl Tree<'_> {
                 below => self.node(child, below, may_have, f)?,
             }
         }
+        Ok(())
+    }
+
+    /// Say which children of a node will be read.
+    fn expect(&self, mut cursor: Cursor<'_>, n: u16, may_have: MayHave<'_>) -> Result<()> {
+        let key_bytes = self.kind.key_bytes(self.blocks.sizes.length);
+        let mut wanted = Vec::new();
+        for _ in 0..n {
+            let (key, child) = (cursor.part(key_bytes)?, cursor.offset()?);
+            if may_have(key, cursor.clone().part(key_bytes)?)? {
+                wanted.push(child);
+            }
+        }
+        self.blocks.expect(wanted, EXPECTED_BYTES);
         Ok(())
     }
 }

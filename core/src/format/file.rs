@@ -27,7 +27,7 @@ use super::local_heap::LocalHeap;
 use super::object_header::{Message, ObjectHeader, message};
 use super::shared_messages::SharedMessages;
 use super::source::ByteSource;
-use super::superblock::Superblock;
+use super::superblock::{Superblock, page_bytes};
 use super::variable_length::{Elements, elements};
 use super::virtual_layout::{Mapping, Selection, mappings, selection};
 use std::cmp::Ordering;
@@ -119,6 +119,11 @@ impl File {
                 let mut cursor = blocks.cursor(&message.body);
                 cursor.skip(1)?; // the version
                 driver = cursor.take(DRIVER_BYTES)?.to_vec();
+            }
+            if let Some(message) = extension.find(message::FILE_SPACE) {
+                if let Some(bytes) = page_bytes(&mut blocks.cursor(&message.body))? {
+                    blocks.has_pages(bytes);
+                }
             }
         }
         if superblock.driver != UNDEFINED {

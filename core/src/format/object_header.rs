@@ -32,6 +32,7 @@ pub mod message {
     pub const SYMBOL_TABLE: u16 = 17;
     pub const DRIVER: u16 = 20;
     pub const ATTRIBUTE_INFO: u16 = 21;
+    pub const FILE_SPACE: u16 = 23;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,9 +17,9 @@ pub trait ByteSource: Send + Sync {
     /// These ranges, of (offset, length), will be read.
     fn expect(&self, _wanted: &mut dyn Iterator<Item = (u64, u64)>) {}
 
-    /// How many bytes it may be told to expect at a time; 0: none, as it gains nothing from it.
-    fn expects(&self) -> u64 {
-        0
+    /// It gains from knowing what to expect.
+    fn expects(&self) -> bool {
+        false
     }
 
     /// Metadata of the file lie in pages of this length.

@@ -12,6 +12,8 @@ const FIRST_USER_BLOCK: u64 = 512;
 /// Flags of who has the file open.
 const WRITTEN: u8 = 1;
 const SWMR: u8 = 4;
+/// A strategy of file space.
+const IN_PAGES: u8 = 1;
 /// More than any version takes.
 const MAX_BYTES: u64 = 128;
 
@@ -110,6 +112,18 @@ fn sizes(cursor: &mut Cursor<'_>) -> Result<Sizes> {
         length: lengths.into(),
         checks_sums: true,
     })
+}
+
+/// The length of pages, if file space is managed in pages, of which each has metadata or data
+/// (IV.A.2.x, version 1).
+pub fn page_bytes(cursor: &mut Cursor<'_>) -> Result<Option<u64>> {
+    let (version, strategy) = (cursor.u8()?, cursor.u8()?);
+    if (version, strategy) != (1, IN_PAGES) {
+        return Ok(None);
+    }
+    cursor.skip(1)?; // whether free space is kept
+    cursor.length()?; // how large free space must be for that
+    Ok(Some(cursor.length()?))
 }
 
 /// Where the superblock is.

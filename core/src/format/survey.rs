@@ -14,7 +14,8 @@ use super::error::{Result, unknown};
 use super::file::{Dataset, File, ObjectKind};
 use super::fill_value::{Fill, FillValue};
 use super::filter_pipeline::Filter;
-use super::layout::Layout;
+use super::layout::{Layout, layout};
+use super::object_header::message;
 use std::collections::HashMap;
 use std::panic::resume_unwind;
 
@@ -30,6 +31,9 @@ const DIMENSION_LIST: &[u8] = b"DIMENSION_LIST";
 const MAX_BYTES: u64 = 1 << 62;
 /// Objects that are worth a thread.
 const MIN_OBJECTS: usize = 256;
+/// Objects that are said to be read next, and about what is read at each.
+const EXPECTED: usize = 256;
+const EXPECTED_BYTES: u64 = 2 << 10;
 /// Bytes of a reference to an object.
 const REFERENCE_BYTES: u64 = 8;
 
@@ -103,11 +107,19 @@ impl File {
         let mut order: Vec<usize> = (0..offsets.len()).collect();
         order.sort_by_key(|&number| offsets[number]);
         let told = |part: &[usize]| -> Vec<(usize, Result<Option<Found>>)> {
-            let surveyed =
-                |number: usize| self.surveyed(number as u64, offsets[number], with_scales, names);
-            part.iter()
-                .map(|&number| (number, surveyed(number)))
-                .collect()
+            let mut all = Vec::with_capacity(part.len());
+            for some in part.chunks(EXPECTED) {
+                let wanted: Vec<u64> = some.iter().map(|&number| offsets[number]).collect();
+                self.expect(&wanted);
+                all.extend(some.iter().map(|&number| {
+                    let offset = offsets[number];
+                    (
+                        number,
+                        self.surveyed(number as u64, offset, with_scales, names),
+                    )
+                }));
+            }
+            all
         };
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut parts = order.chunks(order.len().div_ceil(n_threads).max(MIN_OBJECTS));
@@ -130,6 +142,27 @@ impl File {
             }
         }
         survey
+    }
+
+    /// The objects at these offsets will be read, with the indexes of their chunks.
+    pub fn expect(&self, offsets: &[u64]) {
+        if !self.blocks.expects() {
+            return;
+        }
+        let near = |offsets: &[u64]| {
+            let offsets = offsets.iter().copied();
+            self.blocks.expect(offsets, EXPECTED_BYTES);
+        };
+        near(offsets);
+        let index = |&offset: &u64| {
+            let header = self.object(offset).ok()?;
+            let message = header.find(message::LAYOUT)?;
+            match layout(&mut self.blocks.cursor(&message.body)).ok()? {
+                Layout::Chunked(chunked) => Some(chunked.address),
+                _ => None,
+            }
+        };
+        near(&offsets.iter().filter_map(index).collect::<Vec<_>>());
     }
 
     /// None: it is no dataset.

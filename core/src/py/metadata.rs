@@ -4,9 +4,10 @@
 //! 1. Offsets count from the superblock, as in the file; addresses of stored bytes are absolute.
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
+use super::selections::{MappingArrays, selection, selection_arrays};
 use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::fetch::remote::metadata::RemoteMetadata;
-use crate::fetch::remote::object::Object;
+use crate::fetch::remote::object::{Caches, Object};
 use crate::format::cursor::UNDEFINED;
 use crate::format::dataspace::Dataspace;
 use crate::format::error::FormatError;
@@ -16,7 +17,6 @@ use crate::format::filter_pipeline::Filter;
 use crate::format::layout::Layout;
 use crate::format::link::{Link, Target};
 use crate::format::source::ByteSource;
-use crate::format::virtual_layout::Selection;
 use crate::tables::access::Access;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -69,11 +69,12 @@ impl MetadataFile {
         name: &[u8],
         access: &[u8],
         size: u64,
+        version: u64,
         first: Vec<u8>,
     ) -> PyResult<MetadataFile> {
         py.detach(|| {
             let access = Access::parse(access).map_err(PyValueError::new_err)?;
-            let object = Arc::new(Object::new(name, access, size));
+            let object = Arc::new(Object::new(name, access, size, version, &Caches::default()));
             let source = Arc::new(RemoteMetadata::new(object));
             source.keep(0, first);
             let mut file = MetadataFile::open(Box::new(source.clone()), true)?;
@@ -180,6 +181,11 @@ impl MetadataFile {
             Found::UserDefined(kind) => ("user_defined", kind).into_pyobject(py),
             Found::TooManyLinks => ("too_many_links",).into_pyobject(py),
         }
+    }
+
+    /// The objects at these offsets will be read.
+    fn expect(&self, py: Python<'_>, offsets: Vec<u64>) {
+        py.detach(|| self.file.expect(&offsets));
     }
 
     /// "group", "dataset", "datatype" or "other".
@@ -444,55 +450,4 @@ fn told_link(py: Python<'_>, link: Link) -> PyResult<Bound<'_, PyTuple>> {
 pub fn told<'py>(py: Python<'py>, filter: &Filter) -> PyResult<Bound<'py, PyTuple>> {
     let values = PyTuple::new(py, &filter.values)?;
     (filter.id, filter.flags, values, bytes(py, &filter.name)).into_pyobject(py)
-}
-
-type MappingArrays<'py> = (
-    Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
-    Bound<'py, PyArray1<u32>>,
-    SelectionArrays<'py>,
-    SelectionArrays<'py>,
-);
-
-type SelectionArrays<'py> = (
-    Bound<'py, PyArray1<u8>>,
-    Bound<'py, PyArray1<u64>>,
-    Bound<'py, PyArray1<u64>>,
-);
-
-fn selection_arrays<'a, 'py>(
-    py: Python<'py>,
-    selections: impl Iterator<Item = &'a Selection>,
-) -> SelectionArrays<'py> {
-    let (mut kinds, mut ends, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
-    for selection in selections {
-        kinds.push(match selection {
-            Selection::None => 0,
-            Selection::All => 1,
-            Selection::Points { .. } => 2,
-            Selection::Regular(axes) => {
-                numbers.extend_from_slice(axes.as_flattened());
-                3
-            }
-            Selection::Blocks { bounds, .. } => {
-                numbers.extend_from_slice(bounds);
-                4
-            }
-        });
-        ends.push(numbers.len() as u64);
-    }
-    (
-        PyArray1::from_vec(py, kinds),
-        PyArray1::from_vec(py, ends),
-        PyArray1::from_vec(py, numbers),
-    )
-}
-
-fn selection(py: Python<'_>, selection: Selection) -> PyResult<Bound<'_, PyTuple>> {
-    match selection {
-        Selection::None => ("none",).into_pyobject(py),
-        Selection::All => ("all",).into_pyobject(py),
-        Selection::Points { rank, coordinates } => ("points", rank, coordinates).into_pyobject(py),
-        Selection::Regular(axes) => ("regular", axes.to_vec()).into_pyobject(py),
-        Selection::Blocks { rank, bounds } => ("blocks", rank, bounds).into_pyobject(py),
-    }
 }

@@ -15,5 +15,6 @@ pub mod request_handle;
 pub mod requests;
 pub mod ring;
 pub mod saved_parts;
+mod selections;
 pub mod store;
 pub mod survey;

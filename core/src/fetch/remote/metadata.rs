@@ -5,7 +5,8 @@
 //!    elsewhere is short again. Of a file with pages, a block is whole pages.
 //! 2. What will be read is said ahead where it is known. It is fetched at once then, neighbours together.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
-//! 4. Who misses what another thread fetches waits for it.
+//! 4. Who misses what another thread fetches waits for it. A process that was forked begins anew, as
+//!    the threads for which it would wait are not there.
 
 use super::object::Object;
 use super::queue::{Origin, RemoteQueue};
@@ -14,7 +15,8 @@ use crate::format::source::ByteSource;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The first block of a file, and the shortest elsewhere.
 pub const FIRST_BYTES: u64 = 128 << 10;
@@ -26,6 +28,14 @@ const KEPT_BYTES: u64 = 64 << 20;
 
 pub struct RemoteMetadata {
     object: Arc<Object>,
+    blocks: Blocks,
+    /// The process that has `blocks`, and those of another one.
+    process: u32,
+    of_fork: OnceLock<Box<Blocks>>,
+}
+
+#[derive(Default)]
+struct Blocks {
     state: Mutex<State>,
     fetched: Condvar,
 }
@@ -48,13 +58,16 @@ impl RemoteMetadata {
     pub fn new(object: Arc<Object>) -> RemoteMetadata {
         RemoteMetadata {
             object,
-            state: Mutex::default(),
-            fetched: Condvar::new(),
+            blocks: Blocks::default(),
+            process: std::process::id(),
+            of_fork: OnceLock::new(),
         }
     }
 
-    /// Keep bytes that are known already.
+    /// Keep bytes that a request brought already.
     pub fn keep(&self, begin: u64, bytes: Vec<u8>) {
+        self.object.requests.fetch_add(1, Relaxed);
+        self.object.bytes.fetch_add(bytes.len() as u64, Relaxed);
         let mut state = self.lock();
         state.last = begin..begin + bytes.len() as u64;
         state.keep(begin, bytes);
@@ -72,13 +85,20 @@ impl RemoteMetadata {
 
     /// Requests, and bytes that they brought.
     pub fn counts(&self) -> (u64, u64) {
-        use std::sync::atomic::Ordering::Relaxed;
         let object = &self.object;
         (object.requests.load(Relaxed), object.bytes.load(Relaxed))
     }
 
+    fn blocks(&self) -> &Blocks {
+        match self.process == std::process::id() {
+            true => &self.blocks,
+            false => self.of_fork.get_or_init(Box::default),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = &self.blocks().state;
+        state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A block with the byte at `at`, and where it begins.
@@ -94,7 +114,7 @@ impl RemoteMetadata {
             if !state.pending.iter().any(|range| range.contains(&at)) {
                 break;
             }
-            let woken = self.fetched.wait(state);
+            let woken = self.blocks().fetched.wait(state);
             state = woken.unwrap_or_else(PoisonError::into_inner);
         }
         let range = state.next_block(at, self.object.size, self.object.access.request_bytes);
@@ -104,7 +124,7 @@ impl RemoteMetadata {
         let done = self.object.read(range.start, &mut bytes);
         let mut state = self.lock();
         state.pending.retain(|pending| *pending != range);
-        self.fetched.notify_all();
+        self.blocks().fetched.notify_all();
         done.map_err(io_error)?;
         state.last = range.clone();
         Ok((range.start, state.keep(range.start, bytes)))
@@ -160,12 +180,12 @@ impl ByteSource for Arc<RemoteMetadata> {
                 queue.taken(bytes.len());
                 state.keep(run.start, bytes);
             }
-            self.fetched.notify_all();
+            self.blocks().fetched.notify_all();
         }
     }
 
-    fn expects(&self) -> u64 {
-        KEPT_BYTES / 4
+    fn expects(&self) -> bool {
+        true
     }
 
     fn has_pages(&self, page_bytes: u64) {
