@@ -19,6 +19,7 @@ from _multitables.index.file_names import Filename, files_named
 from _multitables.index.hdf5_file import Source, open_source
 from _multitables.index.joined_source import JoinedSource
 from _multitables.index.open_options import parse_open_options
+from _multitables.remote.access import Access, told_requests
 from _multitables.remote.names import absolute
 from _multitables.remote.options import StorageOptions
 
@@ -48,6 +49,7 @@ class KeptSource:
         self._options = {**open_options, "storage_options": storage}
         self.keeps = keeps
         self._kept: Source | None = None
+        self._accesses: list[Access | None] = []
 
     @property
     def is_several(self) -> bool:
@@ -67,6 +69,7 @@ class KeptSource:
             source = self._opened()
         with source:
             yield source
+        self._accesses = [source.files.main.fingerprint.access]
         if self.keeps:
             self._kept = source
 
@@ -83,6 +86,10 @@ class KeptSource:
         if not self.is_several:
             return self
         return KeptSource(self.filename[number], self._options, keeps=False)
+
+    def told_requests(self) -> dict[str, dict[str, int]]:
+        """Return what statistics tell of the file's metadata."""
+        return told_requests(self._accesses)
 
     def _opened(self, *, grows: bool = False) -> Source:
         if self.is_several:

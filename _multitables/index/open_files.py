@@ -114,6 +114,9 @@ class OpenFiles:
         """Release the locks. A file is closed when the last place in it is forgotten."""
         for file in self._files.values():
             file.metadata.release()
+            if file.fingerprint.access:
+                told = file.fingerprint.access.requests
+                told.count, told.n_bytes = getattr(file.metadata, "requests", (0, 0))
 
     def forget(self) -> None:
         """Close the files for good, also for places in them that are still known."""

@@ -221,9 +221,10 @@ class Reader:
             ``cache_limit_bytes`` of all readers together; ``memory_bytes`` and
             ``memory_limit_bytes`` of requests without a stage, ``stages_lent`` of them and
             ``stages_lent_seconds`` (the oldest); ``readers_replaced``; ``readers``: for each
-            its share of these, and what `StreamQueue.statistics` tells.
+            its share of these, and what `StreamQueue.statistics` tells. Of an object of a store
+            ``metadata``: the ``requests`` and ``bytes`` of its metadata.
         """
-        return self._service.statistics()
+        return {**self._service.statistics(), **self._file.told_requests()}
 
     def close(self, wait: bool = False) -> None:
         """Take no more requests; those that were made are still answered. Then the readers end.

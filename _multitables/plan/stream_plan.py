@@ -9,14 +9,14 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, SourceFile
 from _multitables.plan.dataset_table import (
     Dataset,
     DatasetTable,
@@ -63,6 +63,12 @@ class ReadPlan:
     def datasets(self) -> tuple[Dataset, ...]:
         """The datasets, each with its tape."""
         return self.table.datasets
+
+    @property
+    def files(self) -> Iterator[SourceFile]:
+        """The files of all datasets."""
+        for dataset in self.datasets:
+            yield from dataset.index.all_files
 
     @property
     def ring_payload_bytes(self) -> int:

@@ -12,11 +12,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from _multitables.remote.names import kind_of
 from _multitables.remote.options import StorageOptions
+
+
+@dataclass
+class Requests:
+    """Requests of a store for metadata, and the bytes that they brought."""
+
+    count: int = 0
+    n_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,8 @@ class Access:
     name: str
     etag: str
     options: StorageOptions
+    #: What its metadata took, as often as it was opened.
+    requests: Requests = field(default_factory=Requests, compare=False, repr=False)
 
     @cached_property
     def encoded(self) -> bytes:
@@ -41,6 +52,15 @@ class Access:
     def kind(self) -> str:
         """The kind of its store."""
         return kind_of(self.name)
+
+
+def told_requests(accesses: Iterable[Access | None]) -> dict[str, dict[str, int]]:
+    """Return what statistics tell of the metadata of these files; nothing without objects."""
+    found = {id(one.requests): one.requests for one in accesses if one is not None}.values()
+    if not found:
+        return {}
+    n_bytes = sum(one.n_bytes for one in found)
+    return {"metadata": {"requests": sum(one.count for one in found), "bytes": n_bytes}}
 
 
 def version_number(etag: str, modified_ns: int, size: int) -> int:

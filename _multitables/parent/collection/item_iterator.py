@@ -120,11 +120,11 @@ class ItemIterator(Iterator[Item]):
         self._finalizer()
 
     def _tell(self) -> None:
-        self._bookmark.told = self._service.statistics()
+        self._bookmark.told = self._reader.statistics()
 
     def statistics(self) -> dict[str, object]:
         """Tell what this iteration has done; see `Reader.statistics`."""
-        return self._service.statistics() if self._finalizer.alive else self._bookmark.told
+        return self._reader.statistics() if self._finalizer.alive else self._bookmark.told
 
     def close(self) -> None:
         """End this iteration. Items that are held stay valid. May be called again."""

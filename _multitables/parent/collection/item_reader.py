@@ -30,6 +30,7 @@ from _multitables.parent.random.pieces import PieceError, Pieces, SharedTable
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
 from _multitables.plan.collection import Layout, Members
+from _multitables.remote.access import told_requests
 from _multitables.select.selection import Selection
 
 #: Kinds of failures for which a library may know a way.
@@ -87,6 +88,12 @@ class ItemReader:
         #: Datasets that turned out to need a library, and those that do not decode.
         self._by_library: set[int] = set()
         self.damaged: dict[int, CorruptChunkError] = {}
+
+    def statistics(self) -> dict[str, Any]:
+        """Tell what the service tells, and of objects of stores what their metadata took."""
+        files = self._opened.survey.files
+        metadata = told_requests(file.fingerprint.access for file in files)
+        return {**self._service.statistics(), **metadata}
 
     # ---- scales that all ranks of a node have
 

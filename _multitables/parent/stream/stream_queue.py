@@ -32,6 +32,7 @@ from _multitables.parent.readers.place import place_of, place_of_death
 from _multitables.parent.titles import count, title
 from _multitables.plan.batch_plan import read_amplification
 from _multitables.plan.stream_plan import ENDLESS, ReadPlan
+from _multitables.remote.access import told_requests
 
 _Guard = _core.Guard
 
@@ -235,7 +236,8 @@ class StreamQueue:
             through an HDF5 library instead of natively; ``readers``: for each, counts
             (``tasks``, ``chunks``, ``library_tasks``, ``fetches``), bytes (``fetched_bytes``,
             ``decoded_bytes``) and seconds (``open_seconds``, ``fetch_seconds``,
-            ``decode_seconds``, ``wait_seconds``: the ring was full).
+            ``decode_seconds``, ``wait_seconds``: the ring was full). Of objects of stores, a fetch
+            is a request; ``metadata`` has the ``requests`` and ``bytes`` of their metadata.
         """
         received, total = self._ring.progress()
         plan = self.plan
@@ -251,6 +253,7 @@ class StreamQueue:
             "readers_replaced": self._readers.replaced,
             "library": {m.index.path: m.reason for m in plan.datasets if m.reason},
             "readers": [counters(self._ring.counters(n)) for n in range(plan.n_readers)],
+            **told_requests(file.fingerprint.access for file in plan.files),
         }
 
     def read_amplification(self) -> float | None:
