@@ -17,6 +17,8 @@ from _multitables.index.saved.format import NO_NUMBER, IndexWriter, Link
 from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
 from _multitables.index.saved.survey import surveyed
 
+#: Objects of which a store is told at a time that they will be read.
+EXPECTED = 256
 #: Attributes of an object that take more than this stay in the file.
 MAX_ATTRIBUTE_BYTES = 64 << 10
 
@@ -33,7 +35,12 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
     """
     writer, metadata = IndexWriter(out), file.metadata
     seen, next_ones = {metadata.root}, [metadata.root]
+    n_expected = 0  # of the next ones, from the end
     while next_ones:
+        if not n_expected:
+            n_expected = min(EXPECTED, len(next_ones))
+            metadata.expect(next_ones[-n_expected:])
+        n_expected -= 1
         try:
             found = _save(metadata, writer, next_ones.pop())
         except UNREADABLE:
@@ -42,6 +49,7 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
         new = set(found) - seen
         seen |= new
         next_ones += sorted(new, reverse=True)  # parts lie in the order of the file
+        n_expected = 0 if new else n_expected
     columns = surveyed(metadata, writer.offsets())
     file.check_unchanged()
     writer.finish(file.fingerprint, columns, metadata.root)

@@ -73,7 +73,15 @@ impl Blocks {
     pub fn expect(&self, offsets: impl IntoIterator<Item = u64>, len: u64) {
         if self.source.expects() {
             let known = offsets.into_iter().filter(|&offset| offset != UNDEFINED);
-            (self.source).expect(&mut known.map(|offset| (self.address(offset), len)));
+            // As it is read: in pages.
+            (self.source).expect(&mut known.map(|offset| {
+                let begin = self.address(offset) / PAGE_BYTES * PAGE_BYTES;
+                let end = self.address(offset).saturating_add(len);
+                (
+                    begin,
+                    end.saturating_sub(begin).next_multiple_of(PAGE_BYTES),
+                )
+            }));
         }
     }
 

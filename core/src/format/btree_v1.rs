@@ -12,8 +12,8 @@ use super::walk::Walk;
 /// A tree of this height has more leaves than any file has bytes, unless its nodes have one child.
 const MAX_LEVEL: u8 = 64;
 
-/// About as long as a node is.
-const EXPECTED_BYTES: u64 = 2 << 10;
+/// Children of a node of chunks, and as many as those of a group by default, unless a file says else.
+const CHILDREN: u64 = 64;
 
 /// What the tree leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +143,9 @@ impl Tree<'_> {
                 wanted.push(child);
             }
         }
-        self.blocks.expect(wanted, EXPECTED_BYTES);
+        let (key, address) = (key_bytes as u64, self.blocks.sizes.address as u64);
+        let len = 24 + (CHILDREN + 1) * key + CHILDREN * address;
+        self.blocks.expect(wanted, len);
         Ok(())
     }
 }

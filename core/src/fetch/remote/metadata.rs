@@ -1,8 +1,9 @@
 //! The metadata of an object: read in few and large blocks, which are kept.
 //!
 //! Law:
-//! 1. A block that is missed near the last one is twice as long as it, up to the longest request; one
-//!    elsewhere is short again. Of a file with pages, a block is whole pages.
+//! 1. A block not far behind another one has as many bytes as were of use so far, up to the longest
+//!    request: where all is of use, what is kept doubles with each. Elsewhere a block is short. Of a file
+//!    with pages, it is whole pages.
 //! 2. What will be read is said ahead where it is known. It is fetched at once then, neighbours together.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
 //! 4. Who misses what another thread fetches waits for it. A process that was forked begins anew, as
@@ -15,6 +16,7 @@ use crate::format::source::ByteSource;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -24,7 +26,7 @@ const SHORT_BYTES: u64 = 32 << 10;
 /// Gaps between what is said to be read ahead that are fetched along.
 const GAP_BYTES: u64 = 64 << 10;
 /// Blocks that are kept.
-const KEPT_BYTES: u64 = 64 << 20;
+const KEPT_BYTES: u64 = 128 << 20;
 
 pub struct RemoteMetadata {
     object: Arc<Object>,
@@ -38,6 +40,8 @@ pub struct RemoteMetadata {
 struct Blocks {
     state: Mutex<State>,
     fetched: Condvar,
+    /// Bytes that were read.
+    used: AtomicU64,
 }
 
 #[derive(Default)]
@@ -48,8 +52,6 @@ struct State {
     bytes: u64,
     /// What threads fetch now.
     pending: Vec<Range<u64>>,
-    /// The last block that was missed.
-    last: Range<u64>,
     page_bytes: u64,
     is_closed: bool,
 }
@@ -68,9 +70,7 @@ impl RemoteMetadata {
     pub fn keep(&self, begin: u64, bytes: Vec<u8>) {
         self.object.requests.fetch_add(1, Relaxed);
         self.object.bytes.fetch_add(bytes.len() as u64, Relaxed);
-        let mut state = self.lock();
-        state.last = begin..begin + bytes.len() as u64;
-        state.keep(begin, bytes);
+        self.lock().keep(begin, bytes);
     }
 
     /// Forget all blocks, and read no more.
@@ -117,7 +117,9 @@ impl RemoteMetadata {
             let woken = self.blocks().fetched.wait(state);
             state = woken.unwrap_or_else(PoisonError::into_inner);
         }
-        let range = state.next_block(at, self.object.size, self.object.access.request_bytes);
+        let used = self.blocks().used.load(Relaxed);
+        let limit = self.object.access.request_bytes;
+        let range = state.next_block(at, self.object.size, limit, used);
         state.pending.push(range.clone());
         drop(state);
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -126,7 +128,6 @@ impl RemoteMetadata {
         state.pending.retain(|pending| *pending != range);
         self.blocks().fetched.notify_all();
         done.map_err(io_error)?;
-        state.last = range.clone();
         Ok((range.start, state.keep(range.start, bytes)))
     }
 }
@@ -146,6 +147,7 @@ impl ByteSource for Arc<RemoteMetadata> {
             let (begin, block) = self.block(at)?;
             let bytes = &block[(at - begin) as usize..];
             let len = bytes.len().min(out.len() - done);
+            self.blocks().used.fetch_add(len as u64, Relaxed);
             out[done..done + len].copy_from_slice(&bytes[..len]);
             done += len;
         }
@@ -200,30 +202,31 @@ impl State {
         (at - begin < block.len() as u64).then(|| (*begin, block.clone()))
     }
 
-    /// The block to fetch for a byte that is missed.
-    fn next_block(&self, at: u64, size: u64, limit: u64) -> Range<u64> {
-        let last = self.last.end - self.last.start;
-        let is_near = at + last >= self.last.start && at <= self.last.end + last;
-        let mut len = if is_near { 2 * last } else { SHORT_BYTES };
-        len = len.clamp(SHORT_BYTES, limit.max(SHORT_BYTES));
-        // Behind the last block, this one goes on; elsewhere what comes before may be wanted, too.
-        let mut begin = match self.last.end <= at && is_near {
-            true => at / SHORT_BYTES * SHORT_BYTES,
-            false => at / len * len,
-        };
-        if (1..=limit).contains(&self.page_bytes) {
-            begin = at / self.page_bytes * self.page_bytes;
-            len = len.next_multiple_of(self.page_bytes);
-        }
+    /// The block to fetch for a byte that is missed, when as many bytes were of use so far.
+    fn next_block(&self, at: u64, size: u64, limit: u64, used: u64) -> Range<u64> {
         let before = self.blocks.range(..=at).next_back();
-        let from = before.map_or(0, |(begin, block)| begin + block.len() as u64);
         let behind = self
             .blocks
             .range(at..)
             .next()
             .map_or(size, |(begin, _)| *begin);
-        let begin = begin.max(from.min(at));
-        begin..(begin + len).max(at + 1).min(behind).min(size)
+        let from = before.map_or(0, |(begin, block)| begin + block.len() as u64);
+        let grown = used.clamp(SHORT_BYTES, limit.max(SHORT_BYTES));
+        let len = if at - from <= grown {
+            grown
+        } else {
+            SHORT_BYTES
+        };
+        // Right behind a block, this one goes on; elsewhere what comes before may be wanted, too.
+        let mut range = match at - from < SHORT_BYTES {
+            true => from..from + len,
+            false => at / SHORT_BYTES * SHORT_BYTES..at / SHORT_BYTES * SHORT_BYTES + len,
+        };
+        if (1..=limit).contains(&self.page_bytes) {
+            range.start = at / self.page_bytes * self.page_bytes;
+            range.end = range.start + len.next_multiple_of(self.page_bytes);
+        }
+        range.start.max(from)..range.end.max(at + 1).min(behind).min(size)
     }
 
     /// The parts of sorted ranges that are neither here nor on their way, neighbours together.
