@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 from _multitables.errors import MissingFileError, OptionsError
+from _multitables.remote import client
 from _multitables.remote.names import absolute, is_remote, kind_of, query_of
 from _multitables.remote.options import StorageOptions
 
@@ -63,6 +64,7 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
 
 def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     """Return the object of a name, or those that match a pattern."""
+    client.is_expected = True
     whole, query = absolute(name), query_of(name)
     if kind_of(name) == "http" or not glob.has_magic(whole):
         return whole, storage.with_query(whole, query)
@@ -93,6 +95,7 @@ def one_file_named(
     check_one_file(filename, who)
     if not is_remote(filename):
         return os.fsdecode(filename), storage
+    client.is_expected = True
     whole, query = absolute(str(filename)), query_of(str(filename))
     return whole, storage.with_query(whole, query)
 

@@ -3,7 +3,8 @@
 Law
 ---
 1. Started by the supervisor, in effect as ``python -m _multitables.reader SOCKET PARENT``.
-2. Imports neither h5py, tables nor numpy until a task needs a library.
+2. Imports neither h5py, tables nor numpy until a task needs a library, and obstore only where
+   objects of stores are expected.
 3. Knows nothing of queues or users; everything it is told comes through the socket.
 """
 
@@ -37,8 +38,12 @@ def _plugins(number: int) -> list[str]:
 
 def main() -> None:
     """Serve the control socket named on the command line."""
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         sys.exit("multitables starts this program: python -m _multitables.reader SOCKET PARENT")
+    if sys.argv[3:]:  # objects of stores will be read
+        from _multitables.remote import client
+
+        client.load()
     # A reader that is woken must not push the parent off its core: the parent has little to do,
     # and readers wait for it. Same share of time; where it is not allowed, it is not needed.
     with contextlib.suppress(OSError):

@@ -33,6 +33,13 @@ ATTEMPTS = 4
 MAX_STORES = 64
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _lock = threading.Lock()
+#: An object was named in this process: readers that start now load obstore at once.
+is_expected = False
+
+
+def load() -> None:
+    """Import obstore in a thread: it takes longer than all else that a reader imports."""
+    threading.Thread(target=_try_obstore, daemon=True).start()
 
 
 def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
@@ -127,6 +134,11 @@ def _obstore() -> Any:
             advice="pip install 'multitables[remote]'",
         ) from None
     return obstore
+
+
+def _try_obstore() -> None:
+    with contextlib.suppress(MissingLibraryError):  # who reads an object is told
+        _obstore()
 
 
 def _store(name: str, text: str) -> tuple[Any, str]:

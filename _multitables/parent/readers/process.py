@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from _multitables import _core
 from _multitables.errors import ReaderDiedError
 from _multitables.machine import python_path
+from _multitables.remote import client
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
 READER = (
@@ -183,7 +184,8 @@ def _cannot_start(count: int, executable: str, error: OSError) -> ReaderDiedErro
 def _command(executable: str, theirs: socket.socket) -> list[bytes]:
     # No site (-S): the parent's own path says where everything is, and the start is faster.
     numbers = [str(theirs.fileno()).encode(), str(os.getpid()).encode()]
-    return [os.fsencode(executable), b"-S", b"-c", READER.encode(), *numbers]
+    stores = [b"stores"] if client.is_expected else []
+    return [os.fsencode(executable), b"-S", b"-c", READER.encode(), *numbers, *stores]
 
 
 def _executable() -> str:
