@@ -9,3 +9,6 @@ pub mod metadata;
 pub mod object;
 mod pool;
 pub mod queue;
+
+#[cfg(test)]
+mod tests;
