@@ -54,7 +54,7 @@ def jax_batches(
         Which share of the rows this process gets. Default: `jax.process_index` and
         `jax.process_count`, so everything in a program of one process.
     open_options : mapping, optional
-        Options of `tables.open_file`, as for `Streamer`.
+        Options of `tables.open_file`, and ``storage_options``, as for `Streamer`.
     **options
         Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
         ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,

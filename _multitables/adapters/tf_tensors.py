@@ -43,7 +43,7 @@ def tf_dataset(
         Rows of a batch. Tensors have the shape ``(None, *row_shape)``, or with
         ``drop_last=True`` ``(batch_size, *row_shape)``.
     open_options : mapping, optional
-        Options of `tables.open_file`, as for `Streamer`.
+        Options of `tables.open_file`, and ``storage_options``, as for `Streamer`.
     **options
         Those of `Streamer.get_batches`.
 

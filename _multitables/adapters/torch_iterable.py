@@ -65,7 +65,7 @@ class TorchDataset(IterableDataset[Any]):
         Which share of the rows this process gets. Default: those of `torch.distributed` if it is
         initialised, else everything.
     open_options : mapping, optional
-        Options of `tables.open_file`, as for `Streamer`.
+        Options of `tables.open_file`, and ``storage_options``, as for `Streamer`.
     **options
         Those of `Streamer.get_batches`: ``n_procs``, ``shuffle``, ``seed``, ``epochs``,
         ``start_epoch``, ``drop_last``, ``rows``, ``field``, ``read_ahead``, ``window_rows``,

@@ -72,7 +72,7 @@ class TorchMapDataset(Dataset[Any]):
     cache_limit_bytes : int, optional
         Decoded chunks that each reader keeps. Default: 64 MiB.
     open_options : mapping, optional
-        Options of `tables.open_file`, as for `Reader`.
+        Options of `tables.open_file`, and ``storage_options``, as for `Reader`.
     version : str, int, datetime or numpy.datetime64, optional
         The version of the data, as in `Streamer.get_queue`.
 

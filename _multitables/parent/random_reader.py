@@ -42,7 +42,7 @@ class Reader:
     Parameters
     ----------
     filename : str or path-like
-        The HDF5 file.
+        The HDF5 file, or the URL of an object in a store.
     n_procs : int, optional
         Reader processes. None: 4, or the cores available to this process if fewer.
     notify : callable, optional
@@ -60,6 +60,8 @@ class Reader:
     trusted : bool, default True
         False switches h5py, PyTables and HDF5's plugins off, as for `Streamer`: what needs them is
         an `UnsupportedDatasetError`.
+    storage_options : mapping, optional
+        Of an object in a store, as for `Streamer`.
     **kw_args
         Options of `tables.open_file`, as for `Streamer`.
 

@@ -45,7 +45,8 @@ class Streamer(ManyDatasets):
     Parameters
     ----------
     filename : str, path-like, or sequence of them
-        The HDF5 file. Of several, a dataset has the rows of all, in the order of the list. A name
+        The HDF5 file, or the URL of an object in a store (``s3://``, ``gs://``, ``az://``,
+        ``https://``). Of several, a dataset has the rows of all, in the order of the list. A name
         with wildcards (``"runs/*.h5"``), also one in a list, means the files that match now, sorted
         by name, with numbers in order.
     rotational : bool, optional
@@ -60,6 +61,10 @@ class Streamer(ManyDatasets):
         What readers do not decode themselves is left to h5py, PyTables and HDF5's plugins in the
         reader processes. False switches these off, for files that may be made to attack them:
         what needs them is an `UnsupportedDatasetError`.
+    storage_options : mapping, optional
+        Of objects in stores: limits of requests and memory, a cache on disk, credentials, and other
+        options of the store. Its values are texts, numbers and bools. What may be a secret is in no
+        pickle, and in no message.
     **kw_args
         Options of `tables.open_file`. ``DRIVER='H5FD_DIRECT'`` reads around the page cache, with
         any build of HDF5. ``root_uep`` prefixes paths. Others as PyTables treats them.

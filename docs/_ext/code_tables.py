@@ -8,7 +8,8 @@ Law
 
 `error-table` lists the exceptions of `_multitables.errors`, `error-details` documents each under
 its public name, `filter-table` lists the filters of the core, `constant-table MODULE` the
-documented constants of a module, and `program-help MODULE` is what a program prints for `--help`.
+documented constants of a module, `option-table` the options of stores with the meanings that the
+page gives, and `program-help MODULE` is what a program prints for `--help`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 
@@ -28,6 +30,8 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 Row = tuple[str, ...]
+#: The largest unit comes first.
+UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 
 
 def first_sentence(text: str | None) -> str:
@@ -104,10 +108,33 @@ def constant_rows(module_name: str) -> list[Row]:
     return rows
 
 
+def default_text(name: str, value: object) -> str:
+    """The default of an option, in the unit that its name ends with."""
+    if isinstance(value, int) and name.endswith("_bytes"):
+        shift, unit = next(one for one in UNITS if value % (1 << one[0]) == 0)
+        return f"{value >> shift} {unit}"
+    if isinstance(value, float) and name.endswith("_seconds"):
+        return f"{value:g} s"
+    return f"``{value!r}``" if value not in ("", ()) else "none"
+
+
+def option_rows(lines: list[str]) -> list[Row]:
+    """Name, default and meaning of every option of stores; meanings are ``name: text``."""
+    own = importlib.import_module("_multitables.remote.options").OWN
+    texts = re.split(r"^(?=\w+: )", "\n".join(lines).strip(), flags=re.MULTILINE)
+    meanings = dict(" ".join(text.split()).split(": ", 1) for text in texts if text)
+    if meanings.keys() != own.keys():
+        raise ValueError(f"no option, or without a meaning: {meanings.keys() ^ own.keys()}")
+    return [
+        (f"``{name}``", default_text(name, own[name][0]), meaning)
+        for name, meaning in meanings.items()
+    ]
+
+
 class CodeTable(SphinxDirective):
     """A table that a function above makes."""
 
-    has_content = False
+    has_content = True
     optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
@@ -116,6 +143,9 @@ class CodeTable(SphinxDirective):
             lines = error_details()
         elif self.name == "error-table":
             lines = list_table(("error", "is also", "means"), error_rows())
+        elif self.name == "option-table":
+            rows = option_rows(list(self.content))
+            lines = list_table(("option", "default", "meaning"), rows)
         elif self.name == "filter-table":
             lines = list_table(("HDF5's number", "filter"), filter_rows())
         else:
@@ -155,7 +185,7 @@ def warn_of_what_is_not_documented(_app: Sphinx, environment: BuildEnvironment) 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    for name in ("error-table", "error-details", "filter-table", "constant-table"):
+    for name in ("error-table", "error-details", "filter-table", "constant-table", "option-table"):
         app.add_directive(name, CodeTable)
     app.add_directive("program-help", ProgramHelp)
     app.connect("env-check-consistency", warn_of_what_is_not_documented)
