@@ -42,6 +42,7 @@ def to_dask(
     n_threads: int = 1,
     trusted: bool = True,
     version: VersionKey | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> da.Array:
     """Give a dataset as an array of Dask, whose tasks decode natively.
 
@@ -56,8 +57,8 @@ def to_dask(
         ``dask.config.get("array.chunk-size")``.
     n_threads : int, optional
         Threads that decode the chunks of one task. Default: 1, as Dask runs many at once.
-    trusted, version : optional
-        As in `multitables.open`.
+    trusted, version, storage_options : optional
+        As in `multitables.open`. Tasks in other processes find credentials in their environment.
 
     Returns
     -------
@@ -74,7 +75,14 @@ def to_dask(
     >>> images = multitables.to_dask("run7.h5", "images")  # doctest: +SKIP
     >>> images.mean(axis=0).compute()  # doctest: +SKIP
     """
-    file = open_file(filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version)
+    file = open_file(
+        filename,
+        n_threads=n_threads,
+        cache_bytes=0,
+        trusted=trusted,
+        version=version,
+        storage_options=storage_options,
+    )
     dataset = _dataset(file[path])
     name = f"multitables-{tokenize(dataset, chunks)}"
     meta = np.empty((0,) * dataset.ndim, dataset.dtype)
@@ -91,6 +99,7 @@ def to_dask_dataframe(
     n_threads: int = 1,
     trusted: bool = True,
     version: VersionKey | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Give a table, or the columns of a group, as a data frame of Dask; or several of them.
 
@@ -112,7 +121,7 @@ def to_dask_dataframe(
     rows_per_partition : int, optional
         Rows that a partition has of each table; with an index at most, unless a single value has
         more. Default: about 64 MiB, without an index in whole chunks of the longest.
-    n_threads, trusted, version : optional
+    n_threads, trusted, version, storage_options : optional
         As in `to_dask`.
 
     Returns
@@ -153,7 +162,14 @@ def to_dask_dataframe(
             option="path",
             got=path,
         )
-    file = open_file(filename, n_threads=n_threads, cache_bytes=0, trusted=trusted, version=version)
+    file = open_file(
+        filename,
+        n_threads=n_threads,
+        cache_bytes=0,
+        trusted=trusted,
+        version=version,
+        storage_options=storage_options,
+    )
     parts = {name: _part(file, name, chosen, index) for name, chosen in wanted.items()}
     read = [column for part in parts.values() for column in part.columns.values()]
     step = _rows_per_partition(read, rows_per_partition)

@@ -11,7 +11,6 @@ This file must never open a file. A store is asked for names, where a pattern ne
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import os
 import re
@@ -71,8 +70,8 @@ def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     from _multitables.index.stored_files import listed  # few need it
 
     before = whole[: glob.escape(whole).find("[")]
-    pattern = re.compile(fnmatch.translate(whole))
-    found = [one for one in listed(before, storage) if pattern.match(one)]
+    pattern = re.compile(_as_regex(whole))
+    found = [one for one in listed(before, storage) if pattern.fullmatch(one)]
     return _one_or_all(_sorted(found, whole)), storage
 
 
@@ -113,10 +112,25 @@ def _sorted(found: list[str], pattern: str) -> list[str]:
     if not found:
         raise MissingFileError(
             f"no file matches {pattern!r}",
-            advice="Check the pattern and the working directory",
+            advice="Check the pattern, and the bucket or the working directory",
             filename=pattern,
         )
     return sorted(found, key=lambda name: (_in_words(name), name))
+
+
+def _as_regex(pattern: str) -> str:
+    """Return a pattern as a regex: ``*`` and ``?`` stay in a folder, ``**/`` goes deeper."""
+    parts = re.split(r"(\*\*/|\*|\?|\[!?[^\]]+\])", pattern)
+    known = {"**/": "(?:[^/]+/)*", "*": "[^/]*", "?": "[^/]"}
+    regex = ""
+    for number, part in enumerate(parts):
+        if number % 2 == 0:
+            regex += re.escape(part)
+        elif part in known:
+            regex += known[part]
+        else:
+            regex += part.replace("[!", "[^", 1)
+    return regex
 
 
 def _in_words(name: str) -> list[str | int]:

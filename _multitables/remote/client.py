@@ -44,7 +44,7 @@ def load() -> None:
 
 def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
     """Fill `out` with the bytes of an object from `begin` on; the core calls this."""
-    etag, text = json.loads(access)
+    etag, text = _parsed(access)
     for attempt in range(ATTEMPTS):
         try:
             _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag)
@@ -57,6 +57,12 @@ def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
             time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
         else:
             return
+
+
+@lru_cache(MAX_STORES)
+def _parsed(access: bytes) -> tuple[str, str]:
+    etag, text = json.loads(access)
+    return etag, text
 
 
 def fetched(
@@ -83,6 +89,9 @@ def fetched(
 
 def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
     """Return the version of an object, and its time (ns) and size."""
+    if kind_of(name) == "http":  # what a URL is signed for is GET
+        with contextlib.suppress(StoreFailure):  # an empty object has no first byte
+            return fetched(name, text, 0, 1)[:2]
     with _failures():
         store, key = _store(name, text)
         version, *rest = _told(_obstore().head(store, key))
@@ -177,8 +186,7 @@ def _made(url: str, text: str, _process: int) -> Any:
     if any((one or "").startswith("http://") for one in named) or config.get("use_emulator"):
         client["allow_http"] = True
     if own["certificate"]:
-        with open(own["certificate"], encoding="ascii") as file:
-            client["root_certificate"] = file.read()
+        client["root_certificate"] = _certificate(own["certificate"])
     if own["headers"]:
         client["default_headers"] = dict(own["headers"])
     retry = {
@@ -196,6 +204,19 @@ def _made(url: str, text: str, _process: int) -> Any:
         more["credential_provider"] = provider
     make: Any = store.from_url  # one signature for each kind of store
     return make(url, client_options=client, retry_config=retry, **more)
+
+
+def _certificate(filename: str) -> str:
+    try:
+        with open(filename, encoding="ascii") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionsError(
+            f"storage_options['certificate'] cannot be read: {filename!r} ({error})",
+            advice="Name a file of certificates in PEM, which begins with -----BEGIN CERTIFICATE",
+            option="certificate",
+            got=filename,
+        ) from None
 
 
 def _word(value: Any) -> str:
