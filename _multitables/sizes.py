@@ -18,7 +18,7 @@ MAX_RING_BYTES = 16 << 20
 #: With direct I/O it has this much for each reader, so that requests can be in flight.
 DIRECT_READER_BYTES = 16 << 20
 #: From a store, which takes longer to answer and answers more requests at a time, this much.
-REMOTE_READER_BYTES = 64 << 20
+REMOTE_READER_BYTES = 32 << 20
 #: Decoded bytes that make a task worth its claim; small chunks are grouped up to it.
 TASK_BYTES = 256 << 10
 #: The same for direct reads, where one task is one request to the device.
