@@ -44,20 +44,21 @@ def _serve(connection: socket.socket) -> None:
     with connection, contextlib.suppress(OSError, EOFError):  # the fork gave up, or ended
         while True:
             (function, arguments), _ = receive(connection)
-            answer, data = _answer(function, arguments)
-            # Values of errors that JSON does not know are texts there.
-            send(connection, json.dumps(answer, default=str), data)
+            # Not a name for the bytes, which would keep them until the next request is answered.
+            send(connection, *_answer(function, arguments))
 
 
-def _answer(function: str, arguments: list[Any]) -> tuple[dict[str, Any], memoryview]:
+def _answer(function: str, arguments: list[Any]) -> tuple[str, memoryview]:
     data = memoryview(b"")
+    told: dict[str, Any]
     try:
         found: Any = FUNCTIONS[function](*arguments)
+        if function == "fetched":
+            *found, data = found
+        told = {"found": found}
     except StoreFailure as failure:
-        return {"failure": [failure.kind, failure.details]}, data
+        told = {"failure": [failure.kind, failure.details]}
     except MultitablesError as error:
-        told = [type(error).__name__, error.happened, error.good, error.advice, error.values]
-        return {"error": told}, data
-    if function == "fetched":
-        *found, data = found
-    return {"found": found}, data
+        parts = [type(error).__name__, error.happened, error.good, error.advice, error.values]
+        told = {"error": parts}
+    return json.dumps(told, default=str), data  # values that JSON does not know are texts there

@@ -106,6 +106,7 @@ LONG_FUNCTIONS = {"plan_batches"}
 FRIENDS = {
     "fallback_call": {"_asdict"},
     "process": {"_exit"},
+    "relay_process": {"_exit"},
     "torch_iterable": {
         "_state_of_pass",
         "_share_out",

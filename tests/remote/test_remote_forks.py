@@ -144,11 +144,13 @@ def requested(stored: Stored) -> list[int]:
             return [int(row) for row in rows]
 
 
-@pytest.mark.parametrize("reads_first", [False, True], ids=["new", "used before"])
-def test_a_handle_is_taken_along(stored: Stored, reads_first: bool) -> None:
+@pytest.mark.parametrize("state", ["new", "used before", "cached on disk"])
+def test_a_handle_is_taken_along(stored: Stored, tmp_path: Path, state: str) -> None:
+    if state == "cached on disk":
+        stored.options["cache_folder"] = str(tmp_path / "cache")
     with stored.open(n_threads=3) as file:
         dataset = file["x"]
-        if reads_first:
+        if state != "new":
             assert sums(dataset) == sums(DATA)
 
         def read() -> Any:
@@ -358,6 +360,7 @@ def test_the_relay_ends_with_its_fork(stored: Stored, tmp_path: Path, dies: bool
             gone([found])
         ends.close()
         say.close()
+        assert dies or not Path(f"/proc/{found}").exists(), "it was not waited for"
     assert client.head(stored.url, stored.text) == here
 
 
