@@ -126,8 +126,8 @@ def ask(
         try:
             answer, data = relay.ask(text, out)
             break
-        except (OSError, EOFError):
-            ended = _end(relay) or ended
+        except (OSError, EOFError) as error:
+            ended = _end(relay) or str(error)
     else:
         raise StoreFailure("relay", ended)
     if "failure" in answer:
