@@ -31,11 +31,13 @@ class WholeObject:
     def __init__(self, name: str, fingerprint: Fingerprint) -> None:
         self._name, self._fingerprint = name, fingerprint
         self._file: _core.MetadataFile | None = None
-        self._lock = threading.Lock()
+        self._lock, self._owner = threading.Lock(), os.getpid()
 
     @property
     def file(self) -> _core.MetadataFile:
         """The core's view of the object."""
+        if self._owner != os.getpid():  # in a fork, a thread that is not here may hold the lock
+            self._lock, self._owner = threading.Lock(), os.getpid()
         with self._lock:
             if self._file is None:
                 assert self._fingerprint.access is not None

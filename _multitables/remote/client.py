@@ -5,6 +5,7 @@ Law
 1. A store is made once for each way to reach it, and kept; any thread may use it.
 2. A range comes whole and from the version that was indexed, or a `StoreFailure` says why not.
 3. obstore is imported here and nowhere else; it retries and keeps connections.
+4. A fork of a process that has obstore never calls it; see relay.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib
 import json
 import os
 import random
+import sys
 import threading
 import time
 from datetime import datetime, timedelta, timezone
@@ -21,6 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from _multitables.errors import MissingLibraryError, OptionsError
+from _multitables.remote import relay
 from _multitables.remote.failures import StoreFailure, failure_of
 from _multitables.remote.names import in_store, kind_of, query_of
 from _multitables.remote.options import OWN
@@ -35,6 +38,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _lock = threading.Lock()
 #: An object was named in this process: readers that start now load obstore at once.
 is_expected = False
+#: Whether this process is a fork of one that had obstore.
+_is_fork = False
 
 
 def load() -> None:
@@ -42,15 +47,23 @@ def load() -> None:
     threading.Thread(target=_try_obstore, daemon=True).start()
 
 
+def _begin_in_fork() -> None:
+    """Make the lock anew, as a thread that is not here may have it."""
+    global _lock, _is_fork
+    _lock, _is_fork = threading.Lock(), "obstore" in sys.modules
+
+
+os.register_at_fork(after_in_child=_begin_in_fork)
+
+
 def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
     """Fill `out` with the bytes of an object from `begin` on; the core calls this."""
     etag, text = _parsed(access)
     for attempt in range(ATTEMPTS):
         try:
-            _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag)
+            _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag, out)
             if len(got) != len(out):
                 raise StoreFailure("short", f"expected {len(out)} bytes, got {len(got)}")
-            out[:] = got
         except StoreFailure as failure:
             if failure.kind not in ("cut", "short") or attempt == ATTEMPTS - 1:
                 raise
@@ -66,9 +79,16 @@ def _parsed(access: bytes) -> tuple[str, str]:
 
 
 def fetched(
-    name: str, text: str, begin: int, end: int, etag: str = ""
+    name: str, text: str, begin: int, end: int, etag: str = "", out: memoryview | None = None
 ) -> tuple[str, tuple[int, int], memoryview]:
-    """Return the version of an object, its time (ns) and size, and bytes: fewer at its end."""
+    """Return the version of an object, its time (ns) and size, and bytes: fewer at its end.
+
+    The bytes are in `out` if it is given.
+    """
+    if _is_fork:
+        arguments = (name, text, begin, end, etag)
+        (version, (modified_ns, size)), data = relay.ask("fetched", arguments, out)
+        return version, (modified_ns, size), data
     options: dict[str, Any] = {"range": (begin, end)}
     if etag and not etag.startswith("W/"):  # a weak one matches nothing (RFC 9110, 13.1.1)
         options["if_match"] = etag
@@ -79,11 +99,15 @@ def fetched(
         if etag and version != etag:
             raise StoreFailure("changed", "another ETag")
         first, last = found.range
-        if first != begin:
-            raise StoreFailure("short", f"expected bytes from {begin} on, got them from {first} on")
+        if first != begin or last > end:
+            wanted = f"expected bytes from {begin} to {end}"
+            raise StoreFailure("short", f"{wanted}, got them from {first} to {last}")
         data = memoryview(found.bytes())
         if len(data) != last - first:
             raise StoreFailure("short", f"expected {last - first} bytes, got {len(data)}")
+    if out is not None:
+        out[: len(data)] = data
+        data = out[: len(data)]
     return version, (rest[0], rest[1]), data
 
 
@@ -92,6 +116,9 @@ def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
     if kind_of(name) == "http":  # what a URL is signed for is GET
         with contextlib.suppress(StoreFailure):  # an empty object has no first byte
             return fetched(name, text, 0, 1)[:2]
+    if _is_fork:
+        (version, (modified_ns, size)), _ = relay.ask("head", (name, text))
+        return version, (modified_ns, size)
     with _failures():
         store, key = _store(name, text)
         version, *rest = _told(_obstore().head(store, key))
@@ -100,6 +127,9 @@ def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
 
 def put(name: str, text: str, file: str) -> None:
     """Write a file of this machine as an object."""
+    if _is_fork:
+        relay.ask("put", (name, text, os.path.abspath(file)))
+        return
     from pathlib import Path
 
     with _failures():
@@ -109,6 +139,9 @@ def put(name: str, text: str, file: str) -> None:
 
 def listed(name: str, text: str) -> list[str]:
     """Return the names of all objects that begin with a name."""
+    if _is_fork:
+        names: list[str] = relay.ask("listed", (name, text))[0]
+        return names
     with _failures():
         store, key = _store(name, text)
         root, _ = in_store(name)
@@ -155,15 +188,15 @@ def _store(name: str, text: str) -> tuple[Any, str]:
     told = json.loads(text)
     if kind_of(name) == "http":
         query = told.get("query") or query_of(name)
-        return _made(f"{name}?{query}" if query else name, text, os.getpid()), ""
+        return _made(f"{name}?{query}" if query else name, text), ""
     root, key = in_store(name)
     with _lock:  # two threads would make it twice
-        return _made(root, text, os.getpid()), key
+        return _made(root, text), key
 
 
 @lru_cache(MAX_STORES)
-def _made(url: str, text: str, _process: int) -> Any:
-    """Make a store; not one of the parent's in a process that was forked."""
+def _made(url: str, text: str) -> Any:
+    """Make a store."""
     _obstore()
     from obstore import store
 

@@ -74,6 +74,11 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
         ),
     ),
     "unreachable": (StoreError, "the server of {name!r} is not reached", _NETWORK),
+    "relay": (
+        StoreError,
+        "the process that asks the store of {name!r} for this fork does not run",
+        "See whether the system allows one more process, or start this one by spawn, not fork",
+    ),
     "options": (StoreError, "the store of {name!r} cannot be asked", "Check storage_options"),
     "failed": (StoreError, "the store failed for {name!r}", _AGAIN),
 }

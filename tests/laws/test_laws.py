@@ -65,8 +65,13 @@ HDF5 = {"h5py", "tables", "hdf5plugin", "numexpr"}
 TOUCH_HDF5 = {"reader"}
 #: It asks for versions, not for data.
 ASKS_VERSIONS = "_multitables.parent.build_info"
-#: Readers, and the process that asks libhdf5 what the core does not know.
-START_PROCESSES = {"_multitables.parent.readers.process", "_multitables.index.by_library"}
+#: Readers, the process that asks libhdf5 what the core does not know, and the one that asks stores
+#: for a fork, in which obstore hangs.
+START_PROCESSES = {
+    "_multitables.parent.readers.process",
+    "_multitables.index.by_library",
+    "_multitables.remote.relay",
+}
 #: What a file may import that is started by others' processes: who it is, and what it shares.
 KNOW_PROCESSES = {
     "_multitables.adapters.loader_epochs": {
@@ -101,6 +106,7 @@ LONG_FUNCTIONS = {"plan_batches"}
 FRIENDS = {
     "fallback_call": {"_asdict"},
     "process": {"_exit"},
+    "relay_process": {"_exit"},
     "torch_iterable": {
         "_state_of_pass",
         "_share_out",

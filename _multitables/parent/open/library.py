@@ -121,7 +121,7 @@ class Library:
 
     def _started(self) -> Service:
         if self._owner != os.getpid():  # in a fork, a thread that is not here may hold the lock
-            self._owner, self._lock = os.getpid(), threading.Lock()
+            self._lock, self._owner = threading.Lock(), os.getpid()
         with self._lock:
             if self._service is None or not self._service.mine:
                 wanted = checked(

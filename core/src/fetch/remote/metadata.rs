@@ -31,13 +31,13 @@ const KEPT_BYTES: u64 = 128 << 20;
 pub struct RemoteMetadata {
     object: Arc<Object>,
     blocks: Blocks,
-    /// The process that has `blocks`, and those of another one.
-    process: u32,
-    of_fork: OnceLock<Box<Blocks>>,
 }
 
-#[derive(Default)]
+/// What a process has.
 struct Blocks {
+    process: u32,
+    /// Those of a fork of the process.
+    of_fork: OnceLock<Box<Blocks>>,
     state: Mutex<State>,
     fetched: Condvar,
     /// Bytes that were read.
@@ -60,9 +60,7 @@ impl RemoteMetadata {
     pub fn new(object: Arc<Object>) -> RemoteMetadata {
         RemoteMetadata {
             object,
-            blocks: Blocks::default(),
-            process: std::process::id(),
-            of_fork: OnceLock::new(),
+            blocks: Blocks::new(),
         }
     }
 
@@ -90,10 +88,12 @@ impl RemoteMetadata {
     }
 
     fn blocks(&self) -> &Blocks {
-        match self.process == std::process::id() {
-            true => &self.blocks,
-            false => self.of_fork.get_or_init(Box::default),
+        let me = std::process::id();
+        let mut blocks = &self.blocks;
+        while blocks.process != me {
+            blocks = blocks.of_fork.get_or_init(|| Box::new(Blocks::new()));
         }
+        blocks
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -129,6 +129,17 @@ impl RemoteMetadata {
         self.blocks().fetched.notify_all();
         done.map_err(io_error)?;
         Ok((range.start, state.keep(range.start, bytes)))
+    }
+}
+
+impl Blocks {
+    fn new() -> Blocks {
+        Blocks {
+            process: std::process::id(),
+            of_fork: OnceLock::new(),
+            state: Mutex::default(),
+            fetched: Condvar::new(),
+        }
     }
 }
 
