@@ -29,6 +29,7 @@ from _multitables.errors import ClosedError, FileChangedError, MultitablesError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
+from _multitables.index.kerchunk.layout import first_read
 from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.stored_files import fingerprint_of
@@ -80,7 +81,7 @@ def shared(filename: str, options: FileOptions) -> Shared:
     files = OpenFiles(filename, storage=options.storage_options)
     opened_by = files.main.fingerprint
     if files.main.opened_by != files.main.filename:  # references change by themselves
-        opened_by = fingerprint_of(files.main.opened_by, options.storage_options)
+        opened_by = fingerprint_of(first_read(files.main.opened_by), options.storage_options)
     key = filename, files.main.fingerprint, opened_by, options, os.getpid()
     found = _shared.get(key)
     if found is None:
