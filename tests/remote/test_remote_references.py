@@ -215,6 +215,7 @@ def test_requests(
         assert file["rows"].shape == (24, 6)
         file["rows"][...]
         file["plain"][...]
+        n_requests, n_bytes = file._place.file.metadata.requests
     asked = Counter(
         (request.method, request.path.partition("?")[0].removeprefix(f"/{bucket}"))
         for request in proxy.take_log()
@@ -225,6 +226,11 @@ def test_requests(
     }
     first = "/all.json" if suffix == ".json" else "/all.parq/.zmetadata"
     assert asked["GET", first] == 1
+    n_read = sum(count for (_, path), count in asked.items() if not path.endswith(".h5"))
+    assert n_requests == n_read + len(paths)
+    folder = paths[0].with_name(f"all{suffix}")
+    read = [folder] if suffix == ".json" else [one for one in folder.rglob("*") if one.is_file()]
+    assert n_bytes >= sum(one.stat().st_size for one in read if "scalar" not in str(one))
 
 
 @pytest.mark.parametrize("suffix", [".json", ".parq"])

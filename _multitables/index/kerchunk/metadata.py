@@ -34,6 +34,7 @@ from _multitables.index.kerchunk.datatype_message import (
 )
 from _multitables.index.kerchunk.layout import first_read
 from _multitables.index.kerchunk.references import References, ReferencesError
+from _multitables.index.kerchunk.store import Store
 from _multitables.index.kerchunk.targets import Targets
 from _multitables.index.kerchunk.zarr_types import (
     NotRepresentableError,
@@ -63,8 +64,9 @@ def open_references(
     OSError
         They cannot be read.
     """
+    store = Store(storage)
     try:
-        metadata = ReferencesMetadata(references.read(filename, storage), filename, storage)
+        metadata = ReferencesMetadata(references.read(filename, store), filename, store)
     except ReferencesError as error:
         raise FileOpenError(
             f"{filename!r} holds no references of Kerchunk that can be used: {error}",
@@ -92,9 +94,11 @@ class ReferencesMetadata:
 
     root = user_block = 0
 
-    def __init__(self, of: References, filename: str, storage: StorageOptions) -> None:
-        self._references, self._filename = of, filename
-        self._targets = Targets(filename.rstrip("/"), storage)
+    def __init__(self, of: References, filename: str, store: Store) -> None:
+        self._references, self._filename, self._store = of, filename, store
+        #: Of the references.
+        self.fingerprint = of.fingerprint
+        self._targets = Targets(filename.rstrip("/"), store)
         self._paths = sorted({*of.groups, *of.arrays})
         self._numbers = {path: number for number, path in enumerate(self._paths)}
         self._children: dict[str, list[str]] = {}
@@ -114,11 +118,16 @@ class ReferencesMetadata:
                 for _, place in self._references.chunks(path):
                     if not isinstance(place, bytes):
                         return self._targets.files([place[0]])[0]
-        return SourceFile(first_read(self._filename), self._references.fingerprint)
+        return SourceFile(first_read(self._filename), self.fingerprint)
+
+    @property
+    def requests(self) -> tuple[int, int]:
+        """Requests of stores, for references and the states of targets, and the bytes of these."""
+        return self._store.requests
 
     def lock(self, filename: str) -> None:
         """Raise an OSError if the references changed; no lock is held."""
-        if changed(first_read(self._filename), self._references.fingerprint):
+        if changed(first_read(self._filename), self.fingerprint):
             raise OSError(f"{self._filename!r} changed")
         self._targets.forget()
 

@@ -20,15 +20,13 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any
 
-from _multitables.errors import MissingFileError
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.kerchunk.layout import METADATA, first_read, pyarrow
-from _multitables.index.stored_files import concurrently, listed, read_whole
+from _multitables.index.kerchunk.store import Store
+from _multitables.index.stored_files import concurrently
 from _multitables.remote.names import folder_of, is_remote, joined, kind_of
-from _multitables.remote.options import StorageOptions
 
 RECORD = re.compile(r"refs\.(0|[1-9][0-9]{0,15})\.parq")
 #: Of references over HTTP, where nothing tells which files of an array there are.
@@ -72,7 +70,7 @@ class References:
                 self.groups.setdefault("/".join(names[:depth]), {})
 
 
-def read(filename: str, storage: StorageOptions) -> References:
+def read(filename: str, store: Store) -> References:
     """Read references.
 
     Raises
@@ -85,10 +83,10 @@ def read(filename: str, storage: StorageOptions) -> References:
         They are Parquet, and pyarrow is not installed.
     """
     name = first_read(filename)
-    fingerprint, told = read_whole(name, storage)
+    fingerprint, told = store.read(name)
     if name == filename:
         return References(*_read_json(_parsed(told, "the file")), fingerprint)
-    return References(*_read_parquet(filename, _parsed(told, METADATA), storage), fingerprint)
+    return References(*_read_parquet(filename, _parsed(told, METADATA), store), fingerprint)
 
 
 def grid_of_array(zarray: dict[str, Any]) -> list[int]:
@@ -195,9 +193,7 @@ def _number(last: str, grid: list[int], path: str) -> int:
     return number
 
 
-def _read_parquet(
-    folder: str, told: dict[str, Any], storage: StorageOptions
-) -> tuple[dict[str, Any], Chunks]:
+def _read_parquet(folder: str, told: dict[str, Any], store: Store) -> tuple[dict[str, Any], Chunks]:
     metadata, record_size = told.get("metadata"), told.get("record_size")
     if not isinstance(metadata, dict) or type(record_size) is not int or record_size < 1:
         raise ReferencesError(f"{METADATA} has no metadata, or no record_size")
@@ -206,8 +202,8 @@ def _read_parquet(
         arrow, parquet = pyarrow()
         n_chunks = math.prod(grid_of_array(metadata[f"{path}/.zarray"]))
         inside = joined(folder, path)
-        numbers = _records(inside, -(-n_chunks // record_size), storage)
-        for number, name, data in _contents(inside, numbers, storage):
+        numbers = _records(inside, -(-n_chunks // record_size), store)
+        for number, name, data in _contents(inside, numbers, store):
             try:
                 source = arrow.BufferReader(data)  # pyarrow reads files by threads that stay
                 table = parquet.ParquetFile(source, pre_buffer=False).read(use_threads=False)
@@ -218,14 +214,14 @@ def _read_parquet(
     return metadata, chunks
 
 
-def _records(inside: str, most: int, storage: StorageOptions) -> Iterable[int]:
+def _records(inside: str, most: int, store: Store) -> Iterable[int]:
     """Return the numbers of an array's Parquet files; over HTTP, of those that may be there."""
     if is_remote(inside) and kind_of(inside) == "http":
         if most > MAX_RECORDS:
             raise ReferencesError(f"{inside!r} may have {most} files, more than are asked for")
         return range(most)
     if is_remote(inside):
-        objects = listed(f"{inside}/", storage)
+        objects = store.listed(f"{inside}/")
         names = [name.rpartition("/")[2] for name in objects if folder_of(name) == inside]
     else:
         names = os.listdir(inside) if os.path.isdir(inside) else []
@@ -233,28 +229,21 @@ def _records(inside: str, most: int, storage: StorageOptions) -> Iterable[int]:
 
 
 def _contents(
-    inside: str, numbers: Iterable[int], storage: StorageOptions
+    inside: str, numbers: Iterable[int], store: Store
 ) -> Iterator[tuple[int, str, bytes]]:
     """Yield the number, the name and the bytes of Parquet files; those of a store come together."""
     named = [(number, joined(inside, f"refs.{number}.parq")) for number in numbers]
     if not is_remote(inside):
         for number, name in named:
-            yield number, name, read_whole(name, storage)[1]
+            yield number, name, store.read(name)[1]
         return
     # The first one alone: often no more is asked for than to what the references are.
     for begin, end in itertools.pairwise([0, *range(1, len(named), RECORDS_AT_A_TIME), len(named)]):
         some = named[begin:end]
-        found = concurrently(partial(_content, storage), [name for _, name in some])
+        found = concurrently(store.read_if_there, [name for _, name in some])
         for (number, name), data in zip(some, found, strict=True):
             if data is not None:
                 yield number, name, data
-
-
-def _content(storage: StorageOptions, name: str) -> bytes | None:
-    try:
-        return read_whole(name, storage)[1]
-    except MissingFileError:
-        return None
 
 
 def _rows(columns: dict[str, list[Any]], first: int, n_chunks: int) -> Iterator[tuple[int, Any]]:

@@ -20,16 +20,16 @@ from urllib.parse import unquote, urlsplit
 from _multitables.errors import FileOpenError, MissingFileError, MultitablesError
 from _multitables.index.chunk_index import SourceFile
 from _multitables.index.hdf5_errors import cannot_open, no_file
-from _multitables.index.stored_files import concurrently, fingerprint_of
-from _multitables.remote.names import absolute, folder_of, is_remote, joined, query_of
-from _multitables.remote.options import StorageOptions
+from _multitables.index.kerchunk.store import Store
+from _multitables.index.stored_files import concurrently
+from _multitables.remote.names import absolute, folder_of, is_remote, joined
 
 
 class Targets:
     """Files by their URLs in references. Any thread may use it."""
 
-    def __init__(self, references: str, storage: StorageOptions) -> None:
-        self._references, self._storage = references, storage
+    def __init__(self, references: str, store: Store) -> None:
+        self._references, self._store = references, store
         self._known: dict[str, SourceFile] = {}
 
     def files(self, urls: Sequence[str]) -> list[SourceFile]:
@@ -57,7 +57,7 @@ class Targets:
         whole = self._named(url)
         name = absolute(whole)
         try:
-            state = fingerprint_of(name, self._storage.with_query(name, query_of(whole)))
+            state = self._store.state(whole)
         except FileNotFoundError:
             raise MissingFileError(
                 f"no such file: {name!r}, to which the references {self._references!r} refer",
