@@ -56,6 +56,12 @@ def test_chunks_in_several_files(paths: list[Path], suffix: str, inline_every: i
             assert rows == expected(paths, name).tolist()
 
 
+def test_whole_files(tmp_path: Path) -> None:
+    _, refs, data = many_targets.whole_files(tmp_path)
+    references = many_targets.write_json(refs, tmp_path / "all.json")
+    np.testing.assert_array_equal(read_here(references, "raw"), data)
+
+
 def test_names_of_one_file_are_one_target(paths: list[Path]) -> None:
     """With and without a scheme, beside the references and absolute."""
     names = itertools.cycle(["{0}", "file://{0}", "{1}"])

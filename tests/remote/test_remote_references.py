@@ -121,6 +121,16 @@ def test_objects_beside_files(
         check(references, swapped, options)
 
 
+def test_whole_objects(
+    tmp_path: Path, s3_server: S3Server, bucket: str, options: dict[str, Any]
+) -> None:
+    raw, refs, data = many_targets.whole_files(tmp_path)
+    for path in (*raw, many_targets.write_json(refs, tmp_path / "all.json")):
+        put(s3_server, bucket, path)
+    with multitables.open(f"s3://{bucket}/all.json", storage_options=options) as file:
+        np.testing.assert_array_equal(file["raw"][...], data)
+
+
 @pytest.mark.usefixtures("s3_server")  # obstore's threads run already
 def test_over_http(paths: list[Path], tmp_path: Path) -> None:
     folder = tmp_path / "served"
@@ -133,6 +143,26 @@ def test_over_http(paths: list[Path], tmp_path: Path) -> None:
             refs = combined(paths, lambda path: path.name)
             write(refs, folder / f"all{suffix}")
             check(f"{endpoint}/all{suffix}", paths, {})
+
+
+@pytest.mark.usefixtures("s3_server")
+def test_signed_names_are_not_shown(paths: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "served"
+    folder.mkdir()
+    for path in paths:
+        shutil.copy(path, folder)
+    with file_server(folder) as endpoint, Proxy(endpoint) as proxy:
+        refs = combined(paths, lambda path: f"{proxy.endpoint}/{path.name}?signature=secret")
+        references = many_targets.write_json(refs, tmp_path / "all.json")
+        check(references, paths, {})
+        assert {request.path.partition("?")[2] for request in proxy.take_log()} == {
+            "signature=secret"
+        }
+        (folder / paths[0].name).unlink()
+        with pytest.raises(multitables.MissingFileError, match=paths[0].name) as caught:
+            multitables.open(references)
+        assert "secret" not in repr(caught.value)
+        assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["/etc/hostname", "file:///etc/hostname", "memory://x", "../x"])

@@ -77,6 +77,21 @@ def combined(paths: list[Path], url: Callable[[Path], str], inline_every: int = 
     return refs
 
 
+def whole_files(folder: Path) -> tuple[list[Path], Any, Any]:
+    """Raw files of one chunk each, references to them without ranges, and their data."""
+    data = smooth((N_FILES, 5), "<i2")
+    paths = [folder / f"raw{number}" for number in range(N_FILES)]
+    zarray = {
+        "zarr_format": 2, "shape": [N_FILES, 5], "chunks": [1, 5], "dtype": "<i2", "order": "C",
+        "fill_value": 0, "filters": None, "compressor": None,
+    }  # fmt: skip
+    refs: dict[str, Any] = {"raw/.zarray": json.dumps(zarray)}
+    for number, path in enumerate(paths):
+        path.write_bytes(data[number].tobytes())
+        refs[f"raw/{number}.0"] = [path.name]
+    return paths, refs, data
+
+
 def write_json(refs: Any, to: Path) -> Path:
     to.write_text(json.dumps({"version": 1, "refs": refs}))
     return to

@@ -299,16 +299,21 @@ class ReferencesMetadata:
     def _listed(self, path: str) -> Table:
         rows: list[tuple[int, int, int, int, bytes]] = []
         numbers: dict[str, int] = {}
+        to_end: list[int] = []
         for number, place in self._references.chunks(path):
             if isinstance(place, bytes):
                 rows.append((number, 0, len(place), 0, place))
                 continue
             url, begin, size = place
             source = numbers.setdefault(url, len(numbers) + 1)
-            if size is None:  # to the end
-                state = self._targets.files([url])[0].fingerprint
-                size = max(0, state.size_bytes - begin)
-            rows.append((number, begin, size, source, b""))
+            if size is None:
+                to_end.append(len(rows))
+            rows.append((number, begin, size or 0, source, b""))
+        files = self._targets.files(tuple(numbers)) if to_end else []
+        for at in to_end:
+            number, begin, _, source, _ = rows[at]
+            size = max(0, files[source - 1].fingerprint.size_bytes - begin)
+            rows[at] = number, begin, size, source, b""
         rows.sort(key=itemgetter(0))
         inline = b"".join(bytes_ for *_, bytes_ in rows if bytes_)
         if len(inline) > MAX_INLINE_BYTES:
