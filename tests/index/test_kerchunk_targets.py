@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,15 @@ def test_chunks_in_several_files(paths: list[Path], suffix: str, inline_every: i
 
 
 def test_whole_files(tmp_path: Path) -> None:
-    _, refs, data = many_targets.whole_files(tmp_path)
+    paths, refs, data = many_targets.whole_files(tmp_path)
     references = many_targets.write_json(refs, tmp_path / "all.json")
-    np.testing.assert_array_equal(read_here(references, "raw"), data)
+    with multitables.Reader(references, n_procs=1) as reader:
+        np.testing.assert_array_equal(reader.request(reader.get_dataset("raw")[:]).get(), data)
+        size = paths[2].stat().st_size
+        data[2] = 7
+        paths[2].write_bytes(zlib.compress(data[2].tobytes()))
+        assert paths[2].stat().st_size < size
+        np.testing.assert_array_equal(reader.request(reader.get_dataset("raw")[:]).get(), data)
 
 
 def test_names_of_one_file_are_one_target(paths: list[Path]) -> None:

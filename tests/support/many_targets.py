@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,11 +84,11 @@ def whole_files(folder: Path) -> tuple[list[Path], Any, Any]:
     paths = [folder / f"raw{number}" for number in range(N_FILES)]
     zarray = {
         "zarr_format": 2, "shape": [N_FILES, 5], "chunks": [1, 5], "dtype": "<i2", "order": "C",
-        "fill_value": 0, "filters": None, "compressor": None,
+        "fill_value": 0, "filters": None, "compressor": {"id": "zlib", "level": 1},
     }  # fmt: skip
     refs: dict[str, Any] = {"raw/.zarray": json.dumps(zarray)}
     for number, path in enumerate(paths):
-        path.write_bytes(data[number].tobytes())
+        path.write_bytes(zlib.compress(data[number].tobytes()))
         refs[f"raw/{number}.0"] = [path.name]
     return paths, refs, data
 

@@ -130,6 +130,7 @@ class ReferencesMetadata:
         if changed(first_read(self._filename), self.fingerprint):
             raise OSError(f"{self._filename!r} changed")
         self._targets.forget()
+        self._last = "", None
 
     def release(self) -> None:
         """Hold no lock."""
@@ -279,7 +280,7 @@ class ReferencesMetadata:
         known = [0, *(numbers.setdefault(file, len(numbers)) for file in files)]
         if len(numbers) == 1:
             return (), np.zeros(0, np.uint32)
-        others = tuple(file for file in numbers if file)[not table.inline :]
+        others = tuple(file for file in [*numbers][1:] if file)
         return others, np.array(known, np.uint32)[table.source]
 
     def _table_at(self, offset: int) -> Table:
