@@ -40,7 +40,9 @@
 #       datatype_message.py  NumPy dtype -> HDF5's message
 #       zarr_nodes.py        a file -> groups and arrays as Zarr has them
 #       writer.py            these -> JSON or Parquet
+#       store.py             reads references, and counts requests of stores
 #       references.py        JSON or Parquet -> nodes and chunks
+#       targets.py           the files and objects that references are to
 #       metadata.py          the core's answers, from references
 #     references.py          references to objects and regions, as values
 #     open_options.py        PyTables' open_file options -> what matters to a stream

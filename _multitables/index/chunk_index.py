@@ -145,8 +145,8 @@ class ChunkIndex:
     joined: tuple[ChunkIndex, ...] = field(default=(), repr=False)
     #: The dataset of which these are some chunks, in another order, and their numbers in its grid.
     chosen_from: tuple[ChunkIndex, U64] | None = field(default=None, repr=False)
-    #: The stored bytes of a compact dataset, which lie in the file's metadata; `byte_offset` counts
-    #: from their start.
+    #: Stored bytes that lie in the file's metadata, as those of a compact dataset do; `byte_offset`
+    #: counts from their start, of chunks whose file is the dataset's own.
     inline: bytes = field(default=b"", repr=False)
     #: In the order of writing.
     pipeline: tuple[FilterSpec, ...] = ()

@@ -15,7 +15,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Source:
     @property
     def direct(self) -> bool:
         """Whether the readers bypass the page cache."""
-        return self._options.direct and not is_remote(self._base)
+        return self._options.direct and not is_remote(self.files.main.filename)
 
     @property
     def trusted(self) -> bool:
@@ -277,6 +277,9 @@ class Source:
         self._trusted(index)
         if index.reason or 0 in index.shape:
             return replaced(index, layout=index.layout if index.reason else "contiguous")
+        if file.opened_by != file.filename:  # references, perhaps to several files
+            others, source = cast(Any, file.metadata).targets(dataset.place.offset)
+            index = replace(index, others=others, source=source)
         # Where HDF5 writes no fill value, it reads none either: memory stays as it was, here zero.
         fill = b"" if stored["fill_is_never_written"] else stored["fill_value"]
         if stored["layout"] == "virtual":

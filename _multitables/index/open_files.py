@@ -129,7 +129,8 @@ class OpenFiles:
             for file in self._files.values():
                 if changed(file.filename, file.fingerprint):
                     return False
-                if _takes_locks() and not file.fingerprint.access:
+                is_reference = file.opened_by != file.filename
+                if is_reference or (_takes_locks() and not file.fingerprint.access):
                     file.metadata.lock(file.filename)
         except OSError:
             self.close()
@@ -333,8 +334,8 @@ def _open_references(filename: str, storage: StorageOptions) -> OpenFile:
     from _multitables.index.kerchunk.metadata import open_references  # few need it
 
     with _refusals(filename):
-        target, metadata = open_references(filename)
-    return OpenFile(target, _fingerprint(target, storage), metadata, filename)
+        target, metadata = open_references(filename, storage)
+    return OpenFile(target.filename, target.fingerprint, metadata, filename)
 
 
 def _takes_locks() -> bool:

@@ -3,7 +3,7 @@
 Law
 ---
 1. Pure: an index and numbers of the file in, an index out.
-2. Nothing lies outside the file; an index that would say so is an error that names it.
+2. Nothing lies outside its file; an index that would say so is an error that names it.
 """
 
 from __future__ import annotations
@@ -76,17 +76,21 @@ def replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
 
 
 def inside_file(index: ChunkIndex) -> ChunkIndex:
-    """Return the index; raise if stored bytes would lie behind the end of the file."""
-    ends = index.byte_offset + index.stored_size
-    size = len(index.inline) or index.fingerprint.size_bytes
-    bad = np.flatnonzero((ends > size) | (ends < index.byte_offset))
+    """Return the index; raise if stored bytes would lie behind the end of their file."""
+    ends, files = index.byte_offset + index.stored_size, index.files
+    sizes = np.array([file.fingerprint.size_bytes for file in files], np.uint64)
+    sizes[0] = len(index.inline) or sizes[0]
+    source = index.source if len(index.source) else np.zeros(len(ends), np.uint32)
+    bad = np.flatnonzero((ends > sizes[source]) | (ends < index.byte_offset))
     if len(bad):
         end = int(ends[bad].max())
+        number = source[bad[ends[bad].argmax()]]
+        name, size = files[number].filename, int(sizes[number])
         raise FileOpenError(
-            f"{index.filename!r} is truncated: {index.path!r} needs its bytes up to {end} "
+            f"{name!r} is truncated: {index.path!r} needs its bytes up to {end} "
             f"(expected at least {end} bytes, got {size})",
             advice="Copy the file again from its source or from a backup",
-            filename=index.filename,
+            filename=name,
             path=index.path,
             expected=end,
             got=size,

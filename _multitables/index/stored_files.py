@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from _multitables import _core
 from _multitables.errors import MissingFileError, OptionsError
@@ -20,6 +22,13 @@ from _multitables.remote.access import Access, version_number
 from _multitables.remote.failures import StoreFailure, error_of
 from _multitables.remote.names import absolute, is_remote
 from _multitables.remote.options import StorageOptions
+
+#: Things that a store is asked for at a time, before readers have connections of their own.
+CONCURRENT = 16
+#: More than any object has.
+ALL_BYTES = 1 << 50
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
 
 
 def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
@@ -47,6 +56,36 @@ def first_bytes(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]
                 raise
             return _told(name, options, *client.head(name, text)), b""  # it is empty
         return _told(name, options, etag, state), bytes(data)
+
+
+def read_whole(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
+    """Return what identifies a file, and all its bytes: of an object, by one request.
+
+    Raises
+    ------
+    OSError
+        It is not there, or may not be read.
+    """
+    if not is_remote(name):
+        with open(name, "rb") as file:
+            return Fingerprint.of(os.fstat(file.fileno())), file.read()
+    with failures(name):
+        text = options.client_text(name)
+        try:
+            etag, state, data = client.fetched(name, text, 0, ALL_BYTES)
+        except StoreFailure as failure:
+            if failure.kind != "range":
+                raise
+            return _told(name, options, *client.head(name, text)), b""  # it is empty
+        if len(data) != state[1]:
+            raise StoreFailure("short", f"expected {state[1]} bytes, got {len(data)}")
+    return _told(name, options, etag, state), bytes(data)
+
+
+def concurrently(ask: Callable[[Asked], Told], things: Sequence[Asked]) -> list[Told]:
+    """Ask a store for several things at a time; their order stays."""
+    with ThreadPoolExecutor(CONCURRENT) as pool:
+        return list(pool.map(ask, things))
 
 
 def changed(name: str, fingerprint: Fingerprint) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,7 @@ from _multitables.index.saved.format import replaced
 from _multitables.index.saved.metadata import places
 from _multitables.index.saved.writer import save
 from _multitables.index.stored_files import put
-from _multitables.remote.names import absolute, is_remote
+from _multitables.remote.names import absolute, is_remote, kind_of
 from _multitables.remote.options import StorageOptions
 
 CACHE = "cache"
@@ -63,7 +64,8 @@ def index_file(
         None (the default): beside the file, as ``FILE.mtidx``; where nothing can be written there,
         as for ``"cache"``. ``"cache"``: in the user's cache directory, which is
         ``$XDG_CACHE_HOME/multitables`` or ``~/.cache/multitables``. A name that ends with
-        ``.json``, ``.parq`` or ``.parquet``: there, as references of Kerchunk.
+        ``.json``, ``.parq`` or ``.parquet``: there, as references of Kerchunk. JSON may be an
+        object of a store that takes objects.
     skip_unsupported : bool
         Whether to leave out of the references, with a warning, the datasets that Zarr cannot read:
         virtual ones, those of variable-length elements, and those with filters that numcodecs does
@@ -71,8 +73,8 @@ def index_file(
     progress : bool
         Whether to show on standard error how many objects are indexed. Default: True.
     storage_options : mapping, optional
-        Of an object in a store; see `Streamer`. Its index is in the user's cache directory, and
-        beside the object where that may be written.
+        Of objects in a store; see `Streamer`. The index of one is in the user's cache directory,
+        and beside the object where that may be written.
 
     Returns
     -------
@@ -103,6 +105,14 @@ def index_file(
             filename=name,
         )
     is_kerchunk = where is not None and is_references(where)
+    in_store = where is not None and is_remote(where)
+    if in_store and (not str(where).endswith(JSON) or kind_of(str(where)) == "http"):
+        raise OptionsError(
+            "to must be a name that ends with .json where it is an object's, and not an HTTP "
+            f"server's, got {to!r}",
+            advice="Write to a file or a folder of this machine, and upload it",
+            to=to,
+        )
     if where not in (None, CACHE) and not is_kerchunk:
         raise OptionsError(
             f"to must be None, {CACHE!r} or a name that ends with {', '.join(JSON + PARQUET)}, "
@@ -112,7 +122,12 @@ def index_file(
     file = open_file(name, uses_index=is_kerchunk, storage=storage)
     with _shown(progress, name) as advance:
         if where is not None and is_kerchunk:
-            return _write_references(file, where, skip_unsupported, advance)
+            if not in_store:
+                return _write_references(file, where, skip_unsupported, advance)
+            with tempfile.TemporaryDirectory(prefix="multitables-") as folder:
+                local = os.path.join(folder, f"refs{JSON[0]}")
+                put(where, storage, _write_references(file, local, skip_unsupported, advance))
+            return where
         beside, cached = places(name)
         names = (cached,) if where == CACHE or is_remote(name) else (beside, cached)
         with _first_writable(names) as (written, out):

@@ -115,11 +115,11 @@ def dataset_of(index: ChunkIndex, direct: bool, native_filters: Container[int]) 
         rows = -(-max(1, sizes.DIRECT_TASK_BYTES // stored_row_bytes) // outer) * outer
         inner = tuple(window.count for window in windows) if windows else dims[1:]
         return Dataset(index, (rows, *inner), False, False, reason, (dims[0], *inner))
+    direct = direct and not index.inline
     if index.layout == "chunked" and index.chunk_dims is not None:
         return Dataset(index, index.chunk_dims, False, direct, "", dims, windows)
     if index.layout == "parts" and index.chunk_dims is not None:
         return Dataset(index, index.chunk_dims, True, direct, "", dims, windows, shown=shown)
-    direct = direct and not index.inline
     inner, inner_windows, skipped = _hull(index)
     hull_bytes = math.prod(inner) * index.element_bytes
     if stored_row_bytes - hull_bytes >= sizes.SKIPPED_BYTES:

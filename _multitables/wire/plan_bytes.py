@@ -142,7 +142,11 @@ def encode_datasets(
     calls = [*calls, *[b""] * (len(datasets) - len(calls))]
     for dataset, call in zip(datasets, calls, strict=True):
         files = dataset.index.files if dataset.n_chunks else dataset.index.files[:1]
-        encoded = [_encode_source(dataset, file, tables, flags) for file in files]
+        inline = (b"" if dataset.reason else dataset.index.inline, *[b""] * (len(files) - 1))
+        encoded = [
+            _encode_source(dataset, file, tables, flags, bytes_)
+            for file, bytes_ in zip(files, inline, strict=True)
+        ]
         numbers = np.array([sources.setdefault(what, len(sources)) for what in encoded], np.uint32)
         records.append(_encode_dataset(dataset, int(numbers[0]), tables, call))
         own = chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
@@ -172,16 +176,18 @@ def _bytes(array: Records) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def _encode_source(dataset: Dataset, file: SourceFile, tables: _Tables, flags: int) -> bytes:
+def _encode_source(
+    dataset: Dataset, file: SourceFile, tables: _Tables, flags: int, inline: bytes
+) -> bytes:
     """Return the record of a file of a dataset; equal ones are one source."""
-    index, fingerprint = dataset.index, file.fingerprint
+    fingerprint = file.fingerprint
     return SOURCE.pack(
         *tables.add_bytes(os.fsencode(file.filename)),
         fingerprint.device,
         fingerprint.inode,
         fingerprint.size_bytes,
         fingerprint.mtime_ns & (2**64 - 1),  # before 1970 it is negative
-        *tables.add_bytes(b"" if dataset.reason else index.inline),
+        *tables.add_bytes(inline),
         _core.SOURCE_DIRECT * dataset.direct | flags,
         *tables.add_bytes(fingerprint.access.encoded if fingerprint.access else b""),
     )

@@ -117,7 +117,8 @@ HEADER_WORDS = """
 TAPE_WORDS = ["dataset", "at", "n_bytes", "caches", "ends"]
 TABLE_WORDS = "magic total_bytes n_sources n_datasets n_chunks n_words n_blob reserved".split()  # noqa: SIM905
 SOURCE_WORDS = """
-    name_at name_len device inode size_bytes mtime_ns inline_at inline_len flags
+    name_at name_len device inode size_bytes mtime_ns inline_at inline_len flags access_at
+    access_len
 """.split()  # noqa: SIM905
 DATASET_WORDS = """
     source row_bytes element_bytes field_offset field_bytes n_dims dims_at chunk_dims_at

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from _multitables.errors import MissingLibraryError
+from _multitables.remote.names import joined
 
 JSON, PARQUET = (".json",), (".parq", ".parquet")
 #: Of a folder of Parquet files: what the nodes are.
@@ -18,7 +19,12 @@ METADATA = ".zmetadata"
 
 def is_references(filename: str) -> bool:
     """Whether a name is one that references have."""
-    return filename.endswith(JSON + PARQUET)
+    return filename.rstrip("/").endswith(JSON + PARQUET)
+
+
+def first_read(filename: str) -> str:
+    """Return which file of references says what the nodes are, and changes with them."""
+    return filename if filename.endswith(JSON) else joined(filename, METADATA)
 
 
 def pyarrow() -> tuple[Any, Any]:

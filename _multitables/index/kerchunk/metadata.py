@@ -2,7 +2,8 @@
 
 Law
 ---
-1. An offset is the number of a node. Chunks are ranges of one local file, the target.
+1. An offset is the number of a node. Chunks are ranges of targets (files or objects), the first of
+   which stands for the file; or they are in the references themselves.
 2. What HDF5 has no form for, or lies elsewhere, is an error of errors.py: no HDF5 library is asked
    for it, as it might know another dataset by that path.
 """
@@ -10,19 +11,18 @@ Law
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
-import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from _multitables import _core
 from _multitables.errors import FileOpenError, UnsupportedDatasetError
-from _multitables.index.chunk_index import U64, Fingerprint
+from _multitables.index.chunk_index import U32, U64, SourceFile
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.kerchunk import references
 from _multitables.index.kerchunk.datatype_message import (
@@ -32,41 +32,61 @@ from _multitables.index.kerchunk.datatype_message import (
     text_element,
     texts,
 )
-from _multitables.index.kerchunk.layout import METADATA
+from _multitables.index.kerchunk.layout import first_read
 from _multitables.index.kerchunk.references import References, ReferencesError
+from _multitables.index.kerchunk.store import Store
+from _multitables.index.kerchunk.targets import Targets
 from _multitables.index.kerchunk.zarr_types import (
     NotRepresentableError,
     fill_from_zarr,
     filters_from_zarr,
     from_zarr,
 )
+from _multitables.index.stored_files import changed
+from _multitables.remote.options import StorageOptions
 
 #: What Zarr keeps in attributes for itself.
 HIDDEN = {"_ARRAY_DIMENSIONS"}
-#: Kerchunk puts small chunks into the references. An array of which it did is kept in memory.
+#: Kerchunk puts small chunks into the references. Those of an array travel with its index.
 MAX_INLINE_BYTES = 64 << 20
 MAX_RANK = 32
 
 
-def open_references(filename: str) -> tuple[str, _core.MetadataFile]:
-    """Return the file that references are of, and what they say of it.
+def open_references(
+    filename: str, storage: StorageOptions
+) -> tuple[SourceFile, _core.MetadataFile]:
+    """Return the first file that references are to, and what they say of it.
 
     Raises
     ------
-    FileOpenError
-        They are not as specified, or of a file that is not on this machine.
+    FileOpenError, StoreError
+        They are not as specified, or to a file that is missing or cannot be read.
     OSError
         They cannot be read.
     """
+    store = Store(storage)
     try:
-        metadata = ReferencesMetadata(references.read(filename), filename)
+        metadata = ReferencesMetadata(references.read(filename, store), filename, store)
     except ReferencesError as error:
         raise FileOpenError(
             f"{filename!r} holds no references of Kerchunk that can be used: {error}",
             advice="Write them anew",
             filename=filename,
         ) from None
-    return metadata.target, cast(_core.MetadataFile, metadata)
+    return metadata.own, cast(_core.MetadataFile, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The stored chunks of an array."""
+
+    grid_index: U64
+    byte_offset: U64
+    stored_size: U64
+    #: 0: a chunk is among these bytes; else in the target of this number, of which the first is 1.
+    source: U32
+    inline: bytes
+    urls: tuple[str, ...]
 
 
 class ReferencesMetadata:
@@ -74,9 +94,11 @@ class ReferencesMetadata:
 
     root = user_block = 0
 
-    def __init__(self, of: References, filename: str) -> None:
-        self._references, self._filename = of, filename
-        self._fingerprint = Fingerprint.of(os.stat(filename))
+    def __init__(self, of: References, filename: str, store: Store) -> None:
+        self._references, self._filename, self._store = of, filename, store
+        #: Of the references.
+        self.fingerprint = of.fingerprint
+        self._targets = Targets(filename.rstrip("/"), store)
         self._paths = sorted({*of.groups, *of.arrays})
         self._numbers = {path: number for number, path in enumerate(self._paths)}
         self._children: dict[str, list[str]] = {}
@@ -84,37 +106,31 @@ class ReferencesMetadata:
             self._children.setdefault(path.rpartition("/")[0], []).append(path)
         self._texts: list[bytes] = []
         self._text_numbers: dict[bytes, int] = {}
-        #: The file that the references are of: themselves, if all bytes are in them.
-        self.target = self._target()
+        #: The table that was asked for last, as it is asked for several times.
+        self._last: tuple[str, Table | None] = "", None
+        #: The first target: the references themselves, if all bytes are in them.
+        self.own = self._own()
 
-    def _target(self) -> str:
+    def _own(self) -> SourceFile:
         for path in self._references.arrays:
             # What is wrong with an array is told when it is asked for.
             with contextlib.suppress(ReferencesError):
                 for _, place in self._references.chunks(path):
                     if not isinstance(place, bytes):
-                        return self._local(place[0])
-        name = self._filename
-        return os.path.join(name, METADATA) if os.path.isdir(name) else name
+                        return self._targets.files([place[0]])[0]
+        return SourceFile(first_read(self._filename), self.fingerprint)
 
-    def _local(self, url: str) -> str:
-        """Return the name of a local file by its URL."""
-        if "://" in url:
-            parts = urlsplit(url)
-            if parts.scheme not in ("file", "local"):
-                raise FileOpenError(
-                    f"{self._filename!r} refers to {url!r}, which is not a local file",
-                    advice="Copy the file to this machine and its references with it",
-                    filename=self._filename,
-                )
-            return unquote(parts.path)
-        beside = os.path.join(os.path.dirname(self._filename), url)
-        return beside if os.path.exists(beside) else os.path.abspath(url)
+    @property
+    def requests(self) -> tuple[int, int]:
+        """Requests of stores, for references and the states of targets, and the bytes of these."""
+        return self._store.requests
 
     def lock(self, filename: str) -> None:
         """Raise an OSError if the references changed; no lock is held."""
-        if self._fingerprint != Fingerprint.of(os.stat(self._filename)):
+        if changed(first_read(self._filename), self.fingerprint):
             raise OSError(f"{self._filename!r} changed")
+        self._targets.forget()
+        self._last = "", None
 
     def release(self) -> None:
         """Hold no lock."""
@@ -236,71 +252,89 @@ class ReferencesMetadata:
             "fill_is_never_written": False,
             "external_files": [],
         }
-        _, byte_offset, _, inline = self._table(path)
+        table = self._table(path)
         if dims:
-            return {**dataset, "elements": inline} if inline else dataset
+            return {**dataset, "elements": table.inline} if table.inline else dataset
         if codecs:
             raise NotRepresentableError("a scalar that is compressed")
         del dataset["chunk_dims"]
-        if inline:
-            return {**dataset, "layout": "compact", "elements": inline}
-        place = int(byte_offset[0]) if len(byte_offset) else None
+        if table.inline:
+            return {**dataset, "layout": "compact", "elements": table.inline}
+        place = int(table.byte_offset[0]) if len(table.byte_offset) else None
         return {**dataset, "layout": "contiguous", "byte_offset": place}
 
-    def chunks(self, offset: int) -> tuple[U64, U64, U64, np.typing.NDArray[np.uint32]]:
+    def chunks(self, offset: int) -> tuple[U64, U64, U64, U32]:
         """The stored chunks of an array."""
+        table = self._table_at(offset)
+        masks = np.zeros(len(table.grid_index), np.uint32)
+        return table.grid_index, table.byte_offset, table.stored_size, masks
+
+    def targets(self, offset: int) -> tuple[tuple[SourceFile, ...], U32]:
+        """The files beside `own` in which chunks of an array lie, and the number of each chunk's.
+
+        Number 0 is `own`, or the bytes in the references if there are any.
+        """
+        table = self._table_at(offset)
+        files = self._targets.files(table.urls)
+        numbers: dict[SourceFile | None, int] = {None if table.inline else self.own: 0}
+        known = [0, *(numbers.setdefault(file, len(numbers)) for file in files)]
+        if len(numbers) == 1:
+            return (), np.zeros(0, np.uint32)
+        others = tuple(file for file in [*numbers][1:] if file)
+        return others, np.array(known, np.uint32)[table.source]
+
+    def _table_at(self, offset: int) -> Table:
         path = self._paths[offset]
         try:
-            grid_index, byte_offset, stored_size, _ = self._table(path)
+            return self._table(path)
         except (NotRepresentableError, ReferencesError) as error:
             raise self._unsupported(path, str(error)) from None
-        return grid_index, byte_offset, stored_size, np.zeros(len(grid_index), np.uint32)
 
-    def _table(self, path: str) -> tuple[U64, U64, U64, bytes]:
-        """Return the chunks of an array, and their bytes if any are in the references."""
-        rows, inline, files = [], False, {self.target: self.target}
+    def _table(self, path: str) -> Table:
+        last, table = self._last
+        if table is None or last != path:
+            table = self._listed(path)
+            self._last = path, table
+        return table
+
+    def _listed(self, path: str) -> Table:
+        rows: list[tuple[int, int, int, int, bytes]] = []
+        numbers: dict[str, int] = {}
+        to_end: list[int] = []
         for number, place in self._references.chunks(path):
             if isinstance(place, bytes):
-                inline = True
-                rows.append((number, 0, len(place), place))
+                rows.append((number, 0, len(place), 0, place))
                 continue
             url, begin, size = place
-            if url not in files:
-                files[url] = self._local(url)
-            if files[url] != self.target:
-                raise NotRepresentableError(f"chunks in {url!r}, beside those in {self.target!r}")
+            source = numbers.setdefault(url, len(numbers) + 1)
             if size is None:
-                size = max(0, os.stat(self.target).st_size - begin)
-            rows.append((number, begin, size, b""))
-        rows.sort()
-        stored = self._together(rows) if inline else b""
-        sizes = [size for _, _, size, _ in rows]
-        places = (
-            itertools.accumulate(sizes[:-1], initial=0) if inline else (at for _, at, *_ in rows)
-        )
+                to_end.append(len(rows))
+            rows.append((number, begin, size or 0, source, b""))
+        files = self._targets.files(tuple(numbers)) if to_end else []
+        for at in to_end:
+            number, begin, _, source, _ = rows[at]
+            size = max(0, files[source - 1].fingerprint.size_bytes - begin)
+            rows[at] = number, begin, size, source, b""
+        rows.sort(key=itemgetter(0))
+        inline = b"".join(bytes_ for *_, bytes_ in rows if bytes_)
+        if len(inline) > MAX_INLINE_BYTES:
+            raise NotRepresentableError(
+                f"more than {MAX_INLINE_BYTES} bytes of its chunks are in the references "
+                "themselves (write them with inline_threshold=0)"
+            )
         try:
             grid_index, byte_offset, stored_size = (
-                np.fromiter(column, np.uint64, len(rows))
-                for column in ((number for number, *_ in rows), places, sizes)
+                np.fromiter(map(itemgetter(column), rows), np.uint64, len(rows))
+                for column in range(3)
             )
         except OverflowError:
             raise ReferencesError(f"a range of {path!r} is not one of a file") from None
         if np.any(grid_index[1:] == grid_index[:-1]):
             raise ReferencesError(f"{path!r} has a chunk twice")
-        return grid_index, byte_offset, stored_size, stored
-
-    def _together(self, rows: list[tuple[int, int, int, bytes]]) -> bytes:
-        """Return the bytes of all chunks; those in the file are read."""
-        if sum(size for _, _, size, _ in rows) > MAX_INLINE_BYTES:
-            raise NotRepresentableError(
-                f"more than {MAX_INLINE_BYTES} bytes of chunks, of which some are in the "
-                "references themselves (write them with inline_threshold=0)"
-            )
-        with open(self.target, "rb") as file:
-            parts = [bytes_ or os.pread(file.fileno(), size, at) for _, at, size, bytes_ in rows]
-        if [len(part) for part in parts] != [size for _, _, size, _ in rows]:
-            raise ReferencesError(f"{self.target!r} is truncated")
-        return b"".join(parts)
+        sources = np.fromiter(map(itemgetter(3), rows), np.uint32, len(rows))
+        here = sources == 0
+        byte_offset[here] = np.cumsum(stored_size[here]) - stored_size[here]
+        return Table(grid_index, byte_offset, stored_size, sources, inline, tuple(numbers))
 
 
 def _dims(dims: Any) -> tuple[int, ...]:

@@ -4,7 +4,9 @@ Law
 ---
 1. JSON of version 0 and 1 without generated keys, and the folders of Parquet files that fsspec's
    ``LazyReferenceMapper`` reads. Templates are names alone, as Kerchunk writes them.
-2. What is not as specified is a `ReferencesError`, which says where.
+2. They are files of this machine, or objects of a store, and are read whole; Parquet files are read
+   when their array is asked for.
+3. What is not as specified is a `ReferencesError`, which says where.
 
 This file must never know HDF5.
 """
@@ -12,16 +14,25 @@ This file must never know HDF5.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from _multitables.index.kerchunk.layout import JSON, METADATA, pyarrow
+from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.kerchunk.layout import METADATA, first_read, pyarrow
+from _multitables.index.kerchunk.store import Store
+from _multitables.index.stored_files import concurrently
+from _multitables.remote.names import folder_of, is_remote, joined, kind_of
 
 RECORD = re.compile(r"refs\.(0|[1-9][0-9]{0,15})\.parq")
+#: Of references over HTTP, where nothing tells which files of an array there are.
+MAX_RECORDS = 10_000
+#: Parquet files of a store that are in memory together.
+RECORDS_AT_A_TIME = 64
 TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -36,6 +47,7 @@ class References:
         self,
         metadata: dict[str, Any],
         chunks: Callable[[str], Iterator[tuple[int, Any]]],
+        fingerprint: Fingerprint,
     ) -> None:
         self.groups: dict[str, dict[str, Any]] = {"": {}}
         self.arrays: dict[str, dict[str, Any]] = {}
@@ -43,6 +55,8 @@ class References:
         #: Of an array, number in the grid and place of each chunk: URL, first byte and size (None:
         #: to the end), or the chunk's bytes themselves.
         self.chunks = chunks
+        #: Of the file that was read first.
+        self.fingerprint = fingerprint
         for key, value in metadata.items():
             path, _, mark = key.rpartition("/")
             kinds = {".zgroup": self.groups, ".zarray": self.arrays, ".zattrs": self.attributes}
@@ -56,7 +70,7 @@ class References:
                 self.groups.setdefault("/".join(names[:depth]), {})
 
 
-def read(filename: str) -> References:
+def read(filename: str, store: Store) -> References:
     """Read references.
 
     Raises
@@ -68,7 +82,11 @@ def read(filename: str) -> References:
     MissingLibraryError
         They are Parquet, and pyarrow is not installed.
     """
-    return _read_json(filename) if filename.endswith(JSON) else _read_parquet(filename)
+    name = first_read(filename)
+    fingerprint, told = store.read(name)
+    if name == filename:
+        return References(*_read_json(_parsed(told, "the file")), fingerprint)
+    return References(*_read_parquet(filename, _parsed(told, METADATA), store), fingerprint)
 
 
 def grid_of_array(zarray: dict[str, Any]) -> list[int]:
@@ -92,9 +110,10 @@ def _parsed(text: bytes | str, what: str) -> dict[str, Any]:
     return value
 
 
-def _read_json(filename: str) -> References:
-    with open(filename, "rb") as file:
-        whole = _parsed(file.read(), "the file")
+Chunks = Callable[[str], Iterator[tuple[int, Any]]]
+
+
+def _read_json(whole: dict[str, Any]) -> tuple[dict[str, Any], Chunks]:
     if "version" in whole and (whole["version"] != 1 or not isinstance(whole.get("refs"), dict)):
         raise ReferencesError(f"expected version 1 with refs, got {whole['version']!r}")
     if whole.get("gen"):
@@ -118,7 +137,7 @@ def _read_json(filename: str) -> References:
         for last, value in by_path.get(path, ()):
             yield _number(last, grid, path), _reference(value, templates, path)
 
-    return References(metadata, chunks)
+    return metadata, chunks
 
 
 def _move_up(path: str, by_path: dict[str, list[tuple[str, Any]]], metadata: Any) -> None:
@@ -152,6 +171,8 @@ def _reference(value: Any, templates: dict[str, Any], path: str) -> Any:
             pass
         case _:
             raise ReferencesError(f"a chunk of {path!r} is no range: {value!r:.80}")
+    if "{{" not in url:
+        return url, begin, size
     try:
         return TEMPLATE.sub(lambda name: str(templates[name[1]]), url), begin, size
     except KeyError as error:
@@ -172,30 +193,57 @@ def _number(last: str, grid: list[int], path: str) -> int:
     return number
 
 
-def _read_parquet(folder: str) -> References:
-    with open(os.path.join(folder, METADATA), "rb") as file:
-        whole = _parsed(file.read(), METADATA)
-    metadata, record_size = whole.get("metadata"), whole.get("record_size")
+def _read_parquet(folder: str, told: dict[str, Any], store: Store) -> tuple[dict[str, Any], Chunks]:
+    metadata, record_size = told.get("metadata"), told.get("record_size")
     if not isinstance(metadata, dict) or type(record_size) is not int or record_size < 1:
         raise ReferencesError(f"{METADATA} has no metadata, or no record_size")
 
     def chunks(path: str) -> Iterator[tuple[int, Any]]:
         arrow, parquet = pyarrow()
         n_chunks = math.prod(grid_of_array(metadata[f"{path}/.zarray"]))
-        inside = os.path.join(folder, path)
-        found = map(RECORD.fullmatch, os.listdir(inside) if os.path.isdir(inside) else ())
-        for number in sorted(int(name[1]) for name in found if name):
-            name = os.path.join(inside, f"refs.{number}.parq")
+        inside = joined(folder, path)
+        numbers = _records(inside, -(-n_chunks // record_size), store)
+        for number, name, data in _contents(inside, numbers, store):
             try:
-                with open(name, "rb") as file:  # pyarrow would read it by threads that stay
-                    source = arrow.BufferReader(file.read())
+                source = arrow.BufferReader(data)  # pyarrow reads files by threads that stay
                 table = parquet.ParquetFile(source, pre_buffer=False).read(use_threads=False)
-                columns = table.to_pydict()
-                yield from _rows(columns, number * record_size, n_chunks)
+                yield from _rows(table.to_pydict(), number * record_size, n_chunks)
             except (arrow.ArrowException, TypeError, ValueError) as error:
                 raise ReferencesError(f"{name!r} cannot be read: {error}") from error
 
-    return References(metadata, chunks)
+    return metadata, chunks
+
+
+def _records(inside: str, most: int, store: Store) -> Iterable[int]:
+    """Return the numbers of an array's Parquet files; over HTTP, of those that may be there."""
+    if is_remote(inside) and kind_of(inside) == "http":
+        if most > MAX_RECORDS:
+            raise ReferencesError(f"{inside!r} may have {most} files, more than are asked for")
+        return range(most)
+    if is_remote(inside):
+        objects = store.listed(f"{inside}/")
+        names = [name.rpartition("/")[2] for name in objects if folder_of(name) == inside]
+    else:
+        names = os.listdir(inside) if os.path.isdir(inside) else []
+    return sorted(int(found[1]) for found in map(RECORD.fullmatch, names) if found)
+
+
+def _contents(
+    inside: str, numbers: Iterable[int], store: Store
+) -> Iterator[tuple[int, str, bytes]]:
+    """Yield the number, the name and the bytes of Parquet files; those of a store come together."""
+    named = [(number, joined(inside, f"refs.{number}.parq")) for number in numbers]
+    if not is_remote(inside):
+        for number, name in named:
+            yield number, name, store.read(name)[1]
+        return
+    # The first one alone: often no more is asked for than to what the references are.
+    for begin, end in itertools.pairwise([0, *range(1, len(named), RECORDS_AT_A_TIME), len(named)]):
+        some = named[begin:end]
+        found = concurrently(store.read_if_there, [name for _, name in some])
+        for (number, name), data in zip(some, found, strict=True):
+            if data is not None:
+                yield number, name, data
 
 
 def _rows(columns: dict[str, list[Any]], first: int, n_chunks: int) -> Iterator[tuple[int, Any]]:

@@ -22,7 +22,7 @@ import os
 import posixpath
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from _multitables import _core
 from _multitables.errors import ClosedError, FileChangedError, MultitablesError
@@ -31,7 +31,6 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import UNKNOWN, OpenFile, OpenFiles, Place
 from _multitables.index.open_options import OpenOptions
-from _multitables.index.stored_files import fingerprint_of
 from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open.library import Library
@@ -80,7 +79,7 @@ def shared(filename: str, options: FileOptions) -> Shared:
     files = OpenFiles(filename, storage=options.storage_options)
     opened_by = files.main.fingerprint
     if files.main.opened_by != files.main.filename:  # references change by themselves
-        opened_by = fingerprint_of(files.main.opened_by, options.storage_options)
+        opened_by = cast(Any, files.main.metadata).fingerprint
     key = filename, files.main.fingerprint, opened_by, options, os.getpid()
     found = _shared.get(key)
     if found is None:

@@ -1,0 +1,59 @@
+"""Where references and their targets are: this machine, or stores, whose requests are counted.
+
+Law
+---
+1. All files and objects are asked for with the same options. Any thread may use it.
+
+This file must never know what is in them.
+"""
+
+from __future__ import annotations
+
+from _multitables.errors import MissingFileError
+from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.stored_files import fingerprint_of, listed, read_whole
+from _multitables.remote.names import absolute, is_remote, query_of
+from _multitables.remote.options import StorageOptions
+
+
+class Store:
+    """Reads files and objects, and asks for their states."""
+
+    def __init__(self, storage: StorageOptions) -> None:
+        self._storage = storage
+        #: The bytes that each request of a store brought.
+        self._brought: list[int] = []
+
+    @property
+    def requests(self) -> tuple[int, int]:
+        """Requests of stores, and the bytes that they brought."""
+        return len(self._brought), sum(self._brought)
+
+    def state(self, name: str) -> Fingerprint:
+        """Return what identifies a file, whose name may have a query."""
+        whole, query = absolute(name), query_of(name)
+        self._count(whole, 0)
+        return fingerprint_of(whole, self._storage.with_query(whole, query))
+
+    def read(self, name: str) -> tuple[Fingerprint, bytes]:
+        """Return what identifies a file, and all its bytes."""
+        state, data = read_whole(name, self._storage)
+        self._count(name, len(data))
+        return state, data
+
+    def read_if_there(self, name: str) -> bytes | None:
+        """Return all bytes of a file that may be missing."""
+        try:
+            return self.read(name)[1]
+        except MissingFileError:
+            self._count(name, 0)
+            return None
+
+    def listed(self, name: str) -> list[str]:
+        """Return the names of the objects that begin with a name."""
+        self._count(name, 0)
+        return listed(name, self._storage)
+
+    def _count(self, name: str, n_bytes: int) -> None:
+        if is_remote(name):
+            self._brought.append(n_bytes)
