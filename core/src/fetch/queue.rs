@@ -305,15 +305,7 @@ impl FetchQueue {
         if !source.inline.is_empty() {
             return Ok(Origin::Memory(source.inline.clone()));
         }
-        if let Some(access) = &source.access {
-            let (size, version) = (source.fingerprint.size_bytes, source.fingerprint.inode);
-            let object = Object::new(
-                &source.filename,
-                access.clone(),
-                size,
-                version,
-                &self.sources.files.caches,
-            );
+        if let Some(object) = Object::of(source, &self.sources.files.caches) {
             let object = Arc::new(object);
             self.sources.objects.insert(number, object.clone());
             return Ok(Origin::Object(object));
