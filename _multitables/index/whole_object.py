@@ -68,9 +68,7 @@ def of_object(name: str, fingerprint: Fingerprint, first: bytes) -> _core.Metada
     """Return the core's view of an object whose first bytes are known."""
     assert fingerprint.access is not None
     access, size = fingerprint.access.encoded, fingerprint.size_bytes
-    return _core.MetadataFile.of_object(
-        os.fsencode(name), access, size, fingerprint.inode, first
-    )
+    return _core.MetadataFile.of_object(os.fsencode(name), access, size, fingerprint.inode, first)
 
 
 def has_cached_index(name: str) -> bool:
