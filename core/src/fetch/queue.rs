@@ -181,7 +181,11 @@ impl FetchQueue {
         };
         let own = match source.access.is_some() {
             true => None,
-            false => Some(DataFile::open(source, source.direct, files)?),
+            false => {
+                // Beside objects, ranges of files lie anywhere in memory.
+                let direct = matches!(way, Way::Direct(_));
+                Some(DataFile::open(source, direct, files)?)
+            }
         };
         let limits = table.access().map(|access| Limits {
             gap_bytes: access.gap_bytes,
