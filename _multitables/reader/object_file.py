@@ -80,16 +80,18 @@ class ObjectFile(io.RawIOBase):
         filled = 0 if len(out) < BLOCK_BYTES else len(out)
         while filled < len(out):
             number, begin = divmod(self._at + filled, BLOCK_BYTES)
-            part = self._block(number)[begin : begin + len(out) - filled]
+            behind = -(-(self._at + len(out)) // BLOCK_BYTES)
+            part = self._block(number, behind)[begin : begin + len(out) - filled]
             out[filled : filled + len(part)] = part
             filled += len(part)
         self._at += filled
         return filled
 
-    def _block(self, number: int) -> bytes:
+    def _block(self, number: int, behind: int) -> bytes:
+        """Return a block; those up to `behind` are wanted, too."""
         if number not in self._blocks:
-            reads_on = number == self._next
-            self._brought = min(2 * self._brought, MAX_BLOCKS_AHEAD) if reads_on else 1
+            reads_on, wanted = number == self._next, behind - number
+            self._brought = min(2 * self._brought, MAX_BLOCKS_AHEAD) if reads_on else wanted
             begin, self._next = number * BLOCK_BYTES, number + self._brought
             end = min(self._next * BLOCK_BYTES, self._access["size"])
             data = memoryview(bytearray(end - begin))
