@@ -36,6 +36,7 @@ NOT_FOR_LIBRARY = {
     "FILTERS",
     "DRIVER_CORE_IMAGE",
     "STORAGE_OPTIONS",
+    "ACCESS",  # of an object: `Fingerprint.for_library` adds it
 }
 
 
