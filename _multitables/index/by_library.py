@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.machine import python_path
+from _multitables.remote.failures import StoreFailure, error_of
 
 if TYPE_CHECKING:
     import subprocess
@@ -33,8 +34,10 @@ class Hung(Exception):  # noqa: N818 - internal
     """A process did not end in time."""
 
 
-def asked(module: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def asked(module: str, *arguments: str, told: str = "") -> subprocess.CompletedProcess[bytes]:
     """Run a module of the readers' side in a process of its own, and return what it says.
+
+    `told` is what it reads from its standard input.
 
     Raises
     ------
@@ -52,7 +55,7 @@ def asked(module: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
             timeout=TIMEOUT_SECONDS,
             env={**os.environ, "PYTHONPATH": python_path()},
             check=False,
-            stdin=subprocess.DEVNULL,
+            input=told.encode(),
         )
     except subprocess.TimeoutExpired:
         raise Hung(f"it did not come back within {TIMEOUT_SECONDS:g} s") from None
@@ -68,12 +71,12 @@ def described(
     MissingDatasetError
         There is no such dataset.
     UnsupportedDatasetError
-        It is a group or a named type.
+        It is a group or a named type, or needs files that HDF5 does not find.
     FileOpenError
-        The library failed, crashed, or did not come back.
+        The library failed, crashed, or did not come back; or the store failed.
     """
     try:
-        answer = asked(MODULE, filename, path, json.dumps(dict(open_options)))
+        answer = asked(MODULE, filename, path, told=json.dumps(dict(open_options)))
     except Hung as hung:
         raise hdf5_errors.library_failed(filename, path, str(hung)) from None
     if answer.returncode:
@@ -82,6 +85,10 @@ def described(
         why = died if answer.returncode < 0 else lines[-1]
         raise hdf5_errors.library_failed(filename, path, why)
     told = json.loads(answer.stdout)
+    if told.get("failed") == "StoreFailure":
+        raise error_of(filename, StoreFailure(*told["text"].split("\n", 1)))
+    if "failed" in told:
+        raise hdf5_errors.not_alone(filename, path, told["text"])
     if "missing" in told:
         group, name = posixpath.split(path)
         raise hdf5_errors.no_such_path(filename, path, group, name, told["missing"])

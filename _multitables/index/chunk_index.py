@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,16 @@ class Fingerprint:
     def of(cls, stat: os.stat_result) -> Fingerprint:
         """Take it from what the system says of a file."""
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+    def for_library(self, open_options: Mapping[str, object]) -> Mapping[str, object]:
+        """Return options with how a library's process gets at an object: see `object_file.Access`.
+
+        They have secrets then, and are not to be shown.
+        """
+        if self.access is None:
+            return open_options
+        client = [self.access.etag, self.access.options.client_text(self.access.name)]
+        return {**open_options, "access": {"client": client, "size": self.size_bytes}}
 
 
 @dataclass(frozen=True, slots=True)

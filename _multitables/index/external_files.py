@@ -3,8 +3,9 @@
 Law
 ---
 1. A name is below ``HDF5_EXTFILE_PREFIX``, in which a leading ``${ORIGIN}`` is the folder of the
-   HDF5 file; without it, below the current directory.
-2. Only files that have all of the dataset's bytes are told. What HDF5 makes of others (zeros behind
+   HDF5 file; without it, below the current directory. It may be that of an object in a store.
+2. An object of a store names objects beside it: of an absolute name, the last part counts.
+3. Only files that have all of the dataset's bytes are told. What HDF5 makes of others (zeros behind
    the end of a short one, an error for a missing one) is left to it.
 
 This file must never know types.
@@ -14,12 +15,15 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from _multitables import sizes
-from _multitables.index.chunk_index import Fingerprint, SourceFile
+from _multitables.errors import StoreError
+from _multitables.index.chunk_index import SourceFile
+from _multitables.index.stored_files import fingerprint_of
+from _multitables.remote.names import absolute, folder_of, is_remote, joined
+from _multitables.remote.options import StorageOptions
 
 ORIGIN = "${ORIGIN}"
 #: With more of them, which are tiny then, a library is as fast.
@@ -35,7 +39,10 @@ class Piece(NamedTuple):
 
 
 def raw_pieces(
-    filename: str, segments: Sequence[tuple[bytes, int, int]], n_bytes: int
+    filename: str,
+    segments: Sequence[tuple[bytes, int, int]],
+    n_bytes: int,
+    storage: StorageOptions,
 ) -> list[Piece]:
     """Return where `n_bytes` of a dataset lie, in their order; nothing if some are not there.
 
@@ -45,20 +52,30 @@ def raw_pieces(
         The HDF5 file, absolute.
     segments : sequence of (bytes, int, int)
         Names of raw files, where bytes of the dataset begin in each, and how many may lie there.
+    storage : StorageOptions
+        How stores are asked.
+
+    Raises
+    ------
+    StoreError
+        A store does not say whether it has one of them.
     """
     pieces: list[Piece] = []
     for name, offset, size in segments:
         taken = min(size, n_bytes)
         if not taken:
             continue
-        path = os.path.abspath(os.path.join(_prefix(filename), os.fsdecode(name)))
+        path = _place(filename, os.fsdecode(name))
         try:
-            found = os.stat(path)
+            found = fingerprint_of(path, storage)
+        except StoreError:
+            raise
         except OSError:
             return []
-        if not stat.S_ISREG(found.st_mode) or found.st_size < offset + taken:
+        is_file = is_remote(path) or os.path.isfile(path)
+        if not is_file or found.size_bytes < offset + taken:
             return []
-        pieces.append(Piece(SourceFile(path, Fingerprint.of(found)), offset, taken))
+        pieces.append(Piece(SourceFile(path, found), offset, taken))
         n_bytes -= taken
     return [] if n_bytes else pieces
 
@@ -77,8 +94,13 @@ def rows_of_all(pieces: Sequence[Piece], row_bytes: int) -> int:
     return rows if chunks <= MAX_CHUNKS else 0
 
 
-def _prefix(filename: str) -> str:
-    prefix = os.environ.get("HDF5_EXTFILE_PREFIX", "")
+def _place(filename: str, name: str) -> str:
+    """Return where the raw file of a name is looked for."""
+    folder, prefix = folder_of(filename), os.environ.get("HDF5_EXTFILE_PREFIX", "")
     if prefix.startswith(ORIGIN):
-        return os.path.dirname(filename) + os.sep + prefix[len(ORIGIN) :]
-    return prefix
+        prefix = joined(folder, prefix.removeprefix(ORIGIN).lstrip("/"))
+    elif is_remote(filename) and not is_remote(prefix):
+        prefix = folder
+    if is_remote(prefix) and os.path.isabs(name):
+        name = os.path.basename(name)
+    return absolute(joined(prefix, name))

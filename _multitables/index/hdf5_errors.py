@@ -160,6 +160,17 @@ def untrusted(filename: str, path: str, reason: str) -> UnsupportedDatasetError:
     )
 
 
+def not_alone(filename: str, path: str, why: str) -> UnsupportedDatasetError:
+    """Compose the error for what only HDF5 reads, from several files of which a store has some."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} needs an HDF5 library, which finds no other files in a store: "
+        f"{why}",
+        advice="Download the files that it needs",
+        path=path,
+        filename=filename,
+    )
+
+
 def _listed(names: Iterable[str]) -> str:
     shown = [repr(name) for name in names]
     more = f", and {len(shown) - NAMES_SHOWN} more" if len(shown) > NAMES_SHOWN else ""

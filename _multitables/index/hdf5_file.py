@@ -35,10 +35,15 @@ from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
-from _multitables.index.open_options import OpenOptions, normal_path, parse_open_options
+from _multitables.index.open_options import (
+    OpenOptions,
+    check_stored,
+    normal_path,
+    parse_open_options,
+)
 from _multitables.index.stored_at import at, chunked, in_pieces, inside_file, replaced
 from _multitables.index.virtual_extent import grown
-from _multitables.index.virtual_sources import source_of, sources_of
+from _multitables.index.virtual_sources import for_library, source_of, sources_of
 from _multitables.remote.names import absolute, is_remote
 
 #: Layouts that only a library reads, and why.
@@ -81,6 +86,7 @@ class Source:
         self._options = open_options
         self._base = absolute(os.fsdecode(filename))
         is_split = open_options.kind == "split"
+        check_stored(self._base, is_split, grows)
         self.filename = self._base + (open_options.meta_ext if is_split else "")
         self._depth = 0
         self.files = files or OpenFiles(
@@ -256,6 +262,7 @@ class Source:
     ) -> ChunkIndex:
         file, path, stored = dataset.place.file, dataset.place.path, dataset.stored
         pipeline = hdf5_metadata.pipeline_of(stored["filters"])
+        raw = self._raw_pieces(file.filename, stored)
         element = part.element.dtype  # to the user, a subarray's dims are dims of the dataset
         index = ChunkIndex(
             filename=file.filename,
@@ -272,7 +279,7 @@ class Source:
             pipeline=pipeline,
             fixes=part.element.fixes,
             library=part.element.library or hdf5_metadata.library_for(dataset.pytables, pipeline),
-            reason=self._reason(file.filename, part, stored),
+            reason=self._reason(part, stored, raw),
         )
         self._trusted(index)
         if index.reason or 0 in index.shape:
@@ -285,8 +292,8 @@ class Source:
         if stored["layout"] == "virtual":
             index = replaced(index, fill_value=fill)
             return self._trusted(self._virtual(dataset, index, depth))
-        if found := self._raw_pieces(file.filename, stored):
-            pieces, rows = found
+        if raw:
+            pieces, rows = raw
             if len(pieces) > 1:
                 return in_pieces(index, pieces, rows)
             index = replaced(index, others=(pieces[0].file,), source=np.ones(1, np.uint32))
@@ -321,16 +328,16 @@ class Source:
         if not any(sources):
             return replace(index, layout="contiguous")
         if any(kind != datatype for kind in kinds):
-            return replace(index, reason="a virtual dataset of sources of another type")
+            return for_library(index, sources, "a virtual dataset of sources of another type")
         try:
             found = virtual.as_chunks(index, mappings, sources)
             if found is None or found.others:  # what elements name may lie in other files
                 field_type(datatype, None, dataset.pytables)
             return found or virtual_parts.as_parts(index, mappings, sources)
         except Unsupported as why:
-            return replace(index, reason=f"a virtual dataset of {why}")
+            return for_library(index, sources, f"a virtual dataset of {why}")
         except virtual.UnfitError as why:
-            return replace(index, reason=str(why))
+            return for_library(index, sources, str(why))
 
     def _grown(self, place: Place, stored: dict[str, Any]) -> dict[str, Any]:
         """Return what is told of a virtual dataset, as long as it is by now."""
@@ -358,7 +365,7 @@ class Source:
         except virtual.UnfitError as why:
             if not self._options.trusted:
                 raise hdf5_errors.untrusted(place.file.filename, place.path, str(why)) from None
-            options = self.open_options
+            options = place.file.fingerprint.for_library(self.open_options)
             told = by_library.described(place.file.filename, place.path, options)[0]
             return {**stored, "dims": told["dims"]}
 
@@ -398,7 +405,7 @@ class Source:
         except _core.Unknown as error:
             if not self._options.trusted:
                 raise hdf5_errors.untrusted(filename, place.path, error.args[0]) from None
-            options = self.open_options
+            options = place.file.fingerprint.for_library(self.open_options)
             stored, attributes = by_library.described(filename, place.path, options)
         return _Dataset(place, stored, datatype_of(stored["datatype"]), attributes)
 
@@ -421,17 +428,17 @@ class Source:
             return None
         row_bytes = math.prod(stored["dims"][1:]) * stored["element_bytes"]
         n_bytes = math.prod(stored["dims"][:1]) * row_bytes
-        pieces = raw_pieces(filename, stored["external_files"], n_bytes)
+        pieces = raw_pieces(filename, stored["external_files"], n_bytes, self._options.storage)
         rows = rows_of_all(pieces, row_bytes) if len(pieces) > 1 else 0
         return (pieces, rows) if rows or len(pieces) == 1 else None
 
-    def _reason(self, filename: str, part: FieldType, stored: dict[str, Any]) -> str:
+    def _reason(self, part: FieldType, stored: dict[str, Any], raw: object) -> str:
         """Say why the stored bytes are not the delivered bytes; "" if they are."""
         if not part.element.direct:
             return part.element.reason
         if self._options.kind == "split":
             return "the file is split over two"
-        if stored["external_files"] and not self._raw_pieces(filename, stored):
+        if stored["external_files"] and not raw:
             return "its bytes lie in external files"
         return REASONS.get(stored["layout"], "")
 

@@ -231,11 +231,12 @@ class OpenFiles:
         """Yield the files that a link ("EXT") or a mapping ("VDS") may mean, as HDF5 tries them.
 
         Source: the reference manual of ``H5Lcreate_external`` and ``H5Pset_virtual_prefix``. Names
-        count from the folder of an object as from that of a file.
+        count from the folder of an object as from that of a file. An object names no file of this
+        machine.
         """
         places = []
         if os.path.isabs(named):
-            places, named = [named], os.path.basename(named)
+            places, named = [] if is_remote(home) else [named], os.path.basename(named)
         folder = folder_of(home)
         prefix = os.environ.get(f"HDF5_{kind}_PREFIX", "")
         prefixes = prefix.split(":") if not is_remote(prefix) else [prefix]

@@ -2,7 +2,8 @@
 
 1. As in PyTables, names are taken in any case, and unknown ones are ignored.
 2. What only matters to a writer, or to PyTables' own caches, is ignored.
-3. The driver H5FD_DIRECT asks the readers for direct I/O, whatever libhdf5 was built with.
+3. The driver H5FD_DIRECT asks the readers for direct I/O, whatever libhdf5 was built with. Of an
+   object of a store it means nothing, as others do.
 
 This file must never open a file or import an HDF5 library.
 """
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from _multitables.errors import OptionsError
+from _multitables.remote.names import is_remote
 from _multitables.remote.options import StorageOptions
 
 # What a driver means here. "plain": the file holds the bytes at the addresses that HDF5 names.
@@ -34,6 +36,7 @@ NOT_FOR_LIBRARY = {
     "FILTERS",
     "DRIVER_CORE_IMAGE",
     "STORAGE_OPTIONS",
+    "ACCESS",  # of an object: `Fingerprint.for_library` adds it
 }
 
 
@@ -110,6 +113,32 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
         trusted=bool(given.get("TRUSTED", True)),
         storage=StorageOptions.of(given.get("STORAGE_OPTIONS")),
     )
+
+
+def check_stored(filename: str, is_split: bool, grows: bool) -> None:
+    """Raise if a file is an object of a store, and cannot be opened like this.
+
+    Raises
+    ------
+    OptionsError
+        It would be two objects, or one that grows.
+    """
+    if not is_remote(filename):
+        return
+    if is_split:
+        raise OptionsError(
+            f"DRIVER='H5FD_SPLIT' is for files of this machine, got {filename!r}",
+            advice="Make one file of the two with h5repack, and store that",
+            option="DRIVER",
+            got="H5FD_SPLIT",
+        )
+    if grows:
+        raise OptionsError(
+            f"follow=True is for files that grow, and objects are replaced, got {filename!r}",
+            advice="Stream it without follow; open it again when there is another version of it",
+            option="follow",
+            got=True,
+        )
 
 
 def normal_path(path: str) -> str:

@@ -5,14 +5,17 @@ Law
 1. Each file is opened once for a virtual dataset, and closed when its datasets are indexed.
 2. A file or a dataset that is missing is no source: its elements are the fill value. One that is
    damaged is an error, which names it.
+3. HDF5 would show the fill value for objects of a store: no library reads those.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.open_files import Lost, OpenFile, OpenFiles, Place
 from _multitables.index.virtual import Mappings
@@ -51,6 +54,13 @@ def sources_of(
                 if not isinstance(place, Lost):
                     found[number] = index_of(place)
     return found
+
+
+def for_library(index: ChunkIndex, sources: Sequence[ChunkIndex | None], reason: str) -> ChunkIndex:
+    """Return a virtual dataset as one that a library reads, if HDF5 finds its sources."""
+    if any(one is not None and one.is_remote for one in (index, *sources)):
+        raise hdf5_errors.not_alone(index.filename, index.path, reason)
+    return replace(index, reason=reason)
 
 
 def _text(path: bytes) -> str:

@@ -2,9 +2,10 @@
 
 Law
 ---
-1. Started as ``python -m _multitables.reader.describe FILE PATH OPTIONS``, for what the core does
-   not know of a file's structure. Answers in JSON on its standard output, once.
+1. Started as ``python -m _multitables.reader.describe FILE PATH``, for what the core does not know
+   of a file's structure. Answers in JSON on its standard output, once.
 2. Bytes are told as hexadecimal digits; a datatype is told as it is stored.
+3. Options come through standard input: they may be secrets, and anyone may see a command line.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from _multitables.reader.fallback import OPENERS
+from _multitables.reader.object_file import OtherFilesError, check_alone
+from _multitables.remote.failures import StoreFailure
 
 #: Attributes that tell what PyTables made of a dataset.
 ATTRIBUTES = (b"CLASS", b"PSEUDOATOM")
@@ -33,6 +36,7 @@ def described(filename: str, path: str, open_options: dict[str, Any]) -> dict[st
             return {"missing": list(root.get(posixpath.dirname(path)) or ())}
         if not isinstance(found, h5py.Dataset):
             return {"children": list(found) if isinstance(found, h5py.Group) else None}
+        check_alone(found, open_options.get("access"))
         kind, plist = found.id.get_type(), found.id.get_create_plist()
         filters = [plist.get_filter(position) for position in range(plist.get_nfilters())]
         return {
@@ -61,5 +65,9 @@ def _attributes(dataset: Any) -> Iterator[tuple[str, str, tuple[int, ...] | None
 
 
 if __name__ == "__main__":
-    filename, path, options = sys.argv[1:]
-    print(json.dumps(described(filename, path, json.loads(options))))
+    filename, path = sys.argv[1:]
+    try:
+        answer = described(filename, path, json.load(sys.stdin))
+    except (StoreFailure, OtherFilesError) as failure:
+        answer = {"failed": type(failure).__name__, "text": str(failure)}
+    print(json.dumps(answer))

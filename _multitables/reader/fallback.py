@@ -7,7 +7,8 @@ Law
 2. Reads no more rows than are wanted, and leaves the rest of an index to NumPy.
 3. The result has the dtype that was asked for, in C order, in the memory that is given. A result
    that is too large is kept for one retry of the same call.
-4. Keeps the last files open, as long as they are the same files.
+4. Keeps the last files open, as long as they are the same files. Objects of stores are read by
+   `object_file`.
 5. Raises the library's own exceptions, or what `explained` makes of them. The parent adds where it
    happened.
 
@@ -16,6 +17,7 @@ This file must never know selections, plans, rings or stages.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
@@ -32,6 +34,13 @@ import numpy.typing as npt
 
 from _multitables.reader.box import boxed
 from _multitables.reader.library_failure import UntrustedError, explained
+from _multitables.reader.object_file import (
+    Access,
+    ObjectFile,
+    OtherFilesError,
+    check_alone,
+    copy_of,
+)
 from _multitables.wire.request_bytes import decode_library, pack_ragged
 
 #: Files that are kept open.
@@ -92,6 +101,7 @@ def read(
     return n_bytes, shape
 
 
+@atexit.register  # h5py would call file objects when there is no Python any more
 def close_all() -> None:
     """Close the files that are kept open, and forget what is kept for a retry."""
     global _too_large
@@ -316,8 +326,7 @@ def _ends(part: Any) -> tuple[int, int]:
 def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     """Return the library that opened the dataset, and the dataset."""
     filename, path, options = _where_from(told)
-    stat = os.stat(told["filename"])
-    same = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    same = _state(told["filename"], options.get("access"))
     key = (library, told["filename"], told["path"], json.dumps(options, sort_keys=True), same)
     if key in _open:
         _open.move_to_end(key)
@@ -326,6 +335,8 @@ def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
         _open.pop(other)[0].close()  # HDF5 would take the old file's structure for the new one's
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTables warns of what it cannot open; see below
+        if library == "tables" and "access" in options:  # PyTables does not tell what h5py does
+            OPENERS["h5py"](filename, path, options)[0].close()
         file, dataset = OPENERS[library](filename, path, options)
     if type(dataset).__name__ in ("UnImplemented", "Unknown"):  # PyTables' words for "not mine"
         file.close()
@@ -336,6 +347,14 @@ def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     if len(_open) > MAX_OPEN:
         _open.popitem(last=False)[1][0].close()
     return library, dataset
+
+
+def _state(filename: str, access: Access | None) -> Any:
+    """Return what changes with a file."""
+    if access is not None:
+        return access["client"][0], access["size"]
+    stat = os.stat(filename)
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _where_from(told: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
@@ -355,8 +374,16 @@ def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[
             "meta_ext": open_options.get("driver_split_meta_ext", "-m.h5").encode(),
             "raw_ext": open_options.get("driver_split_raw_ext", "-r.h5").encode(),
         }
-    file = h5py.File(filename, "r", **driver)
-    return file, file[path]
+    access = open_options.get("access")
+    file = h5py.File(ObjectFile(filename, access) if access else filename, "r", **driver)
+    found = file[path]
+    if isinstance(found, h5py.Dataset):
+        try:
+            check_alone(found, access)
+        except OtherFilesError:
+            file.close()
+            raise
+    return file, found
 
 
 def _open_tables(filename: str, path: str, open_options: dict[str, Any]) -> tuple[Any, Any]:
@@ -367,6 +394,10 @@ def _open_tables(filename: str, path: str, open_options: dict[str, Any]) -> tupl
     if hasattr(tables, "set_blosc2_max_threads"):
         tables.set_blosc2_max_threads(1)
     given = {name.upper(): value for name, value in open_options.items()}
+    access = given.pop("ACCESS", None)
+    if access:
+        given["DRIVER"], given["DRIVER_CORE_BACKING_STORE"] = "H5FD_CORE", 0
+        given["DRIVER_CORE_IMAGE"] = copy_of(filename, access)
     file = tables.open_file(filename, "r", **given)
     return file, file.get_node(path)
 

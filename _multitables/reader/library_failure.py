@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from _multitables.filter_names import PYTABLES
+from _multitables.reader.object_file import OtherFilesError, TooLargeError
+from _multitables.remote.failures import StoreFailure
 
 OF_HDF5 = range(256)
 
@@ -41,6 +43,8 @@ def explained(library: str, open_h5py: Callable[[], tuple[Any, Any]]) -> Iterato
     """
     try:
         yield
+    except (StoreFailure, OtherFilesError, TooLargeError):
+        raise
     except Exception as error:
         better = _missing(library, open_h5py) or _shortened(error)
         if better is None:

@@ -48,8 +48,8 @@ class DatasetInfo:
     n_dims: int
     #: Which library reads what the core does not.
     library: str = "h5py"
-    #: How that library opens the file; values are JSON's.
-    open_options: Mapping[str, object] = field(default_factory=dict)
+    #: How that library opens the file; values are JSON's, and may be secrets of a store.
+    open_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     #: Shape of one atom of a ragged dataset.
     atom_shape: tuple[int, ...] = ()
     #: The first index, too, means what NumPy means; else it follows PyTables' grammar.

@@ -252,7 +252,7 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
         dtype=index.dtype,
         n_dims=len(index.dims),
         library=index.library,
-        open_options=open_options,
+        open_options=index.fingerprint.for_library(open_options),
     )
     fields = (field,) if field else ()
     key = (ALL, *(window.key for window in index.windows))

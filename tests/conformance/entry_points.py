@@ -11,20 +11,26 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
+import pytest
 from datasets import Dataset
 from oracle import same
 from reader_file import at
 
+from _multitables.index.device import refuses_direct
+from _multitables.index.hdf5_file import Source
 from multitables import Reader, Streamer
 
 MAX_ROWS_ONE_BY_ONE = 150
 REASON = "a test wants it"
+Rows = list[tuple[Dataset, Any]]
 
 
 class EntryPoint(NamedTuple):
@@ -36,8 +42,8 @@ class EntryPoint(NamedTuple):
     direct: bool = False
     fallback: bool = False
 
-    def opened(self, path: Path) -> Any:
-        options: dict[str, Any] = {"DRIVER": "H5FD_DIRECT"} if self.direct else {}
+    def opened(self, path: Path | str, **options: Any) -> Any:
+        options |= {"DRIVER": "H5FD_DIRECT"} if self.direct else {}
         # A Streamer's streams are given the options, and share its readers.
         return self.face(path, **options, **(self.options if self.face is Reader else {}))
 
@@ -182,6 +188,39 @@ def reason(statistics: dict[str, Any]) -> str:
     if not sum(reader["library_tasks"] for reader in statistics["readers"]):
         return ""
     return str(next(iter(statistics["library"].values()), "the core could not after all"))
+
+
+def read_all(path: Path | str, rows: Rows, name: str, **open_options: Any) -> None:
+    """Read the datasets through one entry point; fail with the names of all that differ."""
+    entry, wrong = ENTRY_POINTS[name], []
+    if entry.direct and refuses_direct(os.fspath(path)):
+        pytest.skip("this file system has no direct I/O")
+    with pytest.MonkeyPatch.context() as patch, entry.opened(path, **open_options) as opened:
+        if entry.fallback:
+            patch.setattr(Source, "_reason", lambda *_: REASON)
+        for dataset, wanted in rows:
+            if entry.fallback and dataset.not_by_library:
+                continue
+            try:
+                compare(entry, opened, dataset, wanted)
+            except Exception as error:
+                wrong.append(f"{dataset}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def compare(entry: EntryPoint, opened: Any, dataset: Dataset, wanted: Any) -> None:
+    error = dataset.refused.get(entry.face)
+    if error is not None:
+        with pytest.raises(error, match=re.escape(repr(dataset.path))):
+            entry.compared(opened, dataset, np.zeros(1))
+        return
+    told = entry.compared(opened, dataset, wanted)
+    if told is None or dataset.by is None:
+        return
+    if entry.fallback or (dataset.by and entry.face is Reader):
+        assert told == REASON
+    else:
+        assert dataset.by in told if dataset.by else told == ""
 
 
 ONE, TWO = {"n_procs": 1}, {"n_procs": 2}

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import datasets_filters  # noqa: F401 - adds its files to the table
 import datasets_library  # noqa: F401
@@ -27,18 +24,15 @@ import numpy as np
 import pytest
 from datasets import FILES, WITHOUT_FALLBACK, Dataset, columns, create, prepared, write
 from elements import any_type, smooth, values
-from entry_points import ENTRY_POINTS, REASON, EntryPoint
+from entry_points import ENTRY_POINTS, Rows, read_all
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from oracle import same
 
 from _multitables import _core
-from _multitables.index.device import refuses_direct
-from _multitables.index.hdf5_file import Source
 from multitables import Reader
 
 pytestmark = pytest.mark.filterwarnings("ignore::multitables.SlowFilterWarning")
-Rows = list[tuple[Dataset, Any]]
 
 
 CASES = [
@@ -63,39 +57,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pa
 @pytest.mark.parametrize(("file", "name"), CASES)
 def test_rows(stored: Callable[[str], tuple[Path, Rows]], file: str, name: str) -> None:
     read_all(*stored(file), name)
-
-
-def read_all(path: Path, rows: Rows, name: str) -> None:
-    """Read the datasets through one entry point; fail with the names of all that differ."""
-    entry, wrong = ENTRY_POINTS[name], []
-    if entry.direct and refuses_direct(os.fspath(path)):
-        pytest.skip("this file system has no direct I/O")
-    with pytest.MonkeyPatch.context() as patch, entry.opened(path) as opened:
-        if entry.fallback:
-            patch.setattr(Source, "_reason", lambda *_: REASON)
-        for dataset, wanted in rows:
-            if entry.fallback and dataset.not_by_library:
-                continue
-            try:
-                compare(entry, opened, dataset, wanted)
-            except Exception as error:
-                wrong.append(f"{dataset}: {type(error).__name__}: {error}")
-    assert not wrong, "\n".join(wrong)
-
-
-def compare(entry: EntryPoint, opened: Any, dataset: Dataset, wanted: Any) -> None:
-    error = dataset.refused.get(entry.face)
-    if error is not None:
-        with pytest.raises(error, match=re.escape(repr(dataset.path))):
-            entry.compared(opened, dataset, np.zeros(1))
-        return
-    told = entry.compared(opened, dataset, wanted)
-    if told is None or dataset.by is None:
-        return
-    if entry.fallback or (dataset.by and entry.face is Reader):
-        assert told == REASON
-    else:
-        assert dataset.by in told if dataset.by else told == ""
 
 
 @pytest.mark.hang(180)

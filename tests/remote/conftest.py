@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from object_stores import s3_store
+from stored_copies import copies  # noqa: F401 - a fixture
 
 from _benchmark.objects.proxy import Proxy
 from _benchmark.objects.server import NoServerError, S3Server

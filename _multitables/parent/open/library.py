@@ -105,7 +105,7 @@ class Library:
             dtype=dtype,
             n_dims=min(rank, len(index.dims)),
             library=index.library,
-            open_options=self._open_options,
+            open_options=index.fingerprint.for_library(self._open_options),
             is_numpys=True,
             catalogues=NoCatalogues(index),
         )

@@ -141,7 +141,7 @@ def handle_of(
         dtype=index.dtype.base,
         n_dims=len(index.dims),
         library=index.library,
-        open_options=source.open_options,
+        open_options=index.fingerprint.for_library(source.open_options),
         atom_shape=index.dtype.shape,
         catalogues=catalogues,
     )

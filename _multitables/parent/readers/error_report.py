@@ -29,7 +29,13 @@ from _multitables.errors import (
     library_error,
 )
 from _multitables.parent.readers.death import Death
-from _multitables.parent.readers.missing import missing_file, missing_filter, untrusted
+from _multitables.parent.readers.missing import (
+    missing_file,
+    missing_filter,
+    not_alone,
+    too_large,
+    untrusted,
+)
 from _multitables.parent.readers.place import Place
 from _multitables.parent.readers.process import how_it_ended
 from _multitables.plan.stream_plan import ReadPlan
@@ -164,6 +170,8 @@ def _changed(place: Place, record: Record) -> Exception:
 
 def _library(place: Place, record: Record) -> Exception:
     module, name, text = [*record.text.split("\0", 2), "", "", ""][:3]
+    if name == "StoreFailure":
+        return _store(place, record)
     text = " ".join(text.split())
     if name in LACKED:
         return LACKED[name](place, text)
@@ -176,11 +184,13 @@ def _library(place: Place, record: Record) -> Exception:
     )
 
 
-#: By what `explained` in reader/library_failure.py raises.
+#: By what reader/library_failure.py and reader/object_file.py raise.
 LACKED: dict[str, Callable[[Place, str], Exception]] = {
     "NoFilterError": missing_filter,
     "NoFileError": missing_file,
     "UntrustedError": untrusted,
+    "OtherFilesError": not_alone,
+    "TooLargeError": too_large,
 }
 
 

@@ -10,7 +10,12 @@ Only composes, as error_report.py does.
 
 from __future__ import annotations
 
-from _multitables.errors import MissingFileError, MissingFilterError, refused_error
+from _multitables.errors import (
+    MissingFileError,
+    MissingFilterError,
+    UnsupportedDatasetError,
+    refused_error,
+)
 from _multitables.filter_names import HDF5PLUGIN, PYTABLES
 from _multitables.index import hdf5_errors
 from _multitables.parent.readers.place import Place
@@ -52,6 +57,25 @@ def missing_filter(place: Place, text: str) -> MissingFilterError:
 def untrusted(place: Place, _: str) -> Exception:
     """Compose the error for a library that the user has ruled out."""
     return hdf5_errors.untrusted(place.index.filename, place.index.path, f"for {place.where}")
+
+
+def not_alone(place: Place, names: str) -> Exception:
+    """Compose the error for files that HDF5 does not find where the dataset has them."""
+    return hdf5_errors.not_alone(place.index.filename, place.index.path, names)
+
+
+def too_large(place: Place, sizes: str) -> Exception:
+    """Compose the error for an object that is too large to be copied for PyTables."""
+    got, most = map(int, sizes.split())
+    return UnsupportedDatasetError(
+        f"PyTables reads only copies of objects, and {place.index.filename!r} is too large "
+        f"(expected at most {most} bytes, got {got}), for {place.where}",
+        good=place.lost,
+        advice="Download the file",
+        expected=most,
+        got=got,
+        **place.values(),
+    )
 
 
 def missing_file(place: Place, name: str) -> Exception:

@@ -250,7 +250,9 @@ def _check_kinds(opened: Opened) -> None:
     known = opened.facts()["native_filters"]
     for index in opened.indexes:
         reason = dataset_of(index, False, known).reason
-        if index.chunk_dims is None and not reason:
+        if index.is_remote:
+            reason = "a store has some of it, where objects are replaced and do not grow"
+        elif index.chunk_dims is None and not reason:
             reason = "it is not stored in chunks, so it cannot grow"
         elif reason:
             reason = f"an HDF5 library would have to read it ({reason}), and disturb its writer"

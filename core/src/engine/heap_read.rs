@@ -10,8 +10,11 @@ use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::transfer::NO_CHUNK;
 use crate::fetch::data_file::{DataFile, FetchError, OpenFiles};
 use crate::fetch::local_file::LocalFile;
+use crate::fetch::remote::metadata::{RemoteMetadata, StoreError};
+use crate::fetch::remote::object::Object;
 use crate::format::error::FormatError;
 use crate::format::file::File;
+use crate::format::source::ByteSource;
 use crate::tables::dataset::Source;
 use crate::task_error::TaskError;
 use std::ffi::OsStr;
@@ -111,16 +114,25 @@ impl<'a> Descriptors<'a> {
 /// A file whose global heap is read, which keeps collections that were read.
 pub struct HeapFile {
     metadata: File,
-    file: DataFile,
+    /// None of an object of a store, which is compared with each request.
+    file: Option<DataFile>,
 }
 
 impl HeapFile {
     pub fn open(source: &Source, files: &OpenFiles) -> Result<HeapFile, TaskError> {
         let fetch = |error| TaskError::Fetch(NO_CHUNK, error);
-        let file = DataFile::open(source, false, files).map_err(fetch)?;
+        let file = DataFile::of_library(source, files).map_err(fetch)?;
         let path = Path::new(OsStr::from_bytes(&source.filename));
-        let local = LocalFile::open(path).map_err(|error| fetch(FetchError::Open(error)))?;
-        let metadata = File::open(Box::new(Arc::new(local)), true).map_err(stopped)?;
+        let bytes: Box<dyn ByteSource> = match Object::of(source, &files.caches) {
+            Some(object) => Box::new(Arc::new(RemoteMetadata::new(Arc::new(object)))),
+            None => {
+                let local = LocalFile::open(path);
+                Box::new(Arc::new(
+                    local.map_err(|error| fetch(FetchError::Open(error)))?,
+                ))
+            }
+        };
+        let metadata = File::open(bytes, true).map_err(stopped)?;
         Ok(HeapFile { metadata, file })
     }
 
@@ -145,7 +157,9 @@ impl HeapFile {
         add_ns(&record.fetch_ns, start);
         // A file that changed explains any other error.
         let changed = |error| TaskError::Fetch(NO_CHUNK, error);
-        self.file.check_unchanged().map_err(changed)?;
+        let file = self.file.as_ref();
+        file.map_or(Ok(()), DataFile::check_unchanged)
+            .map_err(changed)?;
         let bytes = found?.bytes;
         let at = wanted.bytes_of(0..part.start).ok_or_else(internal)?;
         let place = at
@@ -159,7 +173,10 @@ impl HeapFile {
 
 fn stopped(error: FormatError) -> TaskError {
     match error {
-        FormatError::Io { error, .. } => TaskError::read(NO_CHUNK, error),
+        FormatError::Io { error, .. } => match error.downcast::<StoreError>() {
+            Ok(StoreError(error)) => TaskError::Fetch(NO_CHUNK, error),
+            Err(error) => TaskError::read(NO_CHUNK, error),
+        },
         error => TaskError::Format(error.to_string()),
     }
 }

@@ -181,7 +181,11 @@ impl FetchQueue {
         };
         let own = match source.access.is_some() {
             true => None,
-            false => Some(DataFile::open(source, source.direct, files)?),
+            false => {
+                // Beside objects, ranges of files lie anywhere in memory.
+                let direct = matches!(way, Way::Direct(_));
+                Some(DataFile::open(source, direct, files)?)
+            }
         };
         let limits = table.access().map(|access| Limits {
             gap_bytes: access.gap_bytes,
@@ -305,15 +309,7 @@ impl FetchQueue {
         if !source.inline.is_empty() {
             return Ok(Origin::Memory(source.inline.clone()));
         }
-        if let Some(access) = &source.access {
-            let (size, version) = (source.fingerprint.size_bytes, source.fingerprint.inode);
-            let object = Object::new(
-                &source.filename,
-                access.clone(),
-                size,
-                version,
-                &self.sources.files.caches,
-            );
+        if let Some(object) = Object::of(source, &self.sources.files.caches) {
             let object = Arc::new(object);
             self.sources.objects.insert(number, object.clone());
             return Ok(Origin::Object(object));

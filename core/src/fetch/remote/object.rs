@@ -9,6 +9,7 @@ use super::client::client;
 use crate::fetch::data_file::FetchError;
 use crate::fetch::disk_cache::{CachedObject, DiskCache};
 use crate::tables::access::Access;
+use crate::tables::dataset::Source;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -33,6 +34,13 @@ impl std::fmt::Debug for Object {
 }
 
 impl Object {
+    /// A source, if that is an object.
+    pub fn of(source: &Source, caches: &Caches) -> Option<Object> {
+        let (access, fingerprint) = (source.access.clone()?, &source.fingerprint);
+        let (size, version) = (fingerprint.size_bytes, fingerprint.inode);
+        Some(Object::new(&source.filename, access, size, version, caches))
+    }
+
     /// `version` is the number of the object's version, as its fingerprint has it.
     pub fn new(name: &[u8], access: Access, size: u64, version: u64, caches: &Caches) -> Object {
         let cache = access.cache.as_ref();
