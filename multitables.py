@@ -55,6 +55,7 @@ from _multitables.errors import (
     SlowFilterWarning,
     StageBusyError,
     StalledError,
+    StoreError,
     SubprocessException,
     UnsupportedDatasetError,
 )
@@ -168,6 +169,7 @@ __all__ = [
     "StageBusyError",
     "StagePool",
     "StalledError",
+    "StoreError",
     "StreamQueue",
     "Streamer",
     "SubprocessException",
