@@ -434,4 +434,4 @@ class FileOptions:
     n_threads: int = _option(_threads)
     cache_bytes: int = _option(_open_cache)
     trusted: bool = _option(_flag)
-    storage_options: StorageOptions = field(metadata={"check": _storage})
+    storage_options: StorageOptions = _option(_storage)  # noqa: RUF009 - it gives a field
