@@ -68,10 +68,21 @@ def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
         return whole, storage.with_query(whole, query)
     from _multitables.index.stored_files import listed  # few need it
 
-    before = whole[: glob.escape(whole).find("[")]
-    pattern = re.compile(fnmatch.translate(whole))
-    found = [one for one in listed(before, storage) if pattern.match(one)]
+    names = listed(whole[: glob.escape(whole).find("[")], storage)
+    if whole in names:
+        return whole, storage
+    found = [one for one in names if _matches_parts(one.split("/"), whole.split("/"))]
     return _one_or_all(_sorted(found, whole)), storage
+
+
+def _matches_parts(parts: list[str], patterns: list[str]) -> bool:
+    """Match part by part, as `glob` does: only ``**`` stands for several parts, or for none."""
+    if not patterns:
+        return not parts
+    first, rest = patterns[0], patterns[1:]
+    if first == "**":
+        return any(_matches_parts(parts[n:], rest) for n in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _matches_parts(parts[1:], rest)
 
 
 def check_one_file(filename: Filename | Iterable[Filename], who: str) -> None:
