@@ -82,12 +82,10 @@ def put(name: str, options: StorageOptions, file: str) -> None:
 
 
 def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int]) -> Fingerprint:
-    modified_ns, size = state
     folder = options.get("cache_folder")
     if folder:
         _check_cache(folder)
-    number = version_number(etag, modified_ns, size)
-    return Fingerprint(0, number, size, 0, Access(absolute(name), etag, options))
+    return Fingerprint(0, version_number(etag), state[1], 0, Access(absolute(name), etag, options))
 
 
 def _check_cache(folder: str) -> None:

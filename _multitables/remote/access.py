@@ -21,7 +21,7 @@ from _multitables.remote.options import StorageOptions
 
 @dataclass(frozen=True)
 class Access:
-    """An object's name, its version ("" where the store tells none), and the options."""
+    """An object's name, its version (an ETag, or what `client` takes for one), and the options."""
 
     name: str
     etag: str
@@ -43,7 +43,6 @@ class Access:
         return kind_of(self.name)
 
 
-def version_number(etag: str, modified_ns: int, size: int) -> int:
+def version_number(etag: str) -> int:
     """Return a number of 63 bits for the version of an object."""
-    text = etag or f"{modified_ns} {size}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+    return int.from_bytes(hashlib.sha256(etag.encode()).digest()[:8], "little") >> 1

@@ -31,6 +31,8 @@ SLOW = 10
 ATTEMPTS = 4
 #: Stores that are kept.
 MAX_STORES = 64
+#: What the version of an object begins with where its server gives no ETag.
+UNTAGGED = "modified"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _lock = threading.Lock()
 
@@ -57,14 +59,14 @@ def fetched(
 ) -> tuple[str, tuple[int, int], memoryview]:
     """Return the version of an object, its time (ns) and size, and bytes: fewer at its end."""
     options: dict[str, Any] = {"range": (begin, end)}
-    if etag and not etag.startswith("W/"):  # a weak one matches nothing (RFC 9110, 13.1.1)
+    if etag and not etag.startswith(("W/", UNTAGGED)):  # a weak one matches nothing (RFC 9110)
         options["if_match"] = etag
     with _failures():
         store, key = _store(name, text)
         found = _obstore().get(store, key, options=options)
         version, *rest = _told(found.meta)
         if etag and version != etag:
-            raise StoreFailure("changed", "another ETag")
+            raise StoreFailure("changed", "another version")
         first, last = found.range
         if first != begin:
             raise StoreFailure("short", f"expected bytes from {begin} on, got them from {first} on")
@@ -103,8 +105,9 @@ def listed(name: str, text: str) -> list[str]:
 
 
 def _told(meta: Any) -> tuple[str, int, int]:
-    since = (meta["last_modified"] - EPOCH) / timedelta(microseconds=1)
-    return meta["e_tag"] or "", int(since) * 1000, meta["size"]
+    modified_ns = (meta["last_modified"] - EPOCH) // timedelta(microseconds=1) * 1000
+    size = meta["size"]
+    return meta["e_tag"] or f"{UNTAGGED} {modified_ns} {size}", modified_ns, size
 
 
 @contextlib.contextmanager
