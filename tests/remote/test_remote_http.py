@@ -133,6 +133,9 @@ def test_a_server_without_ranges(path: Path, tmp_path: Path) -> None:
     folder.mkdir()
     os.link(path, folder / "data.h5")
     fault = Fault("whole")
-    with file_server(folder) as endpoint, Proxy(endpoint, faults=(fault,)) as proxy:
-        with pytest.raises(StoreError, match="sends no ranges of objects"):
-            multitables.open(f"{proxy.endpoint}/data.h5")
+    with (
+        file_server(folder) as endpoint,
+        Proxy(endpoint, faults=(fault,)) as proxy,
+        pytest.raises(StoreError, match="sends no ranges of objects"),
+    ):
+        multitables.open(f"{proxy.endpoint}/data.h5")

@@ -2,7 +2,8 @@
 //!
 //! Law:
 //! 1. A block that is missed near the last one is twice as long as it, up to the longest request; one
-//!    elsewhere is short again. Of a file with pages, a block is whole pages.
+//!    elsewhere is short again: an eighth of what was read, up to what arrives while a request waits
+//!    (the gaps that are fetched along). Of a file with pages, a block is whole pages.
 //! 2. What will be read is said ahead where it is known. It is fetched at once then, neighbours together.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
 //! 4. Who misses what another thread fetches waits for it. A process that was forked begins anew, as
@@ -12,6 +13,7 @@ use super::object::Object;
 use super::queue::{Origin, RemoteQueue};
 use crate::fetch::data_file::FetchError;
 use crate::format::source::ByteSource;
+use crate::tables::access::Access;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -117,7 +119,7 @@ impl RemoteMetadata {
             let woken = self.blocks().fetched.wait(state);
             state = woken.unwrap_or_else(PoisonError::into_inner);
         }
-        let range = state.next_block(at, self.object.size, self.object.access.request_bytes);
+        let range = state.next_block(at, self.object.size, &self.object.access);
         state.pending.push(range.clone());
         drop(state);
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -201,10 +203,12 @@ impl State {
     }
 
     /// The block to fetch for a byte that is missed.
-    fn next_block(&self, at: u64, size: u64, limit: u64) -> Range<u64> {
+    fn next_block(&self, at: u64, size: u64, access: &Access) -> Range<u64> {
+        let limit = access.request_bytes;
         let last = self.last.end - self.last.start;
         let is_near = at + last >= self.last.start && at <= self.last.end + last;
-        let mut len = if is_near { 2 * last } else { SHORT_BYTES };
+        let share = (self.bytes / 8).min(access.gap_bytes).next_power_of_two();
+        let mut len = if is_near { 2 * last } else { share };
         len = len.clamp(SHORT_BYTES, limit.max(SHORT_BYTES));
         // Behind the last block, this one goes on; elsewhere what comes before may be wanted, too.
         let mut begin = match self.last.end <= at && is_near {
