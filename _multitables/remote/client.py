@@ -40,40 +40,52 @@ _lock = threading.Lock()
 def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
     """Fill `out` with the bytes of an object from `begin` on; the core calls this."""
     etag, text = json.loads(access)
-    for attempt in range(ATTEMPTS):
-        try:
-            _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag)
-            if len(got) != len(out):
-                raise StoreFailure("short", f"expected {len(out)} bytes, got {len(got)}")
-            out[:] = got
-        except StoreFailure as failure:
-            if failure.kind not in ("cut", "short") or attempt == ATTEMPTS - 1:
-                raise
-            time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
-        else:
-            return
+    _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag)
+    if len(got) != len(out):
+        raise StoreFailure("short", f"expected {len(out)} bytes, got {len(got)}")
+    out[:] = got
 
 
 def fetched(
     name: str, text: str, begin: int, end: int, etag: str = ""
 ) -> tuple[str, tuple[int, int], memoryview]:
     """Return the version of an object, its time (ns) and size, and bytes: fewer at its end."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return _fetched(name, text, begin, end, etag)
+        except StoreFailure as failure:
+            last = attempt == min(ATTEMPTS - 1, _own(text)["max_retries"])
+            if failure.was_repeated or failure.kind not in ("cut", "short") or last:
+                raise
+            time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _fetched(
+    name: str, text: str, begin: int, end: int, etag: str
+) -> tuple[str, tuple[int, int], memoryview]:
     options: dict[str, Any] = {"range": (begin, end)}
     if etag and not etag.startswith(("W/", UNTAGGED)):  # a weak one matches nothing (RFC 9110)
         options["if_match"] = etag
     with _failures():
         store, key = _store(name, text)
         found = _obstore().get(store, key, options=options)
-        version, *rest = _told(found.meta)
+        version, modified_ns, size = _told(found.meta)
         if etag and version != etag:
             raise StoreFailure("changed", "another version")
-        first, last = found.range
-        if first != begin:
-            raise StoreFailure("short", f"expected bytes from {begin} on, got them from {first} on")
-        data = memoryview(found.bytes())
-        if len(data) != last - first:
-            raise StoreFailure("short", f"expected {last - first} bytes, got {len(data)}")
-    return version, (rest[0], rest[1]), data
+        try:
+            data = memoryview(found.bytes())
+        except Exception as error:  # noqa: BLE001 - each store has its own
+            failure = failure_of(error)
+            failure.was_repeated = not version.startswith(UNTAGGED)  # obstore resumes the others
+            raise failure from None
+        first, last = begin, min(end, size)
+        if found.range != (first, last) or len(data) != last - first:
+            sent = f"{len(data)} from {found.range[0]} on"
+            raise StoreFailure(
+                "short", f"expected {last - first} bytes from {first} on, got {sent}"
+            )
+    return version, (modified_ns, size), data
 
 
 def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
@@ -149,8 +161,7 @@ def _made(url: str, text: str, _process: int) -> Any:
     _obstore()
     from obstore import store
 
-    told = json.loads(text)
-    own = {name: default for name, (default, _) in OWN.items()} | told.get("own", {})
+    told, own = json.loads(text), _own(text)
     config = {name: _word(value) for name, value in told.get("store", {}).items()}
     kind = kind_of(url)
     if own["anonymous"] and kind != "http":
@@ -187,6 +198,12 @@ def _made(url: str, text: str, _process: int) -> Any:
         more["credential_provider"] = provider
     make: Any = store.from_url  # one signature for each kind of store
     return make(url, client_options=client, retry_config=retry, **more)
+
+
+def _own(text: str) -> dict[str, Any]:
+    """Return our own options, which `text` has where they are not the defaults."""
+    given: dict[str, Any] = json.loads(text).get("own", {})
+    return {name: default for name, (default, _) in OWN.items()} | given
 
 
 def _word(value: Any) -> str:

@@ -20,9 +20,11 @@ from _multitables.errors import FileChangedError, MissingFileError, MultitablesE
 class StoreFailure(Exception):  # noqa: N818 - it becomes an error elsewhere
     """A kind of `KINDS`, and details; its text is both, for the core to carry."""
 
-    def __init__(self, kind: str, details: str) -> None:
+    def __init__(self, kind: str, details: str, was_repeated: bool = False) -> None:
         super().__init__(f"{kind}\n{details}")
         self.kind, self.details = kind, details
+        #: obstore has repeated the request already.
+        self.was_repeated = was_repeated
 
 
 _AGAIN = "Try again later; storage_options has max_retries and retry_timeout_seconds"
@@ -53,6 +55,11 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
         "the server of {name!r} sends no ranges of objects",
         "Download the file, or have it served with support of the header Range",
     ),
+    "region": (
+        StoreError,
+        "the bucket of {name!r} is in another region",
+        "Give its region in storage_options or the environment variable AWS_REGION",
+    ),
     "busy": (StoreError, "the store of {name!r} is busy or failing", _AGAIN),
     "short": (
         StoreError,
@@ -78,10 +85,11 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
 #: What obstore's text says -> the kind, where no status tells it. The first that fits counts.
 _SAID = (
     (r"certificate|UnknownIssuer", "certificate"),
-    (r"Range request not supported", "no_ranges"),
+    (r"Range request not supported|non-partial response", "no_ranges"),
+    (r"redirect without LOCATION", "region"),
     (r"timed out|TimedOut", "timeout"),
     (r"dns error|tcp connect error|ConnectionRefused", "unreachable"),
-    (r"decoding response body|IncompleteMessage|ConnectionReset|ConnectionAborted", "cut"),
+    (r"response body|IncompleteMessage|ConnectionReset|ConnectionAborted", "cut"),
     (r"content.?range", "short"),
     (r"credential|metadata token|missing .*(key|account)", "forbidden"),
 )
@@ -110,15 +118,16 @@ def failure_of(error: Exception) -> StoreFailure:
         code = re.search(r"<Code>(\w+)</Code>", text)
         details.append(f"HTTP status {number}" + (f" {code[1]}" if code else ""))
     if kind is None:
-        said = (kind for pattern, kind in _SAID if re.search(pattern, text, re.IGNORECASE))
+        words = re.sub(r"https?://\S+", "", text)  # an object may have any name
+        said = (kind for pattern, kind in _SAID if re.search(pattern, words, re.IGNORECASE))
         kind = next(said, "failed")
     if kind == "options":
         key = re.search(r"key: '?(\w+)'?", text)
         details.append(f"it knows no option {key[1]!r}" if key else "an option is wrong")
-    retries = re.search(r"after (\d+) retries", text)
-    if retries and int(retries[1]):
-        details.append(f"after {retries[1]} retries")
-    return StoreFailure(kind, ", ".join(details))
+    retries = re.search(r"after ([1-9]\d*) retries", text)
+    if retries:
+        details.append(retries[0])
+    return StoreFailure(kind, ", ".join(details), was_repeated=retries is not None)
 
 
 def error_of(name: str, failure: StoreFailure) -> MultitablesError:
