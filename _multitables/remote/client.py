@@ -81,10 +81,8 @@ def _fetched(
             raise failure from None
         first, last = begin, min(end, size)
         if found.range != (first, last) or len(data) != last - first:
-            sent = f"{len(data)} from {found.range[0]} on"
-            raise StoreFailure(
-                "short", f"expected {last - first} bytes from {first} on, got {sent}"
-            )
+            asked, got = f"{first}:{last}", f"{len(data)} bytes from {found.range[0]} on"
+            raise StoreFailure("short", f"expected bytes {asked}, got {got}")
     return version, (modified_ns, size), data
 
 

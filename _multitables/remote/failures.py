@@ -75,7 +75,10 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
     "certificate": (
         StoreError,
         "the certificate of the server of {name!r} is not trusted",
-        "Give the authority that signed it as a file in the environment variable SSL_CERT_FILE",
+        (
+            "Give the authority that signed it as a file, as storage_options['certificate'] or in "
+            "the environment variable SSL_CERT_FILE"
+        ),
     ),
     "unreachable": (StoreError, "the server of {name!r} is not reached", _NETWORK),
     "options": (StoreError, "the store of {name!r} cannot be asked", "Check storage_options"),
