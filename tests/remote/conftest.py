@@ -3,7 +3,7 @@
 Law
 ---
 1. The server starts before the first test, and only where a test of this folder is to run: the
-   audit of what a test leaves then knows its process, and the threads of obstore.
+   audit of what a test leaves then knows obstore's threads. Its process is no child of any test.
 2. Each test has a bucket and a proxy of its own. Without a server, tests that need it are skipped.
 3. No test sees the user's credentials or cache, and none leaves connections to its stores.
 """
@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from object_stores import s3_store
+from processes import lasting
 from remote_files import Remote
 
 from _benchmark.objects.proxy import Proxy
@@ -42,6 +43,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     except NoServerError as error:
         _server = error
         return
+    lasting.add(_server.process)
     _server.make_bucket("warm-up")
     s3_store(_server, _server.endpoint, "warm-up").put("object", b"starts obstore's threads")
 
