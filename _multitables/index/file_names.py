@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from _multitables.errors import MissingFileError, OptionsError
 from _multitables.remote.names import absolute, is_remote, kind_of, query_of
@@ -63,7 +64,7 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
 
 def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     """Return the object of a name, or those that match a pattern."""
-    whole, query = absolute(name), query_of(name)
+    whole, query = _without_query(name)
     if kind_of(name) == "http" or not glob.has_magic(whole):
         return whole, storage.with_query(whole, query)
     from _multitables.index.stored_files import listed  # few need it
@@ -73,6 +74,17 @@ def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
         return whole, storage
     found = [one for one in names if _matches_parts(one.split("/"), whole.split("/"))]
     return _one_or_all(_sorted(found, whole)), storage
+
+
+def _without_query(name: str) -> tuple[str, str]:
+    """Return the whole name of an object, and what follows ``?`` in that of an HTTP object."""
+    if kind_of(name) == "http" and "@" in urlsplit(name).netloc:
+        raise OptionsError(
+            "the name of a file has a user or a password before its host",
+            advice="Give storage_options={'headers': {'Authorization': ...}}, which is never shown",
+            option="filename",
+        )
+    return absolute(name), query_of(name)
 
 
 def _matches_parts(parts: list[str], patterns: list[str]) -> bool:
@@ -104,7 +116,7 @@ def one_file_named(
     check_one_file(filename, who)
     if not is_remote(filename):
         return os.fsdecode(filename), storage
-    whole, query = absolute(str(filename)), query_of(str(filename))
+    whole, query = _without_query(str(filename))
     return whole, storage.with_query(whole, query)
 
 

@@ -8,9 +8,9 @@ Law
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from _multitables import _core
 from _multitables.errors import MissingFileError, OptionsError
@@ -20,6 +20,8 @@ from _multitables.remote.access import Access, version_number
 from _multitables.remote.failures import StoreFailure, error_of
 from _multitables.remote.names import absolute, is_remote
 from _multitables.remote.options import StorageOptions
+
+T = TypeVar("T")
 
 
 def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
@@ -32,21 +34,13 @@ def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
     """
     if not is_remote(name):
         return Fingerprint.of(os.stat(name))
-    with failures(name):
-        return _told(name, options, *client.head(name, options.client_text(name)))
+    return _told(name, options, *_asked(client.head, name, options))
 
 
 def first_bytes(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
     """Return what identifies an object, and its first bytes, by one request."""
-    with failures(name):
-        text = options.client_text(name)
-        try:
-            etag, state, data = client.fetched(name, text, 0, _core.REMOTE_FIRST_BYTES)
-        except StoreFailure as failure:
-            if failure.kind != "range":
-                raise
-            return _told(name, options, *client.head(name, text)), b""  # it is empty
-        return _told(name, options, etag, state), bytes(data)
+    etag, state, data = _asked(_first_bytes, name, options)
+    return _told(name, options, etag, state), bytes(data)
 
 
 def changed(name: str, fingerprint: Fingerprint) -> bool:
@@ -71,14 +65,12 @@ def is_file(name: str, options: StorageOptions) -> bool:
 
 def listed(name: str, options: StorageOptions) -> list[str]:
     """Return the names of the objects that begin with a name."""
-    with failures(name):
-        return client.listed(name, options.client_text(name))
+    return _asked(client.listed, name, options)
 
 
 def put(name: str, options: StorageOptions, file: str) -> None:
     """Write a file of this machine as an object."""
-    with failures(name):
-        client.put(name, options.client_text(name), file)
+    _asked(client.put, name, options, file)
 
 
 def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int]) -> Fingerprint:
@@ -103,10 +95,19 @@ def _check_cache(folder: str) -> None:
         )
 
 
-@contextlib.contextmanager
-def failures(name: str) -> Iterator[None]:
-    """Raise failures of a store as errors that name the object."""
+def _first_bytes(name: str, text: str) -> tuple[str, tuple[int, int], bytes | memoryview]:
     try:
-        yield
+        return client.fetched(name, text, 0, _core.REMOTE_FIRST_BYTES)
     except StoreFailure as failure:
-        raise error_of(absolute(name), failure) from None
+        if failure.kind != "range":
+            raise
+    return *client.head(name, text), b""  # it is empty
+
+
+def _asked(ask: Callable[..., T], name: str, options: StorageOptions, *arguments: Any) -> T:
+    """Ask a store, and raise failures as errors that name the object and lead to nothing else."""
+    try:
+        return ask(name, options.client_text(name), *arguments)
+    except StoreFailure as failure:
+        error = error_of(absolute(name), failure, options.lost)
+    raise error

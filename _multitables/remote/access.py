@@ -14,6 +14,7 @@ import json
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from _multitables.remote.names import kind_of
 from _multitables.remote.options import StorageOptions
@@ -36,6 +37,9 @@ class Access:
         text = [self.etag, self.options.client_text(self.name)]
         head = " ".join(map(str, numbers)).encode()
         return b"\n".join([head, folder, json.dumps(text).encode()])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Access, (self.name, self.etag, self.options)  # not what `encoded` has kept
 
     @property
     def kind(self) -> str:

@@ -5,20 +5,21 @@ Law
 1. A store is made once for each way to reach it, and kept; any thread may use it.
 2. A range comes whole and from the version that was indexed, or a `StoreFailure` says why not.
 3. obstore is imported here and nowhere else; it retries and keeps connections.
+4. No failure leads to an exception of obstore's, not as its context either.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import os
 import random
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from _multitables.errors import MissingLibraryError, OptionsError
 from _multitables.remote.failures import StoreFailure, failure_of
@@ -35,6 +36,28 @@ MAX_STORES = 64
 UNTAGGED = "modified"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _lock = threading.Lock()
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _names_failures(ask: Callable[P, T]) -> Callable[P, T]:
+    """Raise what obstore raises as failures, which do not lead to it: it may repeat secrets."""
+
+    @wraps(ask)
+    def asked(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return ask(*arguments, **named)
+        except (StoreFailure, MissingLibraryError, OptionsError):
+            raise
+        except BaseException as error:  # each store has its own, and a panic is no Exception
+            if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
+                raise
+            failure = failure_of(error)
+        raise failure  # outside of the handler, or it would have the error as its context
+
+    return asked
 
 
 def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
@@ -61,74 +84,68 @@ def fetched(
     raise AssertionError("the last attempt returns or raises")
 
 
+@_names_failures
 def _fetched(
     name: str, text: str, begin: int, end: int, etag: str
 ) -> tuple[str, tuple[int, int], memoryview]:
     options: dict[str, Any] = {"range": (begin, end)}
     if etag and not etag.startswith(("W/", UNTAGGED)):  # a weak one matches nothing (RFC 9110)
         options["if_match"] = etag
-    with _failures():
-        store, key = _store(name, text)
-        found = _obstore().get(store, key, options=options)
-        version, modified_ns, size = _told(found.meta)
-        if etag and version != etag:
-            raise StoreFailure("changed", "another version")
-        try:
-            data = memoryview(found.bytes())
-        except Exception as error:  # noqa: BLE001 - each store has its own
-            failure = failure_of(error)
-            failure.was_repeated = not version.startswith(UNTAGGED)  # obstore resumes the others
-            raise failure from None
-        first, last = begin, min(end, size)
-        if found.range != (first, last) or len(data) != last - first:
-            asked, got = f"{first}:{last}", f"{len(data)} bytes from {found.range[0]} on"
-            raise StoreFailure("short", f"expected bytes {asked}, got {got}")
+    store, key = _store(name, text)
+    found = _obstore().get(store, key, options=options)
+    version, modified_ns, size = _told(found.meta)
+    if etag and version != etag:
+        raise StoreFailure("changed", "another version")
+    data = _body(found, is_resumed=not version.startswith(UNTAGGED))
+    first, last = begin, min(end, size)
+    if found.range != (first, last) or len(data) != last - first:
+        asked, got = f"{first}:{last}", f"{len(data)} bytes from {found.range[0]} on"
+        raise StoreFailure("short", f"expected bytes {asked}, got {got}")
     return version, (modified_ns, size), data
 
 
+def _body(found: Any, is_resumed: bool) -> memoryview:
+    """Return what a request brings; obstore resumes it itself where there is an ETag."""
+    try:
+        return memoryview(found.bytes())
+    except Exception as error:  # noqa: BLE001 - each store has its own
+        failure = failure_of(error)
+    failure.was_repeated |= is_resumed
+    raise failure
+
+
+@_names_failures
 def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
     """Return the version of an object, and its time (ns) and size."""
-    with _failures():
-        store, key = _store(name, text)
-        version, *rest = _told(_obstore().head(store, key))
+    store, key = _store(name, text)
+    version, *rest = _told(_obstore().head(store, key))
     return version, (rest[0], rest[1])
 
 
+@_names_failures
 def put(name: str, text: str, file: str) -> None:
     """Write a file of this machine as an object."""
     from pathlib import Path
 
-    with _failures():
-        store, key = _store(name, text)
-        _obstore().put(store, key, Path(file))
+    store, key = _store(name, text)
+    _obstore().put(store, key, Path(file))
 
 
+@_names_failures
 def listed(name: str, text: str) -> list[str]:
     """Return the names of all objects that begin with a name."""
-    with _failures():
-        store, key = _store(name, text)
-        root, _ = in_store(name)
-        # A prefix of a listing ends with a part of a path.
-        folder = key.rpartition("/")[0]
-        pages = _obstore().list(store, folder or None)
-        return [f"{root}/{one['path']}" for page in pages for one in page]
+    store, key = _store(name, text)
+    root, _ = in_store(name)
+    # A prefix of a listing ends with a part of a path.
+    folder = key.rpartition("/")[0]
+    pages = _obstore().list(store, folder or None)
+    return [f"{root}/{one['path']}" for page in pages for one in page]
 
 
 def _told(meta: Any) -> tuple[str, int, int]:
     modified_ns = (meta["last_modified"] - EPOCH) // timedelta(microseconds=1) * 1000
     size = meta["size"]
     return meta["e_tag"] or f"{UNTAGGED} {modified_ns} {size}", modified_ns, size
-
-
-@contextlib.contextmanager
-def _failures() -> Any:
-    """Make failures of whatever obstore raises."""
-    try:
-        yield
-    except (StoreFailure, MissingLibraryError, OptionsError):
-        raise
-    except Exception as error:  # noqa: BLE001 - each store has its own
-        raise failure_of(error) from None
 
 
 def _obstore() -> Any:

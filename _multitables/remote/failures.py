@@ -12,6 +12,7 @@ This file must never import obstore.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from _multitables.errors import FileChangedError, MissingFileError, MultitablesError, StoreError
@@ -57,8 +58,8 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
     ),
     "region": (
         StoreError,
-        "the bucket of {name!r} is in another region",
-        "Give its region in storage_options or the environment variable AWS_REGION",
+        "the store redirects without a place for {name!r}: its bucket may be in another region",
+        "Give the region in storage_options or the environment variable AWS_REGION",
     ),
     "busy": (StoreError, "the store of {name!r} is busy or failing", _AGAIN),
     "short": (
@@ -105,10 +106,11 @@ _BY_TYPE = {
     "PreconditionError": "changed",
     "UnknownConfigurationKeyError": "options",
     "ValueError": "options",
+    "PanicException": "options",
 }
 
 
-def failure_of(error: Exception) -> StoreFailure:
+def failure_of(error: BaseException) -> StoreFailure:
     """Name what an exception of obstore's is about."""
     text = str(error)
     status = re.search(r"status code: (\d{3})", text)
@@ -133,9 +135,12 @@ def failure_of(error: Exception) -> StoreFailure:
     return StoreFailure(kind, ", ".join(details), was_repeated=retries is not None)
 
 
-def error_of(name: str, failure: StoreFailure) -> MultitablesError:
-    """Compose the error for a failure in this process."""
-    return _composed(name, failure.kind, failure.details, "", {})
+def error_of(name: str, failure: StoreFailure, lost: Sequence[str]) -> MultitablesError:
+    """Compose the error for a failure in this process, where a pickle may have lost options."""
+    details = failure.details
+    if lost and failure.kind == "forbidden":
+        details += f"{', ' if details else ''}not pickled: {', '.join(lost)}"
+    return _composed(name, failure.kind, details, "", {})
 
 
 def store_error(name: str, text: str, good: str = "", **values: Any) -> MultitablesError:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -102,6 +103,15 @@ def _headers(name: str, value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(value.items()))
 
 
+def _check_endpoint(name: str, value: str) -> None:
+    if not re.fullmatch(r"https?://[^\s@/?#]+[^\s@?#]*", value, re.IGNORECASE):
+        raise OptionsError(  # a user before the host is a secret, so the value is not shown
+            f"storage_options[{name!r}] must be a URL of a host, without a user",
+            advice="Give 'https://storage.example.org:9000', for example",
+            option=name,
+        )
+
+
 #: Our own options: the default and the check of each.
 OWN: dict[str, tuple[Any, Callable[[str, Any], Any]]] = {
     "max_gap_bytes": (MAX_GAP_BYTES, _number(0, whole=True)),
@@ -177,6 +187,8 @@ class StorageOptions:
                     advice="Name callables as credential_provider='package.module:name'",
                     option=str(name),
                 )
+            if name.lower().endswith(("endpoint", "endpoint_url")):
+                _check_endpoint(name, str(value))
             store[name.lower()] = value
         return cls(tuple(sorted(own.items(), key=_by_name)), tuple(sorted(store.items())))
 
