@@ -55,6 +55,8 @@ def _names_failures(ask: Callable[P, T]) -> Callable[P, T]:
             if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
                 raise
             failure = failure_of(error)
+        if failure.kind == "forbidden":
+            _made.cache_clear()  # the environment may have other credentials by and by
         raise failure  # outside of the handler, or it would have the error as its context
 
     return asked
@@ -182,20 +184,28 @@ def _made(url: str, text: str, _process: int) -> Any:
     if own["anonymous"] and kind != "http":
         config["skip_signature"] = "true"
     if kind == "s3":
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3")  # as boto3 has it
-        if endpoint:
-            config.setdefault("endpoint", endpoint)
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3")
+        if endpoint and config.setdefault("endpoint", endpoint) != endpoint:
+            raise OptionsError(
+                "storage_options['endpoint'] is not that of the environment variable "
+                "AWS_ENDPOINT_URL_S3, which the client of S3 prefers",
+                advice="Unset the variable, or leave out the option",
+                option="endpoint",
+            )
     client: dict[str, Any] = {
         "read_timeout": timedelta(seconds=own["timeout_seconds"]),
         "timeout": timedelta(seconds=SLOW * own["timeout_seconds"]),
         "connect_timeout": timedelta(seconds=own["connect_timeout_seconds"]),
     }
-    named = [config.get("endpoint"), os.environ.get("AWS_ENDPOINT_URL"), url]
+    named = [*config.values(), os.environ.get("AWS_ENDPOINT_URL"), url]
     if any((one or "").startswith("http://") for one in named) or config.get("use_emulator"):
         client["allow_http"] = True
     if own["certificate"]:
-        with open(own["certificate"], encoding="ascii") as file:
-            client["root_certificate"] = file.read()
+        try:
+            with open(own["certificate"], encoding="ascii") as file:
+                client["root_certificate"] = file.read()
+        except (OSError, ValueError) as error:
+            raise _unusable("certificate", error) from None
     if own["headers"]:
         client["default_headers"] = dict(own["headers"])
     retry = {
@@ -208,11 +218,25 @@ def _made(url: str, text: str, _process: int) -> Any:
         },
     }
     more: dict[str, Any] = {} if kind == "http" else {"config": config}
-    provider = _provider(own, kind, config)
+    try:
+        provider = _provider(own, kind, config)
+    except MissingLibraryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a user's module or a file of boto3 does
+        given = "credential_provider" if own["credential_provider"] else "profile"
+        raise _unusable(given, error) from None
     if provider is not None:
         more["credential_provider"] = provider
     make: Any = store.from_url  # one signature for each kind of store
     return make(url, client_options=client, retry_config=retry, **more)
+
+
+def _unusable(option: str, error: Exception) -> OptionsError:
+    return OptionsError(
+        f"storage_options[{option!r}] cannot be used: {type(error).__name__}: {error}",
+        advice="Check the name, and that this process may read it",
+        option=option,
+    )
 
 
 def _own(text: str) -> dict[str, Any]:

@@ -95,6 +95,7 @@ _SAID = (
     (r"dns error|tcp connect error|ConnectionRefused", "unreachable"),
     (r"response body|IncompleteMessage|ConnectionReset|ConnectionAborted", "cut"),
     (r"content.?range", "short"),
+    (r"Config error|must be specified|Invalid Access Key", "options"),
     (r"credential|metadata token|missing .*(key|account)", "forbidden"),
 )
 _STATUSES = {401: "forbidden", 403: "forbidden", 404: "missing", 412: "changed", 416: "range"}
