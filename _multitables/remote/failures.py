@@ -86,6 +86,9 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
     "failed": (StoreError, "the store failed for {name!r}", _AGAIN),
 }
 
+#: Kinds after which no other part of the object is given either.
+OF_ALL = {"missing", "forbidden", "changed", "no_ranges", "region", "certificate", "options"}
+
 #: What obstore's text says -> the kind, where no status tells it. The first that fits counts.
 _SAID = (
     (r"certificate|UnknownIssuer", "certificate"),
@@ -144,13 +147,18 @@ def error_of(name: str, failure: StoreFailure, lost: Sequence[str]) -> Multitabl
     return _composed(name, failure.kind, details, "", {})
 
 
-def store_error(name: str, text: str, good: str = "", **values: Any) -> MultitablesError:
-    """Compose the error for what the core carried: ``"module\\0type\\0kind\\ndetails"``."""
+def store_error(
+    name: str, text: str, good: str = "", lost: str = "", **values: Any
+) -> MultitablesError:
+    """Compose the error for what the core carried: ``"module\\0type\\0kind\\ndetails"``.
+
+    `good` is what is good if a part of the object is not given, `lost` what is lost in any case.
+    """
     kind_name, _, said = text.partition("\0")[2].partition("\0")
     kind, _, details = said.partition("\n")
     if kind_name != StoreFailure.__name__ or kind not in KINDS:
         kind, details = "failed", f"{kind_name}: {said.splitlines()[0] if said else ''}"
-    return _composed(name, kind, details, good, values)
+    return _composed(name, kind, details, lost if kind in OF_ALL else good, values)
 
 
 def _composed(
