@@ -104,6 +104,13 @@ def test_options_of_stores_that_are_unknown() -> None:
         multitables.open(NAME, storage_options=missing)
 
 
+def test_an_endpoint_of_the_environment_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """obstore panics, which is no Exception of Python's."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "no endpoint")
+    with pytest.raises(StoreError, match="cannot be asked"):
+        multitables.open(NAME, storage_options={**QUICK, **KEYS})
+
+
 def test_options_are_equal_if_they_do_the_same() -> None:
     one = StorageOptions.of({"region": "a", "max_requests": 3, "Endpoint": "http://b"})
     assert one == StorageOptions.of({"endpoint": "http://b", "max_requests": 3, "region": "a"})
