@@ -109,5 +109,7 @@ def _asked(ask: Callable[..., T], name: str, options: StorageOptions, *arguments
     try:
         return ask(name, options.client_text(name), *arguments)
     except StoreFailure as failure:
+        if failure.kind == "forbidden":
+            client.forget_stores()
         error = error_of(absolute(name), failure, options.lost)
     raise error

@@ -56,8 +56,6 @@ def _names_failures(ask: Callable[P, T]) -> Callable[P, T]:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             failure = failure_of(error)
-        if failure.kind == "forbidden":
-            _made.cache_clear()  # the environment may have other credentials by and by
         raise failure  # outside of the handler, or it would have the error as its context
 
     return asked
@@ -244,6 +242,11 @@ def _own(text: str) -> dict[str, Any]:
     """Return our own options, which `text` has where they are not the defaults."""
     given: dict[str, Any] = json.loads(text).get("own", {})
     return {name: default for name, (default, _) in OWN.items()} | given
+
+
+def forget_stores() -> None:
+    """Make stores anew from now on, as the environment may have other credentials by and by."""
+    _made.cache_clear()
 
 
 def _word(value: Any) -> str:

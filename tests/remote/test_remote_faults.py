@@ -36,6 +36,7 @@ from multitables import (
     MissingFileError,
     MultitablesError,
     Reader,
+    SavedIndexWarning,
     StoreError,
     Streamer,
 )
@@ -254,6 +255,70 @@ def test_what_failed_works_again(path: Path, remote: Remote) -> None:
             same(data[:200], DATA[:200])
 
 
+@pytest.mark.parametrize("status", [503, 403, 404])
+def test_metadata_that_is_not_given(status: int, tmp_path: Path, remote: Remote) -> None:
+    """Whatever looks through a file tells what the store did, and goes on when it is mended."""
+    with h5py.File(tmp_path / "many.h5", "w") as file:
+        for number in range(1000):
+            file.create_dataset(f"g{number // 100}/s{number}", data=noise(60), chunks=(30,))
+    name, options = remote.put(tmp_path / "many.h5"), remote.options(**{**QUICK, "max_retries": 1})
+    fault = Fault("status", status)
+    kind = MissingFileError if status == 404 else StoreError
+
+    def visit() -> None:
+        with multitables.open(name, storage_options=options) as opened:
+            opened.visititems(lambda _, node: getattr(node, "dtype", None) and None)
+
+    def collect() -> None:
+        with Streamer(name, storage_options=options).get_collection("/g*/s*", n_procs=1) as items:
+            assert sum(len(item) for item in items) == 1000
+
+    def index() -> None:
+        multitables.index_file(name, "cache", progress=False, storage_options=options)
+
+    def stream() -> None:
+        rows, _ = streamed(name, "g9/s999", open_options={"storage_options": options})  # type: ignore[arg-type]
+        same(rows, noise(60))
+
+    def request() -> None:
+        with Reader(name, n_procs=1, storage_options=options) as reader:
+            same(reader.request(reader.get_dataset("g9/s999")[:]).get(), noise(60))
+
+    def lead() -> None:
+        with multitables.open(name, storage_options=options) as opened:
+            assert "no" not in opened["g7"]
+            assert len(opened["g8"]) == 100
+            same(opened["g9/s999"][:], noise(60))
+            with pytest.raises(KeyError):
+                opened["g9/s99/no"]
+
+    for look in (visit, collect, index, stream, request, lead):
+        fault = replace(fault, after=1 + (look is request))
+        remote.proxy.set(faults=(fault,))
+        with pytest.raises(kind, match=f"HTTP status {status}") as caught:
+            look()
+        assert caught.value.values["filename"] == name
+        remote.proxy.set(faults=())
+        look()
+
+
+@pytest.mark.parametrize("fault", [Fault("status", 403), Fault("status", 500), Fault("drop")])
+def test_an_index_that_is_not_given(fault: Fault, path: Path, remote: Remote) -> None:
+    """It is not needed."""
+    name = remote.put(path)
+    options = remote.options(**{**QUICK, "looks_for_index": True, "max_retries": 1})
+    remote.proxy.set(faults=(replace(fault, path=r"\.mtidx"),))
+    same(by_queue(name, {"storage_options": options}), DATA)
+    same(by_handle(name, {"storage_options": options}), DATA)
+
+
+def test_an_index_that_is_damaged(path: Path, remote: Remote) -> None:
+    name, options = remote.put(path), remote.options(**{**QUICK, "looks_for_index": True})
+    remote.put(b"no index" * 1000, "data.h5.mtidx")
+    with pytest.warns(SavedIndexWarning, match="damaged"):
+        same(by_handle(name, {"storage_options": options}), DATA)
+
+
 def test_a_handle_asks_once(path: Path, remote: Remote) -> None:
     """A failure of a store is not looked into by reading the same again another way."""
     name = remote.put(path)
@@ -333,11 +398,11 @@ def test_certificates(
             multitables.open(name, storage_options=secure)
         assert "SSL_CERT_FILE" in caught.value.advice
         assert "storage_options['certificate']" in caught.value.advice
-        client._made.cache_clear()
+        client.forget_stores()
         named = {**secure, "certificate": str(tmp_path / "authority.pem")}
         same(by_queue(name, {"storage_options": named}), DATA)
         same(by_handle(name, {"storage_options": named}), DATA)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-        client._made.cache_clear()
+        client.forget_stores()
         same(by_queue(name, {"storage_options": secure}), DATA)
-        client._made.cache_clear()
+        client.forget_stores()

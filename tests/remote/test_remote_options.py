@@ -207,7 +207,7 @@ def test_a_profile(server: PlainServer, tmp_path: Path, monkeypatch: pytest.Monk
     signed = {sent.headers["authorization"] for sent in server.sent}
     assert all("of-the-profile/" in one and "/eu-west-7/" in one for one in signed)
     monkeypatch.setenv("AWS_PROFILE", "tests")
-    client._made.cache_clear()
+    client.forget_stores()
     server.sent.clear()
     read(NAME, endpoint=server.endpoint)
     assert all("of-the-profile/" in sent.headers["authorization"] for sent in server.sent)

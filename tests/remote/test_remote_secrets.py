@@ -233,7 +233,7 @@ def test_pickles_find_credentials_in_the_environment(
             one()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", remote.server.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", remote.server.secret_key)
-    client._made.cache_clear()
+    client.forget_stores()
     data = pickle.loads(kept)
     same(np.asarray(data[:]), DATA)
     data.file.close()
