@@ -215,15 +215,14 @@ def test_no_server(path: Path, remote: Remote) -> None:
 
 def test_a_server_that_dies_meanwhile(path: Path, remote: Remote) -> None:
     """Blocks that came before are right; then the error comes, not a wait for ever."""
-    streamer = Streamer(
-        remote.put(path), storage_options=remote.options(**{**QUICK, "max_retries": 1})
-    )
-    remote.proxy.set(bytes_per_second=200_000)
+    options = {**QUICK, "max_retries": 1, "max_requests": 1, "timeout_seconds": 20.0}
+    streamer = Streamer(remote.put(path), storage_options=remote.options(**options))
+    remote.proxy.set(faults=(Fault("hang", after=4),))  # what is not answered when it dies
     n_rows = 0
 
     def read() -> None:
         nonlocal n_rows
-        with streamer.get_queue("x", n_procs=2, ordered=True, block_size=50) as queue:
+        with streamer.get_queue("x", n_procs=1, ordered=True, block_size=50) as queue:
             for guard in queue:
                 with guard as block:
                     same(np.array(block), DATA[n_rows : n_rows + len(block)])
