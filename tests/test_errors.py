@@ -40,6 +40,7 @@ BUILTINS = {
     "SlowFilterWarning": UserWarning,
     "StageBusyError": RuntimeError,
     "StalledError": TimeoutError,
+    "StoreError": OSError,
     "SubprocessException": Exception,
     "UnsupportedDatasetError": ValueError,
 }

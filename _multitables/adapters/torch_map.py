@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
-from _multitables.index.file_names import check_one_file
+from _multitables.index.file_names import check_one_file, files_named
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey
 from _multitables.options import check_any_version
@@ -113,7 +113,9 @@ class TorchMapDataset(Dataset[Any]):
         version: VersionKey | None = None,
     ) -> None:
         check_one_file(filename, "TorchMapDataset")
-        self.filename = filename
+        storage = StorageOptions.of((open_options or {}).get("storage_options"))
+        #: Without a query, which may be a signature; the options have it.
+        self.filename, storage = files_named(filename, storage)
         self.path = path
         self._structure, self._paths = structure_of(path)
         self._n_procs = n_procs
@@ -121,7 +123,6 @@ class TorchMapDataset(Dataset[Any]):
         self._transform = transform
         self._memory_limit_bytes = memory_limit_bytes
         self._cache_limit_bytes = cache_limit_bytes
-        storage = StorageOptions.of((open_options or {}).get("storage_options"))
         self._open_options = {**(open_options or {}), "storage_options": storage}
         self._version = check_any_version("version", version)
         self._length: int | None = None

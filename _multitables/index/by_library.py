@@ -86,7 +86,7 @@ def described(
         raise hdf5_errors.library_failed(filename, path, why)
     told = json.loads(answer.stdout)
     if told.get("failed") == "StoreFailure":
-        raise error_of(filename, StoreFailure(*told["text"].split("\n", 1)))
+        raise error_of(filename, StoreFailure(*told["text"].split("\n", 1)), ())
     if "failed" in told:
         raise hdf5_errors.not_alone(filename, path, told["text"])
     if "missing" in told:

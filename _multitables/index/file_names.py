@@ -11,11 +11,13 @@ This file must never open a file. A store is asked for names, where a pattern ne
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from _multitables.errors import MissingFileError, OptionsError
 from _multitables.remote import client
@@ -64,15 +66,37 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
 def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     """Return the object of a name, or those that match a pattern."""
     client.is_expected = True
-    whole, query = absolute(name), query_of(name)
+    whole, query = _without_query(name)
     if kind_of(name) == "http" or not glob.has_magic(whole):
         return whole, storage.with_query(whole, query)
     from _multitables.index.stored_files import listed  # few need it
 
-    before = whole[: glob.escape(whole).find("[")]
-    pattern = re.compile(_as_regex(whole))
-    found = [one for one in listed(before, storage) if pattern.fullmatch(one)]
+    names = listed(whole[: glob.escape(whole).find("[")], storage)
+    if whole in names:
+        return whole, storage
+    found = [one for one in names if _matches_parts(one.split("/"), whole.split("/"))]
     return _one_or_all(_sorted(found, whole)), storage
+
+
+def _without_query(name: str) -> tuple[str, str]:
+    """Return the whole name of an object, and what follows ``?`` in that of an HTTP object."""
+    if kind_of(name) == "http" and "@" in urlsplit(name).netloc:
+        raise OptionsError(
+            "the name of a file has a user or a password before its host",
+            advice="Give storage_options={'headers': {'Authorization': ...}}, which is never shown",
+            option="filename",
+        )
+    return absolute(name), query_of(name)
+
+
+def _matches_parts(parts: list[str], patterns: list[str]) -> bool:
+    """Match part by part, as `glob` does: only ``**`` stands for several parts, or for none."""
+    if not patterns:
+        return not parts
+    first, rest = patterns[0], patterns[1:]
+    if first == "**":
+        return any(_matches_parts(parts[n:], rest) for n in range(len(parts) + 1))
+    return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _matches_parts(parts[1:], rest)
 
 
 def check_one_file(filename: Filename | Iterable[Filename], who: str) -> None:
@@ -95,7 +119,7 @@ def one_file_named(
     if not is_remote(filename):
         return os.fsdecode(filename), storage
     client.is_expected = True
-    whole, query = absolute(str(filename)), query_of(str(filename))
+    whole, query = _without_query(str(filename))
     return whole, storage.with_query(whole, query)
 
 
@@ -116,21 +140,6 @@ def _sorted(found: list[str], pattern: str) -> list[str]:
             filename=pattern,
         )
     return sorted(found, key=lambda name: (_in_words(name), name))
-
-
-def _as_regex(pattern: str) -> str:
-    """Return a pattern as a regex: ``*`` and ``?`` stay in a folder, ``**/`` goes deeper."""
-    parts = re.split(r"(\*\*/|\*|\?|\[!?[^\]]+\])", pattern)
-    known = {"**/": "(?:[^/]+/)*", "*": "[^/]*", "?": "[^/]"}
-    regex = ""
-    for number, part in enumerate(parts):
-        if number % 2 == 0:
-            regex += re.escape(part)
-        elif part in known:
-            regex += known[part]
-        else:
-            regex += part.replace("[!", "[^", 1)
-    return regex
 
 
 def _in_words(name: str) -> list[str | int]:

@@ -8,11 +8,10 @@ Law
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from _multitables import _core
 from _multitables.errors import MissingFileError, OptionsError
@@ -41,21 +40,13 @@ def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
     """
     if not is_remote(name):
         return Fingerprint.of(os.stat(name))
-    with failures(name):
-        return _told(name, options, *client.head(name, options.client_text(name)))
+    return _told(name, options, *_asked(client.head, name, options))
 
 
 def first_bytes(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
     """Return what identifies an object, and its first bytes, by one request."""
-    with failures(name):
-        text = options.client_text(name)
-        try:
-            etag, state, data = client.fetched(name, text, 0, _core.REMOTE_FIRST_BYTES)
-        except StoreFailure as failure:
-            if failure.kind != "range":
-                raise
-            return _told(name, options, *client.head(name, text)), b""  # it is empty
-        return _told(name, options, etag, state), bytes(data)
+    etag, state, data = _asked(_first_bytes, name, options)
+    return _told(name, options, etag, state), bytes(data)
 
 
 def read_whole(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
@@ -69,16 +60,7 @@ def read_whole(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
     if not is_remote(name):
         with open(name, "rb") as file:
             return Fingerprint.of(os.fstat(file.fileno())), file.read()
-    with failures(name):
-        text = options.client_text(name)
-        try:
-            etag, state, data = client.fetched(name, text, 0, ALL_BYTES)
-        except StoreFailure as failure:
-            if failure.kind != "range":
-                raise
-            return _told(name, options, *client.head(name, text)), b""  # it is empty
-        if len(data) != state[1]:
-            raise StoreFailure("short", f"expected {state[1]} bytes, got {len(data)}")
+    etag, state, data = _asked(_whole, name, options)
     return _told(name, options, etag, state), bytes(data)
 
 
@@ -110,23 +92,19 @@ def is_file(name: str, options: StorageOptions) -> bool:
 
 def listed(name: str, options: StorageOptions) -> list[str]:
     """Return the names of the objects that begin with a name."""
-    with failures(name):
-        return client.listed(name, options.client_text(name))
+    return _asked(client.listed, name, options)
 
 
 def put(name: str, options: StorageOptions, file: str) -> None:
     """Write a file of this machine as an object."""
-    with failures(name):
-        client.put(name, options.client_text(name), file)
+    _asked(client.put, name, options, file)
 
 
 def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int]) -> Fingerprint:
-    modified_ns, size = state
     folder = options.get("cache_folder")
     if folder:
         _check_cache(folder)
-    number = version_number(etag, modified_ns, size)
-    return Fingerprint(0, number, size, 0, Access(absolute(name), etag, options))
+    return Fingerprint(0, version_number(etag), state[1], 0, Access(absolute(name), etag, options))
 
 
 def _check_cache(folder: str) -> None:
@@ -144,10 +122,30 @@ def _check_cache(folder: str) -> None:
         )
 
 
-@contextlib.contextmanager
-def failures(name: str) -> Iterator[None]:
-    """Raise failures of a store as errors that name the object."""
+def _whole(name: str, text: str) -> tuple[str, tuple[int, int], bytes | memoryview]:
+    etag, state, data = _first_bytes(name, text, ALL_BYTES)
+    if len(data) != state[1]:
+        raise StoreFailure("short", f"expected {state[1]} bytes, got {len(data)}")
+    return etag, state, data
+
+
+def _first_bytes(
+    name: str, text: str, most: int = _core.REMOTE_FIRST_BYTES
+) -> tuple[str, tuple[int, int], bytes | memoryview]:
     try:
-        yield
+        return client.fetched(name, text, 0, most)
     except StoreFailure as failure:
-        raise error_of(absolute(name), failure) from None
+        if failure.kind != "range":
+            raise
+    return *client.head(name, text), b""  # it is empty
+
+
+def _asked(ask: Callable[..., Told], name: str, options: StorageOptions, *arguments: Any) -> Told:
+    """Ask a store, and raise failures as errors that name the object and lead to nothing else."""
+    try:
+        return ask(name, options.client_text(name), *arguments)
+    except StoreFailure as failure:
+        if failure.kind == "forbidden":
+            client.forget_stores()
+        error = error_of(absolute(name), failure, options.lost)
+    raise error

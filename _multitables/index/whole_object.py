@@ -15,11 +15,11 @@ import threading
 from typing import Any
 
 from _multitables import _core
-from _multitables.errors import MultitablesError
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.saved.metadata import SUFFIX, places
-from _multitables.index.stored_files import failures, first_bytes
+from _multitables.index.stored_files import first_bytes
 from _multitables.remote import client
+from _multitables.remote.failures import StoreFailure
 
 #: An index beside an object is fetched if it has at most this many bytes.
 MAX_INDEX_BYTES = 1 << 30
@@ -86,13 +86,12 @@ def fetch_index(name: str, fingerprint: Fingerprint) -> bool:
     if not options.get("looks_for_index"):
         return False
     try:
-        with failures(beside):
-            text = options.client_text(name)
-            _, (_, size), head = client.fetched(beside, text, 0, _core.REMOTE_FIRST_BYTES)
-            data = bytes(head)
-            if len(data) < size <= MAX_INDEX_BYTES:
-                data += client.fetched(beside, text, len(data), size)[2]
-    except MultitablesError:
+        text = options.client_text(name)
+        etag, (_, size), head = client.fetched(beside, text, 0, _core.REMOTE_FIRST_BYTES)
+        data = bytes(head)
+        if len(data) < size <= MAX_INDEX_BYTES:
+            data += client.fetched(beside, text, len(data), size, etag)[2]
+    except StoreFailure:
         return False  # most objects have none, and it is not worth an error
     part = f"{cached}.{os.urandom(4).hex()}.tmp"
     try:

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
+from _multitables import _core
 from _multitables.errors import (
     FileOpenError,
     OptionsError,
@@ -25,6 +26,7 @@ from _multitables.errors import (
     UnsupportedDatasetError,
 )
 from _multitables.index.file_names import one_file_named
+from _multitables.index.hdf5_errors import cannot_open
 from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
 from _multitables.index.kerchunk.writer import replaced_folder, write_json, write_parquet
 from _multitables.index.kerchunk.zarr_nodes import Node, nodes
@@ -120,7 +122,7 @@ def index_file(
             to=to,
         )
     file = open_file(name, uses_index=is_kerchunk, storage=storage)
-    with _shown(progress, name) as advance:
+    with _names_failures(name), _shown(progress, name) as advance:
         if where is not None and is_kerchunk:
             if not in_store:
                 return _write_references(file, where, skip_unsupported, advance)
@@ -137,6 +139,15 @@ def index_file(
             put(beside, storage, written)
             return beside
     return written
+
+
+@contextlib.contextmanager
+def _names_failures(name: str) -> Iterator[None]:
+    """Raise what the core says of a store as an error that names the object."""
+    try:
+        yield
+    except _core.StoreFailed as error:
+        raise cannot_open(name, error) from None
 
 
 def _write_references(

@@ -110,9 +110,9 @@ class Reader:
         self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=True)
         with self._file.open():
             pass  # what is wrong with it is told at once
-        self.filename = filename
+        self.filename = self._file.filename  # without the query, which may be a signature
         self._notified = notify
-        self._service = service = Service(os.fsdecode(filename), wanted, notify)
+        self._service = service = Service(os.fsdecode(self.filename), wanted, notify)
         self._queue, self._pool = service.queue, service.pool
         self._finalizer = weakref.finalize(self, service.end)
 

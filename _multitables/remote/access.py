@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from _multitables.remote.names import kind_of
 from _multitables.remote.options import StorageOptions
@@ -30,7 +31,7 @@ class Requests:
 
 @dataclass(frozen=True)
 class Access:
-    """An object's name, its version ("" where the store tells none), and the options."""
+    """An object's name, its version (an ETag, or what `client` takes for one), and the options."""
 
     name: str
     etag: str
@@ -48,6 +49,9 @@ class Access:
         head = " ".join(map(str, numbers)).encode()
         return b"\n".join([head, folder, json.dumps(text).encode()])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Access, (self.name, self.etag, self.options)  # not what `encoded` has kept
+
     @property
     def kind(self) -> str:
         """The kind of its store."""
@@ -63,7 +67,6 @@ def told_requests(accesses: Iterable[Access | None]) -> dict[str, dict[str, int]
     return {"metadata": {"requests": sum(one.count for one in found), "bytes": n_bytes}}
 
 
-def version_number(etag: str, modified_ns: int, size: int) -> int:
+def version_number(etag: str) -> int:
     """Return a number of 63 bits for the version of an object."""
-    text = etag or f"{modified_ns} {size}"
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+    return int.from_bytes(hashlib.sha256(etag.encode()).digest()[:8], "little") >> 1

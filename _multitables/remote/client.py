@@ -6,6 +6,7 @@ Law
 2. A range comes whole and from the version that was indexed, or a `StoreFailure` says why not.
 3. obstore is imported here and nowhere else; it retries and keeps connections.
 4. A fork of a process that has obstore never calls it; see relay.py.
+5. No failure leads to an exception of obstore's, not as its context either.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from _multitables.errors import MissingLibraryError, OptionsError
 from _multitables.remote import relay
@@ -34,6 +36,8 @@ SLOW = 10
 ATTEMPTS = 4
 #: Stores that are kept.
 MAX_STORES = 64
+#: What the version of an object begins with where its server gives no ETag.
+UNTAGGED = "modified"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _lock = threading.Lock()
 #: An object was named in this process: readers that start now load obstore at once.
@@ -56,20 +60,35 @@ def _begin_in_fork() -> None:
 os.register_at_fork(after_in_child=_begin_in_fork)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _names_failures(ask: Callable[P, T]) -> Callable[P, T]:
+    """Raise what obstore raises as failures, which do not lead to it: it may repeat secrets."""
+
+    @wraps(ask)
+    def asked(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return ask(*arguments, **named)
+        except (StoreFailure, MissingLibraryError, OptionsError):
+            raise
+        except BaseException as error:  # each store has its own
+            # A panic of obstore is no Exception, as an interrupt and what a test raises are none.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            failure = failure_of(error)
+        raise failure  # outside of the handler, or it would have the error as its context
+
+    return asked
+
+
 def read(name: bytes, access: bytes, begin: int, out: memoryview) -> None:
     """Fill `out` with the bytes of an object from `begin` on; the core calls this."""
     etag, text = _parsed(access)
-    for attempt in range(ATTEMPTS):
-        try:
-            _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag, out)
-            if len(got) != len(out):
-                raise StoreFailure("short", f"expected {len(out)} bytes, got {len(got)}")
-        except StoreFailure as failure:
-            if failure.kind not in ("cut", "short") or attempt == ATTEMPTS - 1:
-                raise
-            time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
-        else:
-            return
+    _, _, got = fetched(name.decode(), text, begin, begin + len(out), etag, out)
+    if len(got) != len(out):
+        raise StoreFailure("short", f"expected {len(out)} bytes, got {len(got)}")
 
 
 @lru_cache(MAX_STORES)
@@ -89,42 +108,70 @@ def fetched(
         arguments = (name, text, begin, end, etag)
         (version, (modified_ns, size)), data = relay.ask("fetched", arguments, out)
         return version, (modified_ns, size), data
+    for attempt in range(ATTEMPTS):
+        try:
+            version, state, data = _fetched(name, text, begin, end, etag)
+        except StoreFailure as failure:
+            last = attempt == min(ATTEMPTS - 1, _own(text)["max_retries"])
+            if failure.was_repeated or failure.kind not in ("cut", "short") or last:
+                raise
+            time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
+            continue
+        if out is not None:
+            out[: len(data)] = data
+            data = out[: len(data)]
+        return version, state, data
+    raise AssertionError("the last attempt returns or raises")
+
+
+@_names_failures
+def _fetched(
+    name: str, text: str, begin: int, end: int, etag: str
+) -> tuple[str, tuple[int, int], memoryview]:
     options: dict[str, Any] = {"range": (begin, end)}
-    if etag and not etag.startswith("W/"):  # a weak one matches nothing (RFC 9110, 13.1.1)
+    if etag and not etag.startswith(("W/", UNTAGGED)):  # a weak one matches nothing (RFC 9110)
         options["if_match"] = etag
-    with _failures():
-        store, key = _store(name, text)
-        found = _obstore().get(store, key, options=options)
-        version, *rest = _told(found.meta)
-        if etag and version != etag:
-            raise StoreFailure("changed", "another ETag")
-        first, last = found.range
-        if first != begin or last > end:
-            wanted = f"expected bytes from {begin} to {end}"
-            raise StoreFailure("short", f"{wanted}, got them from {first} to {last}")
-        data = memoryview(found.bytes())
-        if len(data) != last - first:
-            raise StoreFailure("short", f"expected {last - first} bytes, got {len(data)}")
-    if out is not None:
-        out[: len(data)] = data
-        data = out[: len(data)]
-    return version, (rest[0], rest[1]), data
+    store, key = _store(name, text)
+    found = _obstore().get(store, key, options=options)
+    version, modified_ns, size = _told(found.meta)
+    if etag and version != etag:
+        raise StoreFailure("changed", "another version")
+    data = _body(found, is_resumed=not version.startswith(UNTAGGED))
+    first, last = begin, min(end, size)
+    if found.range != (first, last) or len(data) != last - first:
+        asked, got = f"{first}:{last}", f"{len(data)} bytes from {found.range[0]} on"
+        raise StoreFailure("short", f"expected bytes {asked}, got {got}")
+    return version, (modified_ns, size), data
 
 
+def _body(found: Any, is_resumed: bool) -> memoryview:
+    """Return what a request brings; obstore resumes it itself where there is an ETag."""
+    try:
+        return memoryview(found.bytes())
+    except Exception as error:  # noqa: BLE001 - each store has its own
+        failure = failure_of(error)
+    failure.was_repeated |= is_resumed
+    raise failure
+
+
+@_names_failures
 def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
     """Return the version of an object, and its time (ns) and size."""
-    if kind_of(name) == "http":  # what a URL is signed for is GET
-        with contextlib.suppress(StoreFailure):  # an empty object has no first byte
-            return fetched(name, text, 0, 1)[:2]
     if _is_fork:
         (version, (modified_ns, size)), _ = relay.ask("head", (name, text))
         return version, (modified_ns, size)
-    with _failures():
-        store, key = _store(name, text)
-        version, *rest = _told(_obstore().head(store, key))
+    if kind_of(name) == "http":  # what a URL is signed for is GET
+        try:
+            return fetched(name, text, 0, 1)[:2]
+        except StoreFailure as failure:
+            if failure.kind != "range":  # an empty object has no first byte
+                raise
+    store, key = _store(name, text)
+    version, *rest = _told(_obstore().head(store, key))
     return version, (rest[0], rest[1])
 
 
+@_names_failures
 def put(name: str, text: str, file: str) -> None:
     """Write a file of this machine as an object."""
     if _is_fork:
@@ -132,39 +179,28 @@ def put(name: str, text: str, file: str) -> None:
         return
     from pathlib import Path
 
-    with _failures():
-        store, key = _store(name, text)
-        _obstore().put(store, key, Path(file))
+    store, key = _store(name, text)
+    _obstore().put(store, key, Path(file))
 
 
+@_names_failures
 def listed(name: str, text: str) -> list[str]:
     """Return the names of all objects that begin with a name."""
     if _is_fork:
         names: list[str] = relay.ask("listed", (name, text))[0]
         return names
-    with _failures():
-        store, key = _store(name, text)
-        root, _ = in_store(name)
-        # A prefix of a listing ends with a part of a path.
-        folder = key.rpartition("/")[0]
-        pages = _obstore().list(store, folder or None)
-        return [f"{root}/{one['path']}" for page in pages for one in page]
+    store, key = _store(name, text)
+    root, _ = in_store(name)
+    # A prefix of a listing ends with a part of a path.
+    folder = key.rpartition("/")[0]
+    pages = _obstore().list(store, folder or None)
+    return [f"{root}/{one['path']}" for page in pages for one in page]
 
 
 def _told(meta: Any) -> tuple[str, int, int]:
-    since = (meta["last_modified"] - EPOCH) / timedelta(microseconds=1)
-    return meta["e_tag"] or "", int(since) * 1000, meta["size"]
-
-
-@contextlib.contextmanager
-def _failures() -> Any:
-    """Make failures of whatever obstore raises."""
-    try:
-        yield
-    except (StoreFailure, MissingLibraryError, OptionsError):
-        raise
-    except Exception as error:  # noqa: BLE001 - each store has its own
-        raise failure_of(error) from None
+    modified_ns = (meta["last_modified"] - EPOCH) // timedelta(microseconds=1) * 1000
+    size = meta["size"]
+    return meta["e_tag"] or f"{UNTAGGED} {modified_ns} {size}", modified_ns, size
 
 
 def _obstore() -> Any:
@@ -200,26 +236,34 @@ def _made(url: str, text: str) -> Any:
     _obstore()
     from obstore import store
 
-    told = json.loads(text)
-    own = {name: default for name, (default, _) in OWN.items()} | told.get("own", {})
+    told, own = json.loads(text), _own(text)
     config = {name: _word(value) for name, value in told.get("store", {}).items()}
     kind = kind_of(url)
     if own["anonymous"] and kind != "http":
         config["skip_signature"] = "true"
     if kind == "s3":
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3")  # as boto3 has it
-        if endpoint:
-            config.setdefault("endpoint", endpoint)
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3")
+        if endpoint and config.setdefault("endpoint", endpoint) != endpoint:
+            raise OptionsError(
+                "storage_options['endpoint'] is not that of the environment variable "
+                "AWS_ENDPOINT_URL_S3, which the client of S3 prefers",
+                advice="Unset the variable, or leave out the option",
+                option="endpoint",
+            )
     client: dict[str, Any] = {
         "read_timeout": timedelta(seconds=own["timeout_seconds"]),
         "timeout": timedelta(seconds=SLOW * own["timeout_seconds"]),
         "connect_timeout": timedelta(seconds=own["connect_timeout_seconds"]),
     }
-    named = [config.get("endpoint"), os.environ.get("AWS_ENDPOINT_URL"), url]
+    named = [*config.values(), os.environ.get("AWS_ENDPOINT_URL"), url]
     if any((one or "").startswith("http://") for one in named) or config.get("use_emulator"):
         client["allow_http"] = True
     if own["certificate"]:
-        client["root_certificate"] = _certificate(own["certificate"])
+        try:
+            with open(own["certificate"], encoding="ascii") as file:
+                client["root_certificate"] = file.read()
+        except (OSError, ValueError) as error:
+            raise _unusable("certificate", error) from None
     if own["headers"]:
         client["default_headers"] = dict(own["headers"])
     retry = {
@@ -232,24 +276,36 @@ def _made(url: str, text: str) -> Any:
         },
     }
     more: dict[str, Any] = {} if kind == "http" else {"config": config}
-    provider = _provider(own, kind, config)
+    try:
+        provider = _provider(own, kind, config)
+    except MissingLibraryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a user's module or a file of boto3 does
+        given = "credential_provider" if own["credential_provider"] else "profile"
+        raise _unusable(given, error) from None
     if provider is not None:
         more["credential_provider"] = provider
     make: Any = store.from_url  # one signature for each kind of store
     return make(url, client_options=client, retry_config=retry, **more)
 
 
-def _certificate(filename: str) -> str:
-    try:
-        with open(filename, encoding="ascii") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionsError(
-            f"storage_options['certificate'] cannot be read: {filename!r} ({error})",
-            advice="Name a file of certificates in PEM, which begins with -----BEGIN CERTIFICATE",
-            option="certificate",
-            got=filename,
-        ) from None
+def _unusable(option: str, error: Exception) -> OptionsError:
+    return OptionsError(
+        f"storage_options[{option!r}] cannot be used: {type(error).__name__}: {error}",
+        advice="Check the name, and that this process may read it",
+        option=option,
+    )
+
+
+def _own(text: str) -> dict[str, Any]:
+    """Return our own options, which `text` has where they are not the defaults."""
+    given: dict[str, Any] = json.loads(text).get("own", {})
+    return {name: default for name, (default, _) in OWN.items()} | given
+
+
+def forget_stores() -> None:
+    """Make stores anew from now on, as the environment may have other credentials by and by."""
+    _made.cache_clear()
 
 
 def _word(value: Any) -> str:

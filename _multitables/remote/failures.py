@@ -12,6 +12,7 @@ This file must never import obstore.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from _multitables.errors import FileChangedError, MissingFileError, MultitablesError, StoreError
@@ -20,9 +21,11 @@ from _multitables.errors import FileChangedError, MissingFileError, MultitablesE
 class StoreFailure(Exception):  # noqa: N818 - it becomes an error elsewhere
     """A kind of `KINDS`, and details; its text is both, for the core to carry."""
 
-    def __init__(self, kind: str, details: str) -> None:
+    def __init__(self, kind: str, details: str, was_repeated: bool = False) -> None:
         super().__init__(f"{kind}\n{details}")
         self.kind, self.details = kind, details
+        #: obstore has repeated the request already.
+        self.was_repeated = was_repeated
 
 
 _AGAIN = "Try again later; storage_options has max_retries and retry_timeout_seconds"
@@ -53,6 +56,11 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
         "the server of {name!r} sends no ranges of objects",
         "Download the file, or have it served with support of the header Range",
     ),
+    "region": (
+        StoreError,
+        "the store redirects without a place for {name!r}: its bucket may be in another region",
+        "Give the region in storage_options or the environment variable AWS_REGION",
+    ),
     "busy": (StoreError, "the store of {name!r} is busy or failing", _AGAIN),
     "short": (
         StoreError,
@@ -69,7 +77,7 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
         StoreError,
         "the certificate of the server of {name!r} is not trusted",
         (
-            "Name the file with the authority that signed it: certificate in storage_options, or "
+            "Give the authority that signed it as a file, as storage_options['certificate'] or in "
             "the environment variable SSL_CERT_FILE"
         ),
     ),
@@ -83,14 +91,19 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
     "failed": (StoreError, "the store failed for {name!r}", _AGAIN),
 }
 
+#: Kinds after which no other part of the object is given either.
+OF_ALL = {"missing", "forbidden", "changed", "no_ranges", "region", "certificate", "options"}
+
 #: What obstore's text says -> the kind, where no status tells it. The first that fits counts.
 _SAID = (
     (r"certificate|UnknownIssuer", "certificate"),
-    (r"Range request not supported", "no_ranges"),
+    (r"Range request not supported|non-partial response", "no_ranges"),
+    (r"redirect without LOCATION", "region"),
     (r"timed out|TimedOut", "timeout"),
     (r"dns error|tcp connect error|ConnectionRefused", "unreachable"),
-    (r"decoding response body|IncompleteMessage|ConnectionReset|ConnectionAborted", "cut"),
+    (r"response body|IncompleteMessage|ConnectionReset|ConnectionAborted", "cut"),
     (r"content.?range", "short"),
+    (r"Config error|must be specified|Invalid Access Key", "options"),
     (r"credential|metadata token|missing .*(key|account)", "forbidden"),
 )
 _STATUSES = {401: "forbidden", 403: "forbidden", 404: "missing", 412: "changed", 416: "range"}
@@ -102,10 +115,11 @@ _BY_TYPE = {
     "PreconditionError": "changed",
     "UnknownConfigurationKeyError": "options",
     "ValueError": "options",
+    "PanicException": "options",
 }
 
 
-def failure_of(error: Exception) -> StoreFailure:
+def failure_of(error: BaseException) -> StoreFailure:
     """Name what an exception of obstore's is about."""
     text = str(error)
     status = re.search(r"status code: (\d{3})", text)
@@ -118,29 +132,38 @@ def failure_of(error: Exception) -> StoreFailure:
         code = re.search(r"<Code>(\w+)</Code>", text)
         details.append(f"HTTP status {number}" + (f" {code[1]}" if code else ""))
     if kind is None:
-        said = (kind for pattern, kind in _SAID if re.search(pattern, text, re.IGNORECASE))
+        words = re.sub(r"https?://\S+", "", text)  # an object may have any name
+        said = (kind for pattern, kind in _SAID if re.search(pattern, words, re.IGNORECASE))
         kind = next(said, "failed")
     if kind == "options":
         key = re.search(r"key: '?(\w+)'?", text)
         details.append(f"it knows no option {key[1]!r}" if key else "an option is wrong")
-    retries = re.search(r"after (\d+) retries", text)
-    if retries and int(retries[1]):
-        details.append(f"after {retries[1]} retries")
-    return StoreFailure(kind, ", ".join(details))
+    retries = re.search(r"after ([1-9]\d*) retries", text)
+    if retries:
+        details.append(retries[0])
+    return StoreFailure(kind, ", ".join(details), was_repeated=retries is not None)
 
 
-def error_of(name: str, failure: StoreFailure) -> MultitablesError:
-    """Compose the error for a failure in this process."""
-    return _composed(name, failure.kind, failure.details, "", {})
+def error_of(name: str, failure: StoreFailure, lost: Sequence[str]) -> MultitablesError:
+    """Compose the error for a failure in this process, where a pickle may have lost options."""
+    details = failure.details
+    if lost and failure.kind == "forbidden":
+        details += f"{', ' if details else ''}not pickled: {', '.join(lost)}"
+    return _composed(name, failure.kind, details, "", {})
 
 
-def store_error(name: str, text: str, good: str = "", **values: Any) -> MultitablesError:
-    """Compose the error for what the core carried: ``"module\\0type\\0kind\\ndetails"``."""
+def store_error(
+    name: str, text: str, good: str = "", lost: str = "", **values: Any
+) -> MultitablesError:
+    """Compose the error for what the core carried: ``"module\\0type\\0kind\\ndetails"``.
+
+    `good` is what is good if a part of the object is not given, `lost` what is lost in any case.
+    """
     kind_name, _, said = text.partition("\0")[2].partition("\0")
     kind, _, details = said.partition("\n")
     if kind_name != StoreFailure.__name__ or kind not in KINDS:
         kind, details = "failed", f"{kind_name}: {said.splitlines()[0] if said else ''}"
-    return _composed(name, kind, details, good, values)
+    return _composed(name, kind, details, lost if kind in OF_ALL else good, values)
 
 
 def _composed(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,11 +36,15 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 #: How often a request is sent again, and for how many seconds altogether.
 MAX_RETRIES = 10
 RETRY_TIMEOUT_SECONDS = 120.0
+#: Ten days: a longer silence is no different.
+MAX_SECONDS = 864_000.0
 
 #: Options of a store that tell nothing which must not be known.
 HARMLESS = {
     "region",
     "endpoint",
+    "endpoint_url",
+    "base_url",
     "skip_signature",
     "anonymous",
     "request_payer",
@@ -56,11 +61,13 @@ HARMLESS = {
 
 
 def _number(least: float, whole: bool) -> Callable[[str, Any], Any]:
+    kinds, most = ((int,), 1 << 62) if whole else ((int, float), MAX_SECONDS)
+
     def check(name: str, value: Any) -> Any:
-        kinds = (int,) if whole else (int, float)
-        if not isinstance(value, kinds) or isinstance(value, bool) or not value >= least:
+        if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= most:
             kind = "whole number" if whole else "number"
-            raise _wrong(name, f"must be a {kind} of at least {least}", value)
+            to = "2**62" if whole else most
+            raise _wrong(name, f"must be a {kind} from {least} to {to}", value)
         return value
 
     return check
@@ -100,6 +107,15 @@ def _headers(name: str, value: Any) -> tuple[tuple[str, str], ...]:
             option=name,
         )
     return tuple(sorted(value.items()))
+
+
+def _check_endpoint(name: str, value: str) -> None:
+    if not re.fullmatch(r"https?://[^\s@/?#]+[^\s@?#]*", value, re.IGNORECASE):
+        raise OptionsError(  # a user before the host is a secret, so the value is not shown
+            f"storage_options[{name!r}] must be a URL of a host, without a user",
+            advice="Give 'https://storage.example.org:9000', for example",
+            option=name,
+        )
 
 
 #: Our own options: the default and the check of each.
@@ -177,6 +193,8 @@ class StorageOptions:
                     advice="Name callables as credential_provider='package.module:name'",
                     option=str(name),
                 )
+            if name.lower().endswith(("endpoint", "endpoint_url", "base_url")):
+                _check_endpoint(name, str(value))
             store[name.lower()] = value
         return cls(tuple(sorted(own.items(), key=_by_name)), tuple(sorted(store.items())))
 

@@ -3,23 +3,28 @@
 Law
 ---
 1. The server starts before the first test, and only where a test of this folder is to run: the
-   audit of what a test leaves then knows its process, and the threads of obstore.
+   audit of what a test leaves then knows obstore's threads. Its process is no child of any test.
 2. Each test has a bucket and a proxy of its own. Without a server, tests that need it are skipped.
+3. No test sees the user's credentials or cache, and none leaves connections to its stores.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from object_stores import s3_store
+from processes import lasting
+from remote_files import Remote
 from stored_copies import copies  # noqa: F401 - a fixture
 
 from _benchmark.objects.proxy import Proxy
 from _benchmark.objects.server import NoServerError, S3Server
+from _multitables.remote import client
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
@@ -39,6 +44,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     except NoServerError as error:
         _server = error
         return
+    lasting.add(_server.process)
     _server.make_bucket("warm-up")
     s3_store(_server, _server.endpoint, "warm-up").put("object", b"starts obstore's threads")
 
@@ -72,3 +78,20 @@ def proxy(s3_server: S3Server) -> Iterator[Proxy]:
     """A proxy in front of the server, without delays and faults yet."""
     with Proxy(s3_server.endpoint) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def remote(s3_server: S3Server, bucket: str, proxy: Proxy) -> Remote:
+    """An empty bucket that is read through a proxy."""
+    return Remote(s3_server, bucket, proxy)
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty cache of the user's, no credentials, and no store that is kept for the next test."""
+    for name in [*os.environ]:
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    yield
+    client.forget_stores()

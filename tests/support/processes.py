@@ -26,11 +26,15 @@ SETTLE_SECONDS = 3.0
 HANG_UP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
 
 
+#: Servers that run for all tests of this process, and are no test's children.
+lasting: set[int] = set()
+
+
 def children(pid: int | None = None) -> dict[int, str]:
     """The direct children of a process, zombies too: pid -> command line."""
     found = {}
     for child in _children(os.getpid() if pid is None else pid):
-        if (state := _stat(child)) is not None:
+        if child not in lasting and (state := _stat(child)) is not None:
             found[child] = _command_line(child) or f"(zombie or kernel, {state[0]})"
     return found
 

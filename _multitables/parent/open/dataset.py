@@ -275,8 +275,10 @@ class Dataset(Object):
                         some = new_array((len(wanted), *row_shape), dtype)
                         core.read_rows(wanted.start, wanted.step, len(wanted), some)
                         return some
-            except _core.ReadFailed:
-                pass  # the long way tells why, or goes another
+            except _core.ReadFailed as failure:
+                # The long way tells why, or goes another. A store was asked often enough already.
+                if _core.ERROR_KINDS[failure.args[0]] == "store":
+                    raise contents.error(failure) from None
         return self._selected(key)
 
     def _selected(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:

@@ -216,7 +216,7 @@ def _malformed_file(place: Place, record: Record) -> Exception:
 def _store(place: Place, record: Record) -> Exception:
     values = place.values()
     name = str(values.pop("filename"))
-    return store_error(name, record.text, place.good, **values)
+    return store_error(name, record.text, place.good, place.lost, **values)
 
 
 _SIZES = "(expected {record.expected} bytes, got {record.got})"

@@ -139,6 +139,7 @@ impl Blocks {
             of_fork: OnceLock::new(),
             state: Mutex::default(),
             fetched: Condvar::new(),
+            used: AtomicU64::new(0),
         }
     }
 }

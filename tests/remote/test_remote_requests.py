@@ -1,0 +1,139 @@
+"""How many requests things take: counts, which a slow network multiplies.
+
+Law
+---
+1. The proxy's log is what was asked; bounds are what the structures need, with little to spare.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from oracle import same, streamed
+from remote_files import FORMS, Remote, noise, write
+
+import multitables
+from _benchmark.objects.faults import Request
+from multitables import Streamer
+
+N_DATASETS = 3000
+
+
+def span(request: Request) -> tuple[int, int]:
+    first, last = request.range.removeprefix("bytes=").split("-")
+    return int(first), int(last) + 1
+
+
+def test_opening_a_small_file(tmp_path: Path, remote: Remote) -> None:
+    with h5py.File(tmp_path / "small.h5", "w") as file:
+        file["x"] = np.arange(5)
+    name = remote.put(tmp_path / "small.h5")
+    for options, wanted in (
+        ({}, [("GET", "data.h5"), ("GET", "data.h5.mtidx")]),
+        ({"looks_for_index": False}, [("GET", "data.h5")]),
+    ):
+        remote.requests()
+        with multitables.open(name, storage_options=remote.options(**options)) as file:
+            assert list(file) == ["x"]
+            assert file["x"].shape == (5,)
+            asked = [(one.method, one.path.rpartition("/")[2]) for one in remote.requests()]
+            assert asked == wanted
+
+
+def test_with_an_index(tmp_path: Path, remote: Remote) -> None:
+    path = write(tmp_path / "data.h5", **FORMS["old"])
+    name, options = remote.put(path), remote.options()
+    assert multitables.index_file(name, progress=False, storage_options=options) == f"{name}.mtidx"
+    remote.requests()
+    with multitables.open(name, storage_options=options) as file, h5py.File(path) as expected:
+        assert {name: file[name].shape for name in file if name != "group"} == {
+            name: expected[name].shape for name in expected if name != "group"
+        }
+        assert [one.method for one in remote.requests()] == ["HEAD"]
+    for cached in (tmp_path / "cache").rglob("*.mtidx"):
+        cached.unlink()
+    for wanted in (["GET", "GET"], ["HEAD"]):  # the index beside it is fetched once
+        with multitables.open(name, storage_options=options) as file:
+            assert file["filters"].chunks == (50, 16)
+        asked = remote.requests()
+        assert [one.method for one in asked[: len(wanted)]] == wanted
+        assert {one.path.rpartition(".")[2] for one in asked} <= {"h5", "mtidx"}
+    remote.put(write(tmp_path / "data.h5", **FORMS["new"]))  # neither index is of this version
+    with multitables.open(name, storage_options=options) as file:
+        same(file["filters"][:9], noise(2000, 16, seed=2)[:9])
+
+
+@pytest.mark.parametrize(("form", "most"), [("old", 110), ("new", 30), ("pages", 30)])
+def test_many_datasets(form: str, most: int, tmp_path: Path, remote: Remote) -> None:
+    """Metadata lies between chunks here: all of the file is read, in blocks that grow."""
+    path = tmp_path / "many.h5"
+    with h5py.File(path, "w", **FORMS[form]) as file:
+        for number in range(N_DATASETS):
+            name, data = f"shots/{number // 30}/signals/s{number % 30}", noise(100, seed=number)
+            file.create_dataset(name, data=data, chunks=(50,)).attrs["unit"] = "V"
+    name, options = remote.put(path), remote.options(looks_for_index=False)
+    remote.requests()
+    with multitables.open(name, storage_options=options) as opened:
+        found: list[Any] = []
+        opened.visititems(lambda _, node: found.append(getattr(node, "shape", None)))
+        assert found.count((100,)) == N_DATASETS
+    visited = remote.requests()
+    with Streamer(name, storage_options=options).get_collection("/shots/*/signals/*") as items:
+        assert sum(len(items.names(key)) for key in items.keys) == N_DATASETS
+        collected = remote.requests()
+    for asked in (visited, collected):
+        assert len(asked) < most
+        assert sum(one.body_bytes for one in asked) < 1.1 * path.stat().st_size
+
+
+def test_pages_come_whole(tmp_path: Path, remote: Remote) -> None:
+    path = write(tmp_path / "data.h5", **FORMS["pages"])
+    name, options = remote.put(path), remote.options(looks_for_index=False)
+    with multitables.open(name, storage_options=options) as file:
+        assert file["group"].attrs["unit"] == "keV"
+        assert file["filters"].chunks == (50, 16)
+    page_bytes, size = FORMS["pages"]["fs_page_size"], path.stat().st_size
+    asked = [span(one) for one in remote.requests()]
+    for begin, end in asked:
+        assert begin % page_bytes == 0
+        assert end % page_bytes == 0 or end == size
+
+
+@pytest.mark.parametrize("n_procs", [1, 2])
+def test_neighbours_are_fetched_together(n_procs: int, tmp_path: Path, remote: Remote) -> None:
+    data, most = noise(2048, 1024), 1 << 20
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file.create_dataset("x", data=data, chunks=(4, 1024))
+    name: Any = remote.put(tmp_path / "data.h5")
+    for gap, n_requests in ((0, data.nbytes / most), (1 << 16, data.nbytes / most)):
+        options = remote.options(max_request_bytes=most, max_gap_bytes=gap)
+        remote.requests()
+        opened = {"storage_options": options}
+        rows, _ = streamed(name, "x", open_options=opened, n_procs=n_procs, block_size=512)
+        same(rows, data)
+        asked = [one for one in remote.requests(".h5") if one.body_bytes > most // 4]
+        assert all(one.body_bytes <= most for one in asked)
+        assert n_requests <= len(asked) <= 1.5 * n_requests + 2
+
+
+def test_gaps(tmp_path: Path, remote: Remote) -> None:
+    """Every second chunk: with short gaps each is a request, with long ones they come together."""
+    data = noise(256, 2048)
+    with h5py.File(tmp_path / "data.h5", "w") as file:
+        file.create_dataset("x", data=data, chunks=(1, 2048))
+    name = remote.put(tmp_path / "data.h5")
+    counts = []
+    for gap in (0, 1 << 14):
+        options = remote.options(max_gap_bytes=gap, looks_for_index=False)
+        with multitables.open(name, storage_options=options) as file:
+            chosen = file["x"]
+            same(chosen[:1], data[:1])
+            remote.requests()
+            same(chosen[1::2], data[1::2])
+            counts.append(len(remote.requests()))
+    assert counts[0] >= 100
+    assert counts[1] <= 4

@@ -1,0 +1,91 @@
+"""An HTTP server in a thread of the test: what it was sent, and answers as a test wants them.
+
+Law
+---
+1. Each connection is for one request, so no thread of it outlives the block.
+2. All headers of all requests are kept, in the order in which the requests came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+from urllib.parse import unquote
+
+
+class Sent(NamedTuple):
+    """A request."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
+@dataclass
+class PlainServer:
+    """Objects by path; `status` gives the status of a refusal, or 0 to answer."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    etag: str = '"1"'
+    status: Callable[[Sent], int] = lambda _: 0
+    #: The body of a refusal.
+    words: bytes = b""
+    sent: list[Sent] = field(default_factory=list)
+    endpoint: str = ""
+
+
+@contextlib.contextmanager
+def plain_server(**settings: object) -> Iterator[PlainServer]:
+    """Serve until the block ends."""
+    told = PlainServer(**settings)  # type: ignore[arg-type]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent = Sent(self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
+            told.sent.append(sent)
+            data = told.objects.get(unquote(self.path.partition("?")[0]))
+            refused = told.status(sent) or (404 if data is None else 0)
+            if refused or data is None:
+                self.answer(refused, told.words)
+                return
+            found = re.fullmatch(r"bytes=(\d+)-(\d+)", sent.headers.get("range", ""))
+            if not found:
+                self.answer(200, data)
+                return
+            begin, end = int(found[1]), min(int(found[2]) + 1, len(data))
+            where = f"bytes {begin}-{end - 1}/{len(data)}"
+            self.answer(206, data[begin:end], ("Content-Range", where))
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def answer(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
+            self.send_response(status)
+            for name, value in headers:
+                self.send_header(name, value)
+            if told.etag:
+                self.send_header("ETag", told.etag)
+            self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *words: object) -> None:  # noqa: A002
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = False  # its end waits for them
+    told.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
