@@ -47,9 +47,7 @@ from _multitables.index.virtual_sources import for_library, source_of, sources_o
 from _multitables.remote.names import absolute, is_remote
 
 #: Layouts that only a library reads, and why.
-REASONS = {
-    "unknown": "its metadata is of a kind that the core does not know",
-}
+REASONS = {"unknown": "its metadata is of a kind that the core does not know"}
 
 
 def open_source(
@@ -85,12 +83,11 @@ class Source:
     ) -> None:
         self._options = open_options
         self._base = absolute(os.fsdecode(filename))
-        is_split = open_options.kind == "split"
-        check_stored(self._base, is_split, grows)
-        self.filename = self._base + (open_options.meta_ext if is_split else "")
+        check_stored(self._base, self.is_split, grows)
+        self.filename = self._base + (open_options.meta_ext if self.is_split else "")
         self._depth = 0
         self.files = files or OpenFiles(
-            self.filename, is_split=is_split, grows=grows, storage=open_options.storage
+            self.filename, is_split=self.is_split, grows=grows, storage=open_options.storage
         )
 
     @property
@@ -444,8 +441,8 @@ class Source:
 
 
 def _mappings(place: Place, stored: dict[str, Any]) -> virtual.Mappings:
-    found = stored.get("grown")
-    return found or virtual.Mappings.of(place.file.metadata.mappings(*stored["mappings"]))
+    mappings = place.file.metadata.mappings
+    return stored.get("grown") or virtual.Mappings.of(mappings(*stored["mappings"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 //!
 //! Law:
 //! 1. A block not far behind another one has as many bytes as were of use so far, up to the longest
-//!    request: where all is of use, what is kept doubles with each. Elsewhere a block is short. Of a file
-//!    with pages, it is whole pages.
+//!    request: where all is of use, what is kept doubles with each. Elsewhere a block is short, up to what
+//!    arrives while a request waits (the gaps that are fetched along). Of a file with pages, it is whole
+//!    pages.
 //! 2. What will be read is said ahead where it is known. It is fetched at once then, neighbours together.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
 //! 4. Who misses what another thread fetches waits for it. A process that was forked begins anew, as
@@ -13,6 +14,7 @@ use super::object::Object;
 use super::queue::{Origin, RemoteQueue};
 use crate::fetch::data_file::FetchError;
 use crate::format::source::ByteSource;
+use crate::tables::access::Access;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
@@ -118,8 +120,7 @@ impl RemoteMetadata {
             state = woken.unwrap_or_else(PoisonError::into_inner);
         }
         let used = self.blocks().used.load(Relaxed);
-        let limit = self.object.access.request_bytes;
-        let range = state.next_block(at, self.object.size, limit, used);
+        let range = state.next_block(at, self.object.size, &self.object.access, used);
         state.pending.push(range.clone());
         drop(state);
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -215,7 +216,8 @@ impl State {
     }
 
     /// The block to fetch for a byte that is missed, when as many bytes were of use so far.
-    fn next_block(&self, at: u64, size: u64, limit: u64, used: u64) -> Range<u64> {
+    fn next_block(&self, at: u64, size: u64, access: &Access, used: u64) -> Range<u64> {
+        let (limit, gap) = (access.request_bytes, access.gap_bytes);
         let before = self.blocks.range(..=at).next_back();
         let behind = self
             .blocks
@@ -224,11 +226,8 @@ impl State {
             .map_or(size, |(begin, _)| *begin);
         let from = before.map_or(0, |(begin, block)| begin + block.len() as u64);
         let grown = used.clamp(SHORT_BYTES, limit.max(SHORT_BYTES));
-        let len = if at - from <= grown {
-            grown
-        } else {
-            SHORT_BYTES
-        };
+        let short = (used / 8).clamp(SHORT_BYTES, gap.max(SHORT_BYTES));
+        let len = if at - from <= grown { grown } else { short };
         // Right behind a block, this one goes on; elsewhere what comes before may be wanted, too.
         let mut range = match at - from < SHORT_BYTES {
             true => from..from + len,
