@@ -23,8 +23,14 @@ PATH = "/data"
 GROUP = 100  # datasets of a group
 SEED = 0
 MARK = "structure"
-#: Versions of the format: h5py's default; and the one in which every later structure may stand.
-VERSIONS: dict[str, Any] = {"earliest": "earliest", "v110": ("v110", "v110")}
+#: Versions of the format: h5py's default; the one in which every later structure may stand; the
+#: newest; and the newest with metadata in pages of its own.
+VERSIONS: dict[str, dict[str, Any]] = {
+    "earliest": {"libver": "earliest"},
+    "v110": {"libver": ("v110", "v110")},
+    "latest": {"libver": "latest"},
+    "paged": {"libver": "latest", "fs_strategy": "page", "fs_page_size": 1 << 20},
+}
 
 #: name -> version of the format, and which axes may grow: these choose the index of the chunks.
 CHUNK_INDEXES: dict[str, tuple[str, tuple[bool, bool]]] = {
@@ -59,7 +65,7 @@ class ManyDatasets:
         """Write the file; by h5py's low-level calls, which take half the time."""
         import h5py
 
-        with h5py.File(filename, "w", libver=VERSIONS[self.version]) as file:
+        with h5py.File(filename, "w", **VERSIONS[self.version]) as file:
             file.attrs[MARK] = repr(self)
             write_one = _small_dataset()
             for first in range(0, self.n_datasets, GROUP):
@@ -96,7 +102,7 @@ class ManyChunks:
         version, grows = CHUNK_INDEXES[self.index]
         shape = (4 * self.side, 4 * self.side)
         random = np.random.default_rng(SEED)
-        with h5py.File(filename, "w", libver=VERSIONS[version]) as file:
+        with h5py.File(filename, "w", **VERSIONS[version]) as file:
             file.attrs[MARK] = repr(self)
             dataset = file.create_dataset(
                 PATH,
