@@ -12,8 +12,10 @@ use super::walk::Walk;
 /// A tree of this height has more leaves than any file has bytes, unless its nodes have one child.
 const MAX_LEVEL: u8 = 64;
 
-/// About as long as a node is.
-const EXPECTED_BYTES: u64 = 2 << 10;
+/// Children of a node of chunks, and an upper bound of what nodes of groups take, unless a file says
+/// otherwise.
+const CHILDREN: usize = 64;
+const GROUP_BYTES: u64 = 2 << 10;
 
 /// What the tree leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,15 @@ impl Kind {
         match self {
             Kind::Group => length,
             Kind::Chunks { rank } => 4 + 4 + 8 * (rank + 1),
+        }
+    }
+
+    /// About as long as a node is: a part that is missing would be a request of its own.
+    fn expected_bytes(self, blocks: &Blocks) -> u64 {
+        let (key, address) = (self.key_bytes(blocks.sizes.length), blocks.sizes.address);
+        match self {
+            Kind::Group => GROUP_BYTES,
+            Kind::Chunks { .. } => (8 + 2 * address + CHILDREN * (key + address) + key) as u64,
         }
     }
 }
@@ -143,7 +154,8 @@ impl Tree<'_> {
                 wanted.push(child);
             }
         }
-        self.blocks.expect(wanted, EXPECTED_BYTES);
+        self.blocks
+            .expect(wanted, self.kind.expected_bytes(self.blocks));
         Ok(())
     }
 }
