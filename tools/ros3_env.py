@@ -6,7 +6,7 @@ Law
 2. It is right when it is named: its h5py says that it has the driver. An environment that is right
    is kept.
 
-The distribution h5py-s3 is imported as ``h5py`` in place of the usual one, which has no such driver.
+The distribution h5py-s3 is imported as ``h5py``, in place of the usual one, which lacks the driver.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from _benchmark.contenders.asked import Asked
-from _benchmark.contenders.random_keys import BATCH_ROWS, Draw, Oracle
+from _benchmark.contenders.random_keys import Draw, Oracle
 from _benchmark.contract import Digest, Sample, WrongDataError, differs
 from _benchmark.loops import hdf5_remote_loop, remote_clock, remote_loop
 from _benchmark.objects.faults import Request
@@ -186,12 +186,12 @@ def batch_rate(draw: Draw, oracle: Oracle) -> Callable[[Any], Sample]:
     return figure
 
 
-def shuffled_rate(n_batches: int, oracle: Oracle) -> Callable[[Any], Sample]:
-    """Batches per second of an epoch's begin: no row comes twice, and each is what it should be."""
+def epoch_rate(n_rows: int, oracle: Oracle) -> Callable[[Any], Sample]:
+    """Batches per second of an epoch: each row comes once, and is what it should be."""
 
     def figure(found: Mapping[str, Any]) -> Sample:
         numbers = found["numbers"]
-        need(len(numbers), n_batches * BATCH_ROWS, "rows")
+        need(len(numbers), n_rows, "rows")
         need(len(set(numbers)), len(numbers), "different rows")
         _need_rows(found["digest"], oracle.first_words(numbers))
         return Sample(found["n_keys"] / found["seconds"])

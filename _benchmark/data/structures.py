@@ -46,16 +46,18 @@ class ManyDatasets:
     """Small datasets of four kinds, each with four attributes, in groups of 100.
 
     Chunks of some are compressed; one kind has none. `name` says nothing but where they lie.
+    Datasets and chunks have `times` as many rows as `KINDS` says.
     """
 
     name: str
     n_datasets: int
     version: str
+    times: int = 1
 
     @property
     def needed_bytes(self) -> int:
         """Free bytes the file may need."""
-        return 8192 * self.n_datasets + 2**22
+        return (8192 + 1024 * self.times) * self.n_datasets + 2**22
 
     def paths(self) -> list[str]:
         """Of the datasets, in the order of writing."""
@@ -67,7 +69,7 @@ class ManyDatasets:
 
         with h5py.File(filename, "w", **VERSIONS[self.version]) as file:
             file.attrs[MARK] = repr(self)
-            write_one = _small_dataset()
+            write_one = _small_dataset(self.times)
             for first in range(0, self.n_datasets, GROUP):
                 group = file.create_group(path_of(first).rpartition("/")[0])
                 for number in range(first, min(first + GROUP, self.n_datasets)):
@@ -168,15 +170,16 @@ KINDS = (
 )
 
 
-def _small_dataset() -> Callable[[Any, int], None]:
+def _small_dataset(times: int) -> Callable[[Any, int], None]:
     """What writes the small dataset of a number into a group."""
     from h5py import h5a, h5d, h5p, h5s, h5t
 
     kinds = []
-    for shape, dtype, chunk_rows, level in KINDS:
+    for (rows, *others), dtype, chunk_rows, level in KINDS:
+        shape = times * rows, *others
         plist = h5p.create(h5p.DATASET_CREATE)
         if chunk_rows:
-            plist.set_chunk((chunk_rows,))
+            plist.set_chunk((times * chunk_rows,))
         if level:
             plist.set_shuffle()
             plist.set_deflate(level)
@@ -188,7 +191,7 @@ def _small_dataset() -> Callable[[Any, int], None]:
         (b"gain", h5t.py_create(np.dtype("<f8")), scalar, np.dtype("<f8")),
         (b"axes", h5t.py_create(np.dtype("<i4")), h5s.create_simple((2,)), np.dtype("<i4")),
     ]
-    ramp = np.arange(512)
+    ramp = np.arange(512 * times)
 
     def write_one(group: Any, number: int) -> None:
         shape, dtype, kind, plist = kinds[number % len(kinds)]

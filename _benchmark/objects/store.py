@@ -12,6 +12,7 @@ import contextlib
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from _benchmark.objects.faults import Request
 from _benchmark.objects.proxy import Proxy
@@ -45,8 +46,12 @@ class Store:
         with contextlib.ExitStack() as stack:
             self._server = stack.enter_context(S3Server(folder))
             self._server.make_bucket(BUCKET)
-            settings = {"latency_seconds": latency_seconds, "bytes_per_second": bytes_per_second}
-            self._proxy = stack.enter_context(Proxy(self._server.endpoint, **settings))
+            proxy = Proxy(
+                self._server.endpoint,
+                latency_seconds=latency_seconds,
+                bytes_per_second=bytes_per_second,
+            )
+            self._proxy = stack.enter_context(proxy)
             self._end = stack.pop_all()
 
     @property
@@ -68,7 +73,7 @@ class Store:
         """Write a file as an object; returns its URL."""
         from obstore.store import S3Store
 
-        past = {**self.options, "endpoint": self._server.endpoint}
+        past: Any = {**self.options, "endpoint": self._server.endpoint}
         store = S3Store(BUCKET, config=past, client_options={"allow_http": True})
         store.put(key, Path(filename))
         return f"s3://{BUCKET}/{key}"

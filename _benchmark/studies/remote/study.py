@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from functools import partial
 
 from _benchmark.contract import NotMeasuredError
 from _benchmark.data import workloads
@@ -30,9 +29,10 @@ SUMMARY = "objects of a store: whole datasets, random batches, opening, shots"
 ROS3_PYTHON = "MULTITABLES_ROS3_PYTHON"
 SIZE_BYTES = 320 * 2**20
 MIN_BYTES = 2**27  # of less, opening and starting take too large a part
-N_SHOTS, N_SIGNALS, N_DATASETS, N_BATCHES = 40, 62, 3000, 8
+N_SHOTS, N_SIGNALS, N_DATASETS, N_BATCHES = 20, 62, 3000, 8
+LARGER = 64  # times the rows of the small datasets: some 60 KB each
 SMOKE = {"scale": 2**-6, "rounds": 1, "latency_ms": 1.0}
-SMOKE_SIZES = {"shots": 3, "signals": 5, "datasets": 60, "batches": 2}
+SMOKE_SIZES = {"shots": 3, "signals": 5, "datasets": 60, "batches": 2, "times": 4}
 SMOKE_DATASETS = ("zlib",)
 PEERS = ("obstore", "h5py", "s3fs")
 
@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         "signals": N_SIGNALS,
         "datasets": N_DATASETS,
         "batches": N_BATCHES,
+        "times": LARGER,
     }
     if arguments.smoke:
         dataset = arguments.dataset or SMOKE_DATASETS
@@ -107,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
             remote = Remote(store, arguments.ros3_python)
             return target_run.run(
                 "remote",
-                {name: partial(part, remote=remote) for name, part in PARTS.items()},
+                {name: remote.part(part) for name, part in PARTS.items()},
                 arguments,
                 what,
                 more_facts={
