@@ -38,7 +38,6 @@ from _benchmark.studies.remote import parts, study
 
 WORKLOAD = parts.DATASETS["zlib"].workload("zlib", 0, chunk_rows=64)
 SHOTS = ShotsFile("shots", 3, 4, "shot")
-#: With their own processes each is half a second.
 HAS_S3FS = importlib.util.find_spec("s3fs") is not None
 
 
@@ -220,7 +219,7 @@ def test_wrong_rows_are_a_fault(
 ) -> None:
     monkeypatch.setattr(people, "theirs", lambda *_args, **_more: [])
     right = random_keys.oracle
-    monkeypatch.setattr(random_keys, "oracle", lambda one: _Shifted(right(one)))
+    monkeypatch.setattr(random_keys, "oracle", lambda one: _Wrong(right(one)))
     run = some_run(tmp_path)
     run.directory, run.size_bytes, run.datasets = str(tmp_path), 0.0, ("zlib",)
     with run.results:
@@ -230,14 +229,14 @@ def test_wrong_rows_are_a_fault(
     assert {target.met for target in run.targets} == {None}
 
 
-class _Shifted:
-    """An oracle that is one row off."""
+class _Wrong:
+    """An oracle that takes all rows for the first."""
 
     def __init__(self, oracle: Any) -> None:
         self._oracle = oracle
 
     def rows(self, rows: Any) -> Any:
-        return self._oracle.rows(np.roll(rows, 1) * 0 + rows[0])
+        return self._oracle.rows(np.zeros_like(rows))
 
 
 # ---- the study
