@@ -37,6 +37,8 @@ COLUMNS = 256
 MIN_WHOLE = 3.0
 MIN_OF_DOWNLOAD = 1 / 1.3  # 1.3 times its time
 MIN_BATCHES = 5.0
+#: Of batches the file is so many times as large, for the blocks that s3fs keeps not to hold it all.
+BATCHES_OF = 4
 MAX_REQUESTS = 0.1  # of those of HDF5's driver; s3fs takes the whole file in a few
 MIN_OPENING = 1.0
 MAX_OF_BEST = 2.0  # times the fastest of all ways to read the shots
@@ -123,7 +125,7 @@ def whole(run: TargetRun, remote: Remote) -> None:
 def batches(run: TargetRun, remote: Remote) -> None:
     """Batches of 256 rows that lie anywhere."""
     for name in run.datasets:
-        workload = DATASETS[name].workload(name, run.size_bytes, chunk_rows=64)
+        workload = DATASETS[name].workload(name, BATCHES_OF * run.size_bytes, chunk_rows=64)
         source, oracle = run.source(workload), random_keys.oracle(workload)
         place = remote.place(run, source.filename, f"{workload.name}.h5")
         draw = random_keys.coordinates(workload.rows, run.sizes["batches"], seed=1)
