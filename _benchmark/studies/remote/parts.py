@@ -197,7 +197,7 @@ def shot_files(run: TargetRun, remote: Remote) -> None:
     """Shots of many signals, by shot and by signal, of both layouts."""
     n_shots, n_signals = run.sizes["shots"], run.sizes["signals"]
     fastest: dict[str, Sequence[float]] = {}
-    for layout in LAYOUTS:
+    for layout in LAYOUTS if run.judged else LAYOUTS[-1:]:
         made = ShotsFile(f"remote_{layout}_{n_shots}_{n_signals}", n_shots, n_signals, layout)
         filename = run.prepared(made, shots.in_directory)
         place = remote.place(run, filename, f"{made.name}.h5")
