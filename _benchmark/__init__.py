@@ -11,7 +11,7 @@ Map
 ---
 machine/     devices, mounts, page cache, memory of processes, a slower device
 data/        the files that are read: written, copied, described
-objects/     an S3 server, and a proxy in front of it that adds delays and faults
+objects/     an S3 server, a proxy in front of it that adds delays and faults, and a bucket of both
 loops/       programs of children: the timed loops, run by the file's name
 analysis/    what numbers mean, as arithmetic
 contract.py  what a contender is, and what it reads
@@ -19,8 +19,8 @@ harness/     how it is measured: one runner, turns, children, what a run keeps
 contenders/  who is measured, and what their data is compared with
 report/      how results are shown: values in, files out
 studies/     what is asked, a folder each: sweep (the default), targets, random, batches, index,
-             explain, report; arguments.py has the types of their arguments, conduct.py how a run
-             ends
+             files, remote, explain, report; arguments.py has the types of their arguments,
+             conduct.py how a run ends
 
 Each imports only what stands above it: tests/laws/ hold that.
 """

@@ -38,6 +38,8 @@ class Asked:
         Whether its rows have an order.
     checked : mapping
         What else the request says when it is only checked.
+    python : str
+        An interpreter of its own, which lacks this library; "" for this one.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Asked:
     in_order: bool = True
     checked: Mapping[str, Any] = field(default_factory=dict)
     timeout_seconds: float = 600.0
+    python: str = ""
     needs: tuple[str, ...] = ()
 
     def check(self) -> Digest | None:
@@ -61,8 +64,8 @@ class Asked:
 
     def ask(self, verb: str, more: Mapping[str, Any] = MappingProxyType({})) -> Any:
         """What the loop finds."""
-        place = sys.executable, module_directory(), self.timeout_seconds, self.program
-        with Child(*place) as child:
+        place = (self.python, None) if self.python else (sys.executable, module_directory())
+        with Child(*place, self.timeout_seconds, self.program) as child:
             return found_in(
                 child.ask(verb=verb, **{**self.request, **more}), self.name, self.install
             )

@@ -23,8 +23,14 @@ PATH = "/data"
 GROUP = 100  # datasets of a group
 SEED = 0
 MARK = "structure"
-#: Versions of the format: h5py's default; and the one in which every later structure may stand.
-VERSIONS: dict[str, Any] = {"earliest": "earliest", "v110": ("v110", "v110")}
+#: Versions of the format: h5py's default; the one in which every later structure may stand; the
+#: newest; and the newest with metadata in pages of its own.
+VERSIONS: dict[str, dict[str, Any]] = {
+    "earliest": {"libver": "earliest"},
+    "v110": {"libver": ("v110", "v110")},
+    "latest": {"libver": "latest"},
+    "paged": {"libver": "latest", "fs_strategy": "page", "fs_page_size": 1 << 20},
+}
 
 #: name -> version of the format, and which axes may grow: these choose the index of the chunks.
 CHUNK_INDEXES: dict[str, tuple[str, tuple[bool, bool]]] = {
@@ -40,16 +46,18 @@ class ManyDatasets:
     """Small datasets of four kinds, each with four attributes, in groups of 100.
 
     Chunks of some are compressed; one kind has none. `name` says nothing but where they lie.
+    Datasets and chunks have `times` as many rows as `KINDS` says.
     """
 
     name: str
     n_datasets: int
     version: str
+    times: int = 1
 
     @property
     def needed_bytes(self) -> int:
         """Free bytes the file may need."""
-        return 8192 * self.n_datasets + 2**22
+        return (8192 + 1024 * self.times) * self.n_datasets + 2**22
 
     def paths(self) -> list[str]:
         """Of the datasets, in the order of writing."""
@@ -59,9 +67,9 @@ class ManyDatasets:
         """Write the file; by h5py's low-level calls, which take half the time."""
         import h5py
 
-        with h5py.File(filename, "w", libver=VERSIONS[self.version]) as file:
+        with h5py.File(filename, "w", **VERSIONS[self.version]) as file:
             file.attrs[MARK] = repr(self)
-            write_one = _small_dataset()
+            write_one = _small_dataset(self.times)
             for first in range(0, self.n_datasets, GROUP):
                 group = file.create_group(path_of(first).rpartition("/")[0])
                 for number in range(first, min(first + GROUP, self.n_datasets)):
@@ -96,7 +104,7 @@ class ManyChunks:
         version, grows = CHUNK_INDEXES[self.index]
         shape = (4 * self.side, 4 * self.side)
         random = np.random.default_rng(SEED)
-        with h5py.File(filename, "w", libver=VERSIONS[version]) as file:
+        with h5py.File(filename, "w", **VERSIONS[version]) as file:
             file.attrs[MARK] = repr(self)
             dataset = file.create_dataset(
                 PATH,
@@ -162,15 +170,16 @@ KINDS = (
 )
 
 
-def _small_dataset() -> Callable[[Any, int], None]:
+def _small_dataset(times: int) -> Callable[[Any, int], None]:
     """What writes the small dataset of a number into a group."""
     from h5py import h5a, h5d, h5p, h5s, h5t
 
     kinds = []
-    for shape, dtype, chunk_rows, level in KINDS:
+    for (rows, *others), dtype, chunk_rows, level in KINDS:
+        shape = times * rows, *others
         plist = h5p.create(h5p.DATASET_CREATE)
         if chunk_rows:
-            plist.set_chunk((chunk_rows,))
+            plist.set_chunk((times * chunk_rows,))
         if level:
             plist.set_shuffle()
             plist.set_deflate(level)
@@ -182,7 +191,7 @@ def _small_dataset() -> Callable[[Any, int], None]:
         (b"gain", h5t.py_create(np.dtype("<f8")), scalar, np.dtype("<f8")),
         (b"axes", h5t.py_create(np.dtype("<i4")), h5s.create_simple((2,)), np.dtype("<i4")),
     ]
-    ramp = np.arange(512)
+    ramp = np.arange(512 * times)
 
     def write_one(group: Any, number: int) -> None:
         shape, dtype, kind, plist = kinds[number % len(kinds)]

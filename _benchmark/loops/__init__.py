@@ -8,6 +8,9 @@ index_loop.py        how libraries tell the structure of a file
 small_loop.py        how they read many small datasets of one file
 handle_loop.py       how they read through an open file
 peer_loop.py         the loops that check and time other libraries
+remote_loop.py       how this library reads an object, and how obstore downloads it
+hdf5_remote_loop.py  how h5py reads an object, over s3fs or by HDF5's own driver
+remote_clock.py      what these two have in common
 hdf5_direct_loop.py  what runs under the interpreter of libhdf5's direct VFD
 startup_loop.py      one measurement in a fresh interpreter
 refusals.py          what a library answers that is not there, or cannot do this

@@ -213,11 +213,13 @@ def answer(library: Any, request: dict[str, Any]) -> Any:
     raise ValueError(f"no verb {request['verb']!r}")
 
 
-def serve(answer: Callable[[Any, dict[str, Any]], Any] = answer) -> None:
+def serve(
+    answer: Callable[[Any, dict[str, Any]], Any] = answer, library_name: str = "multitables"
+) -> None:
     """Be the child: answer requests until the input ends, and be gone at once."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the library prints must not get between the replies
-    library = importlib.import_module("multitables")
+    library = importlib.import_module(library_name)
     for line in sys.stdin:
         try:
             reply = {"ok": answer(library, json.loads(line))}

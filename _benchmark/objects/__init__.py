@@ -6,6 +6,7 @@ file_server.py  files over plain HTTP
 faults.py       delays, limits and faults of a proxy; what it logs of a request
 relay.py        the program of a proxy
 proxy.py        a running proxy: its endpoint, its settings, its log
+store.py        a bucket of a server that is asked through a proxy
 
 Everything listens on 127.0.0.1 only.
 """

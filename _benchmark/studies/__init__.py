@@ -22,6 +22,7 @@ from _benchmark.studies.explain import study as explain_study
 from _benchmark.studies.files import study as files_study
 from _benchmark.studies.index import study as index_study
 from _benchmark.studies.random import study as random_study
+from _benchmark.studies.remote import study as remote_study
 from _benchmark.studies.report import study as report_study
 from _benchmark.studies.sweep import study as sweep_study
 from _benchmark.studies.targets import study as targets_study
@@ -43,6 +44,7 @@ STUDIES: dict[str, Study] = {
     "batches": batches_study,
     "index": index_study,
     "files": files_study,
+    "remote": remote_study,
     "explain": explain_study,
     "report": report_study,
 }

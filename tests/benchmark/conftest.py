@@ -4,7 +4,7 @@ Law
 ---
 1. Temporary files, results and the current directory are the test's own; signals are as before it.
 2. Runs draw no plots and write no Parquet, which takes seconds, unless a test asks for `drawn`.
-3. What matplotlib and pyarrow keep open for themselves is open before the first test.
+3. What matplotlib, pyarrow and obstore keep open for themselves is open before the first test.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from obstore.store import MemoryStore
 from runs import ENDING, TINY
 
 from _benchmark.contract import Source
@@ -24,7 +25,9 @@ from _benchmark.report import charts, parquet
 from _benchmark.report.tables import Chart, Series
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if any(item.path.name == "test_benchmark_remote.py" for item in session.items):
+        MemoryStore().put("object", b"starts obstore's threads")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of old releases about each other, when they are imported
         if charts.can_draw():

@@ -34,7 +34,7 @@ MAY: dict[str, set[str]] = {
 #: (who, whom) between the folders of studies: the frame that all studies of targets share.
 SHARED_BY_STUDIES = {
     (f"studies.{study}.{who}", f"studies.targets.{whom}")
-    for study in ("batches", "files", "index", "random")
+    for study in ("batches", "files", "index", "random", "remote")
     for who, whom in (("study", "run"), ("parts", "run"), ("parts", "verdicts"))
 } | {("studies.index.handle", f"studies.targets.{whom}") for whom in ("run", "verdicts")}
 LOOSE_AT_MOST = 5

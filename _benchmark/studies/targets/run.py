@@ -183,7 +183,7 @@ Parts = Mapping[str, Callable[[TargetRun], None]]
 
 def add_arguments(
     parser: argparse.ArgumentParser,
-    parts: Parts,
+    parts: Iterable[str],
     datasets: Iterable[str],
     with_old_release: bool = True,
 ) -> None:

@@ -69,18 +69,15 @@ impl Blocks {
         }
     }
 
-    /// Blocks at these offsets, of about `len` bytes, will be read.
+    /// Blocks at these offsets, of about `len` bytes, will be read: the source is asked for their pages.
     pub fn expect(&self, offsets: impl IntoIterator<Item = u64>, len: u64) {
         if self.source.expects() {
             let known = offsets.into_iter().filter(|&offset| offset != UNDEFINED);
-            // As it is read: in pages.
             (self.source).expect(&mut known.map(|offset| {
-                let begin = self.address(offset) / PAGE_BYTES * PAGE_BYTES;
-                let end = self.address(offset).saturating_add(len);
-                (
-                    begin,
-                    end.saturating_sub(begin).next_multiple_of(PAGE_BYTES),
-                )
+                let address = self.address(offset);
+                let begin = address / PAGE_BYTES * PAGE_BYTES;
+                let end = address.saturating_add(len).div_ceil(PAGE_BYTES);
+                (begin, end.saturating_mul(PAGE_BYTES) - begin)
             }));
         }
     }

@@ -12,8 +12,10 @@ use super::walk::Walk;
 /// A tree of this height has more leaves than any file has bytes, unless its nodes have one child.
 const MAX_LEVEL: u8 = 64;
 
-/// Children of a node of chunks, and as many as those of a group by default, unless a file says else.
-const CHILDREN: u64 = 64;
+/// Children of a node of chunks, and an upper bound of what nodes of groups take, unless a file says
+/// otherwise.
+const CHILDREN: usize = 64;
+const GROUP_BYTES: u64 = 2 << 10;
 
 /// What the tree leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,15 @@ impl Kind {
         match self {
             Kind::Group => length,
             Kind::Chunks { rank } => 4 + 4 + 8 * (rank + 1),
+        }
+    }
+
+    /// About as long as a node is: a part that is missing would be a request of its own.
+    fn expected_bytes(self, blocks: &Blocks) -> u64 {
+        let (key, address) = (self.key_bytes(blocks.sizes.length), blocks.sizes.address);
+        match self {
+            Kind::Group => GROUP_BYTES,
+            Kind::Chunks { .. } => (8 + 2 * address + CHILDREN * (key + address) + key) as u64,
         }
     }
 }
@@ -143,9 +154,8 @@ impl Tree<'_> {
                 wanted.push(child);
             }
         }
-        let (key, address) = (key_bytes as u64, self.blocks.sizes.address as u64);
-        let len = 24 + (CHILDREN + 1) * key + CHILDREN * address;
-        self.blocks.expect(wanted, len);
+        self.blocks
+            .expect(wanted, self.kind.expected_bytes(self.blocks));
         Ok(())
     }
 }

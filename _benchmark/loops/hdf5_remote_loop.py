@@ -1,0 +1,250 @@
+"""How h5py reads an object, over s3fs or by HDF5's own driver, in as many processes as are asked.
+
+Law
+---
+1. A process is forked before libraries are imported, imports them, and waits for the word. The
+   clock starts when all wait and stops when all have read.
+2. Each has a part of the rows, batches or items, opens the object itself, and keeps what it reads:
+   what it costs to hand data over is not in a figure.
+3. The same text runs under this interpreter and under that of HDF5's driver: standard library,
+   NumPy, h5py, s3fs, and its neighbours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+if __package__:
+    from _benchmark.loops import random_loop, refusals, remote_clock, stream_loop
+    from _benchmark.loops.hdf5_direct_loop import answers, ask_all, shares
+else:  # run as a program
+    import random_loop  # type: ignore[import-not-found,no-redef]
+    import refusals  # type: ignore[import-not-found,no-redef]
+    import remote_clock  # type: ignore[import-not-found,no-redef]
+    import stream_loop  # type: ignore[import-not-found,no-redef]
+    from hdf5_direct_loop import answers, ask_all, shares  # type: ignore[import-not-found,no-redef]
+
+SLAB_BYTES = 4 << 20
+NO_ROS3 = (
+    "h5py has HDF5's driver for S3 in no wheel of its own. `python tools/ros3_env.py PREFIX` makes "
+    "an environment with one that has it; then give --ros3_python PREFIX/bin/python"
+)
+#: What is read of the part of a process, when it is told whether that is to be checked.
+Read = Callable[[bool], Any]
+
+
+def make_ready(asked: dict[str, Any]) -> None:
+    """Import what is used, and refuse what is missing."""
+    library = importlib.import_module("h5py")
+    with contextlib.suppress(ImportError):
+        importlib.import_module("hdf5plugin")  # registers filters like blosc
+    if asked["driver"] != "ros3":
+        importlib.import_module("s3fs")
+    elif not library.get_config().ros3:
+        raise refusals.CannotReadError(NO_ROS3)
+
+
+@contextlib.contextmanager
+def opened(asked: dict[str, Any]) -> Iterator[Any]:
+    """The open file."""
+    library = importlib.import_module("h5py")
+    store, url = asked["store"], asked["url"]
+    key, secret = store["access_key_id"], store["secret_access_key"]
+    if asked["driver"] == "ros3":
+        os.environ["AWS_ENDPOINT_URL_S3"] = store["endpoint"]
+        region, *keys = (one.encode() for one in (store["region"], key, secret))
+        driver = {"driver": "ros3", "aws_region": region, "secret_id": keys[0]}
+        with library.File(url, "r", **driver, secret_key=keys[1], **asked["file"]) as file:
+            yield file
+        return
+    system = importlib.import_module("s3fs").S3FileSystem(
+        key=key,
+        secret=secret,
+        endpoint_url=store["endpoint"],
+        client_kwargs={"region_name": store["region"]},
+    )
+    plain = system.open(url, "rb", **asked["open"])
+    with plain, library.File(plain, "r", **asked["file"]) as file:
+        yield file
+
+
+# ---- what is read
+
+
+@contextlib.contextmanager
+def whole(asked: dict[str, Any], part: int) -> Iterator[Read]:
+    """Slabs of whole chunks, of a part of the rows."""
+
+    def read(checks: bool) -> Any:
+        digest, n_bytes = stream_loop.Digest(), 0
+        with opened(asked) as file:
+            dataset = file[asked["path"]]
+            step = dataset.chunks[0]
+            first, stop = shares(len(dataset), step, asked["n_procs"])[part]
+            row_bytes = dataset.nbytes // len(dataset)
+            step *= max(1, SLAB_BYTES // (step * row_bytes))
+            for start in range(first, stop, step):
+                slab = dataset[start : min(start + step, stop)]
+                n_bytes += slab.nbytes
+                if checks:
+                    digest.see(slab)
+        return digest.hashes() if checks else n_bytes
+
+    yield read
+
+
+@contextlib.contextmanager
+def batches(asked: dict[str, Any], part: int) -> Iterator[Read]:
+    """Each so many-th batch of rows, sorted for h5py and put back; the file is open before."""
+    keys = random_loop.keys_of("coordinates", asked["batches"])[part :: asked["n_procs"]]
+    with opened(asked) as file:
+        take = random_loop.sorted_once(file[asked["path"]].__getitem__)
+
+        def read(checks: bool) -> Any:
+            see = _hashes if checks else random_loop.first_words
+            return [see(take(key)) for key in keys]
+
+        yield read
+
+
+def _hashes(rows: Any) -> Any:
+    digest = stream_loop.Digest()
+    digest.see(rows)
+    return digest.hashes()
+
+
+@contextlib.contextmanager
+def structure(asked: dict[str, Any], part: int) -> Iterator[Read]:
+    """Path, shape and type of every dataset and, where they are asked for, its chunks."""
+    kind = importlib.import_module("h5py").Dataset
+
+    def read(checks: bool) -> Any:
+        hashes: list[Any] = []
+        with opened(asked) as file:
+
+            def visit(name: str, found: Any) -> None:
+                if isinstance(found, kind):
+                    told = f"/{name}", found.shape, found.dtype.str
+                    if asked["with_chunks"] and found.chunks is not None:
+                        found.id.chunk_iter(lambda _chunk: None)
+                    hashes.append(remote_clock.hashed(*told) if checks else 0)
+
+            file.visititems(visit)
+        return np.array(hashes, np.uint64)
+
+    yield read
+
+
+@contextlib.contextmanager
+def items(asked: dict[str, Any], part: int) -> Iterator[Read]:
+    """All datasets of a part of the items, each with its scales, as the study of shots read them.
+
+    Which datasets there are, and which belong together, is known before.
+    """
+    keys = list(asked["items"])
+    np.random.default_rng(0).shuffle(keys)
+    first, stop = shares(len(keys), 1, asked["n_procs"])[part]
+
+    def read(checks: bool) -> Any:
+        seen = remote_clock.Seen(checks)
+        with opened(asked) as file:
+            for key in keys[first:stop]:
+                scales = {}
+                for path in asked["items"][key]:
+                    dataset = file[path]
+                    seen.see(path, dataset[...])
+                    for dim in dataset.dims:
+                        for scale in dim.values():  # read again for each that has it
+                            scales[scale.name] = scale[...]
+                for path, values in scales.items():
+                    seen.see(f"{key} {path}", values)
+        return seen.result()
+
+    yield read
+
+
+TASKS: dict[str, Callable[[dict[str, Any], int], AbstractContextManager[Read]]] = {
+    "whole": whole,
+    "batches": batches,
+    "structure": structure,
+    "items": items,
+}
+
+
+def together(task: str, parts: list[Any]) -> Any:
+    """What the processes have read, in order."""
+    if task == "batches":
+        return [parts[at % len(parts)][at // len(parts)] for at in range(sum(map(len, parts)))]
+    return parts
+
+
+# ---- processes
+
+
+def serve_part(pipe: Connection, asked: dict[str, Any], part: int) -> None:
+    """Be a process: read at every word, and answer what was read, or an error."""
+    try:
+        make_ready(asked)
+        with TASKS[asked["task"]](asked, part) as read:
+            pipe.send("ready")
+            with contextlib.suppress(EOFError):
+                while True:
+                    pipe.send(read(pipe.recv() == "check"))
+    except (ImportError, refusals.CannotReadError) as error:
+        pipe.send(error)
+    except Exception as error:  # noqa: BLE001  everything is the parent's to report
+        lines = str(error).strip().splitlines() or [""]
+        pipe.send(RuntimeError(f"{type(error).__name__}: {lines[-1]}"))
+
+
+@contextlib.contextmanager
+def processes(asked: dict[str, Any]) -> Iterator[list[Connection]]:
+    """A pipe to each process, when all are ready."""
+    context = multiprocessing.get_context("fork")
+    pipes, running = [], []
+    try:
+        for part in range(asked["n_procs"]):
+            mine, its = context.Pipe()
+            one = context.Process(target=serve_part, args=(its, asked, part), daemon=True)
+            one.start()
+            its.close()
+            pipes.append(mine)
+            running.append(one)
+        answers(pipes)
+        yield pipes
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for one in running:
+            one.kill()
+            one.join()
+
+
+def answer(_library: Any, asked: dict[str, Any]) -> Any:
+    """Do what one request of the protocol asks."""
+
+    def ask() -> Any:
+        with processes(asked) as pipes:
+            remote_clock.mark(asked["store"]["endpoint"])
+            start = time.perf_counter()
+            parts = ask_all(pipes, asked["verb"])
+            seconds = time.perf_counter() - start
+            remote_clock.mark(asked["store"]["endpoint"])
+        found = together(asked["task"], parts)
+        return remote_clock.told(asked["task"], asked["verb"], found, seconds)
+
+    return refusals.answered(asked["driver"], ask)
+
+
+if __name__ == "__main__":
+    stream_loop.serve(answer, "numpy")  # this library may not be there

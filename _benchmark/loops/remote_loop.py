@@ -1,0 +1,242 @@
+"""How this library reads an object, and how obstore downloads it.
+
+Law
+---
+1. Libraries are imported, and readers have run once, before the clock starts; a streamer that is
+   timed is new, and starts its own.
+2. What is asked for is the same as of h5py (`hdf5_remote_loop`); here it comes into this process.
+3. It is run as a program, beside its neighbours: standard library, NumPy, and the library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+if __package__:
+    from _benchmark.loops import random_loop, refusals, remote_clock, stream_loop
+else:  # run as a program
+    import random_loop  # type: ignore[import-not-found,no-redef]
+    import refusals  # type: ignore[import-not-found,no-redef]
+    import remote_clock  # type: ignore[import-not-found,no-redef]
+    import stream_loop  # type: ignore[import-not-found,no-redef]
+
+IN_FLIGHT = 8
+PART_BYTES = 8 << 20
+Read = Callable[[bool], Any]
+
+
+def _options(asked: dict[str, Any]) -> dict[str, Any]:
+    return {"storage_options": {**asked["store"], **asked.get("options", {})}}
+
+
+# ---- whole datasets
+
+
+@contextlib.contextmanager
+def queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """A queue to its end, of a streamer that is opened when the clock runs."""
+
+    def read(checks: bool) -> Any:
+        digest, n_bytes = stream_loop.Digest(), 0
+        with library.Streamer(asked["url"], **_options(asked)) as streamer:
+            for block in stream_loop.arrays(streamer, asked["path"], "queue", asked["n_procs"]):
+                n_bytes += block.nbytes
+                if checks:
+                    digest.see(block)
+        return [digest.hashes() if checks else n_bytes]
+
+    yield read
+
+
+@contextlib.contextmanager
+def kept_queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """The same of a streamer that has read once, and whose readers run."""
+    with library.Streamer(asked["url"], **_options(asked)) as streamer:
+        case = streamer, asked["path"], "queue", asked["n_procs"]
+
+        def read(checks: bool) -> Any:
+            if checks:
+                digest = stream_loop.Digest()
+                for block in stream_loop.arrays(*case):
+                    digest.see(block)
+                return [digest.hashes()]
+            return [sum(block.nbytes for block in stream_loop.arrays(*case))]
+
+        read(False)
+        yield read
+
+
+@contextlib.contextmanager
+def download(_library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """The bytes of the object: in one request, or in ranges at the same time."""
+    obstore = importlib.import_module("obstore")
+    bucket, key = asked["url"].removeprefix("s3://").split("/", 1)
+    store = importlib.import_module("obstore.store").S3Store(
+        bucket, config=asked["store"], client_options={"allow_http": True}
+    )
+    size = obstore.head(store, key)["size"]
+    starts = list(range(0, size, PART_BYTES))
+
+    def read(_checks: bool) -> Any:
+        if not asked["in_ranges"]:
+            return [len(obstore.get(store, key).bytes())]
+        ends = [min(size, start + PART_BYTES) for start in starts]
+        return [sum(map(len, obstore.get_ranges(store, key, starts=starts, ends=ends)))]
+
+    yield read
+
+
+# ---- batches
+
+
+@contextlib.contextmanager
+def reader(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """The rows of a draw, by requests of which some are on their way; the file is open before."""
+    keys = random_loop.keys_of("coordinates", asked["batches"])
+    with library.Reader(asked["url"], n_procs=asked["n_procs"], **_options(asked)) as reader:
+        dataset = reader.get_dataset(asked["path"])
+        stages = [dataset.create_stage_pool(len(keys[0]), IN_FLIGHT)]
+        wanted = {"kind": "coordinates", "pieces": 0}
+        deliver = partial(
+            random_loop.deliver_by_requests, reader, dataset, stages, IN_FLIGHT, wanted
+        )
+
+        def read(checks: bool) -> Any:
+            see = hashes_of if checks else random_loop.first_words
+            return [see(rows) for rows in deliver(keys)]
+
+        yield read
+
+
+@contextlib.contextmanager
+def shuffled(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """An epoch whose rows are fully shuffled."""
+    with library.Streamer(asked["url"], **_options(asked)) as streamer:
+        more = {"shuffle": "full", "epochs": 1, "n_procs": asked["n_procs"]}
+        with streamer.get_batches(asked["path"], asked["batch_rows"], **more) as batches:
+
+            def read(checks: bool) -> Any:
+                if checks:
+                    return [hashes_of(rows) for rows in batches]
+                return [np.array(rows[:, :2]) for rows in batches]
+
+            yield read
+
+
+def hashes_of(rows: Any) -> Any:
+    """The hash of each row."""
+    digest = stream_loop.Digest()
+    digest.see(rows)
+    return digest.hashes()
+
+
+# ---- structure and items
+
+
+@contextlib.contextmanager
+def structure(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """A collection of all datasets: the places of all chunks are known when it is made."""
+
+    def read(checks: bool) -> Any:
+        with library.Streamer(asked["url"], **_options(asked)) as streamer:
+            more = {"scales": False, "order": "key", "n_procs": asked["n_procs"]}
+            made = streamer.get_collection(asked["pattern"], **more)
+            if not checks:
+                return [np.zeros(sum(len(made.names(key)) for key in made.keys), np.uint64)]
+            prefix, _, _ = asked["pattern"].partition("*")
+            hashes = [
+                remote_clock.hashed(f"{prefix}{item.key}/{name}", rows.shape, rows.dtype.str)
+                for item in made
+                for name, rows in item.items()
+            ]
+        return [np.array(hashes, np.uint64)]
+
+    if asked["saved_index"]:
+        library.index_file(asked["url"], progress=False, storage_options=asked["store"])
+    yield read
+
+
+@contextlib.contextmanager
+def handle(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """Path, shape and type of every dataset, through the open file."""
+
+    def read(checks: bool) -> Any:
+        found: list[Any] = []
+        with library.open(asked["url"], **_options(asked)) as file:
+
+            def visit(name: str, one: Any) -> None:
+                if hasattr(one, "dtype"):
+                    told = f"/{name}", tuple(map(int, one.shape)), one.dtype.str
+                    found.append(remote_clock.hashed(*told) if checks else 0)
+
+            file.visititems(visit)
+        return [np.array(found, np.uint64)]
+
+    yield read
+
+
+@contextlib.contextmanager
+def items(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """A collection, item by item with its scales; making it is part of the time."""
+    by = asked["by"]
+
+    def read(checks: bool) -> Any:
+        seen = remote_clock.Seen(checks)
+        with library.Streamer(asked["url"], **_options(asked)) as streamer:
+            for item in streamer.get_collection(asked["pattern"], by, n_procs=asked["n_procs"]):
+                scales = {}
+                for name, rows in item.items():
+                    shot, signal = (item.key, name) if by == 0 else (name, item.key)
+                    seen.see(f"/shots/{shot}/signals/{signal}", rows)
+                    for axis in item.scales[name]:
+                        for scale, values in axis.items():
+                            scales[f"/shots/{shot}/{scale}"] = values
+                for path, values in scales.items():
+                    seen.see(f"{item.key} {path}", values)
+        return [seen.result()]
+
+    yield read
+
+
+RECIPES: dict[str, Callable[[Any, dict[str, Any]], AbstractContextManager[Read]]] = {
+    "queue": queue,
+    "kept queue": kept_queue,
+    "download": download,
+    "reader": reader,
+    "batches": shuffled,
+    "structure": structure,
+    "handle": handle,
+    "items": items,
+}
+
+
+def answer(library: Any, asked: dict[str, Any]) -> Any:
+    """Do what one request of the protocol asks."""
+
+    def ask() -> Any:
+        importlib.import_module("obstore")
+        with RECIPES[asked["recipe"]](library, asked) as read:
+            remote_clock.mark(asked["store"]["endpoint"])
+            start = time.perf_counter()
+            found = read(asked["verb"] == "check")
+            seconds = time.perf_counter() - start
+            remote_clock.mark(asked["store"]["endpoint"])
+        if asked["recipe"] == "batches" and asked["verb"] == "time":
+            numbers = [int(one) for rows in found for one in rows[:, 0]]
+            found = [*map(random_loop.first_words, found)]
+            return {**remote_clock.told("batches", "time", found, seconds), "numbers": numbers}
+        return remote_clock.told(asked["task"], asked["verb"], found, seconds)
+
+    return refusals.answered(asked["recipe"], ask)
+
+
+if __name__ == "__main__":
+    stream_loop.serve(answer)

@@ -1,0 +1,292 @@
+"""The study of objects: what is written, read and counted, and who reads wrongly.
+
+Law
+---
+1. What needs a server is skipped without one. Nothing here is timed, and no figure is compared with
+   another.
+2. Rivals that are not installed are left out, as in a run of the study.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from runs import left_behind, rows_of, some_run
+
+import multitables_benchmark
+from _benchmark.contenders import random_keys
+from _benchmark.contenders import remote_contenders as people
+from _benchmark.contenders.remote_contenders import Place, counted
+from _benchmark.contract import NotMeasuredError, Sample, WrongDataError
+from _benchmark.data import shots, structures, workloads
+from _benchmark.data.shots import LAYOUTS, PATTERN, ShotsFile
+from _benchmark.data.structures import ManyDatasets
+from _benchmark.data.workloads import PATH
+from _benchmark.loops import hdf5_remote_loop, remote_clock
+from _benchmark.objects.faults import Request
+from _benchmark.objects.server import NoServerError
+from _benchmark.objects.store import Store
+from _benchmark.studies.remote import parts, study
+
+WORKLOAD = parts.DATASETS["zlib"].workload("zlib", 0, chunk_rows=64)
+SHOTS = ShotsFile("shots", 3, 4, "shot")
+HAS_S3FS = importlib.util.find_spec("s3fs") is not None
+
+
+@pytest.fixture
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    try:
+        made = Store(tmp_path_factory.mktemp("store"))
+    except NoServerError as error:
+        pytest.skip(str(error))
+    with made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rows_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return workloads.in_directory(WORKLOAD, str(tmp_path_factory.mktemp("rows")))
+
+
+# ---- the files
+
+
+def test_both_layouts_hold_the_same(tmp_path: Path) -> None:
+    found = {}
+    for layout in LAYOUTS:
+        made = ShotsFile(f"shots_{layout}", 3, 4, layout)
+        filename = shots.in_directory(made, str(tmp_path))
+        assert shots.in_directory(made, str(tmp_path)) == filename
+        found[layout] = [parts._items(filename, by) for by in (0, 1)]
+        with h5py.File(filename) as file:
+            strategy = file.id.get_create_plist().get_file_space_strategy()[0]
+            assert strategy == h5py.h5f.FSPACE_STRATEGY_PAGE
+            signals = [file[f"shots/{made.shot_of(0)}/signals/signal{n:02}"] for n in range(4)]
+            for one in signals:
+                assert (one.nbytes > shots.PLAIN_BYTES) == (one.compression == "gzip")
+                assert len(one.dims[0][0]) == len(one)
+            offsets = [file[path].id.get_offset() or 0 for path in found[layout][0][0]["1050001"]]
+            assert len(offsets) == 4
+    assert found["shot"] == found["signal"]
+    assert set(found["shot"][0][0]) == {"1050001", "1050002", "1050003"}
+    with pytest.raises(FileExistsError, match="holds something else"):
+        shots.in_directory(ShotsFile("shots_shot", 2, 4, "shot"), str(tmp_path))
+
+
+def test_shots_share_time_bases() -> None:
+    many = ShotsFile("x", 1, 62, "shot")
+    bases = [many.time_base(signal) for signal in range(62)]
+    assert bases[1::2] == list(range(1, 62, 2))
+    assert set(bases[::2]) == set(range(0, 2 * shots.TIME_BASES, 2))
+    assert many.lengths().max() > 10 * np.median(many.lengths())  # the tail
+
+
+def test_larger_datasets_have_as_many_chunks(tmp_path: Path) -> None:
+    made = ManyDatasets("many", 8, "paged", times=3)
+    with h5py.File(structures.in_directory(made, str(tmp_path))) as file:
+        for path, (shape, _, chunk_rows, _) in zip(made.paths(), structures.KINDS * 2, strict=True):
+            assert file[path].shape == (3 * shape[0], *shape[1:])
+            assert (file[path].chunks or (0,))[0] == 3 * chunk_rows
+
+
+# ---- what is counted and needed
+
+
+def test_what_lies_between_the_marks_is_counted() -> None:
+    def request(path: str, method: str = "GET", n_bytes: int = 0) -> Request:
+        return Request(method, path, "", 200, n_bytes)
+
+    mark = request(remote_clock.PATH, "HEAD")
+    log = [request("/before", n_bytes=7), mark, request("/x", "HEAD"), request("/x", n_bytes=9)]
+    assert counted([*log, mark, request("/after", n_bytes=5)]) == {
+        "requests": 2,
+        "heads": 1,
+        "n_bytes": 9,
+    }
+    with pytest.raises(WrongDataError, match="1 marks"):
+        counted(log)
+
+
+def test_figures_are_of_right_data_only() -> None:
+    assert people.rate(10**6)({"n": 10**6, "seconds": 0.5}).value == 2
+    assert people.seconds([2, 9])({"n": [2, 9], "seconds": 0.5}).value == 0.5
+    for figure in (people.rate(9), people.seconds(9), people.download_rate(1, 9)):
+        with pytest.raises(WrongDataError, match="expected 9"):
+            figure({"n": 8, "seconds": 0.5})
+
+
+def test_batches_must_be_right() -> None:
+    oracle = random_keys.oracle(WORKLOAD)
+    draw = random_keys.coordinates(WORKLOAD.rows, 2, 3)
+    found = {"n_keys": 2, "seconds": 0.5, "digest": oracle.first_words(draw.rows())}
+    assert people.batch_rate(draw, oracle)(found) == Sample(4)
+    numbers = list(range(512))
+    found = {"n_keys": 2, "seconds": 0.5, "digest": oracle.first_words(numbers)}
+    assert people.epoch_rate(512, oracle)({**found, "numbers": numbers}) == Sample(4)
+    with pytest.raises(WrongDataError, match="different rows"):
+        people.epoch_rate(512, oracle)({**found, "numbers": [0, *numbers[:-1]]})
+    with pytest.raises(WrongDataError, match="data differs"):
+        people.epoch_rate(512, oracle)({**found, "numbers": [*numbers[1:], 600]})
+    with pytest.raises(WrongDataError):
+        people.batch_rate(random_keys.coordinates(WORKLOAD.rows, 2, 4), oracle)(found)
+
+
+def test_parts_come_together_in_order() -> None:
+    assert hdf5_remote_loop.together("batches", [[0, 2, 4], [1, 3]]) == [0, 1, 2, 3, 4]
+    assert hdf5_remote_loop.together("whole", [5, 7]) == [5, 7]
+
+
+# ---- what is read
+
+
+def everybody(
+    place: Place, task: str, recipe: str, in_order: bool = True, **asked: Any
+) -> list[Any]:
+    """This library and, where it is installed, h5py over s3fs."""
+    figure = people.seconds(None)
+    mine = people.ours(place, "multitables", recipe, task, figure, in_order, **asked)
+    theirs = people.theirs(place, task, figure, in_order, **asked)
+    return [mine, *theirs[: int(HAS_S3FS)]]
+
+
+def test_all_read_the_same_rows(store: Store, rows_file: str) -> None:
+    place = Place(store, store.put(rows_file, "rows.h5"), 2)
+    oracle = random_keys.oracle(WORKLOAD)
+    for one in everybody(place, "whole", "queue", path=PATH):
+        assert one.check() == oracle.rows(np.arange(WORKLOAD.rows))
+    draw = random_keys.coordinates(WORKLOAD.rows, 3, 1)
+    for one in everybody(place, "batches", "reader", path=PATH, batches=draw.batches):
+        assert one.check() == oracle.rows(draw.rows())
+        found = one.one.ask("time")
+        assert found["digest"] == oracle.first_words(draw.rows())
+        assert found["n_keys"] == 3
+
+
+def test_an_epoch_has_every_row_once(store: Store, rows_file: str) -> None:
+    place = Place(store, store.put(rows_file, "rows.h5"), 2)
+    asked = {"path": PATH, "batch_rows": 256}
+    oracle = random_keys.oracle(WORKLOAD)
+    figure = people.epoch_rate(WORKLOAD.rows, oracle)
+    one = people.ours(place, "multitables", "batches", "batches", figure, False, **asked)
+    found = one.check()
+    assert found is not None
+    assert found["any_order"] == oracle.rows(np.arange(WORKLOAD.rows))["any_order"]
+    sample = one.measure()
+    assert sample.value > 0
+    assert sample.more["requests"] > 0
+
+
+def test_all_tell_the_same_datasets(store: Store, tmp_path: Path) -> None:
+    filename = structures.in_directory(ManyDatasets("many", 60, "latest"), str(tmp_path))
+    place = Place(store, store.put(filename, "many.h5"), 1)
+    right = parts._structure(filename)["any_order"]
+    for recipe, saved in (("structure", False), ("handle", False), ("structure", True)):
+        asked = {"pattern": "/shots/*/*", "saved_index": saved, "with_chunks": True}
+        some = everybody(place, "structure", recipe, False, **asked)
+        for one in some[: None if recipe == "handle" else 1]:
+            found = one.check()
+            assert (found["rows"], found["any_order"]) == (60, right)
+    sample = people.Counted(some[0].one, store).one.ask("time")
+    assert sample["n"] == 60
+    store.take_log()
+    some[0].one.ask("time")
+    counts = counted(store.take_log())
+    assert (counts["requests"], counts["heads"]) == (1, 1)  # the saved index makes it one HEAD
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_all_read_the_same_shots(store: Store, tmp_path: Path, by: int) -> None:
+    filename = shots.in_directory(SHOTS, str(tmp_path))
+    place = Place(store, store.put(filename, "shots.h5"), 2)
+    groups, counts, digest = parts._items(filename, by)
+    asked = {"pattern": PATTERN, "by": by, "items": groups}
+    for one in everybody(place, "items", "items", False, **asked):
+        found = one.check()
+        assert (found["rows"], found["any_order"]) == (digest["rows"], digest["any_order"])
+        assert one.one.ask("time")["n"] == counts
+
+
+def test_wrong_rows_are_a_fault(
+    store: Store, rows_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(people, "theirs", lambda *_args, **_more: [])
+    right = random_keys.oracle
+    monkeypatch.setattr(random_keys, "oracle", lambda one: _Wrong(right(one)))
+    run = some_run(tmp_path)
+    run.directory, run.size_bytes, run.datasets = str(tmp_path), 0.0, ("zlib",)
+    with run.results:
+        parts.whole(run, parts.Remote(store, ""))
+    assert len(run.faults) == 2
+    assert "data differs" in run.faults[0]
+    assert {target.met for target in run.targets} == {None}
+
+
+class _Wrong:
+    """An oracle that takes all rows for the first."""
+
+    def __init__(self, oracle: Any) -> None:
+        self._oracle = oracle
+
+    def rows(self, rows: Any) -> Any:
+        return self._oracle.rows(np.zeros_like(rows))
+
+
+# ---- the study
+
+
+def test_smoke_of_objects(
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(people, "theirs", lambda *_args, **_more: [])
+    assert multitables_benchmark.main(["remote", "--smoke"]) == 0
+    out = capsys.readouterr().out
+    assert "FAILED" not in out
+    assert "1 ms a request" in out
+    kept = rows_of("remote")
+    assert {row["part"] for row in kept} == set(parts.PARTS)
+    assert {row["unit"] for row in kept} == {"MB/s", "batches/s", "s", "requests"}
+    assert left_behind(tmp_path) == []
+
+
+def test_who_lacks_the_driver_is_told(store: Store, rows_file: str) -> None:
+    place = Place(store, store.put(rows_file, "rows.h5"), 1)
+    ros3 = people.theirs(place, "whole", people.rate(1), path=PATH)[-1]
+    if not h5py.get_config().ros3:
+        with pytest.raises(NotMeasuredError, match=r"ros3_env\.py"):
+            ros3.check()
+
+
+def test_without_a_server(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MULTITABLES_S3_SERVER", str(tmp_path / "none"))
+    assert multitables_benchmark.main(["remote", "--smoke"]) == 2
+    assert "`python tools/s3_server.py` builds it" in capsys.readouterr().err
+
+
+def test_the_tool_says_what_it_makes() -> None:
+    tool = Path(__file__).parents[2] / "tools" / "ros3_env.py"
+    if not tool.exists():
+        pytest.skip("tools/ are not beside the tests")
+    done = subprocess.run(
+        [sys.executable, tool, "--help"], capture_output=True, text=True, check=True
+    )
+    assert "ROS3" in done.stdout
+
+
+def test_the_wanted_figures_are_those_of_the_issue() -> None:
+    assert (parts.MIN_WHOLE, parts.MIN_BATCHES, parts.MAX_REQUESTS) == (3, 5, 0.1)
+    assert pytest.approx(1 / 1.3) == parts.MIN_OF_DOWNLOAD
+    assert (parts.MAX_OF_BEST, parts.MIN_PUBLISHED) == (2, 3)
+    assert study.N_DATASETS == 3000
