@@ -32,7 +32,7 @@ const MAX_BYTES: u64 = 1 << 62;
 /// Objects that are worth a thread.
 const MIN_OBJECTS: usize = 256;
 /// Objects that are said to be read next, and about what is read at each.
-const EXPECTED: usize = 1024;
+const EXPECTED: usize = 256;
 const EXPECTED_BYTES: u64 = 2 << 10;
 /// Bytes of a reference to an object.
 const REFERENCE_BYTES: u64 = 8;

@@ -4,7 +4,7 @@
 //! 1. A block not far behind another one has as many bytes as were of use so far, up to the longest
 //!    request: where all is of use, what is kept doubles with each. Elsewhere a block is short, up to what
 //!    arrives while a request waits (the gaps that are fetched along). Of a file with pages, it is whole
-//!    pages.
+//!    pages. An object of two requests at most is fetched as a whole.
 //! 2. What will be read is said ahead where it is known. It is fetched at once then, neighbours together.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
 //! 4. Who misses what another thread fetches waits for it. A process that was forked begins anew, as
@@ -25,8 +25,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 /// The first block of a file, and the shortest elsewhere.
 pub const FIRST_BYTES: u64 = 128 << 10;
 const SHORT_BYTES: u64 = 32 << 10;
-/// Gaps between what is said to be read ahead that are fetched along.
-const GAP_BYTES: u64 = 64 << 10;
 /// Blocks that are kept.
 const KEPT_BYTES: u64 = 128 << 20;
 
@@ -168,18 +166,17 @@ impl ByteSource for Arc<RemoteMetadata> {
     }
 
     fn expect(&self, wanted: &mut dyn Iterator<Item = (u64, u64)>) {
-        let (size, limit) = (self.object.size, self.object.access.request_bytes);
+        let (size, access) = (self.object.size, &self.object.access);
         let ends = wanted.map(|(begin, len)| begin.min(size)..begin.saturating_add(len).min(size));
         let mut ranges: Vec<Range<u64>> = ends.filter(|range| !range.is_empty()).collect();
         ranges.sort_unstable_by_key(|range| range.start);
         let mut state = self.lock();
-        let runs = state.missing(&ranges, limit);
+        let runs = state.missing(&ranges, access);
         if runs.len() < 2 || state.is_closed {
             return; // one alone is as well fetched when it is read
         }
         state.pending.extend_from_slice(&runs);
         drop(state);
-        let access = &self.object.access;
         let mut queue = RemoteQueue::new(access.memory_bytes, access.requests);
         let ask = |run: &Range<u64>| {
             let len = (run.end - run.start) as usize;
@@ -225,6 +222,8 @@ impl State {
             .next()
             .map_or(size, |(begin, _)| *begin);
         let from = before.map_or(0, |(begin, block)| begin + block.len() as u64);
+        let is_small = size <= 2 * limit;
+        let used = if is_small { size } else { used };
         let grown = used.clamp(SHORT_BYTES, limit.max(SHORT_BYTES));
         let short = (used / 8).clamp(SHORT_BYTES, gap.max(SHORT_BYTES));
         let len = if at - from <= grown { grown } else { short };
@@ -241,7 +240,7 @@ impl State {
     }
 
     /// The parts of sorted ranges that are neither here nor on their way, neighbours together.
-    fn missing(&self, ranges: &[Range<u64>], limit: u64) -> Vec<Range<u64>> {
+    fn missing(&self, ranges: &[Range<u64>], access: &Access) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for range in ranges {
             let mut at = range.start;
@@ -261,8 +260,8 @@ impl State {
                 match runs.last_mut() {
                     Some(run) if at <= run.end => run.end = run.end.max(end),
                     Some(run)
-                        if at - run.end <= GAP_BYTES
-                            && end - run.start <= limit
+                        if at - run.end <= access.gap_bytes
+                            && end - run.start <= access.request_bytes
                             && self.is_free(run.end..at) =>
                     {
                         run.end = end;
