@@ -18,7 +18,7 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, cast
 
@@ -35,6 +35,8 @@ from _multitables.remote.names import joined as in_folder
 from _multitables.remote.options import StorageOptions
 
 UNKNOWN = -1
+#: Objects of which a store is told at a time that they will be read.
+EXPECTED = 256
 NO_OPTIONS = StorageOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
 ORIGIN = "${ORIGIN}"
@@ -246,6 +248,15 @@ class OpenFiles:
         if not is_remote(home):
             places += [named, os.path.join(os.path.dirname(os.path.realpath(home)), named)]
         yield from (absolute(place) for place in places if is_file(place, self.storage))
+
+
+def expect(places: Sequence[Place]) -> None:
+    """Say that the objects at places in one file will be read: a store is asked for all at once."""
+    file = places[0].file if places else None
+    if file is not None and file.fingerprint.access and len(places) > 1:
+        metadata = file.metadata
+        if isinstance(metadata, _core.MetadataFile):  # a saved index needs nothing of the object
+            metadata.expect([place.offset for place in places if place.offset != UNKNOWN])
 
 
 def open_file(

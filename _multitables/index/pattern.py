@@ -24,7 +24,14 @@ import numpy as np
 from _multitables import _core
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_file import Source, errors_named
-from _multitables.index.open_files import UNKNOWN, OpenFile, Place, children
+from _multitables.index.open_files import (
+    EXPECTED,
+    UNKNOWN,
+    OpenFile,
+    Place,
+    children,
+    expect,
+)
 from _multitables.index.runs import FAR, I64, Begins, Run
 from _multitables.index.saved.metadata import SavedMetadata
 
@@ -138,13 +145,21 @@ def matches(source: Source, path: str, links: Links, *, lists_all: bool) -> list
     level = [Match((), "", ("",), False, _run_of(source.find("")))]
     for part in (part for part in path.split("/") if part not in ("", ".")):
         groups = [_Group(match, number) for match in level for number in range(len(match.names))]
-        of_groups = (_inside(source, group, part, links, lists_all) for group in groups)
+        of_groups = (_inside(source, group, part, links, lists_all) for group in _expected(groups))
         level = list(chain.from_iterable(of_groups))
         if not level:
             paths = [group.place.path for group in groups]
             names = children(groups[0].place)
             raise hdf5_errors.nothing_matches(source.filename, path, part, paths, names)
     return level
+
+
+def _expected(groups: list[_Group]) -> Iterator[_Group]:
+    """Yield groups, of which the next ones are expected."""
+    for at in range(0, len(groups), EXPECTED):
+        some = groups[at : at + EXPECTED]
+        expect([group.place for group in some])
+        yield from some
 
 
 class _Group:

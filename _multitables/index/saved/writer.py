@@ -12,13 +12,11 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from _multitables import _core
-from _multitables.index.open_files import OpenFile
+from _multitables.index.open_files import EXPECTED, OpenFile
 from _multitables.index.saved.format import NO_NUMBER, IndexWriter, Link
 from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
 from _multitables.index.saved.survey import surveyed
 
-#: Objects of which a store is told at a time that they will be read.
-EXPECTED = 256
 #: Attributes of an object that take more than this stay in the file.
 MAX_ATTRIBUTE_BYTES = 64 << 10
 

@@ -154,15 +154,24 @@ impl File {
             self.blocks.expect(offsets, EXPECTED_BYTES);
         };
         near(offsets);
-        let index = |&offset: &u64| {
-            let header = self.object(offset).ok()?;
-            let message = header.find(message::LAYOUT)?;
-            match layout(&mut self.blocks.cursor(&message.body)).ok()? {
-                Layout::Chunked(chunked) => Some(chunked.address),
-                _ => None,
-            }
+        let named = |&offset: &u64| self.named_by(offset).unwrap_or_default();
+        near(&offsets.iter().flat_map(named).collect::<Vec<_>>());
+    }
+
+    /// Where the index of a dataset's chunks begins, or the tree and the heap of a group.
+    fn named_by(&self, offset: u64) -> Result<Vec<u64>> {
+        let header = self.object(offset)?;
+        if let Some(message) = header.find(message::LAYOUT) {
+            return Ok(match layout(&mut self.blocks.cursor(&message.body))? {
+                Layout::Chunked(chunked) => vec![chunked.address],
+                _ => Vec::new(),
+            });
+        }
+        let Some(message) = header.find(message::SYMBOL_TABLE) else {
+            return Ok(Vec::new());
         };
-        near(&offsets.iter().filter_map(index).collect::<Vec<_>>());
+        let mut cursor = self.blocks.cursor(&message.body);
+        Ok(vec![cursor.offset()?, cursor.offset()?])
     }
 
     /// None: it is no dataset.

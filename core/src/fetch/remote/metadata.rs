@@ -274,18 +274,22 @@ impl State {
         runs
     }
 
-    /// Nothing of a range is here or on its way.
+    /// Nothing of a range is on its way. (What is here of it is fetched again, with its neighbours.)
     fn is_free(&self, range: Range<u64>) -> bool {
         let mut pending = self.pending.iter();
-        self.blocks.range(range.clone()).next().is_none()
-            && self.find(range.start).is_none()
-            && !pending.any(|other| other.start < range.end && range.start < other.end)
+        !pending.any(|other| other.start < range.end && range.start < other.end)
     }
 
     fn keep(&mut self, begin: u64, bytes: Vec<u8>) -> Arc<Vec<u8>> {
         let block = Arc::new(bytes);
         if self.is_closed || block.is_empty() {
             return block;
+        }
+        let end = begin + block.len() as u64;
+        let inside: Vec<u64> = self.blocks.range(begin..end).map(|(at, _)| *at).collect();
+        for at in inside {
+            let gone = self.blocks.remove(&at);
+            self.bytes -= gone.map_or(0, |block| block.len() as u64);
         }
         self.bytes += block.len() as u64;
         self.order.push_back(begin);
