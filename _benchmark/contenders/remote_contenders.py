@@ -47,7 +47,9 @@ class Place:
     @property
     def request(self) -> dict[str, Any]:
         """What every loop is asked."""
-        return {"store": self.store.options, "url": self.url, "n_procs": self.n_procs}
+        store = self.store
+        options = {"store": store.options, "clock": store.endpoint}
+        return {**options, "url": self.url, "n_procs": self.n_procs}
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def rate(n_bytes: int) -> Callable[[Any], Sample]:
 
     def figure(found: Mapping[str, Any]) -> Sample:
         need(found["n"], n_bytes, "bytes")
-        return Sample.of(found["seconds"], n_bytes)
+        return Sample.of(found["seconds"], n_bytes, **found.get("told", {}))
 
     return figure
 

@@ -165,9 +165,9 @@ def describe(filename: str, path: str | None = None) -> Stored:
     """
     with _file(filename) as file:
         if path is None:
-            found = _datasets(file)
+            found = datasets(file)
             if len(found) != 1:
-                raise NoDatasetError(f"name one dataset of {filename!r}. {_holds(found)}")
+                raise NoDatasetError(f"name one dataset of {filename!r}. {holds(found)}")
             (path,) = found
         dataset = _dataset(file, filename, path)
         plist = dataset.id.get_create_plist()
@@ -197,7 +197,7 @@ def _dataset(file: Any, filename: str, path: str) -> Any:
         what = "a group" if isinstance(node, h5py.Group) else "nothing"
         raise NoDatasetError(
             f"there is {what} at {path!r} in {filename!r}, where a dataset is wanted. "
-            f"{_holds(_datasets(file))}"
+            f"{holds(datasets(file))}"
         )
     if not node.shape or not node.size:
         raise NoDatasetError(
@@ -207,14 +207,12 @@ def _dataset(file: Any, filename: str, path: str) -> Any:
     return node
 
 
-def _datasets(file: Any) -> list[str]:
-    """The paths of a file's first datasets."""
-    import h5py
-
+def datasets(file: Any) -> list[str]:
+    """The paths of the first datasets of a file, which h5py or multitables has open."""
     found: list[str] = []
 
     def see(name: str, node: Any) -> bool | None:
-        if isinstance(node, h5py.Dataset):
+        if hasattr(node, "chunks"):
             found.append(f"/{name}")
         return len(found) > SHOWN_PATHS or None
 
@@ -222,7 +220,7 @@ def _datasets(file: Any) -> list[str]:
     return found
 
 
-def _holds(paths: Sequence[str]) -> str:
+def holds(paths: Sequence[str]) -> str:
     if not paths:
         return "It holds no dataset"
     more = ", ..." if len(paths) > SHOWN_PATHS else ""

@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 
 if __package__:
-    from _benchmark.loops import random_loop, refusals, remote_clock, stream_loop
+    from _benchmark.loops import random_loop, refusals, remote_clock, store_options, stream_loop
     from _benchmark.loops.hdf5_direct_loop import answers, ask_all, shares
 else:  # run as a program
     import random_loop  # type: ignore[import-not-found,no-redef]
     import refusals  # type: ignore[import-not-found,no-redef]
     import remote_clock  # type: ignore[import-not-found,no-redef]
+    import store_options  # type: ignore[import-not-found,no-redef]
     import stream_loop  # type: ignore[import-not-found,no-redef]
     from hdf5_direct_loop import answers, ask_all, shares  # type: ignore[import-not-found,no-redef]
 
@@ -49,7 +50,7 @@ def make_ready(asked: dict[str, Any]) -> None:
     with contextlib.suppress(ImportError):
         importlib.import_module("hdf5plugin")  # registers filters like blosc
     if asked["driver"] != "ros3":
-        importlib.import_module("s3fs")
+        importlib.import_module({"s3fs": "s3fs", "http": "aiohttp"}[asked["driver"]])
     elif not library.get_config().ros3:
         raise refusals.CannotReadError(NO_ROS3)
 
@@ -59,20 +60,20 @@ def opened(asked: dict[str, Any]) -> Iterator[Any]:
     """The open file."""
     library = importlib.import_module("h5py")
     store, url = asked["store"], asked["url"]
-    key, secret = store["access_key_id"], store["secret_access_key"]
     if asked["driver"] == "ros3":
         os.environ["AWS_ENDPOINT_URL_S3"] = store["endpoint"]
-        region, *keys = (one.encode() for one in (store["region"], key, secret))
+        names = ("region", "access_key_id", "secret_access_key")
+        region, *keys = (store[one].encode() for one in names)
         driver = {"driver": "ros3", "aws_region": region, "secret_id": keys[0]}
         with library.File(url, "r", **driver, secret_key=keys[1], **asked["file"]) as file:
             yield file
         return
-    system = importlib.import_module("s3fs").S3FileSystem(
-        key=key,
-        secret=secret,
-        endpoint_url=store["endpoint"],
-        client_kwargs={"region_name": store["region"]},
-    )
+    if asked["driver"] == "http":
+        files = importlib.import_module("fsspec.implementations.http")
+        system = files.HTTPFileSystem(**store_options.http_arguments(store))
+    else:
+        arguments = store_options.s3fs_arguments(store)
+        system = importlib.import_module("s3fs").S3FileSystem(**arguments)
     plain = system.open(url, "rb", **asked["open"])
     with plain, library.File(plain, "r", **asked["file"]) as file:
         yield file
@@ -89,8 +90,9 @@ def whole(asked: dict[str, Any], part: int) -> Iterator[Read]:
         digest, n_bytes = stream_loop.Digest(), 0
         with opened(asked) as file:
             dataset = file[asked["path"]]
-            step = dataset.chunks[0]
-            first, stop = shares(len(dataset), step, asked["n_procs"])[part]
+            step = (dataset.chunks or (1,))[0]
+            n_rows = asked.get("rows") or len(dataset)
+            first, stop = shares(n_rows, step, asked["n_procs"])[part]
             row_bytes = dataset.nbytes // len(dataset)
             step *= max(1, SLAB_BYTES // (step * row_bytes))
             for start in range(first, stop, step):
@@ -235,11 +237,11 @@ def answer(_library: Any, asked: dict[str, Any]) -> Any:
 
     def ask() -> Any:
         with processes(asked) as pipes:
-            remote_clock.mark(asked["store"]["endpoint"])
+            remote_clock.mark(asked["clock"])
             start = time.perf_counter()
             parts = ask_all(pipes, asked["verb"])
             seconds = time.perf_counter() - start
-            remote_clock.mark(asked["store"]["endpoint"])
+            remote_clock.mark(asked["clock"])
         found = together(asked["task"], parts)
         return remote_clock.told(asked["task"], asked["verb"], found, seconds)
 

@@ -25,7 +25,9 @@ PATH = "/clock"
 
 
 def mark(endpoint: str) -> None:
-    """Leave a mark in the log of the proxy."""
+    """Leave a mark in the log of the proxy, if there is one."""
+    if not endpoint:
+        return
     connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=60)
     with contextlib.closing(connection):
         connection.request("HEAD", PATH)

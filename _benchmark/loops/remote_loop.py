@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 
 if __package__:
-    from _benchmark.loops import random_loop, refusals, remote_clock, stream_loop
+    from _benchmark.loops import random_loop, refusals, remote_clock, store_options, stream_loop
 else:  # run as a program
     import random_loop  # type: ignore[import-not-found,no-redef]
     import refusals  # type: ignore[import-not-found,no-redef]
     import remote_clock  # type: ignore[import-not-found,no-redef]
+    import store_options  # type: ignore[import-not-found,no-redef]
     import stream_loop  # type: ignore[import-not-found,no-redef]
 
 IN_FLIGHT = 8
@@ -47,7 +48,7 @@ def queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
     def read(checks: bool) -> Any:
         digest, n_bytes = stream_loop.Digest(), 0
         with library.Streamer(asked["url"], **_options(asked)) as streamer:
-            for block in stream_loop.arrays(streamer, asked["path"], "queue", asked["n_procs"]):
+            for block in _blocks(streamer, asked):
                 n_bytes += block.nbytes
                 if checks:
                     digest.see(block)
@@ -60,29 +61,57 @@ def queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
 def kept_queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
     """The same of a streamer that has read once, and whose readers run."""
     with library.Streamer(asked["url"], **_options(asked)) as streamer:
-        case = streamer, asked["path"], "queue", asked["n_procs"]
 
         def read(checks: bool) -> Any:
             if checks:
                 digest = stream_loop.Digest()
-                for block in stream_loop.arrays(*case):
+                for block in _blocks(streamer, asked):
                     digest.see(block)
                 return [digest.hashes()]
-            return [sum(block.nbytes for block in stream_loop.arrays(*case))]
+            return [sum(block.nbytes for block in _blocks(streamer, asked))]
 
         read(False)
         yield read
 
 
+def _blocks(streamer: Any, asked: dict[str, Any]) -> Iterator[Any]:
+    """The blocks of a queue, of the first rows only where that is asked; then what it tells."""
+    some = {"rows": slice(asked["rows"])} if asked.get("rows") else {}
+    case = {"n_procs": asked["n_procs"], "remainder": True, **some}
+    with streamer.get_queue(asked["path"], **case) as queue:
+        for guard in queue.iter():
+            with guard as block:
+                yield block
+        told = queue.statistics()
+    fetched = sum(one["fetched_bytes"] for one in told["readers"])
+    asked["told"] = {"fetched_bytes": fetched, "metadata": told["metadata"]}
+
+
+@contextlib.contextmanager
+def slabs(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """The same rows through the open file."""
+
+    def read(_checks: bool) -> Any:
+        digest = stream_loop.Digest()
+        with library.open(asked["url"], **_options(asked)) as file:
+            dataset = file[asked["path"]]
+            stop, step = asked.get("rows") or len(dataset), (dataset.chunks or (1,))[0]
+            step *= max(1, PART_BYTES // (step * (dataset.nbytes // len(dataset))))
+            for start in range(0, stop, step):
+                digest.see(dataset[start : min(start + step, stop)])
+        return [digest.hashes()]
+
+    yield read
+
+
 @contextlib.contextmanager
 def download(_library: Any, asked: dict[str, Any]) -> Iterator[Read]:
-    """The bytes of the object: in one request, or in ranges at the same time."""
+    """The bytes of the object, or its first: in one request, or in ranges at the same time."""
     obstore = importlib.import_module("obstore")
-    bucket, key = asked["url"].removeprefix("s3://").split("/", 1)
-    store = importlib.import_module("obstore.store").S3Store(
-        bucket, config=asked["store"], client_options={"allow_http": True}
-    )
-    size = obstore.head(store, key)["size"]
+    store, key = store_options.obstore_of(asked["url"], asked["store"])
+    size = obstore.get(store, key, options={"range": (0, 1)}).meta["size"]
+    asked["told"] = {"size": size}
+    size = min(size, asked.get("n_bytes") or size)
     starts = list(range(0, size, PART_BYTES))
 
     def read(_checks: bool) -> Any:
@@ -209,6 +238,7 @@ def items(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
 RECIPES: dict[str, Callable[[Any, dict[str, Any]], AbstractContextManager[Read]]] = {
     "queue": queue,
     "kept queue": kept_queue,
+    "slabs": slabs,
     "download": download,
     "reader": reader,
     "batches": shuffled,
@@ -224,16 +254,18 @@ def answer(library: Any, asked: dict[str, Any]) -> Any:
     def ask() -> Any:
         importlib.import_module("obstore")
         with RECIPES[asked["recipe"]](library, asked) as read:
-            remote_clock.mark(asked["store"]["endpoint"])
+            remote_clock.mark(asked["clock"])
             start = time.perf_counter()
             found = read(asked["verb"] == "check")
             seconds = time.perf_counter() - start
-            remote_clock.mark(asked["store"]["endpoint"])
+            remote_clock.mark(asked["clock"])
         if asked["recipe"] == "batches" and asked["verb"] == "time":
             numbers = [int(one) for rows in found for one in rows[:, 0]]
             found = [*map(random_loop.first_words, found)]
             return {**remote_clock.told("batches", "time", found, seconds), "numbers": numbers}
-        return remote_clock.told(asked["task"], asked["verb"], found, seconds)
+        told = remote_clock.told(asked["task"], asked["verb"], found, seconds)
+        has_more = asked["verb"] == "time" and "told" in asked
+        return {**told, "told": asked["told"]} if has_more else told
 
     return refusals.answered(asked["recipe"], ask)
 

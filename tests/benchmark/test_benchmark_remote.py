@@ -9,7 +9,10 @@ Law
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,16 +28,18 @@ import multitables_benchmark
 from _benchmark.contenders import random_keys
 from _benchmark.contenders import remote_contenders as people
 from _benchmark.contenders.remote_contenders import Place, counted
-from _benchmark.contract import NotMeasuredError, Sample, WrongDataError
+from _benchmark.contract import ContenderError, NotMeasuredError, Sample, WrongDataError
 from _benchmark.data import shots, structures, workloads
 from _benchmark.data.shots import LAYOUTS, PATTERN, ShotsFile
 from _benchmark.data.structures import ManyDatasets
 from _benchmark.data.workloads import PATH
-from _benchmark.loops import hdf5_remote_loop, remote_clock
+from _benchmark.loops import hdf5_remote_loop, remote_clock, store_options
 from _benchmark.objects.faults import Request
+from _benchmark.objects.file_server import file_server
 from _benchmark.objects.server import NoServerError
 from _benchmark.objects.store import Store
-from _benchmark.studies.remote import parts, study
+from _benchmark.studies.remote import own, parts, study
+from _multitables.remote.options import OWN
 
 WORKLOAD = parts.DATASETS["zlib"].workload("zlib", 0, chunk_rows=64)
 SHOTS = ShotsFile("shots", 3, 4, "shot")
@@ -290,3 +295,132 @@ def test_the_wanted_figures_are_those_of_the_issue() -> None:
     assert pytest.approx(1 / 1.3) == parts.MIN_OF_DOWNLOAD
     assert (parts.MAX_OF_BEST, parts.MIN_PUBLISHED) == (2, 3)
     assert study.N_DATASETS == 3000
+
+
+# ---- an object of the user's own
+
+
+def measured(url: str, options: dict[str, Any], *more: str) -> int:
+    words = ["remote", url, *more, "--storage_options", json.dumps(options)]
+    return multitables_benchmark.main([*words, "--smoke"])
+
+
+def has_secret(folder: Path, secret: str) -> bool:
+    kept = [path.read_bytes() for path in folder.iterdir()]
+    assert kept
+    return any(secret.encode() in text for text in kept)
+
+
+def test_an_object_of_the_user_is_measured(
+    store: Store, rows_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = store.options
+    assert measured(store.put(rows_file, "rows.h5"), options) == 0
+    out, err = capsys.readouterr()
+    assert "FAILED" not in out
+    oracle = people.S3FS if HAS_S3FS else "multitables.open"
+    assert f"rows compared with {oracle}" in out
+    names = {parts.QUEUE, parts.KEPT, people.RANGES, *([people.S3FS] if HAS_S3FS else [])}
+    for name in names:
+        assert re.search(rf"{name} .* MB/s stored", out)
+    assert re.search(rf"{parts.QUEUE} .*; metadata [1-9]\d* requests", out)
+    kept = rows_of("remote")
+    assert {row["contender"] for row in kept} == names
+    assert {(row["part"], row["unit"], row["cache"]) for row in kept} == {("own", "MB/s", "")}
+    assert kept[0]["object"] == f"s3://benchmark/rows.h5 {PATH}"
+    assert f"region={options['region']}" in kept[0]["options"]
+    secret = options["secret_access_key"]  # the other key is a word that is everywhere
+    assert secret not in out + err
+    assert not has_secret(tmp_path / "results", secret)
+
+
+def test_only_the_first_rows_are_read(store: Store, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "two.h5", "w") as file:
+        file.create_dataset("many", data=np.arange(4096.0).reshape(-1, 4), chunks=(100, 4))
+        file["few"] = np.arange(8)
+    url = store.put(str(tmp_path / "two.h5"), "two.h5")
+    found = own.found(url, "many", store.options, 5000)
+    assert (found.rows, found.all_rows, found.n_bytes) == (100, 1024, 3200)
+    for task in ("queue", "kept queue", "slabs"):
+        digest = found.ask("multitables", own.remote_loop, task, 1).check()
+        assert digest is not None
+        assert digest["rows"] == 100
+    for path, wanted in ((None, "name one dataset"), ("many/x", "no dataset 'many/x'")):
+        with pytest.raises(NotMeasuredError, match=rf"{wanted} of {url}. It holds /few, /many"):
+            own.found(url, path, store.options, 5000)
+
+
+def test_rows_of_an_object_must_be_right(
+    store: Store,
+    rows_file: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    right = own.Own.ask
+
+    def ask(one: own.Own, name: str, *asked: Any, **more: Any) -> Any:
+        fewer = one.rows - int(name == "multitables.open")
+        return right(dataclasses.replace(one, rows=fewer), name, *asked, **more)
+
+    monkeypatch.setattr(own.Own, "ask", ask)
+    monkeypatch.setattr(own, "DRIVERS", {})
+    assert measured(store.put(rows_file, "rows.h5"), store.options) == 1
+    out = capsys.readouterr().out
+    assert f"{parts.QUEUE}: {WORKLOAD.rows} rows instead of {WORKLOAD.rows - 1}" in out
+
+
+def test_a_web_server_is_measured(
+    rows_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with file_server(Path(rows_file).parent) as endpoint:
+        url = f"{endpoint}/{Path(rows_file).name}?signature=top-secret"
+        options = {"headers": {"Authorization": "Bearer hidden-token"}}
+        assert measured(url, options, PATH) == 0
+    out, err = capsys.readouterr()
+    assert re.search(rf"{people.RANGES} .* MB/s stored", out)
+    for secret in ("top-secret", "hidden-token"):
+        assert secret not in out + err
+        assert not has_secret(tmp_path / "results", secret)
+
+
+def test_what_is_no_object_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for url, wanted in (("rows.h5", "is no URL"), ("https://me:pw@host/x.h5", "a URL with a user")):
+        assert measured(url, {}) == 2
+        assert wanted in capsys.readouterr().err
+    assert measured("s3://bucket/x.h5", {"cache_folder": "/tmp/x"}) == 2
+    assert "a disk would be measured" in capsys.readouterr().err
+    assert multitables_benchmark.main(["explain", "s3://bucket/x.h5"]) == 2
+    assert "`multitables_benchmark.py remote URL`" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        multitables_benchmark.main(["remote", "s3://b/x.h5", "--storage_options", "hidden"])
+    err = capsys.readouterr().err
+    assert "not a JSON object" in err
+    assert "hidden" not in err
+
+
+def test_failures_of_others_are_told_by_their_types() -> None:
+    class Failing:
+        name = "obstore"
+
+        def check(self) -> None:
+            raise ContenderError("GenericError: <AWSAccessKeyId>AKIA</AWSAccessKeyId>")
+
+    with pytest.raises(ContenderError, match=r"^GenericError; its message is not shown$") as caught:
+        own._Quiet(Failing()).check()
+    assert caught.value.__context__ is None
+
+
+def test_options_are_passed_on() -> None:
+    assert set(OWN) == store_options.LIBRARY
+    given = {"aws_access_key_id": "a", "secret_access_key": "b", "region": "r", "endpoint": "e"}
+    assert store_options.s3fs_arguments({**given, "request_payer": True, "max_requests": 4}) == {
+        "key": "a",
+        "secret": "b",
+        "endpoint_url": "e",
+        "anon": False,
+        "requester_pays": True,
+        "client_kwargs": {"region_name": "r"},
+    }
+    assert store_options.s3fs_arguments({"anonymous": True})["anon"]
+    with pytest.raises(RuntimeError, match=r"'credential_provider'.* is not passed on to s3fs"):
+        store_options.s3fs_arguments({"credential_provider": "a:b"})

@@ -36,7 +36,11 @@ SHARED_BY_STUDIES = {
     (f"studies.{study}.{who}", f"studies.targets.{whom}")
     for study in ("batches", "files", "index", "random", "remote")
     for who, whom in (("study", "run"), ("parts", "run"), ("parts", "verdicts"))
-} | {("studies.index.handle", f"studies.targets.{whom}") for whom in ("run", "verdicts")}
+}
+SHARED_BY_STUDIES |= {
+    ("studies.remote.own", "studies.targets.run"),
+    *(("studies.index.handle", f"studies.targets.{whom}") for whom in ("run", "verdicts")),
+}
 LOOSE_AT_MOST = 5
 LINES_AT_MOST = 500
 

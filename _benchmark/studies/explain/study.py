@@ -89,6 +89,11 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with workloads.scratch_directory(tempfile.gettempdir()) as scratch:
         given = arguments.filename is not None
+        if given and "://" in arguments.filename:
+            raise NotMeasuredError(
+                "`explain` measures files of this machine; `multitables_benchmark.py remote URL` "
+                "measures an object of a store"
+            )
         filename = arguments.filename if given else _written(scratch, scale.sample_bytes)
         stored = dataset_storage.describe(filename, arguments.path)
         default_rows = _default_rows(library, stored)

@@ -4,7 +4,8 @@ Law
 ---
 1. Server and proxy are on this machine, and gone at the end; every request waits as it would on
    the way to a store.
-2. Its options stand here; what is measured stands in `parts`, how a run goes in `targets.run`.
+2. With the URL of a user's own object none of these is made; `own` measures that.
+3. Its options stand here; what is measured stands in `parts`, how a run goes in `targets.run`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from _benchmark.machine import environment
 from _benchmark.objects.server import NoServerError
 from _benchmark.objects.store import Store
 from _benchmark.studies.arguments import positive
+from _benchmark.studies.remote import own
 from _benchmark.studies.remote.parts import DATASETS, PARTS, Remote
 from _benchmark.studies.targets import run as target_run
 from _benchmark.studies.targets.run import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
 
-SUMMARY = "objects of a store: whole datasets, random batches, opening, shots"
+SUMMARY = "objects of a store: whole datasets, random batches, opening, shots; or your own one"
 ROS3_PYTHON = "MULTITABLES_ROS3_PYTHON"
 SIZE_BYTES = 320 * 2**20
 MIN_BYTES = 2**27  # of less, opening and starting take too large a part
@@ -39,6 +41,7 @@ PEERS = ("obstore", "h5py", "s3fs")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of objects."""
+    own.add_arguments(parser)
     add = parser.add_argument
     add(
         "--latency_ms",
@@ -80,6 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print, keep; returns the exit status."""
+    if arguments.file is not None:
+        return own.run(arguments)
     sizes = {
         "shots": max(2, round(N_SHOTS * arguments.scale)),
         "signals": N_SIGNALS,

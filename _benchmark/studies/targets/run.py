@@ -166,7 +166,8 @@ class TargetRun:
 
     def text(self) -> str:
         """What was finished."""
-        text = "\n\n".join([*self.tables, target_table(self.targets).text()])
+        targets = [target_table(self.targets).text()] if self.targets else []
+        text = "\n\n".join([*self.tables, *targets])
         return text + ("\n\nFAILED\n" + "\n".join(self.faults) if self.faults else "")
 
     @property
