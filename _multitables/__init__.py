@@ -3,6 +3,14 @@
 #
 #   errors.py                every exception, one message grammar
 #   filter_names.py          filters that libraries bring along: number -> name
+#   remote/                  objects of stores; readers import it, too
+#     names.py               URLs and names of this machine: which is which, joined, whole
+#     options.py             storage_options, checked, and without secrets in reprs and pickles
+#     access.py              how readers get at one object, as bytes
+#     client.py              ranges of objects through obstore
+#     relay.py               the client in a fork, which asks another process
+#     relay_process.py       that process
+#     failures.py            what a store did wrong: named, and as an exception
 #   options.py               the options of each entry point: defaults, limits, checks
 #   sizes.py                 sizes that the library chooses
 #   tree.py                  one array, or a tuple or dict of them, and their paths
@@ -19,6 +27,8 @@
 #     virtual_extent.py      how long it is by now
 #     virtual_sources.py     where they are
 #     kept_source.py         a file that is opened again and again
+#     stored_files.py        a file by its name, here or in a store: what identifies it
+#     whole_object.py        the metadata of an object, and its index
 #     open_files.py          files that are open, and the objects that paths lead to
 #     versions.py            which version of a file is meant
 #     version_sources.py     versions as sources of their datasets
@@ -155,6 +165,7 @@
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
 #     fallback.py            what the core does not decode, through h5py or PyTables
+#     object_file.py         an object as a file object for h5py, or an image for PyTables
 #     box.py                 a NumPy key in two: what a library reads, and the rest
 #     library_failure.py     what a library raised, explained
 #     describe.py            a process that asks libhdf5 what a dataset is
