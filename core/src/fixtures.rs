@@ -225,6 +225,8 @@ impl TestPlan {
                 0,
                 0,
                 source_flags(dataset),
+                0,
+                0,
             ];
             if self.source(dataset) == sources.len() as u64 / source.len() as u64 {
                 sources.extend(source);

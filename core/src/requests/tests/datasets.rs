@@ -316,7 +316,9 @@ impl TestDataset {
         let direct = u64::from(self.layout.is_direct());
         let clipped = u64::from(self.layout.is_contiguous());
         #[rustfmt::skip]
-        let source = [element, name.len() as u64, device, inode, size, time, 0, 0, direct];
+        let source = [
+            element, name.len() as u64, device, inode, size, time, 0, 0, direct, 0, 0,
+        ];
         #[rustfmt::skip]
         let dataset = [
             0, row_bytes, element, self.field.0 as u64, self.field.1 as u64, n, 0, n,
