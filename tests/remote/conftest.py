@@ -23,7 +23,7 @@ from remote_files import Remote
 from stored_copies import copies  # noqa: F401 - a fixture
 
 from _benchmark.objects.proxy import Proxy
-from _benchmark.objects.server import NoServerError, S3Server
+from _benchmark.objects.server import NAMED, NoServerError, S3Server, find
 from _multitables.remote import client
 
 HERE = Path(__file__).parent
@@ -44,6 +44,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     except NoServerError as error:
         _server = error
         return
+    os.environ[NAMED] = find()  # tests have a cache folder of their own
     lasting.add(_server.process)
     _server.make_bucket("warm-up")
     s3_store(_server, _server.endpoint, "warm-up").put("object", b"starts obstore's threads")
