@@ -141,7 +141,7 @@ class CorruptFileError(FileOpenError):
 
 
 class StoreError(SubprocessException, FileOpenError):
-    """A store did not give what was asked of an object, or was not reached."""
+    """A store refused a request for an object, failed, or was not reached."""
 
 
 class MissingFileError(FileOpenError, FileNotFoundError):

@@ -26,7 +26,7 @@ ASK = "import h5py, hdf5plugin, s3fs; assert h5py.get_config().ros3; print(h5py.
 
 
 def is_right(python: str) -> str:
-    """What its h5py says of itself; "" where the driver, or a library, is missing."""
+    """The versions of its h5py; "" where the driver or a library is missing."""
     if not os.path.exists(python):
         return ""
     done = subprocess.run([python, "-c", ASK], capture_output=True, text=True, check=False)

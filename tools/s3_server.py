@@ -97,7 +97,7 @@ def default_prefix() -> Path:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Build what is not built; returns the exit status."""
+    """Build the server unless it is there; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python tools/s3_server.py",
         description=f"Builds the S3 server {PROGRAM} {VERSION}. It needs the registry of Go's "

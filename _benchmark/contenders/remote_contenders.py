@@ -1,10 +1,10 @@
-"""Who reads an object of a store; each in processes of its own.
+"""The contenders that read an object of a store, each in processes of its own.
 
 Law
 ---
 1. What they do stands in `remote_loop` and `hdf5_remote_loop`; a figure is made only of what was
    checked, and of a timed run whose counts are right.
-2. Requests and bytes are those that the proxy has logged between the marks of the clock.
+2. The proxy logs requests and bytes; the ones between the marks of the clock count.
 3. It owns no table of results, no target and no order of measuring.
 """
 
@@ -30,14 +30,14 @@ ROS3 = "h5py ROS3"
 DOWNLOAD = "obstore, the object"
 RANGES = "obstore, ranges of 8 MiB"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-#: What those who read HDF5 in the cloud advise: whole blocks, of which many are kept.
+#: The usual advice for HDF5 in the cloud: fetch whole blocks and keep many.
 BLOCKS = {"cache_type": "blockcache", "block_size": 8 << 20}
 INSTALL = "pip install multitables[bench]"
 
 
 @dataclass(frozen=True)
 class Place:
-    """An object, who reads it with how many processes, and the interpreter of the ROS3 driver."""
+    """An object, the number of processes that read it, and the interpreter of the ROS3 driver."""
 
     store: Store
     url: str
@@ -77,7 +77,7 @@ class Counted:
 
 
 def counted(log: Sequence[Request]) -> dict[str, int]:
-    """Requests between the marks of the clock, those without a body, and the bytes of bodies."""
+    """Count the requests between the marks of the clock, the HEADs, and the bytes of bodies."""
     marks = [at for at, one in enumerate(log) if one.path == remote_clock.PATH]
     if len(marks) != 2:
         raise WrongDataError(f"{len(marks)} marks of the clock in the log (expected 2)")
@@ -153,7 +153,7 @@ def rate(n_bytes: int) -> Callable[[Any], Sample]:
 
 
 def download_rate(n_bytes: int, size_bytes: int) -> Callable[[Any], Sample]:
-    """The rate of a download, as if it were of the decoded bytes."""
+    """The rate of a download, counted in decoded bytes so that it compares with the others."""
 
     def figure(found: Mapping[str, Any]) -> Sample:
         need(found["n"], size_bytes, "bytes")

@@ -23,7 +23,7 @@ import numpy as np
 from _benchmark.data.workloads import kept, whole
 
 MARK = "made_from"
-#: What has all signals: a wildcard for the shot, and one for the signal.
+#: The path of all signals: a wildcard for the shot, and one for the signal.
 PATTERN = "/shots/*/signals/*"
 FIRST_SHOT = 1_050_001
 PAGE_BYTES = 8_000_000

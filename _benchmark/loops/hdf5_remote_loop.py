@@ -40,12 +40,12 @@ NO_ROS3 = (
     "h5py has HDF5's driver for S3 in no wheel of its own. `python tools/ros3_env.py PREFIX` makes "
     "an environment with one that has it; then give --ros3_python PREFIX/bin/python"
 )
-#: What is read of the part of a process, when it is told whether that is to be checked.
+#: Reads the part of a process; the argument says whether the data is checked.
 Read = Callable[[bool], Any]
 
 
 def make_ready(asked: dict[str, Any]) -> None:
-    """Import what is used, and refuse what is missing."""
+    """Import the libraries, and refuse if one is missing."""
     library = importlib.import_module("h5py")
     with contextlib.suppress(ImportError):
         importlib.import_module("hdf5plugin")  # registers filters like blosc
@@ -107,7 +107,7 @@ def whole(asked: dict[str, Any], part: int) -> Iterator[Read]:
 
 @contextlib.contextmanager
 def batches(asked: dict[str, Any], part: int) -> Iterator[Read]:
-    """Each so many-th batch of rows, sorted for h5py and put back; the file is open before."""
+    """Every n-th batch of rows, sorted for h5py and put back; the file is open before."""
     keys = random_loop.keys_of("coordinates", asked["batches"])[part :: asked["n_procs"]]
     with opened(asked) as file:
         take = random_loop.sorted_once(file[asked["path"]].__getitem__)
@@ -194,7 +194,7 @@ def together(task: str, parts: list[Any]) -> Any:
 
 
 def serve_part(pipe: Connection, asked: dict[str, Any], part: int) -> None:
-    """Be a process: read at every word, and answer what was read, or an error."""
+    """Serve as a process: read at every word, and send the data's digest, or an error."""
     try:
         make_ready(asked)
         with TASKS[asked["task"]](asked, part) as read:

@@ -3,7 +3,7 @@
 Law
 ---
 1. A mark is a request of its own, outside the clock.
-2. Of what was checked the hashes are told, of what was timed the counts: the same for all.
+2. A checked pass answers with hashes, a timed one with counts; all loops do the same.
 3. It is imported by its neighbours: standard library and NumPy.
 """
 

@@ -4,7 +4,7 @@ Law
 ---
 1. Libraries are imported, and readers have run once, before the clock starts; a streamer that is
    timed is new, and starts its own.
-2. What is asked for is the same as of h5py (`hdf5_remote_loop`); here it comes into this process.
+2. It reads the same data as `hdf5_remote_loop`, but into this process.
 3. It is run as a program, beside its neighbours: standard library, NumPy, and the library.
 """
 
@@ -75,7 +75,7 @@ def kept_queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
 
 
 def _blocks(streamer: Any, asked: dict[str, Any]) -> Iterator[Any]:
-    """The blocks of a queue, of the first rows only where that is asked; then what it tells."""
+    """The blocks of a queue, perhaps of its first rows only; its statistics are kept at the end."""
     some = {"rows": slice(asked["rows"])} if asked.get("rows") else {}
     case = {"n_procs": asked["n_procs"], "remainder": True, **some}
     with streamer.get_queue(asked["path"], **case) as queue:
@@ -128,7 +128,7 @@ def download(_library: Any, asked: dict[str, Any]) -> Iterator[Read]:
 
 @contextlib.contextmanager
 def reader(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
-    """The rows of a draw, by requests of which some are on their way; the file is open before."""
+    """The rows of a draw, with several requests in flight; the file is open before."""
     keys = random_loop.keys_of("coordinates", asked["batches"])
     with library.Reader(asked["url"], n_procs=asked["n_procs"], **_options(asked)) as reader:
         dataset = reader.get_dataset(asked["path"])

@@ -70,7 +70,7 @@ class Settings:
     latency_seconds : float
         The delay before a request is passed on.
     bytes_per_second : float
-        The limit of the bodies of answers, over all connections; 0 is none.
+        The limit of the bodies of answers, over all connections; 0 sets no limit.
     faults : tuple of Fault
         Their order is the order in which they are looked for.
     """

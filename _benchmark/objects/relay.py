@@ -3,7 +3,7 @@
 Law
 ---
 1. A thread for each connection of a client, with one kept connection to the server. Bodies go from
-   socket to socket through a pipe (splice(2)), never through Python; those of TLS do.
+   socket to socket through a pipe (splice(2)), past Python; bodies of TLS go through it.
 2. Heads pass unchanged, Host too, because clients sign them. A fault changes only what it names.
 3. Every request is in the log when its answer ends, however it ends.
 4. Each line on standard input is a question and has one line as its answer. Its end is the end.

@@ -30,7 +30,7 @@ class NoServerError(RuntimeError):
 
 
 def cache_folder() -> Path:
-    """Where ``tools/s3_server.py`` builds the server unless it is told another place."""
+    """The default folder in which ``tools/s3_server.py`` builds the server."""
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "multitables" / "s3_server"
 
@@ -41,7 +41,7 @@ def find() -> str:
     Raises
     ------
     NoServerError
-        It is in none of the places.
+        No place has it.
     """
     named = os.environ.get(NAMED)
     found = shutil.which(named or PROGRAM)

@@ -5,8 +5,8 @@ Law
 1. A name is below ``HDF5_EXTFILE_PREFIX``, in which a leading ``${ORIGIN}`` is the folder of the
    HDF5 file; without it, below the current directory. It may be that of an object in a store.
 2. An object of a store names objects beside it: of an absolute name, the last part counts.
-3. Only files that have all of the dataset's bytes are told. What HDF5 makes of others (zeros behind
-   the end of a short one, an error for a missing one) is left to it.
+3. Only files that have all of the dataset's bytes are returned. Others are left to HDF5, which
+   shows zeros behind the end of a short one, and raises an error for a missing one.
 
 This file must never know types.
 """

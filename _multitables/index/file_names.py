@@ -32,7 +32,7 @@ Filenames: TypeAlias = Filename | list[str]
 def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     """Return the file that is meant, as it was given, or a list of the names of several.
 
-    What follows ``?`` in the names of HTTP objects is in the options that are returned.
+    The returned options hold the queries of HTTP names, the part behind ``?``.
 
     Raises
     ------

@@ -161,7 +161,7 @@ def untrusted(filename: str, path: str, reason: str) -> UnsupportedDatasetError:
 
 
 def not_alone(filename: str, path: str, why: str) -> UnsupportedDatasetError:
-    """Compose the error for what only HDF5 reads, from several files of which a store has some."""
+    """Compose the error for a dataset that only HDF5 reads, some of whose files are in a store."""
     return UnsupportedDatasetError(
         f"{path!r} in {filename!r} needs an HDF5 library, which finds no other files in a store: "
         f"{why}",

@@ -18,9 +18,9 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from _multitables import _core
 from _multitables.errors import FileChangedError, MultitablesError
@@ -35,12 +35,13 @@ from _multitables.remote.names import joined as in_folder
 from _multitables.remote.options import StorageOptions
 
 UNKNOWN = -1
-#: Objects of which a store is told at a time that they will be read.
-EXPECTED = 256
+#: Headers of this many objects are fetched from a store at a time.
+PREFETCHED = 256
 NO_OPTIONS = StorageOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
 ORIGIN = "${ORIGIN}"
 SIGNATURE = "HDF5's signature"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,13 +251,17 @@ class OpenFiles:
         yield from (absolute(place) for place in places if is_file(place, self.storage))
 
 
-def expect(places: Sequence[Place]) -> None:
-    """Say that the objects at places in one file will be read: a store is asked for all at once."""
-    file = places[0].file if places else None
-    if file is not None and file.fingerprint.access and len(places) > 1:
-        metadata = file.metadata
-        if isinstance(metadata, _core.MetadataFile):  # a saved index needs nothing of the object
-            metadata.expect([place.offset for place in places if place.offset != UNKNOWN])
+def prefetched(file: OpenFile, items: Sequence[_T], offset: Callable[[_T], int]) -> Iterator[_T]:
+    """Yield items of a file in a store, and fetch the objects at their offsets, many at a time."""
+    metadata = file.metadata
+    # A saved index needs nothing of the object.
+    if not (file.fingerprint.access and isinstance(metadata, _core.MetadataFile)):
+        yield from items
+        return
+    for at in range(0, len(items), PREFETCHED):
+        some = items[at : at + PREFETCHED]
+        metadata.prefetch([found for found in map(offset, some) if found != UNKNOWN])
+        yield from some
 
 
 def open_file(
@@ -297,7 +302,7 @@ def open_file(
 
 @contextlib.contextmanager
 def _refusals(filename: str) -> Iterator[None]:
-    """Raise what the core says of a file's first structures as errors that name the file."""
+    """Turn the core's errors about a file's first structures into errors that name the file."""
     try:
         yield
     except _core.Corrupt as error:

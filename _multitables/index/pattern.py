@@ -16,6 +16,7 @@ import glob
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -25,12 +26,11 @@ from _multitables import _core
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_file import Source, errors_named
 from _multitables.index.open_files import (
-    EXPECTED,
     UNKNOWN,
     OpenFile,
     Place,
     children,
-    expect,
+    prefetched,
 )
 from _multitables.index.runs import FAR, I64, Begins, Run
 from _multitables.index.saved.metadata import SavedMetadata
@@ -145,21 +145,15 @@ def matches(source: Source, path: str, links: Links, *, lists_all: bool) -> list
     level = [Match((), "", ("",), False, _run_of(source.find("")))]
     for part in (part for part in path.split("/") if part not in ("", ".")):
         groups = [_Group(match, number) for match in level for number in range(len(match.names))]
-        of_groups = (_inside(source, group, part, links, lists_all) for group in _expected(groups))
+        main = groups[0].place.file
+        ahead = prefetched(main, groups, partial(_offset_in, main))
+        of_groups = (_inside(source, group, part, links, lists_all) for group in ahead)
         level = list(chain.from_iterable(of_groups))
         if not level:
             paths = [group.place.path for group in groups]
             names = children(groups[0].place)
             raise hdf5_errors.nothing_matches(source.filename, path, part, paths, names)
     return level
-
-
-def _expected(groups: list[_Group]) -> Iterator[_Group]:
-    """Yield groups, of which the next ones are expected."""
-    for at in range(0, len(groups), EXPECTED):
-        some = groups[at : at + EXPECTED]
-        expect([group.place for group in some])
-        yield from some
 
 
 class _Group:
@@ -170,6 +164,10 @@ class _Group:
         self.values = (*match.values, name) if match.is_wild else match.values
         self.path = f"{match.path}{name}/"
         self.place = match.run.place(number)
+
+
+def _offset_in(file: OpenFile, group: _Group) -> int:
+    return group.place.offset if group.place.file is file else UNKNOWN
 
 
 def _inside(

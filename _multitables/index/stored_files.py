@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from _multitables import _core
@@ -66,6 +65,8 @@ def read_whole(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
 
 def concurrently(ask: Callable[[Asked], Told], things: Sequence[Asked]) -> list[Told]:
     """Ask a store for several things at a time; their order stays."""
+    from concurrent.futures import ThreadPoolExecutor  # few files need it
+
     with ThreadPoolExecutor(CONCURRENT) as pool:
         return list(pool.map(ask, things))
 

@@ -5,7 +5,7 @@ Law
 1. Each file is opened once for a virtual dataset, and closed when its datasets are indexed.
 2. A file or a dataset that is missing is no source: its elements are the fill value. One that is
    damaged is an error, which names it.
-3. HDF5 would show the fill value for objects of a store: no library reads those.
+3. HDF5 would show the fill value for objects of a store, so no library reads such a dataset.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def index_file(
         with _first_writable(names) as (written, out):
             save(file, out, advance)
     if is_remote(name) and where is None:
-        with contextlib.suppress(StoreError):  # who may read an object may not always write one
+        with contextlib.suppress(StoreError):  # a right to read is no right to write
             put(beside, storage, written)
             return beside
     return written
@@ -143,7 +143,7 @@ def index_file(
 
 @contextlib.contextmanager
 def _names_failures(name: str) -> Iterator[None]:
-    """Raise what the core says of a store as an error that names the object."""
+    """Turn the core's errors about a store into errors that name the object."""
     try:
         yield
     except _core.StoreFailed as error:

@@ -2,8 +2,8 @@
 
 Law
 ---
-1. h5py reads ranges through `ObjectFile`; PyTables, which takes no such thing, reads a copy.
-2. All bytes are those of the version that was indexed, or a `StoreFailure` says why not.
+1. h5py reads ranges through `ObjectFile`; PyTables takes no file object, and reads a copy.
+2. All bytes are of the version that was indexed, or a `StoreFailure` says why not.
 3. HDF5 would look for files that an object names on this machine, or take the object for them:
    what needs any is refused.
 """
@@ -88,7 +88,7 @@ class ObjectFile(io.RawIOBase):
         return filled
 
     def _block(self, number: int, behind: int) -> bytes:
-        """Return a block; those up to `behind` are wanted, too."""
+        """Return a block; the blocks up to `behind` are wanted, too."""
         if number not in self._blocks:
             reads_on, wanted = number == self._next, behind - number
             self._brought = min(2 * self._brought, MAX_BLOCKS_AHEAD) if reads_on else wanted
@@ -146,7 +146,7 @@ def check_alone(dataset: Any, access: Access | None) -> None:
         It names them.
     """
     names: list[str] = []
-    if dataset.is_virtual:  # what it shows of its own file may be virtual, too
+    if dataset.is_virtual:  # its sources in its own file may be virtual, too
         names = [source.file_name for source in dataset.virtual_sources()]
         names = [name for name in names if access or is_remote(name)]
     elif access and dataset.external:

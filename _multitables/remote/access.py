@@ -36,12 +36,12 @@ class Access:
     name: str
     etag: str
     options: StorageOptions
-    #: What its metadata took, as often as it was opened.
+    #: Requests for its metadata, of all times that it was opened.
     requests: Requests = field(default_factory=Requests, compare=False, repr=False)
 
     @cached_property
     def encoded(self) -> bytes:
-        """What the core is told."""
+        """The bytes for the core; see the law."""
         limits = ("max_gap_bytes", "max_request_bytes", "max_memory_bytes", "max_requests")
         numbers = [self.options.get(name) for name in (*limits, "cache_bytes")]
         folder = os.fsencode(self.options.get("cache_folder"))

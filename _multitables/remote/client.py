@@ -15,7 +15,6 @@ import contextlib
 import importlib
 import json
 import os
-import random
 import sys
 import threading
 import time
@@ -25,18 +24,17 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from _multitables.errors import MissingLibraryError, OptionsError
-from _multitables.remote import relay
 from _multitables.remote.failures import StoreFailure, failure_of
 from _multitables.remote.names import in_store, kind_of, query_of
 from _multitables.remote.options import OWN
 
 #: A whole request may take as many times the longest silence.
 SLOW = 10
-#: What obstore does not repeat, as some servers tell no version, is asked for again so often.
+#: Attempts at a request that obstore does not repeat, because the server gives no version.
 ATTEMPTS = 4
 #: Stores that are kept.
 MAX_STORES = 64
-#: What the version of an object begins with where its server gives no ETag.
+#: The beginning of an object's version if its server gives no ETag.
 UNTAGGED = "modified"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _lock = threading.Lock()
@@ -74,7 +72,7 @@ def _names_failures(ask: Callable[P, T]) -> Callable[P, T]:
         except (StoreFailure, MissingLibraryError, OptionsError):
             raise
         except BaseException as error:  # each store has its own
-            # A panic of obstore is no Exception, as an interrupt and what a test raises are none.
+            # A panic of obstore is a BaseException, as an interrupt is; only the panic is ours.
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             failure = failure_of(error)
@@ -106,7 +104,7 @@ def fetched(
     """
     if _is_fork:
         arguments = (name, text, begin, end, etag)
-        (version, (modified_ns, size)), data = relay.ask("fetched", arguments, out)
+        (version, (modified_ns, size)), data = _by_relay("fetched", arguments, out)
         return version, (modified_ns, size), data
     for attempt in range(ATTEMPTS):
         try:
@@ -115,6 +113,8 @@ def fetched(
             last = attempt == min(ATTEMPTS - 1, _own(text)["max_retries"])
             if failure.was_repeated or failure.kind not in ("cut", "short") or last:
                 raise
+            import random  # few programs come here
+
             time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
             continue
         if out is not None:
@@ -145,7 +145,7 @@ def _fetched(
 
 
 def _body(found: Any, is_resumed: bool) -> memoryview:
-    """Return what a request brings; obstore resumes it itself where there is an ETag."""
+    """Return the body of an answer; obstore resumes it if there is an ETag."""
     try:
         return memoryview(found.bytes())
     except Exception as error:  # noqa: BLE001 - each store has its own
@@ -158,9 +158,9 @@ def _body(found: Any, is_resumed: bool) -> memoryview:
 def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
     """Return the version of an object, and its time (ns) and size."""
     if _is_fork:
-        (version, (modified_ns, size)), _ = relay.ask("head", (name, text))
+        (version, (modified_ns, size)), _ = _by_relay("head", (name, text))
         return version, (modified_ns, size)
-    if kind_of(name) == "http":  # what a URL is signed for is GET
+    if kind_of(name) == "http":  # presigned URLs allow GET only
         try:
             return fetched(name, text, 0, 1)[:2]
         except StoreFailure as failure:
@@ -175,7 +175,7 @@ def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
 def put(name: str, text: str, file: str) -> None:
     """Write a file of this machine as an object."""
     if _is_fork:
-        relay.ask("put", (name, text, os.path.abspath(file)))
+        _by_relay("put", (name, text, os.path.abspath(file)))
         return
     from pathlib import Path
 
@@ -187,7 +187,7 @@ def put(name: str, text: str, file: str) -> None:
 def listed(name: str, text: str) -> list[str]:
     """Return the names of all objects that begin with a name."""
     if _is_fork:
-        names: list[str] = relay.ask("listed", (name, text))[0]
+        names: list[str] = _by_relay("listed", (name, text))[0]
         return names
     store, key = _store(name, text)
     root, _ = in_store(name)
@@ -195,6 +195,14 @@ def listed(name: str, text: str) -> list[str]:
     folder = key.rpartition("/")[0]
     pages = _obstore().list(store, folder or None)
     return [f"{root}/{one['path']}" for page in pages for one in page]
+
+
+def _by_relay(
+    function: str, arguments: tuple[Any, ...], out: memoryview | None = None
+) -> tuple[Any, memoryview]:
+    from _multitables.remote import relay  # what it imports takes some milliseconds
+
+    return relay.ask(function, arguments, out)
 
 
 def _told(meta: Any) -> tuple[str, int, int]:
@@ -215,7 +223,7 @@ def _obstore() -> Any:
 
 
 def _try_obstore() -> None:
-    with contextlib.suppress(MissingLibraryError):  # who reads an object is told
+    with contextlib.suppress(MissingLibraryError):  # a later read reports it
         _obstore()
 
 
@@ -304,7 +312,7 @@ def _own(text: str) -> dict[str, Any]:
 
 
 def forget_stores() -> None:
-    """Make stores anew from now on, as the environment may have other credentials by and by."""
+    """Make stores anew from now on, since the credentials in the environment may change."""
     _made.cache_clear()
 
 

@@ -1,4 +1,4 @@
-"""What a store, or the way to it, did wrong: named in the client, and told as one of our errors.
+"""Failures of a store or of the network: named in the client, raised as one of our errors.
 
 Law
 ---
@@ -94,7 +94,7 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
 #: Kinds after which no other part of the object is given either.
 OF_ALL = {"missing", "forbidden", "changed", "no_ranges", "region", "certificate", "options"}
 
-#: What obstore's text says -> the kind, where no status tells it. The first that fits counts.
+#: Patterns in obstore's text -> the kind, where there is no status. The first match counts.
 _SAID = (
     (r"certificate|UnknownIssuer", "certificate"),
     (r"Range request not supported|non-partial response", "no_ranges"),

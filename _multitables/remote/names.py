@@ -3,7 +3,7 @@
 Law
 ---
 1. A name with one of `SCHEMES` and ``://`` is an object's; any other one is a file of this machine.
-2. What comes behind ``?`` in the name of an HTTP object may be a signature, and is never shown.
+2. The query of an HTTP name, behind ``?``, may be a signature, and is never shown.
 
 This file must never open anything.
 """
@@ -49,7 +49,7 @@ def absolute(name: str) -> str:
 
 
 def query_of(name: str) -> str:
-    """Return what comes behind ``?`` in the name of an HTTP object."""
+    """Return the query of an HTTP name, behind ``?``."""
     return name.partition("?")[2] if is_remote(name) and kind_of(name) == "http" else ""
 
 

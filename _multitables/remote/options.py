@@ -4,7 +4,7 @@ Law
 ---
 1. Options of `OWN` are checked here; all others are the store's, under obstore's names for them.
 2. Values are of JSON's types, so that readers in processes of their own get the same.
-3. Neither a repr nor a pickle has a value that may be a secret: only those of `HARMLESS` are in it.
+3. Reprs and pickles hold only the values of `HARMLESS` options; any other may be a secret.
 
 This file must never import obstore.
 """
@@ -152,10 +152,10 @@ def _wrong(name: str, happened: str, value: Any) -> OptionsError:
 class StorageOptions:
     """Checked options; two are equal if they reach stores in the same way."""
 
-    #: Those of `OWN` that differ from their defaults, and those of the store, by name.
+    #: Options of `OWN` that differ from their defaults, and options of the store, by name.
     own: tuple[tuple[str, Any], ...] = ()
     store: tuple[tuple[str, Any], ...] = ()
-    #: What comes behind ``?`` in names of HTTP objects.
+    #: The queries of HTTP names, behind ``?``.
     queries: tuple[tuple[str, str], ...] = ()
     #: Names of options that a pickle left out.
     lost: tuple[str, ...] = field(default=(), compare=False)
@@ -209,7 +209,7 @@ class StorageOptions:
         return replace(self, queries=tuple(sorted({**dict(self.queries), name: query}.items())))
 
     def client_text(self, name: str) -> str:
-        """Return what the client in a reader is told of an object."""
+        """Return the text with which the client in a reader gets at an object."""
         told = {
             "own": {key: value for key, value in self.own if key not in _LIMITS},
             "store": dict(self.store),

@@ -83,7 +83,7 @@ class Relay:
         return "" if status is None else f"exit status {status}"
 
     def forget(self) -> None:
-        """Leave it to the process of which this one is a fork."""
+        """Leave it to the parent process."""
         self._process.returncode = 0  # it is not ours to wait for
         self._close()
 

@@ -1,4 +1,4 @@
-"""The study of objects: what is written, read and counted, and who reads wrongly.
+"""The study of objects: its files, its loops, its counts, and contenders that read wrongly.
 
 Law
 ---

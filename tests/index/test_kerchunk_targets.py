@@ -2,7 +2,7 @@
 
 Law
 ---
-1. h5py is the oracle. What is wrong with one of the files is an error that names it.
+1. h5py is the oracle. A fault of one of the files is an error that names it.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ READING: dict[str, Callable[..., np.ndarray]] = {
     "handle": by_handle,
 }
 ENTRIES = {"opening": by_opening, **READING}
-#: Faults that are worth another attempt -> what is said of one that stays.
+#: Faults that are worth another attempt -> the message of one that stays.
 PASSING: dict[str, tuple[Fault, str]] = {
     "drop": (Fault("drop"), r"answers for .* break off \(after 2 retries\)"),
     "hang": (Fault("hang"), r"does not answer in time \(after 2 retries\)"),
@@ -116,7 +116,7 @@ PASSING: dict[str, tuple[Fault, str]] = {
         r"sent fewer bytes .* \(expected bytes \d+:\d+, got 1000 ",
     ),
 }
-#: Others -> the error, and what is said of them.
+#: Other faults -> the error and its message.
 LASTING: dict[str, tuple[Fault, type[MultitablesError], str]] = {
     "401": (Fault("status", 401), StoreError, r"refuses .* \(HTTP status 401 InjectedFault\)"),
     "403": (Fault("status", 403), StoreError, r"refuses .* \(HTTP status 403 InjectedFault\)"),
@@ -217,7 +217,7 @@ def test_a_server_that_dies_meanwhile(path: Path, remote: Remote) -> None:
     """Blocks that came before are right; then the error comes, not a wait for ever."""
     options = {**QUICK, "max_retries": 1, "max_requests": 1, "timeout_seconds": 20.0}
     streamer = Streamer(remote.put(path), storage_options=remote.options(**options))
-    remote.proxy.set(faults=(Fault("hang", after=4),))  # what is not answered when it dies
+    remote.proxy.set(faults=(Fault("hang", after=4),))  # so that it dies with requests in hand
     n_rows = 0
 
     def read() -> None:
@@ -256,7 +256,7 @@ def test_what_failed_works_again(path: Path, remote: Remote) -> None:
 
 @pytest.mark.parametrize("status", [503, 403, 404])
 def test_metadata_that_is_not_given(status: int, tmp_path: Path, remote: Remote) -> None:
-    """Whatever looks through a file tells what the store did, and goes on when it is mended."""
+    """A walk through a file raises the store's error, and works again when the store does."""
     with h5py.File(tmp_path / "many.h5", "w") as file:
         for number in range(1000):
             file.create_dataset(f"g{number // 100}/s{number}", data=noise(60), chunks=(30,))

@@ -296,7 +296,7 @@ def asks(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def forked_in_the_middle(function: Callable[[], Any], asks: threading.Event, depth: int) -> Any:
-    """What a function returns here and in forks, which begin while a thread here waits in it."""
+    """A function returns here and in forks that begin while a thread here waits in it."""
     if not depth:
         return [function()]
     asks.clear()
@@ -311,7 +311,7 @@ def forked_in_the_middle(function: Callable[[], Any], asks: threading.Event, dep
 def test_a_thread_waits_for_metadata(
     stored: Stored, proxy: Proxy, asks: threading.Event, depth: int
 ) -> None:
-    """What another thread of the parent fetches is not there in the fork."""
+    """A fork fetches for itself what another thread of its parent was fetching."""
     with stored.open() as file:
         proxy.set(latency_seconds=0.3)
         found = forked_in_the_middle(lambda: file["rows"].shape, asks, depth)

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. `datasets` says what there is; a file is stored with those beside it, as it names some.
+1. `datasets` lists the files; each is stored with the files beside it, as it may name them.
 2. What a library reads, it reads here, too, also where the core could. Only what HDF5 would need
    other objects for is refused.
 """
@@ -47,7 +47,7 @@ def test_rows(copies: Copies, tmp_path: Path, file: str) -> None:
 
 
 def stored(file: str, dataset: Dataset, by_library: bool) -> Dataset:
-    """What the table says of a dataset whose file is in a store."""
+    """The entry of a dataset, for a file in a store."""
     others = file.startswith("virtual") or is_raw(file, dataset)
     if dataset.path in CONVERTED or (by_library and others):
         return replace(dataset, refused=dict.fromkeys(FACES, UnsupportedDatasetError))

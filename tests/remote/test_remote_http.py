@@ -31,7 +31,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read_all(name: Any, path: Path, **options: Any) -> None:
-    """What streams, a Reader and a handle give is what the file has."""
+    """Streams, a Reader and a handle give the data of the file."""
     wanted = h5py_read(path, "filters")
     opened = {"storage_options": {"max_retries": 1, "timeout_seconds": 5, **options}}
     rows, _ = streamed(name, "filters", open_options=opened)

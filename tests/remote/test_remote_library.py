@@ -1,4 +1,4 @@
-"""What the core does not decode, read by libraries from objects of a store.
+"""Libraries read objects of a store where the core does not decode them.
 
 Law
 ---
@@ -208,7 +208,7 @@ class Counted:
 
 
 def test_reads_of_a_file_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any range, and what was fetched lately is not fetched again."""
+    """Any range is right, and a block that was fetched lately is not fetched again."""
     rng = np.random.default_rng(5)
     n_bytes = 40 * object_file.BLOCK_BYTES + 12345
     stored = Counted(rng.bytes(n_bytes), monkeypatch)

@@ -94,7 +94,7 @@ def test_an_object_names_no_file_of_this_machine(
 def test_virtual_datasets(
     copies: Copies, tmp_path: Path, opened: dict[str, Any], source: str
 ) -> None:
-    """Of objects beside it, one of which is missing."""
+    """A virtual dataset shows objects beside it; one is missing."""
     for number in range(PARTS):
         part(tmp_path, number)
     path = shown(tmp_path / "main.h5", [f"part{n}.h5" for n in (0, 1, 9, 2)], source)

@@ -1,8 +1,8 @@
-"""`storage_options`: what is taken, what is refused, and where else credentials come from.
+"""`storage_options`: good ones, refused ones, and credentials from the environment.
 
 Law
 ---
-1. What an option does is seen in what a server is sent, not in what the client was told.
+1. An option's effect is seen in the requests that a server gets.
 2. No test asks a service of a cloud for credentials: all have keys, or ask without.
 """
 
@@ -139,7 +139,7 @@ def test_the_environment(
         with pytest.raises(OptionsError, match="AWS_ENDPOINT_URL_S3"):
             read(name, endpoint=remote.proxy.endpoint)
         monkeypatch.delenv(named)
-    read(name, endpoint=remote.proxy.endpoint)  # what is given is stronger
+    read(name, endpoint=remote.proxy.endpoint)  # an option overrules the environment
 
 
 def test_the_environment_is_looked_at_again(

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. The proxy's log is what was asked; bounds are what the structures need, with little to spare.
+1. The proxy's log has the requests; bounds are a little above the need of the structures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What reaches a store never shows: not in errors, texts, pickles, logs or processes.
+"""Secrets of a store never show: not in errors, texts, pickles, logs or processes.
 
 Law
 ---
@@ -58,7 +58,7 @@ def server(path: Path) -> Iterator[PlainServer]:
 
 @pytest.fixture(params=["s3", "http"])
 def opened(request: pytest.FixtureRequest, server: PlainServer) -> tuple[str, dict[str, Any]]:
-    """An object's name, and options of which half are secrets."""
+    """An object's name, and options; half of them are secrets."""
     if request.param == "http":
         headers = SECRETS["headers"]
         return f"{server.endpoint}/bucket/data.h5?{QUERY}", {**QUICK, "headers": headers}

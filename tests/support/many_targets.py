@@ -2,7 +2,7 @@
 
 Law
 ---
-1. References are put together by hand from those of each file; h5py wrote the data.
+1. References of all files are joined by hand; h5py wrote the data.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def expected(paths: list[Path], name: str) -> Any:
 
 
 def combined(paths: list[Path], url: Callable[[Path], str], inline_every: int = 0) -> Any:
-    """References of the arrays of all files; chunks of which some are in the references."""
+    """References of the arrays of all files, with some chunks inline."""
     refs: dict[str, Any] = {".zgroup": json.dumps({"zarr_format": 2})}
     for number, path in enumerate(paths):
         stored = path.read_bytes()

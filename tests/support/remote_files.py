@@ -2,7 +2,7 @@
 
 Law
 ---
-1. `write` makes the file; what is right is asked of h5py, never of this library.
+1. `write` makes the file; h5py is the oracle, never this library.
 2. An object is put at the server itself, past the proxy, so that faults and logs are of reads only.
 """
 
@@ -94,6 +94,6 @@ class Remote:
         }
 
     def requests(self, suffix: str = "") -> list[Request]:
-        """What was asked since the last call, of objects whose names end so."""
+        """The requests since the last call, for objects whose names end with `suffix`."""
         log = self.proxy.take_log()
         return [one for one in log if one.path.split("?")[0].endswith(suffix)]

@@ -3,9 +3,9 @@
 Law
 ---
 1. The object is only read, and only its first rows are: as many as are asked for.
-2. Nothing of `storage_options` is printed or kept but what is in `SHOWN`. Of failures of other
-   libraries only the types are told, as their messages may repeat what a store was sent.
-3. Rows are compared with h5py's where it can read the object, else with those of an open file.
+2. Only the options in `SHOWN` are printed or kept. Failures of other libraries are named by their
+   types alone, as their messages may repeat secrets.
+3. Rows are compared with h5py's where it can read the object, else with `multitables.open`'s.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(text: str) -> dict[str, Any]:
-    """A JSON object; what is wrong is told without the text."""
+    """Parse a JSON object; an error does not repeat the text."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -107,7 +107,7 @@ class Own:
     def ask(
         self, name: str, loop: Any, recipe: str, n_procs: int, stored_bytes: int = 0, **more: Any
     ) -> Asked:
-        """A recipe of a loop; a download is of so many bytes."""
+        """A recipe of a loop; `n_bytes` is the size of a download."""
         rows = self.rows if self.rows < self.all_rows else 0
         request = {
             "url": self.url,
@@ -127,7 +127,7 @@ class Own:
 
 
 def _loaded(n_bytes: int, stored_bytes: int) -> Callable[[Any], Sample]:
-    """The rate of a download, as if it were of the decoded bytes."""
+    """The rate of a download, counted in decoded bytes so that it compares with the others."""
     whole = people.download_rate(n_bytes, stored_bytes)
 
     def figure(found: Mapping[str, Any]) -> Sample:
@@ -225,7 +225,7 @@ def measure(run: TargetRun, own: Own) -> None:
         name = HTTP if driver == "http" else people.S3FS
         theirs: dict[str, Any] = {"driver": driver, "open": {}, "file": {}}
         h5py = _Quiet(own.ask(name, hdf5_remote_loop, "", n_procs, **theirs))
-        # What fails here does so again, and its reason comes into the table.
+        # A failure here comes again in the round, and its reason stands in the table.
         with contextlib.suppress(NotMeasuredError, ContenderError):
             oracle = h5py = _Compared(h5py.one, digest=h5py.check())
         everybody.append(h5py)
@@ -247,7 +247,7 @@ def measure(run: TargetRun, own: Own) -> None:
 
 @dataclass(frozen=True)
 class _Quiet:
-    """Another library, whose failures are told by their types."""
+    """Another library; only the types of its failures are shown."""
 
     one: Asked
     needs: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What is compared of objects, and what is wanted.
+"""The comparisons of objects, and their targets.
 
 Law
 ---
@@ -37,9 +37,9 @@ COLUMNS = 256
 MIN_WHOLE = 3.0
 MIN_OF_DOWNLOAD = 1 / 1.3  # 1.3 times its time
 MIN_BATCHES = 5.0
-#: Of batches the file is so many times as large, for the blocks that s3fs keeps not to hold it all.
+#: Batches read a file this many times as large, so that the blocks of s3fs do not hold it all.
 BATCHES_OF = 4
-MAX_REQUESTS = 0.1  # of those of HDF5's driver; s3fs takes the whole file in a few
+MAX_REQUESTS = 0.1  # a part of HDF5's own; s3fs takes the whole file in a few
 MIN_OPENING = 1.0
 MAX_OF_BEST = 2.0  # times the fastest of all ways to read the shots
 MIN_PUBLISHED = 3.0
@@ -74,7 +74,7 @@ DATASETS = {
 
 @dataclass
 class Remote:
-    """Where the objects of a run are, and who has the ROS3 driver."""
+    """The store of a run, and the interpreter with the ROS3 driver."""
 
     store: Store
     ros3_python: str

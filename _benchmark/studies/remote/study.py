@@ -4,7 +4,7 @@ Law
 ---
 1. Server and proxy are on this machine, and gone at the end; every request waits as it would on
    the way to a store.
-2. With the URL of a user's own object none of these is made; `own` measures that.
+2. With the URL of a user's own object no server starts: `own` measures that object.
 3. Its options stand here; what is measured stands in `parts`, how a run goes in `targets.run`.
 """
 

@@ -23,7 +23,7 @@ def is_references(filename: str) -> bool:
 
 
 def first_read(filename: str) -> str:
-    """Return which file of references says what the nodes are, and changes with them."""
+    """Return the file of references that lists the nodes, and so changes with them."""
     return filename if filename.endswith(JSON) else joined(filename, METADATA)
 
 

@@ -83,7 +83,7 @@ class Table:
     grid_index: U64
     byte_offset: U64
     stored_size: U64
-    #: 0: a chunk is among these bytes; else in the target of this number, of which the first is 1.
+    #: 0: the chunk is in these bytes; else the number of its target, from 1 on.
     source: U32
     inline: bytes
     urls: tuple[str, ...]

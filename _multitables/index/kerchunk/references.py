@@ -6,7 +6,7 @@ Law
    ``LazyReferenceMapper`` reads. Templates are names alone, as Kerchunk writes them.
 2. They are files of this machine, or objects of a store, and are read whole; Parquet files are read
    when their array is asked for.
-3. What is not as specified is a `ReferencesError`, which says where.
+3. A departure from the specification is a `ReferencesError`, which says where.
 
 This file must never know HDF5.
 """
@@ -215,7 +215,7 @@ def _read_parquet(folder: str, told: dict[str, Any], store: Store) -> tuple[dict
 
 
 def _records(inside: str, most: int, store: Store) -> Iterable[int]:
-    """Return the numbers of an array's Parquet files; over HTTP, of those that may be there."""
+    """Return the numbers of an array's Parquet files; over HTTP, of all that may exist."""
     if is_remote(inside) and kind_of(inside) == "http":
         if most > MAX_RECORDS:
             raise ReferencesError(f"{inside!r} may have {most} files, more than are asked for")
@@ -231,13 +231,13 @@ def _records(inside: str, most: int, store: Store) -> Iterable[int]:
 def _contents(
     inside: str, numbers: Iterable[int], store: Store
 ) -> Iterator[tuple[int, str, bytes]]:
-    """Yield the number, the name and the bytes of Parquet files; those of a store come together."""
+    """Yield the number, name and bytes of Parquet files; a store is asked for several at a time."""
     named = [(number, joined(inside, f"refs.{number}.parq")) for number in numbers]
     if not is_remote(inside):
         for number, name in named:
             yield number, name, store.read(name)[1]
         return
-    # The first one alone: often no more is asked for than to what the references are.
+    # The first one alone: often a caller only wants the target of the references.
     for begin, end in itertools.pairwise([0, *range(1, len(named), RECORDS_AT_A_TIME), len(named)]):
         some = named[begin:end]
         found = concurrently(store.read_if_there, [name for _, name in some])

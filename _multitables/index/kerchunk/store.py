@@ -4,7 +4,7 @@ Law
 ---
 1. All files and objects are asked for with the same options. Any thread may use it.
 
-This file must never know what is in them.
+This file must never know their contents.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Law
 1. A plain name is that of a file beside the references; if none is there, it counts from the
    current directory. References in a store are to objects only: they come from elsewhere, and must
    not read the files of this machine.
-2. The state of a target is asked for once, those of objects many at a time. A target that is
+2. The state of each target is asked for once, and of objects many at a time. A target that is
    missing is an error that names it and the references.
 
 This file must never know arrays.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from _multitables import _core
-from _multitables.index.open_files import EXPECTED, OpenFile
+from _multitables.index.open_files import PREFETCHED, OpenFile
 from _multitables.index.saved.format import NO_NUMBER, IndexWriter, Link
 from _multitables.index.saved.objects import SPACE, STORAGE, UNREADABLE, to_text
 from _multitables.index.saved.survey import surveyed
@@ -33,12 +33,12 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
     """
     writer, metadata = IndexWriter(out), file.metadata
     seen, next_ones = {metadata.root}, [metadata.root]
-    n_expected = 0  # of the next ones, from the end
+    n_prefetched = 0  # of the next ones, from the end
     while next_ones:
-        if not n_expected:
-            n_expected = min(EXPECTED, len(next_ones))
-            metadata.expect(next_ones[-n_expected:])
-        n_expected -= 1
+        if not n_prefetched:
+            n_prefetched = min(PREFETCHED, len(next_ones))
+            metadata.prefetch(next_ones[-n_prefetched:])
+        n_prefetched -= 1
         try:
             found = _save(metadata, writer, next_ones.pop())
         except UNREADABLE:
@@ -47,7 +47,7 @@ def save(file: OpenFile, out: BinaryIO, progress: Callable[[int], Any]) -> None:
         new = set(found) - seen
         seen |= new
         next_ones += sorted(new, reverse=True)  # parts lie in the order of the file
-        n_expected = 0 if new else n_expected
+        n_prefetched = 0 if new else n_prefetched
     columns = surveyed(metadata, writer.offsets())
     file.check_unchanged()
     writer.finish(file.fingerprint, columns, metadata.root)

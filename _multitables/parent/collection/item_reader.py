@@ -90,7 +90,7 @@ class ItemReader:
         self.damaged: dict[int, CorruptChunkError] = {}
 
     def statistics(self) -> dict[str, Any]:
-        """Tell what the service tells, and of objects of stores what their metadata took."""
+        """Return the statistics of the service, with the requests for metadata of objects."""
         files = self._opened.survey.files
         metadata = told_requests(file.fingerprint.access for file in files)
         return {**self._service.statistics(), **metadata}

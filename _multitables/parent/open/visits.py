@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from _multitables.index.open_files import EXPECTED, OpenFile, Place, expect
+from _multitables.index.open_files import UNKNOWN, Place, prefetched
 from _multitables.parent.open.handle import asked
 
 #: As the core tells a link: its name, its number in the order of creation, its kind, its target.
@@ -40,7 +40,7 @@ def links_below(
 ) -> Iterator[tuple[bytes, Link, str]]:
     """Yield the path and each link below a group; of a hard link, what its object is, else ""."""
     file, seen = group.file, {group.offset}
-    levels = [(b"", _expected(file, listed(group)))]
+    levels = [(b"", prefetched(file, listed(group), _offset))]
     while levels:
         before, links = levels[-1]
         for link in links:
@@ -51,18 +51,14 @@ def links_below(
             yield path, link, kind
             if kind == "group" and link[3] not in seen:
                 seen.add(link[3])
-                levels.append((path + b"/", _expected(file, listed(place))))
+                levels.append((path + b"/", prefetched(file, listed(place), _offset)))
                 break
         else:
             levels.pop()
 
 
-def _expected(file: OpenFile, links: list[Link]) -> Iterator[Link]:
-    """Yield links, of which the objects of the next ones are expected."""
-    for at in range(0, len(links), EXPECTED):
-        some = links[at : at + EXPECTED]
-        expect([Place(file, link[3], "") for link in some if link[2] == "hard"])
-        yield from some
+def _offset(link: Link) -> int:
+    return int(link[3]) if link[2] == "hard" else UNKNOWN
 
 
 def objects_below(

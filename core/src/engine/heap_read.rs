@@ -114,7 +114,7 @@ impl<'a> Descriptors<'a> {
 /// A file whose global heap is read, which keeps collections that were read.
 pub struct HeapFile {
     metadata: File,
-    /// None of an object of a store, which is compared with each request.
+    /// None for an object of a store: the client compares its version with each request.
     file: Option<DataFile>,
 }
 

@@ -124,7 +124,8 @@ impl DataFile {
         Ok(file)
     }
 
-    /// What a library reads, to compare it; an object of a store is compared with each request.
+    /// Open the file that a library reads, to compare it. None for an object of a store: the client
+    /// compares its version with each request.
     pub fn of_library(source: &Source, files: &OpenFiles) -> Result<Option<DataFile>, FetchError> {
         let is_file = source.access.is_none();
         is_file

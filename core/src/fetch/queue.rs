@@ -207,7 +207,7 @@ impl FetchQueue {
         })
     }
 
-    /// What is wanted is submitted, and waited for later.
+    /// Reads are submitted, and waited for later.
     pub fn is_async(&self) -> bool {
         !matches!(self.way, Way::Buffered(_))
     }

@@ -69,11 +69,11 @@ impl Blocks {
         }
     }
 
-    /// Blocks at these offsets, of about `len` bytes, will be read: the source is asked for their pages.
-    pub fn expect(&self, offsets: impl IntoIterator<Item = u64>, len: u64) {
-        if self.source.expects() {
+    /// Prefetch the pages of blocks at these offsets, of about `len` bytes.
+    pub fn prefetch(&self, offsets: impl IntoIterator<Item = u64>, len: u64) {
+        if self.source.wants_prefetch() {
             let known = offsets.into_iter().filter(|&offset| offset != UNDEFINED);
-            (self.source).expect(&mut known.map(|offset| {
+            (self.source).prefetch(&mut known.map(|offset| {
                 let address = self.address(offset);
                 let begin = address / PAGE_BYTES * PAGE_BYTES;
                 let end = address.saturating_add(len).div_ceil(PAGE_BYTES);
@@ -83,8 +83,8 @@ impl Blocks {
     }
 
     /// It gains from knowing what to expect.
-    pub fn expects(&self) -> bool {
-        self.source.expects()
+    pub fn wants_prefetch(&self) -> bool {
+        self.source.wants_prefetch()
     }
 
     /// Metadata lie in pages of this length.

@@ -42,7 +42,7 @@ impl Kind {
     }
 
     /// About as long as a node is: a part that is missing would be a request of its own.
-    fn expected_bytes(self, blocks: &Blocks) -> u64 {
+    fn node_bytes(self, blocks: &Blocks) -> u64 {
         let (key, address) = (self.key_bytes(blocks.sizes.length), blocks.sizes.address);
         match self {
             Kind::Group => GROUP_BYTES,
@@ -128,8 +128,8 @@ impl Tree<'_> {
         let node = self.walk.block(offset, len as u64)?;
         let mut cursor = self.walk.cursor(&node);
         cursor.skip(8 + siblings)?;
-        if self.blocks.expects() && (level > 0 || self.kind == Kind::Group) {
-            self.expect(cursor.clone(), n_children, may_have)?;
+        if self.blocks.wants_prefetch() && (level > 0 || self.kind == Kind::Group) {
+            self.prefetch(cursor.clone(), n_children, may_have)?;
         }
         for _ in 0..n_children {
             let (key, child) = (cursor.part(key_bytes)?, cursor.offset()?);
@@ -144,8 +144,8 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Say which children of a node will be read.
-    fn expect(&self, mut cursor: Cursor<'_>, n: u16, may_have: MayHave<'_>) -> Result<()> {
+    /// Prefetch the children of a node that will be read.
+    fn prefetch(&self, mut cursor: Cursor<'_>, n: u16, may_have: MayHave<'_>) -> Result<()> {
         let key_bytes = self.kind.key_bytes(self.blocks.sizes.length);
         let mut wanted = Vec::new();
         for _ in 0..n {
@@ -155,7 +155,7 @@ impl Tree<'_> {
             }
         }
         self.blocks
-            .expect(wanted, self.kind.expected_bytes(self.blocks));
+            .prefetch(wanted, self.kind.node_bytes(self.blocks));
         Ok(())
     }
 }

@@ -14,11 +14,11 @@ pub trait ByteSource: Send + Sync {
     /// Fill `out` with the bytes from `offset` on.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// These ranges, of (offset, length), will be read.
-    fn expect(&self, _wanted: &mut dyn Iterator<Item = (u64, u64)>) {}
+    /// Fetch these ranges, of (offset, length), before they are read.
+    fn prefetch(&self, _wanted: &mut dyn Iterator<Item = (u64, u64)>) {}
 
     /// It gains from knowing what to expect.
-    fn expects(&self) -> bool {
+    fn wants_prefetch(&self) -> bool {
         false
     }
 

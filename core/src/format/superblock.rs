@@ -114,7 +114,7 @@ fn sizes(cursor: &mut Cursor<'_>) -> Result<Sizes> {
     })
 }
 
-/// The length of pages, if file space is managed in pages, of which each has metadata or data
+/// The length of pages, if file space is managed in pages; each has either metadata or data
 /// (IV.A.2.x, version 1).
 pub fn page_bytes(cursor: &mut Cursor<'_>) -> Result<Option<u64>> {
     let (version, strategy) = (cursor.u8()?, cursor.u8()?);

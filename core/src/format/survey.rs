@@ -31,9 +31,9 @@ const DIMENSION_LIST: &[u8] = b"DIMENSION_LIST";
 const MAX_BYTES: u64 = 1 << 62;
 /// Objects that are worth a thread.
 const MIN_OBJECTS: usize = 256;
-/// Objects that are said to be read next, and about what is read at each.
-const EXPECTED: usize = 256;
-const EXPECTED_BYTES: u64 = 2 << 10;
+/// Objects that are prefetched at a time, and about how many bytes are read at each.
+const PREFETCHED: usize = 256;
+const PREFETCHED_BYTES: u64 = 2 << 10;
 /// Bytes of a reference to an object.
 const REFERENCE_BYTES: u64 = 8;
 
@@ -108,9 +108,9 @@ impl File {
         order.sort_by_key(|&number| offsets[number]);
         let told = |part: &[usize]| -> Vec<(usize, Result<Option<Found>>)> {
             let mut all = Vec::with_capacity(part.len());
-            for some in part.chunks(EXPECTED) {
+            for some in part.chunks(PREFETCHED) {
                 let wanted: Vec<u64> = some.iter().map(|&number| offsets[number]).collect();
-                self.expect(&wanted);
+                self.prefetch(&wanted);
                 all.extend(some.iter().map(|&number| {
                     let offset = offsets[number];
                     (
@@ -144,14 +144,14 @@ impl File {
         survey
     }
 
-    /// The objects at these offsets will be read, with the indexes of their chunks.
-    pub fn expect(&self, offsets: &[u64]) {
-        if !self.blocks.expects() {
+    /// Prefetch the objects at these offsets, with the indexes of their chunks.
+    pub fn prefetch(&self, offsets: &[u64]) {
+        if !self.blocks.wants_prefetch() {
             return;
         }
         let near = |offsets: &[u64]| {
             let offsets = offsets.iter().copied();
-            self.blocks.expect(offsets, EXPECTED_BYTES);
+            self.blocks.prefetch(offsets, PREFETCHED_BYTES);
         };
         near(offsets);
         let named = |&offset: &u64| self.named_by(offset).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What is wrong with a file's structures, or kept them from being read, as exceptions of Python.
+//! Errors in a file's structures, and errors that kept them from being read, as exceptions of Python.
 //!
-//! Law: an exception carries what was found; Python composes the message.
+//! Law: an exception carries values; Python composes the message.
 
 use crate::fetch::data_file::FetchError;
 use crate::fetch::remote::metadata::StoreError;

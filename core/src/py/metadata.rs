@@ -62,7 +62,7 @@ impl MetadataFile {
         })
     }
 
-    /// An object of a store, of which the first bytes are known already.
+    /// An object of a store, whose first bytes are known already.
     #[staticmethod]
     fn of_object(
         py: Python<'_>,
@@ -183,9 +183,9 @@ impl MetadataFile {
         }
     }
 
-    /// The objects at these offsets will be read.
-    fn expect(&self, py: Python<'_>, offsets: Vec<u64>) {
-        py.detach(|| self.file.expect(&offsets));
+    /// Prefetch the objects at these offsets, where a store has the file.
+    fn prefetch(&self, py: Python<'_>, offsets: Vec<u64>) {
+        py.detach(|| self.file.prefetch(&offsets));
     }
 
     /// "group", "dataset", "datatype" or "other".

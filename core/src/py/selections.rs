@@ -1,6 +1,6 @@
 //! Selections of elements, as Python takes them.
 //!
-//! Law: of many selections arrays are told, of one a tuple.
+//! Law: many selections become arrays, a single one a tuple.
 
 use crate::format::virtual_layout::Selection;
 use numpy::PyArray1;

@@ -3,7 +3,7 @@
 //! Law:
 //! 1. Written by `_multitables/remote/access.py`: a line of numbers, a line for the folder of the disk
 //!    cache, and the client's text, which only the client reads.
-//! 2. The text may hold credentials, so none of it is shown.
+//! 2. The text may hold credentials, so it is never shown.
 
 use super::words::Refused;
 use std::fmt;

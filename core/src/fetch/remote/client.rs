@@ -1,4 +1,4 @@
-//! Who asks a store for ranges of its objects.
+//! The client that asks a store for ranges of its objects.
 //!
 //! Law:
 //! 1. One client for the whole process, handed in once; it may be asked by many threads at a time.

@@ -1,13 +1,13 @@
 //! The metadata of an object: read in few and large blocks, which are kept.
 //!
 //! Law:
-//! 1. A block not far behind another one has as many bytes as were of use so far, up to the longest
-//!    request: where all is of use, what is kept doubles with each. Elsewhere a block is short, up to what
-//!    arrives while a request waits (the gaps that are fetched along). Of a file with pages, it is whole
+//! 1. A block near the end of another one is as long as all bytes that were read so far, up to the longest
+//!    request: where every byte is metadata, the kept bytes double with each block. Elsewhere a block is
+//!    short, at most a gap that is fetched along. Of a file with pages, it is whole
 //!    pages. An object of two requests at most is fetched as a whole.
-//! 2. What will be read is said ahead where it is known. It is fetched at once then, neighbours together.
+//! 2. `prefetch` prefetches ranges that will be read: all at once, neighbours together.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
-//! 4. Who misses what another thread fetches waits for it. A process that was forked begins anew, as
+//! 4. A thread that misses a range which another one fetches waits for it. A process that was forked begins anew, as
 //!    the threads for which it would wait are not there.
 
 use super::object::Object;
@@ -33,10 +33,10 @@ pub struct RemoteMetadata {
     blocks: Blocks,
 }
 
-/// What a process has.
+/// The blocks of one process.
 struct Blocks {
     process: u32,
-    /// Those of a fork of the process.
+    /// The blocks of a fork of the process.
     of_fork: OnceLock<Box<Blocks>>,
     state: Mutex<State>,
     fetched: Condvar,
@@ -50,7 +50,7 @@ struct State {
     blocks: BTreeMap<u64, Arc<Vec<u8>>>,
     order: VecDeque<u64>,
     bytes: u64,
-    /// What threads fetch now.
+    /// Ranges that threads fetch now.
     pending: Vec<Range<u64>>,
     page_bytes: u64,
     is_closed: bool,
@@ -165,7 +165,7 @@ impl ByteSource for Arc<RemoteMetadata> {
         Ok(())
     }
 
-    fn expect(&self, wanted: &mut dyn Iterator<Item = (u64, u64)>) {
+    fn prefetch(&self, wanted: &mut dyn Iterator<Item = (u64, u64)>) {
         let (size, access) = (self.object.size, &self.object.access);
         let ends = wanted.map(|(begin, len)| begin.min(size)..begin.saturating_add(len).min(size));
         let mut ranges: Vec<Range<u64>> = ends.filter(|range| !range.is_empty()).collect();
@@ -184,7 +184,7 @@ impl ByteSource for Arc<RemoteMetadata> {
         };
         let tickets: Vec<u64> = runs.iter().map(ask).collect();
         for (run, ticket) in runs.into_iter().zip(tickets) {
-            // What fails here fails again when it is read, and is told then.
+            // A range that fails here fails again when it is read, with its error.
             let bytes = queue.finish(ticket);
             let mut state = self.lock();
             state.pending.retain(|pending| *pending != run);
@@ -196,7 +196,7 @@ impl ByteSource for Arc<RemoteMetadata> {
         }
     }
 
-    fn expects(&self) -> bool {
+    fn wants_prefetch(&self) -> bool {
         true
     }
 
@@ -212,7 +212,7 @@ impl State {
         (at - begin < block.len() as u64).then(|| (*begin, block.clone()))
     }
 
-    /// The block to fetch for a byte that is missed, when as many bytes were of use so far.
+    /// The block to fetch for a missing byte; `used` bytes were read so far.
     fn next_block(&self, at: u64, size: u64, access: &Access, used: u64) -> Range<u64> {
         let (limit, gap) = (access.request_bytes, access.gap_bytes);
         let before = self.blocks.range(..=at).next_back();
@@ -227,7 +227,7 @@ impl State {
         let grown = used.clamp(SHORT_BYTES, limit.max(SHORT_BYTES));
         let short = (used / 8).clamp(SHORT_BYTES, gap.max(SHORT_BYTES));
         let len = if at - from <= grown { grown } else { short };
-        // Right behind a block, this one goes on; elsewhere what comes before may be wanted, too.
+        // Right behind a block, this one goes on; elsewhere the bytes before may be wanted, too.
         let mut range = match at - from < SHORT_BYTES {
             true => from..from + len,
             false => at / SHORT_BYTES * SHORT_BYTES..at / SHORT_BYTES * SHORT_BYTES + len,
@@ -274,7 +274,7 @@ impl State {
         runs
     }
 
-    /// Nothing of a range is on its way. (What is here of it is fetched again, with its neighbours.)
+    /// No part of a range is on its way. (Kept blocks inside it are fetched again, with their neighbours.)
     fn is_free(&self, range: Range<u64>) -> bool {
         let mut pending = self.pending.iter();
         !pending.any(|other| other.start < range.end && range.start < other.end)

@@ -3,7 +3,7 @@
 //! Law:
 //! 1. It is what was indexed, or it is an error: the client compares its version with each request.
 //! 2. Requests are counted, and the bytes that they brought.
-//! 3. A cache that cannot be opened is as if there were none; the parent has tried to.
+//! 3. An object does without a cache that cannot be opened: the parent has refused such a folder.
 
 use super::client::client;
 use crate::fetch::data_file::FetchError;

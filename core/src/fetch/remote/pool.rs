@@ -2,8 +2,8 @@
 //!
 //! Law:
 //! 1. One pool for a process, as long as somebody holds it. A thread starts when a job finds none idle,
-//!    up to the bound of the one who asks, and ends with the pool.
-//! 2. A pool that is dropped waits for none of its jobs: a store may take long to answer.
+//!    up to the bound of the caller, and ends with the pool.
+//! 2. A dropped pool does not wait for its jobs: a store may take long to answer.
 //! 3. A process that was forked makes a pool of its own, as its parent's threads are not there.
 
 use std::collections::VecDeque;

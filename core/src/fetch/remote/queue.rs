@@ -3,8 +3,8 @@
 //! Law:
 //! 1. `submit` asks for a range and returns a ticket; `finish` waits for it and gives its bytes. Tickets
 //!    may be finished in any order.
-//! 2. What was asked for and not taken is bounded in bytes. What exceeds the bound is asked for later, in
-//!    order, and at the latest when it is waited for.
+//! 2. The bytes that were asked for and not taken are bounded. A read beyond the bound starts later, in
+//!    order, and at the latest when its caller waits for it.
 //! 3. Files of this machine, and bytes in memory, are read in the same way, beside objects.
 
 use super::object::Object;
@@ -105,7 +105,7 @@ impl RemoteQueue {
         ticket
     }
 
-    /// Start what the bound allows, and what comes up to a ticket in any case.
+    /// Start the reads that the bound allows, and all reads up to a ticket.
     fn start(&mut self, needed: Option<u64>) {
         while let Some(first) = self.waiting.front() {
             let len = first.len as u64;

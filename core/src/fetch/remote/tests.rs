@@ -1,8 +1,8 @@
-//! Objects of a store that lies in memory: what is asked, in how many requests, and what comes of it.
+//! Objects of a store in memory: the right bytes, in few requests.
 //!
 //! Law:
 //! 1. The client of all tests is one: the byte at `n` of any object is `byte(n)`. Names that begin with
-//!    "bad" fail, and those with "slow" take a while. Requests for "together" end when there are enough.
+//!    "bad" fail; names with "slow" take a while. Requests for "together" end when there are enough.
 
 use super::client::{Client, set_client};
 use super::metadata::RemoteMetadata;
@@ -155,11 +155,11 @@ fn metadata_are_right_wherever_they_are() {
             if random.below(3) == 0 {
                 let wanted = (0..random.below(30)).map(|n| (begin + n * random.below(9999), len));
                 let wanted: Vec<(u64, u64)> = wanted.collect();
-                source.expect(&mut wanted.into_iter());
+                source.prefetch(&mut wanted.into_iter());
             }
             check(&source, begin, len as usize);
         }
-        // No byte twice, but those of blocks around which others came first.
+        // No byte is fetched twice, except kept blocks inside a prefetched range.
         assert!(object.bytes.load(Relaxed) <= SIZE);
         assert!(source.read(SIZE - 1, &mut [0; 2]).is_err());
     }
@@ -184,10 +184,10 @@ fn what_is_read_in_order_takes_few_requests() {
 }
 
 #[test]
-fn what_is_expected_is_asked_for_together() {
+fn what_is_prefetched_is_asked_for_together() {
     let (object, source) = metadata("slow");
     let wanted = (0..40u64).map(|n| (n * 70_000, 1000));
-    source.expect(&mut wanted.clone());
+    source.prefetch(&mut wanted.clone());
     let before = object.requests.load(Relaxed);
     assert!((2..=40).contains(&before));
     wanted.for_each(|(begin, len)| check(&source, begin, len as usize));
@@ -208,7 +208,7 @@ fn threads_wait_for_each_other() {
 #[test]
 fn a_failure_is_told_and_not_kept() {
     let (_, source) = metadata("bad");
-    source.expect(&mut (0..3u64).map(|n| (n << 19, 10)));
+    source.prefetch(&mut (0..3u64).map(|n| (n << 19, 10)));
     let error = source.read(0, &mut [0; 10]).unwrap_err();
     assert_eq!(error.to_string(), "bad");
     let (_, source) = metadata("good");
