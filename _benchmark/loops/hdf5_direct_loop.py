@@ -18,7 +18,7 @@ import itertools
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -30,6 +30,8 @@ else:  # run as a program
     import stream_loop  # type: ignore[import-not-found,no-redef]
 
 DRIVER = "H5FD_DIRECT"
+#: What a process does: its pipe, the request, the number of its part.
+Serve = Callable[[Connection, dict[str, Any], int], None]
 
 
 def shares(rows: int, chunk_rows: int, parts: int) -> list[tuple[int, int]]:
@@ -106,14 +108,14 @@ def serve_share(pipe: Connection, request: dict[str, Any], part: int) -> None:
 
 
 @contextlib.contextmanager
-def processes(request: dict[str, Any]) -> Iterator[list[Connection]]:
-    """A pipe to each process, when all have the file open."""
+def processes(serve: Serve, request: dict[str, Any]) -> Iterator[list[Connection]]:
+    """A pipe to each process that serves a part of a request, when all are ready."""
     context = multiprocessing.get_context("fork")
     pipes, running = [], []
     try:
         for part in range(request["n_procs"]):
             mine, its = context.Pipe()
-            one = context.Process(target=serve_share, args=(its, request, part), daemon=True)
+            one = context.Process(target=serve, args=(its, request, part), daemon=True)
             one.start()
             its.close()
             pipes.append(mine)
@@ -150,14 +152,14 @@ def ask_all(pipes: list[Connection], word: str) -> list[Any]:
 
 def check(request: dict[str, Any]) -> dict[str, Any]:
     """The digest of the shares, one behind the other."""
-    with processes(request) as pipes:
+    with processes(serve_share, request) as pipes:
         found: dict[str, Any] = stream_loop.summed_up(np.concatenate(ask_all(pipes, "hashes")))
     return found
 
 
 def timed(request: dict[str, Any]) -> tuple[float, int]:
     """Seconds and decoded bytes of a pass; opening the file is not part of it."""
-    with processes(request) as pipes:
+    with processes(serve_share, request) as pipes:
         start = time.perf_counter()
         read_bytes = sum(ask_all(pipes, "bytes"))
         return time.perf_counter() - start, read_bytes

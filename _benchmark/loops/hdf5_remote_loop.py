@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,14 +25,18 @@ import numpy as np
 
 if __package__:
     from _benchmark.loops import random_loop, refusals, remote_clock, store_options, stream_loop
-    from _benchmark.loops.hdf5_direct_loop import answers, ask_all, shares
+    from _benchmark.loops.hdf5_direct_loop import ask_all, processes, shares
 else:  # run as a program
     import random_loop  # type: ignore[import-not-found,no-redef]
     import refusals  # type: ignore[import-not-found,no-redef]
     import remote_clock  # type: ignore[import-not-found,no-redef]
     import store_options  # type: ignore[import-not-found,no-redef]
     import stream_loop  # type: ignore[import-not-found,no-redef]
-    from hdf5_direct_loop import answers, ask_all, shares  # type: ignore[import-not-found,no-redef]
+    from hdf5_direct_loop import (  # type: ignore[import-not-found,no-redef]
+        ask_all,
+        processes,
+        shares,
+    )
 
 SLAB_BYTES = 4 << 20
 NO_ROS3 = (
@@ -209,34 +212,11 @@ def serve_part(pipe: Connection, asked: dict[str, Any], part: int) -> None:
         pipe.send(RuntimeError(f"{type(error).__name__}: {lines[-1]}"))
 
 
-@contextlib.contextmanager
-def processes(asked: dict[str, Any]) -> Iterator[list[Connection]]:
-    """A pipe to each process, when all are ready."""
-    context = multiprocessing.get_context("fork")
-    pipes, running = [], []
-    try:
-        for part in range(asked["n_procs"]):
-            mine, its = context.Pipe()
-            one = context.Process(target=serve_part, args=(its, asked, part), daemon=True)
-            one.start()
-            its.close()
-            pipes.append(mine)
-            running.append(one)
-        answers(pipes)
-        yield pipes
-    finally:
-        for pipe in pipes:
-            pipe.close()
-        for one in running:
-            one.kill()
-            one.join()
-
-
 def answer(_library: Any, asked: dict[str, Any]) -> Any:
     """Do what one request of the protocol asks."""
 
     def ask() -> Any:
-        with processes(asked) as pipes:
+        with processes(serve_part, asked) as pipes:
             remote_clock.mark(asked["clock"])
             start = time.perf_counter()
             parts = ask_all(pipes, asked["verb"])

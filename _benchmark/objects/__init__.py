@@ -1,5 +1,6 @@
 """Object stores on this machine: a real S3 server, and a proxy in front of it.
 
+closes.py       a context manager that is closed at its end
 program.py      a program of this folder as a child process
 server.py       the S3 server
 file_server.py  files over plain HTTP

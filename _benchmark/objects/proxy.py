@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit
 
+from _benchmark.objects.closes import Closes
 from _benchmark.objects.faults import Request, Settings
 from _benchmark.objects.program import Program
 
 
-class Proxy:
+class Proxy(Closes):
     """An HTTP/1.1 proxy on 127.0.0.1; a context manager.
 
     Parameters
@@ -61,14 +61,3 @@ class Proxy:
     def close(self) -> None:
         """End it, with all its connections."""
         self._program.close()
-
-    def __enter__(self) -> Proxy:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

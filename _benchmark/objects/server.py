@@ -17,7 +17,8 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
+
+from _benchmark.objects.closes import Closes
 
 PROGRAM = "versitygw"
 NAMED = "MULTITABLES_S3_SERVER"
@@ -56,7 +57,7 @@ def find() -> str:
     return found
 
 
-class S3Server:
+class S3Server(Closes):
     """A running server; a context manager.
 
     Parameters
@@ -115,17 +116,6 @@ class S3Server:
         if hasattr(self, "_process"):
             self._end()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> S3Server:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _start(self, program: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:

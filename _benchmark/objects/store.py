@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from _benchmark.objects.closes import Closes
 from _benchmark.objects.faults import Request
 from _benchmark.objects.proxy import Proxy
 from _benchmark.objects.server import S3Server
@@ -21,7 +21,7 @@ from _benchmark.objects.server import S3Server
 BUCKET = "benchmark"
 
 
-class Store:
+class Store(Closes):
     """A bucket with objects; a context manager.
 
     Parameters
@@ -85,14 +85,3 @@ class Store:
     def close(self) -> None:
         """End proxy and server, and remove the objects."""
         self._end.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
