@@ -7,7 +7,6 @@ Law
 
 from __future__ import annotations
 
-import ctypes
 import pickle
 import signal
 from pathlib import Path
@@ -17,9 +16,8 @@ import h5py
 import numpy as np
 import pytest
 from elements import smooth
-from h5py import h5g, h5p
 from oracle import same, streamed
-from structures import LIBHDF5
+from structures import packed_links
 
 import multitables
 from _multitables import _core
@@ -30,13 +28,7 @@ from _multitables.index import by_library
 def filtered(h5: Path) -> Path:
     """A group of 20 datasets, its links in a compressed heap."""
     with h5py.File(h5, "w", libver="latest") as file:
-        plist = h5p.create(h5p.GROUP_CREATE)
-        deflate = LIBHDF5.H5Pset_deflate
-        deflate.argtypes = [ctypes.c_int64, ctypes.c_uint]
-        assert deflate(plist.id, 4) >= 0
-        group = h5py.Group(h5g.create(file.id, b"group", gcpl=plist))
-        for number in range(20):
-            group[f"x{number}"] = smooth((12, number + 1))
+        group = packed_links(file)
         group.create_dataset("rows", data=np.zeros(5, [("a", "<i4"), ("b", "S3")]))
         group.create_dataset("ragged", (3,), h5py.vlen_dtype("<i4"))
     with pytest.raises(_core.Unknown):

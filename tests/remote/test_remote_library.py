@@ -8,7 +8,6 @@ Law
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ import numpy as np
 import pytest
 import tables
 from elements import smooth
-from h5py import h5d, h5g, h5p, h5s, h5t
+from h5py import h5d, h5p, h5s, h5t
 from oracle import same, streamed
 from stored_copies import Copies
-from structures import LIBHDF5
+from structures import packed_links
 
 import multitables
 from _benchmark.objects.faults import Fault
@@ -99,13 +98,7 @@ def test_a_structure_that_only_libhdf5_knows(
 ) -> None:
     """A group whose links lie in a compressed heap. A command line has no secret."""
     with h5py.File(h5, "w", libver="latest") as file:
-        plist = h5p.create(h5p.GROUP_CREATE)
-        deflate = LIBHDF5.H5Pset_deflate
-        deflate.argtypes = [ctypes.c_int64, ctypes.c_uint]
-        assert deflate(plist.id, 4) >= 0
-        group = h5py.Group(h5g.create(file.id, b"group", gcpl=plist))
-        for number in range(20):
-            group[f"x{number}"] = smooth((12, number + 1))
+        group = packed_links(file)
         group.create_virtual_dataset("virtual", _shown("other.h5"))
     url, options = copies.put(h5), {"storage_options": copies.options}
     lines, ask = list[str](), by_library.asked

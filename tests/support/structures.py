@@ -13,7 +13,8 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5d, h5f, h5p, h5s, h5t
+from elements import smooth
+from h5py import h5d, h5f, h5g, h5p, h5s, h5t
 
 #: What h5py does not wrap is asked of the libhdf5 that it is linked to.
 LIBHDF5 = ctypes.CDLL(h5py.h5d.__file__)
@@ -43,6 +44,18 @@ def chunked(*chunk: int, early: bool = False, gzip: bool = False, plain_edges: b
         function.argtypes = [ctypes.c_int64, ctypes.c_uint]
         assert function(plist.id, 2) >= 0
     return plist
+
+
+def packed_links(file: Any) -> h5py.Group:
+    """Create a group of 20 datasets, its links in a compressed heap: only libhdf5 reads it."""
+    plist = h5p.create(h5p.GROUP_CREATE)
+    deflate = LIBHDF5.H5Pset_deflate
+    deflate.argtypes = [ctypes.c_int64, ctypes.c_uint]
+    assert deflate(plist.id, 4) >= 0
+    group = h5py.Group(h5g.create(file.id, b"group", gcpl=plist))
+    for number in range(20):
+        group[f"x{number}"] = smooth((12, number + 1))
+    return group
 
 
 def types(file: Any) -> None:
