@@ -189,7 +189,7 @@ def batch_rate(draw: Draw, oracle: Oracle) -> Callable[[Any], Sample]:
 
 
 def epoch_rate(n_rows: int, oracle: Oracle) -> Callable[[Any], Sample]:
-    """Batches per second of an epoch: each row comes once, and is what it should be."""
+    """Batches per second of an epoch: each row comes once, with the right values."""
 
     def figure(found: Mapping[str, Any]) -> Sample:
         numbers = found["numbers"]

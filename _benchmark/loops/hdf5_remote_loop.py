@@ -1,4 +1,4 @@
-"""How h5py reads an object, over s3fs or by HDF5's own driver, in as many processes as are asked.
+"""How h5py reads an object, over s3fs or by HDF5's own driver, in the given number of processes.
 
 Law
 ---

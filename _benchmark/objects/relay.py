@@ -37,13 +37,13 @@ QUIET_SECONDS = 1.0  # how long the log waits for answers that are on their way
 
 
 def field(head: bytes, name: str) -> str:
-    """The value of a header; "" where there is none."""
+    """The value of a header, or "" if it is missing."""
     found = re.search(rb"(?im)^%s:[ \t]*([^\r\n]*)" % name.encode(), head)
     return found[1].decode("latin-1") if found else ""
 
 
 def with_field(head: bytes, name: str, value: str) -> bytes:
-    """A head whose header of that name, where there is one, has another value."""
+    """The head with another value for a header, if it has that header."""
     pattern = rb"(?im)^(%s:)[^\r\n]*" % name.encode()
     return re.sub(pattern, lambda found: found[1] + b" " + value.encode("latin-1"), head)
 

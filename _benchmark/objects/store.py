@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Objects are written past the proxy, so that no delay and no log is of the writing.
+1. Objects are written past the proxy, so its delays and log are of reads only.
 2. However the block ends, server, proxy and objects are gone.
 """
 

@@ -254,7 +254,7 @@ class OpenFiles:
 def prefetched(file: OpenFile, items: Sequence[_T], offset: Callable[[_T], int]) -> Iterator[_T]:
     """Yield items of a file in a store, and fetch the objects at their offsets, many at a time."""
     metadata = file.metadata
-    # A saved index needs nothing of the object.
+    # A saved index needs no bytes of the object.
     if not (file.fingerprint.access and isinstance(metadata, _core.MetadataFile)):
         yield from items
         return

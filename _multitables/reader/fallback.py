@@ -101,7 +101,7 @@ def read(
     return n_bytes, shape
 
 
-@atexit.register  # h5py would call file objects when there is no Python any more
+@atexit.register  # h5py would call file objects after Python has ended
 def close_all() -> None:
     """Close the files that are kept open, and forget what is kept for a retry."""
     global _too_large

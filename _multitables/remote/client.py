@@ -28,7 +28,7 @@ from _multitables.remote.failures import StoreFailure, failure_of
 from _multitables.remote.names import in_store, kind_of, query_of
 from _multitables.remote.options import OWN
 
-#: A whole request may take as many times the longest silence.
+#: A whole request may take this many times the longest silence.
 SLOW = 10
 #: Attempts at a request that obstore does not repeat, because the server gives no version.
 ATTEMPTS = 4
@@ -50,7 +50,7 @@ def load() -> None:
 
 
 def _begin_in_fork() -> None:
-    """Make the lock anew, as a thread that is not here may have it."""
+    """Replace the lock, as a thread that the fork left behind may hold it."""
     global _lock, _is_fork
     _lock, _is_fork = threading.Lock(), "obstore" in sys.modules
 
@@ -312,7 +312,7 @@ def _own(text: str) -> dict[str, Any]:
 
 
 def forget_stores() -> None:
-    """Make stores anew from now on, since the credentials in the environment may change."""
+    """Make new stores from now on, since the credentials in the environment may change."""
     _made.cache_clear()
 
 

@@ -94,7 +94,7 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
 #: Kinds after which no other part of the object is given either.
 OF_ALL = {"missing", "forbidden", "changed", "no_ranges", "region", "certificate", "options"}
 
-#: Patterns in obstore's text -> the kind, where there is no status. The first match counts.
+#: Patterns in obstore's text -> the kind, for errors without a status. The first match counts.
 _SAID = (
     (r"certificate|UnknownIssuer", "certificate"),
     (r"Range request not supported|non-partial response", "no_ranges"),
@@ -157,7 +157,7 @@ def store_error(
 ) -> MultitablesError:
     """Compose the error for what the core carried: ``"module\\0type\\0kind\\ndetails"``.
 
-    `good` is what is good if a part of the object is not given, `lost` what is lost in any case.
+    `good` says what stays good if a part of the object is not given, `lost` what is always lost.
     """
     kind_name, _, said = text.partition("\0")[2].partition("\0")
     kind, _, details = said.partition("\n")

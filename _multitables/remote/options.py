@@ -20,7 +20,7 @@ from typing import Any
 
 from _multitables.errors import OptionsError
 
-#: Gaps between wanted bytes that are fetched along: as many bytes as arrive while a request waits.
+#: Gaps up to this size are fetched with the bytes around them: it arrives while a request waits.
 MAX_GAP_BYTES = 256 << 10
 #: A request asks for at most this many bytes, unless a single chunk has more.
 MAX_REQUEST_BYTES = 8 << 20

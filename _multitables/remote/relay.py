@@ -26,7 +26,7 @@ from _multitables import errors
 from _multitables.machine import python_path
 from _multitables.remote.failures import StoreFailure
 
-#: As for readers, whatever lies in the working directory is not imported.
+#: As for readers, modules in the working directory are not imported.
 PROGRAM = (
     "import sys; sys.path[:] = filter(None, sys.path); "
     "from _multitables.remote.relay_process import main; main()"
@@ -163,7 +163,7 @@ def _end(relay: Relay) -> str:
 
 
 def _begin_in_fork() -> None:
-    """Make the lock anew, as a thread that is not here may have it."""
+    """Replace the lock, as a thread that the fork left behind may hold it."""
     global _lock, _relay
     _lock = threading.Lock()
     if _relay is not None:

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Every fault is tried at every entry, for a while and for ever. What passes is not noticed in the
+1. Every fault is tried at every entry, for a while and forever. What passes is not noticed in the
    data; what stays is one of our errors, with the object's name, what is good, and what to do.
 2. Nothing is waited for longer than the options say. The audit finds what an error leaves behind.
 """

@@ -3,7 +3,7 @@
 Law
 ---
 1. The oracle is h5py or PyTables with the file itself. `test_remote_formats` reads every kind; here
-   is what only an object can do wrong.
+   are the faults that only objects have.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A store tries each request once unless a test asks for more, so that a fault is seen.
+1. A store tries each request once unless a test asks for more, so a test sees each fault.
 2. Requests of `http_request` are not signed, and each has a connection of its own.
 """
 

@@ -3,7 +3,7 @@
 Law
 ---
 1. `write` makes the file; h5py is the oracle, never this library.
-2. An object is put at the server itself, past the proxy, so that faults and logs are of reads only.
+2. Objects are put straight to the server, so the proxy's faults and log are of reads only.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def noise(*shape: int, seed: int = 0) -> np.ndarray:
-    """Numbers that hardly compress, so that chunks have the size that their shape says."""
+    """Numbers that hardly compress: stored chunks are as large as their shape says."""
     return np.random.default_rng(seed).integers(0, 1 << 30, shape, "<i4")
 
 
 def write(path: Path, **form: Any) -> Path:
-    """Write datasets of each layout, with as many rows wherever there are rows."""
+    """Write datasets of each layout, all of the same number of rows."""
     with h5py.File(path, "w", **form) as file:
         compact = h5p.create(h5p.DATASET_CREATE)
         compact.set_layout(h5d.COMPACT)

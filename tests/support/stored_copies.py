@@ -3,7 +3,7 @@
 Law
 ---
 1. A copy has all files of the folder: what one names beside it is beside its copy.
-2. Options have keys of the server, so that no store asks the machine for its own.
+2. Options have the server's keys, so no store looks for the machine's own.
 3. A test sees an empty cache of the user's, and leaves no connections to its stores.
 """
 

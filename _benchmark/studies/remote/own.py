@@ -2,7 +2,7 @@
 
 Law
 ---
-1. The object is only read, and only its first rows are: as many as are asked for.
+1. Nothing is written to the object, and only as many of its first rows as asked for are read.
 2. Only the options in `SHOWN` are printed or kept. Failures of other libraries are named by their
    types alone, as their messages may repeat secrets.
 3. Rows are compared with h5py's where it can read the object, else with `multitables.open`'s.
@@ -204,7 +204,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(run: TargetRun, own: Own) -> None:
-    """Streams, the download of as many bytes, and h5py where it can read such objects."""
+    """Streams, a download of the same bytes, and h5py if it can read such objects."""
     n_procs = run.processes[0]
     queue = own.ask(QUEUE, remote_loop, "queue", n_procs)
     try:

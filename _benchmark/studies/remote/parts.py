@@ -37,7 +37,7 @@ COLUMNS = 256
 MIN_WHOLE = 3.0
 MIN_OF_DOWNLOAD = 1 / 1.3  # 1.3 times its time
 MIN_BATCHES = 5.0
-#: Batches read a file this many times as large, so that the blocks of s3fs do not hold it all.
+#: Batches read a file this many times larger, because the blocks of s3fs would hold a small one.
 BATCHES_OF = 4
 MAX_REQUESTS = 0.1  # a part of HDF5's own; s3fs takes the whole file in a few
 MIN_OPENING = 1.0

@@ -106,7 +106,7 @@ class ReferencesMetadata:
             self._children.setdefault(path.rpartition("/")[0], []).append(path)
         self._texts: list[bytes] = []
         self._text_numbers: dict[bytes, int] = {}
-        #: The table that was asked for last, as it is asked for several times.
+        #: The last table asked for: callers ask for the same one several times.
         self._last: tuple[str, Table | None] = "", None
         #: The first target: the references themselves, if all bytes are in them.
         self.own = self._own()

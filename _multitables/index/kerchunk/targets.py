@@ -50,7 +50,7 @@ class Targets:
         return [known[url] for url in urls]
 
     def forget(self) -> None:
-        """Ask for all states anew."""
+        """Ask for all states again."""
         self._known = {}
 
     def _file(self, url: str) -> SourceFile:

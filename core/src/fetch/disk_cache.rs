@@ -8,7 +8,7 @@
 //!    count of their bytes. It is held for a few system calls, never while bytes are fetched, read or
 //!    written: processes that need the same page at the same time all fetch it.
 //! 2. A file is counted with its header and with the pages that have a word. The count never exceeds
-//!    the limit of the process that adds to it. The first to open a folder counts anew, as processes
+//!    the limit of the process that adds to it. The first to open a folder counts again, as processes
 //!    may have died while they counted.
 //! 3. When the folder is full, objects that no process has open go, the least recently opened or
 //!    filled first. Pages of open objects stay: epochs go round over more than fits, so replacing
@@ -173,7 +173,7 @@ struct LockedFolder<'a> {
 }
 
 impl LockedFolder<'_> {
-    /// Each lock opens the file anew, so it also excludes other threads of this process.
+    /// Each lock opens the file again, so it also excludes other threads of this process.
     fn lock(folder: &Path) -> io::Result<LockedFolder<'_>> {
         let used = private_file().create(true).open(folder.join("used"))?;
         flock(&used, libc::LOCK_EX)?;

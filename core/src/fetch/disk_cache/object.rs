@@ -23,7 +23,7 @@ pub type Fetch<'a, E> = dyn FnMut(u64, &mut [u8]) -> Result<(), E> + 'a;
 #[derive(Debug)]
 pub struct CachedObject {
     cache: DiskCache,
-    /// None: nothing of it is kept.
+    /// None: no page of it is kept.
     file: Option<PageFile>,
 }
 

@@ -7,8 +7,8 @@
 //!    pages. An object of two requests at most is fetched as a whole.
 //! 2. `prefetch` prefetches ranges that will be read: all at once, neighbours together.
 //! 3. Blocks are bounded in bytes; the first to come is the first to go.
-//! 4. A thread that misses a range which another one fetches waits for it. A process that was forked begins anew, as
-//!    the threads for which it would wait are not there.
+//! 4. A thread that misses a range which another one fetches waits for it. A forked process starts again,
+//!    because the threads that it would wait for stayed in its parent.
 
 use super::object::Object;
 use super::queue::{Origin, RemoteQueue};
