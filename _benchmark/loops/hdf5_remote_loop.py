@@ -40,7 +40,7 @@ else:  # run as a program
 
 SLAB_BYTES = 4 << 20
 NO_ROS3 = (
-    "h5py has HDF5's driver for S3 in no wheel of its own. `python tools/ros3_env.py PREFIX` makes "
+    "h5py's wheels lack HDF5's driver for S3. `python tools/ros3_env.py PREFIX` makes "
     "an environment with one that has it; then give --ros3_python PREFIX/bin/python"
 )
 #: Reads the part of a process; the argument says whether the data is checked.
