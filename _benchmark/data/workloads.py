@@ -397,6 +397,17 @@ def scratch_directory(parent: str | None = None) -> Iterator[str]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def data_directory(kept: str | None) -> Iterator[str]:
+    """Where a study's files lie: the user's directory, or one that is removed."""
+    if kept is None:
+        with scratch_directory(tempfile.gettempdir()) as directory:
+            yield directory
+    else:
+        os.makedirs(kept, exist_ok=True)
+        yield os.path.abspath(kept)
+
+
 def as_size(size_bytes: float) -> str:
     """Bytes for people: ``1.0 GiB``."""
     power = min(3, int(math.log(max(size_bytes, 1), 1024)))

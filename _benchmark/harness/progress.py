@@ -50,6 +50,10 @@ class Progress:
         interruption.check()
         self._bar.update(amount)
 
+    def reach(self, total: int) -> None:
+        """Move the bar on to `total`, over what was left out."""
+        self.tick(max(0, total - self._bar.n))
+
     def note(self, text: str) -> None:
         """A line that stays."""
         self._bar.write(text, file=sys.stderr)

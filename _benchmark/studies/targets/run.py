@@ -11,11 +11,8 @@ Law
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
-import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -235,7 +232,7 @@ def run(
     """
     has_old_release = "old_env" in arguments
     old_python, old_reason = _old_python(arguments.old_env) if has_old_release else (None, "")
-    with _directory(arguments.data_dir) as directory:
+    with workloads.data_directory(arguments.data_dir) as directory:
         facts = environment.facts(directory, face()) | dict(more_facts)
         if has_old_release:
             facts["old release"] = (
@@ -273,14 +270,3 @@ def _old_python(directory: str | None) -> tuple[str | None, str]:
         return old_release.interpreter(directory), ""
     except NotMeasuredError as error:
         return None, str(error)
-
-
-@contextlib.contextmanager
-def _directory(kept: str | None) -> Iterator[str]:
-    """Where the datasets lie: the user's directory, or one that is removed."""
-    if kept is None:
-        with workloads.scratch_directory(tempfile.gettempdir()) as directory:
-            yield directory
-    else:
-        os.makedirs(kept, exist_ok=True)
-        yield os.path.abspath(kept)
