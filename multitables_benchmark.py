@@ -8,44 +8,77 @@ Law
    but `report`.
 4. Every end but SIGKILL runs the studies' clean-up; the exit status says what happened:
    0 done, 1 a data check failed, 2 it could not be run, 130 interrupted.
+5. `all` runs every study with its default options. One that cannot be run does not end the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 
 from _benchmark.contract import NotMeasuredError
 from _benchmark.harness import interruption
 from _benchmark.report import publish
+from _benchmark.report.tables import aligned
 from _benchmark.studies import DEFAULT, STUDIES
+from _benchmark.studies.arguments import add_result_options
+
+ALL = "all"
+REPORT = "report"
+#: What an exit status means; `all` ends with the one that stands first here.
+ENDS = {130: "interrupted", 1: "a data check FAILED", 2: "could not be run", 0: "done"}
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """The parser of one study; the default's help names the others."""
-    width = max(map(len, STUDIES))
-    others = "\n".join(f"  {one.ljust(width)}  {STUDIES[one].SUMMARY}" for one in STUDIES)
+    """The parser of one study, or of all; the default's help names the others."""
+    summaries = {one: STUDIES[one].SUMMARY for one in STUDIES} | {ALL: "every study in turn"}
+    width = max(map(len, summaries))
+    others = "\n".join(f"  {one.ljust(width)}  {text}" for one, text in summaries.items())
     parser = argparse.ArgumentParser(
         prog="multitables_benchmark.py" if name == DEFAULT else f"multitables_benchmark.py {name}",
-        description=STUDIES[name].SUMMARY,
+        description=summaries[name],
         epilog=f"studies, named before their options:\n{others}" if name == DEFAULT else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    STUDIES[name].add_arguments(parser)
+    (add_result_options if name == ALL else STUDIES[name].add_arguments)(parser)
     return parser
 
 
+def run_all(words: Sequence[str]) -> int:
+    """Run the studies that measure, each with the same `words`; returns the exit status."""
+    ended: dict[str, int] = {}
+    rows = []
+    for name in STUDIES:
+        if name == REPORT:
+            continue
+        print(f"\n==== {name}: {STUDIES[name].SUMMARY}\n", flush=True)
+        start = time.monotonic()
+        try:
+            ended[name] = STUDIES[name].run(parser_of(name).parse_args(words))
+        except KeyboardInterrupt:
+            ended[name] = 130
+        except (OSError, NotMeasuredError) as error:
+            print(f"not measured: {error}", file=sys.stderr)
+            ended[name] = 2
+        rows.append([name, f"{time.monotonic() - start:.0f}", ENDS[ended[name]]])
+        if ended[name] == 130:
+            break
+    print(f"\n{aligned(['study', 'seconds', 'end'], rows, left=('end',))}")
+    return next(status for status in ENDS if status in ended.values())
+
+
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one study; returns the exit status."""
+    """Run one study, or all; returns the exit status."""
     rest = list(sys.argv[1:] if words is None else words)
-    name = rest.pop(0) if rest and rest[0] in STUDIES else DEFAULT
+    name = rest.pop(0) if rest and rest[0] in (*STUDIES, ALL) else DEFAULT
     arguments = parser_of(name).parse_args(rest)
     interruption.install()
     try:
-        status = STUDIES[name].run(arguments)
+        status = run_all(rest) if name == ALL else STUDIES[name].run(arguments)
         failed = publish.publish(arguments.output, STUDIES).failed
-        return 2 if failed and name == "report" else status
+        return 2 if failed and name == REPORT else status
     except KeyboardInterrupt:
         print("interrupted before anything was finished", file=sys.stderr)
         return 130

@@ -67,6 +67,49 @@ def test_smoke_of_the_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "multitables queue x1" in {row["contender"] for row in rows_of("targets")}
 
 
+@pytest.mark.parametrize(
+    ("ends", "status", "ran"),
+    [
+        ({}, 0, ["sweep", "targets", "files"]),
+        ({"targets": OSError("no server")}, 2, ["sweep", "targets", "files"]),
+        ({"sweep": contract.NotMeasuredError("x"), "targets": 1}, 1, ["sweep", "targets", "files"]),
+        ({"sweep": 1, "targets": KeyboardInterrupt()}, 130, ["sweep", "targets"]),
+    ],
+)
+def test_all_studies_run_in_turn(
+    ends: dict[str, int | BaseException],
+    status: int,
+    ran: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found: list[str] = []
+    names = ("sweep", "targets", "files", "report")
+    monkeypatch.setattr(multitables_benchmark, "STUDIES", {name: STUDIES[name] for name in names})
+
+    def replace(name: str) -> None:
+        def run(arguments: Any) -> int:
+            assert (arguments.smoke, arguments.output) == (True, "here")
+            found.append(name)
+            end = ends.get(name, 0)
+            if isinstance(end, BaseException):
+                raise end
+            return end
+
+        monkeypatch.setattr(STUDIES[name], "run", run)
+
+    for name in names:
+        replace(name)
+    assert multitables_benchmark.main(["all", "--smoke", "--output", "here"]) == status
+    assert found == ran
+    out = capsys.readouterr().out
+    for name in ran:
+        assert STUDIES[name].SUMMARY in out
+        how = ends.get(name, 0)
+        end = {KeyboardInterrupt: 130}.get(type(how), 2) if isinstance(how, BaseException) else how
+        assert f"{name:<7}        0  {multitables_benchmark.ENDS[end]}" in out
+
+
 # ---- bad options and bad places
 
 
