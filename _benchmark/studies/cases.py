@@ -74,17 +74,22 @@ class Case:
         Writes the files if need be.
     unit : str
         Of the figures of this case.
+    label : str
+        For the progress; "" for all parameters.
     """
 
     key: Mapping[str, Any]
     names: Sequence[str]
     prepare: Callable[[], Prepared]
     unit: str = "s"
+    label: str = ""
 
     @property
     def title(self) -> str:
         """For the progress."""
-        return ", ".join(f"{name} {value}" for name, value in self.key.items() if value != "")
+        return self.label or ", ".join(
+            f"{name} {value}" for name, value in self.key.items() if value != ""
+        )
 
 
 @dataclass(frozen=True)
