@@ -10,7 +10,7 @@ remote_contenders.py  who reads an object of a store
 asked.py              one recipe of a loop, in a process of its own
 startup.py            a fresh interpreter, for the import and the first block
 old_release.py        the old release's own virtual environment
-hdf5_direct.py        the published method, under an interpreter that tools/direct_vfd made
+hdf5_direct.py        the published method, under an interpreter that tools/hdf5_build made
 peers.py              the other libraries of the device sweep
 bounds.py             what bounds a stream, each limit measured by itself
 """

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. No binary wheel has that driver: ``tools/direct_vfd`` builds it, and nothing is built here.
+1. No binary wheel has that driver: ``tools/hdf5_build`` builds it, and nothing is built here.
 2. The data is checked as for every contender; a pass that ends early is a failure.
 """
 
@@ -31,13 +31,13 @@ from _benchmark.machine import page_cache
 
 OLD_LABEL = f"multitables {old_release.VERSION}, libhdf5 direct"
 PYTABLES_LABEL = "PyTables, libhdf5 direct"
-READY = "ready.json"  # written by tools/direct_vfd when its last check has passed
+READY = "ready.json"  # written by tools/hdf5_build when its last check has passed
 START_SECONDS = 60.0
 SLOWEST_RATE = 2e6  # bytes per second; below it a contender is taken for hanging
 
 
 def find(prefix: str | None) -> str:
-    """The interpreter that `tools/direct_vfd` made in `prefix`.
+    """The interpreter that `tools/hdf5_build` made in `prefix`.
 
     Raises
     ------
@@ -47,20 +47,20 @@ def find(prefix: str | None) -> str:
     if prefix is None:
         raise NotMeasuredError(
             "libhdf5's direct VFD is in no binary wheel. In a checkout of multitables, "
-            "`python tools/direct_vfd PREFIX` builds it in some minutes; then give "
+            "`python tools/hdf5_build direct PREFIX` builds it in some minutes; then give "
             "--direct_vfd PREFIX."
         )
     python = os.path.join(os.path.abspath(prefix), "venv", "bin", "python")
     if not (os.path.exists(python) and versions(prefix)):
         raise NotMeasuredError(
             f"{prefix!r} holds no finished build of libhdf5 with its direct VFD. In a checkout of "
-            f"multitables, `python tools/direct_vfd {prefix}` makes it, or goes on with it."
+            f"multitables, `python tools/hdf5_build direct {prefix}` makes it, or goes on with it."
         )
     return python
 
 
 def versions(prefix: str) -> dict[str, str]:
-    """What `tools/direct_vfd` built in `prefix`, by name; empty where it has not finished."""
+    """What `tools/hdf5_build` built in `prefix`, by name; empty where it has not finished."""
     try:
         with open(os.path.join(prefix, READY), encoding="utf-8") as file:
             found = json.load(file)

@@ -21,7 +21,7 @@ HDF5_DIRECT = "hdf5-direct"
 IO_MODES = {
     DIRECT: "around the page cache by the library's own readers, with any libhdf5",
     BUFFERED: "through the page cache, of which the file is dropped before each pass",
-    HDF5_DIRECT: "around it by libhdf5's direct VFD, as published: tools/direct_vfd builds it",
+    HDF5_DIRECT: "around it by libhdf5's direct VFD, as published: tools/hdf5_build builds it",
 }
 
 

@@ -4,7 +4,7 @@ Law
 ---
 1. Nothing is built and nothing fetched here: the steps are values, or do what the test puts there.
 2. Tests with the real driver run where the environment variable MULTITABLES_DIRECT_VFD names a
-   prefix that tools/direct_vfd has finished; elsewhere they are skipped.
+   prefix that tools/hdf5_build has finished; elsewhere they are skipped.
 3. The bare processes are the real ones, over PyTables' usual driver where there is no other.
 """
 
@@ -68,7 +68,9 @@ def many(tmp_path: Path) -> str:
 
 
 def test_without_a_prefix_it_says_how_to_get_one() -> None:
-    with pytest.raises(NotMeasuredError, match=r"`python tools/direct_vfd PREFIX`.*--direct_vfd"):
+    with pytest.raises(
+        NotMeasuredError, match=r"`python tools/hdf5_build direct PREFIX`.*--direct_vfd"
+    ):
         hdf5_direct.find(None)
 
 
@@ -80,7 +82,7 @@ def test_an_unfinished_prefix_is_refused(left: str, tmp_path: Path) -> None:
     if left in ("no interpreter", "broken"):
         (tmp_path / "ready.json").write_text('{"HDF5": "1.14.6"}' if left != "broken" else '{"HD')
     prefix = str(tmp_path / "other" if left == "nothing" else tmp_path)
-    with pytest.raises(NotMeasuredError, match=f"`python tools/direct_vfd {prefix}`"):
+    with pytest.raises(NotMeasuredError, match=f"`python tools/hdf5_build direct {prefix}`"):
         hdf5_direct.find(prefix)
 
 

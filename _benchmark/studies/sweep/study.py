@@ -136,7 +136,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--direct_vfd": {
         "metavar": "PREFIX",
-        "help": f"where tools/direct_vfd put its libhdf5, for --driver {HDF5_DIRECT}",
+        "help": f"where tools/hdf5_build put its libhdf5, for --driver {HDF5_DIRECT}",
     },
 }
 PLACES: dict[str, dict[str, Any]] = {
