@@ -159,7 +159,7 @@ def _drawn(
     spec: Spec, rng: np.random.Generator, percent: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[Step, tuple[int, ...]]:
     nominal, size = spec.nominal, list(shape)
-    happens = [rng.integers(100) <= one for one in percent]
+    happens = [int(rng.integers(100)) <= one for one in percent]
     n_changed = max(0, int(rng.normal(nominal.changes))) if happens[0] else 0
     changed = np.stack([rng.integers(end, size=n_changed) for end in size], 1)
     values = rng.random(n_changed)

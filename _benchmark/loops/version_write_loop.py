@@ -133,10 +133,31 @@ def compare(asked: dict[str, Any]) -> None:
                     raise refusals.WrongError(f"{dataset} of {name} was not written as it is")
 
 
+def holds(asked: dict[str, Any]) -> bool:
+    """Whether the file has what is asked, stored as is asked."""
+    h5py = importlib.import_module("h5py")
+    spec = version_steps.Spec(**asked["spec"])
+    kept = storage(spec, asked["exponent"], asked["compression"])
+    try:
+        compare(asked)
+        with h5py.File(asked["filename"], "r") as file:
+            for name, wanted in kept.items():
+                place = f"{spec.group}/{name}"
+                versioned = asked["recipe"] == VERSIONED
+                stored = file[f"_version_data/{place}/raw_data" if versioned else place]
+                if {one: getattr(stored, one) for one in wanted} != wanted:
+                    return False
+    except (refusals.WrongError, KeyError, OSError):
+        return False
+    return True
+
+
 def answer(_library: Any, asked: dict[str, Any]) -> Any:
     """Do what one request of the protocol asks."""
 
     def ask() -> Any:
+        if asked["verb"] == "holds":
+            return holds(asked)
         times = write(asked)
         compare(asked)
         return {"t_write": times, "file_bytes": os.path.getsize(asked["filename"])}

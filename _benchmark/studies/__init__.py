@@ -26,6 +26,7 @@ from _benchmark.studies.remote import study as remote_study
 from _benchmark.studies.report import study as report_study
 from _benchmark.studies.sweep import study as sweep_study
 from _benchmark.studies.targets import study as targets_study
+from _benchmark.studies.versions import study as versions_study
 
 
 class Study(Shows, Protocol):
@@ -45,6 +46,7 @@ STUDIES: dict[str, Study] = {
     "index": index_study,
     "files": files_study,
     "remote": remote_study,
+    "versions": versions_study,
     "explain": explain_study,
     "report": report_study,
 }
