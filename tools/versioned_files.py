@@ -29,7 +29,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from versioned_hdf5 import VersionedHDF5File, delete_versions  # type: ignore[import-not-found]
+from versioned_hdf5 import VersionedHDF5File, delete_versions
 
 import multitables
 
