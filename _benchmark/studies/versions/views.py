@@ -9,6 +9,7 @@ Law
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ COLUMNS = {"study", *KEYS, *MORE, "contender", "cache", "round", "value", "unit"
 FILE = ("transactions", "exponent", "compression")
 NONE = "-"
 RATIO = "latest_ratio"
+PUBLISHED = f"{VERSIONED}, published"
 SPREAD = "median (minimum-maximum)"
 
 
@@ -48,7 +50,7 @@ def views(kept: Kept) -> list[View]:
                 f"{test}, {way}",
                 facts,
                 [table for table in tables if table.rows],
-                [chart for chart in one.charts() if any(line.points for line in chart.series)],
+                [chart for chart in one.charts() if _is_measured(chart)],
             )
         )
     return found
@@ -69,17 +71,20 @@ class OfTest:
             found, key=lambda file: (int(file[1]), file[2] != "none", file[2], int(file[0]))
         )
 
+    @functools.cached_property
+    def _rounds(self) -> dict[tuple[str, ...], list[Row]]:
+        found: dict[tuple[str, ...], list[Row]] = {}
+        for row in self.rows:
+            key = (*(row[name] for name in FILE), row["contender"], row["which"])
+            found.setdefault(key, []).append(row)
+        return found
+
     def found(
         self, file: Sequence[str], contender: str, column: str = "value", which: str = ""
     ) -> Summary | None:
         """The rounds of one figure."""
-        values = [
-            float(row[column])
-            for row in self.rows
-            if [row[name] for name in FILE] == list(file)
-            and (row["contender"], row["which"]) == (contender, which)
-            and row[column]
-        ]
+        rows = self._rounds.get((*file, contender, which), ())
+        values = [float(row[column]) for row in rows if row[column]]
         return summary(values) if values else None
 
     def published(self, file: Sequence[str], contender: str, quantity: str) -> float | None:
@@ -212,7 +217,11 @@ class OfTest:
             value = self.published(file, VERSIONED, quantity)
             return None if value is None else summary([value * factor])
 
-        return self._line(f"{VERSIONED}, published", of)
+        return self._line(PUBLISHED, of)
+
+
+def _is_measured(chart: Chart) -> bool:
+    return any(line.points for line in chart.series if line.label != PUBLISHED)
 
 
 def _label(file: Sequence[str]) -> str:
