@@ -127,8 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
         return frame.run(
             "versions",
             arguments,
-            f"{', '.join(_ways(arguments))}; {arguments.processes} processes, each contender timed "
-            f"{arguments.rounds} x",
+            f"{arguments.processes} processes, each contender timed {arguments.rounds} x",
             plan,
             {"seed": arguments.seed, "processes": arguments.processes},
             {"peers": ", ".join(f"{one} {environment.version_of(one)}" for one in PEERS)},
