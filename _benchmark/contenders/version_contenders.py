@@ -129,11 +129,13 @@ class VersionsFile:
     def needed_bytes(self) -> int:
         """Free bytes a file may need: what each transaction writes anew, and the rows."""
         nominal, side = self.spec.nominal, 2**self.exponent
-        rows = nominal.shape[0] + self.spec.n * (nominal.appended + 1)
-        chunks = -(-rows // side)
-        chunk_bytes = 8 * side ** len(nominal.shape)
-        anew = chunks if self.spec.described and nominal.percent[0] > 50 else 2
-        return int(chunk_bytes * (3 * chunks + self.spec.n * (anew + 2))) + 2**22
+        n = self.spec.n
+        chunks = -(-(nominal.shape[0] + n * (nominal.appended + 1)) // side)
+        key_bytes, val_bytes = 8 * side, 8 * side ** len(nominal.shape)
+        written = chunks + n * (2 + nominal.appended / side)
+        many = self.spec.described and nominal.percent[0] > 50
+        changed_bytes = n * chunks * val_bytes if many else 0
+        return int(written * (2 * key_bytes + val_bytes) + changed_bytes) + 2**22
 
     def ready(self, writer: str) -> str:
         """The file, written when it is not there yet."""

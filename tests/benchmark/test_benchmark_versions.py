@@ -20,7 +20,14 @@ import pytest
 from runs import left_behind, rows_of
 
 import multitables_benchmark
-from _benchmark.contenders.version_contenders import READERS, TOGETHER, Loops, VersionsFile
+from _benchmark.contenders.version_contenders import (
+    READERS,
+    TOGETHER,
+    WRITERS,
+    Loops,
+    VersionsFile,
+    readers_of,
+)
 from _benchmark.harness.results import Kept
 from _benchmark.loops import version_read_loop, version_steps, version_write_loop
 from _benchmark.loops.version_steps import KEYS, TESTS, VAL, Spec
@@ -197,6 +204,24 @@ def test_published_files_grow_when_a_run_is_resumed() -> None:
         (one,) = Path("results").glob(f"test_{DENSE}_no_versions.json")
         names.append([found["num_transactions"] for found in json.loads(one.read_text())])
     assert names == [[2], [2, 3], [3]]
+
+
+def test_an_interrupted_run_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("versioned_hdf5")
+    words = ("--smoke", "--test", DENSE)
+
+    def interrupted(*_asked: object) -> list[Any]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cases, "readers", interrupted)
+        assert run(*words) == 130
+    before = Path(f"results/test_{DENSE}.json").read_text()
+    assert run(*words, "--resume") == 0
+    assert Path(f"results/test_{DENSE}.json").read_text() == before
+    parts = [(row["part"], row["which"], row["contender"]) for row in rows_of("versions")]
+    n_readers = sum(len(readers_of(which)) for which in ("all", "latest"))
+    assert len(set(parts)) == len(parts) == len(WRITERS) + n_readers
 
 
 # ---- what is shown
