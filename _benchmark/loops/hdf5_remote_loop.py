@@ -43,6 +43,8 @@ NO_ROS3 = (
     "h5py's wheels lack HDF5's driver for S3. `python tools/ros3_env.py PREFIX` makes "
     "an environment with one that has it; then give --ros3_python PREFIX/bin/python"
 )
+#: What brings the bytes where it is neither HDF5's own driver for S3 nor a file of this machine.
+SYSTEMS = {"s3fs": "s3fs", "http": "aiohttp"}
 #: Reads the part of a process; the argument says whether the data is checked.
 Read = Callable[[bool], Any]
 
@@ -52,9 +54,9 @@ def make_ready(asked: dict[str, Any]) -> None:
     library = importlib.import_module("h5py")
     with contextlib.suppress(ImportError):
         importlib.import_module("hdf5plugin")  # registers filters like blosc
-    if asked["driver"] != "ros3":
-        importlib.import_module({"s3fs": "s3fs", "http": "aiohttp"}[asked["driver"]])
-    elif not library.get_config().ros3:
+    if asked["driver"] in SYSTEMS:
+        importlib.import_module(SYSTEMS[asked["driver"]])
+    elif asked["driver"] == "ros3" and not library.get_config().ros3:
         raise refusals.CannotReadError(NO_ROS3)
 
 
@@ -63,6 +65,10 @@ def opened(asked: dict[str, Any]) -> Iterator[Any]:
     """The open file."""
     library = importlib.import_module("h5py")
     store, url = asked["store"], asked["url"]
+    if asked["driver"] == "file":
+        with library.File(url, "r", **asked["file"]) as file:
+            yield file
+        return
     if asked["driver"] == "ros3":
         os.environ["AWS_ENDPOINT_URL_S3"] = store["endpoint"]
         names = ("region", "access_key_id", "secret_access_key")
@@ -164,18 +170,26 @@ def items(asked: dict[str, Any], part: int) -> Iterator[Read]:
         seen = remote_clock.Seen(checks)
         with opened(asked) as file:
             for key in keys[first:stop]:
-                scales = {}
-                for path in asked["items"][key]:
-                    dataset = file[path]
-                    seen.see(path, dataset[...])
-                    for dim in dataset.dims:
-                        for scale in dim.values():  # read again for each that has it
-                            scales[scale.name] = scale[...]
-                for path, values in scales.items():
-                    seen.see(f"{key} {path}", values)
+                read_item(file, key, asked["items"][key], seen)
         return seen.result()
 
     yield read
+
+
+def read_item(file: Any, key: str, paths: list[str], seen: remote_clock.Sees) -> int:
+    """Read datasets that belong together, each with its scales; returns how many were read."""
+    scales, n_read = {}, 0
+    for path in paths:
+        dataset = file[path]
+        seen.see(path, dataset[...])
+        n_read += 1
+        for dim in dataset.dims:
+            for scale in dim.values():  # read again for each that has it
+                scales[scale.name] = scale[...]
+                n_read += 1
+    for path, values in scales.items():
+        seen.see(f"{key} {path}", values)
+    return n_read
 
 
 TASKS: dict[str, Callable[[dict[str, Any], int], AbstractContextManager[Read]]] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.client
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,6 +40,12 @@ def hashed(*what: Any) -> Any:
     for one in what:
         whole.update(one if isinstance(one, (bytes, memoryview)) else repr(one).encode())
     return np.frombuffer(whole.digest(), np.uint64)[0]
+
+
+class Sees(Protocol):
+    """Takes in datasets."""
+
+    def see(self, name: str, values: Any) -> None: ...
 
 
 class Seen:

@@ -35,6 +35,8 @@ Read = Callable[[bool], Any]
 
 
 def _options(asked: dict[str, Any]) -> dict[str, Any]:
+    if not asked["store"]:
+        return {}
     return {"storage_options": {**asked["store"], **asked.get("options", {})}}
 
 
@@ -188,8 +190,7 @@ def structure(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
             ]
         return [np.array(hashes, np.uint64)]
 
-    if asked["saved_index"]:
-        library.index_file(asked["url"], progress=False, storage_options=asked["store"])
+    _index(library, asked)
     yield read
 
 
@@ -214,13 +215,19 @@ def handle(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
 
 @contextlib.contextmanager
 def items(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
-    """A collection, item by item with its scales; making it is part of the time."""
-    by = asked["by"]
+    """A collection, item by item with its scales; making it is part of the time.
+
+    What is told is how long that took, and what the readers say of themselves.
+    """
+    by, more = asked["by"], {"n_procs": asked["n_procs"]}
+    more |= {"order": asked.get("order", "random"), "seed": asked.get("seed", 0)}
 
     def read(checks: bool) -> Any:
-        seen = remote_clock.Seen(checks)
+        seen, start = remote_clock.Seen(checks), time.perf_counter()
         with library.Streamer(asked["url"], **_options(asked)) as streamer:
-            for item in streamer.get_collection(asked["pattern"], by, n_procs=asked["n_procs"]):
+            made = streamer.get_collection(asked["pattern"], by, **more)
+            discovery = time.perf_counter() - start
+            for item in made:
                 scales = {}
                 for name, rows in item.items():
                     shot, signal = (item.key, name) if by == 0 else (name, item.key)
@@ -230,9 +237,18 @@ def items(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
                             scales[f"/shots/{shot}/{scale}"] = values
                 for path, values in scales.items():
                     seen.see(f"{item.key} {path}", values)
+            asked["told"] = {"discovery": discovery, "readers": made.statistics()["readers"]}
         return [seen.result()]
 
+    _index(library, asked)
     yield read
+
+
+def _index(library: Any, asked: dict[str, Any]) -> None:
+    """Save an index of the file, where it is wanted; no clock runs."""
+    if asked.get("saved_index"):
+        options = {"storage_options": asked["store"]} if asked["store"] else {}
+        library.index_file(asked["url"], progress=False, **options)
 
 
 RECIPES: dict[str, Callable[[Any, dict[str, Any]], AbstractContextManager[Read]]] = {
@@ -252,7 +268,8 @@ def answer(library: Any, asked: dict[str, Any]) -> Any:
     """Do what one request of the protocol asks."""
 
     def ask() -> Any:
-        importlib.import_module("obstore")
+        if asked["store"]:
+            importlib.import_module("obstore")
         with RECIPES[asked["recipe"]](library, asked) as read:
             remote_clock.mark(asked["clock"])
             start = time.perf_counter()

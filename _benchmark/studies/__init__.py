@@ -24,6 +24,7 @@ from _benchmark.studies.index import study as index_study
 from _benchmark.studies.random import study as random_study
 from _benchmark.studies.remote import study as remote_study
 from _benchmark.studies.report import study as report_study
+from _benchmark.studies.shots import study as shots_study
 from _benchmark.studies.sweep import study as sweep_study
 from _benchmark.studies.targets import study as targets_study
 from _benchmark.studies.versions import study as versions_study
@@ -47,6 +48,7 @@ STUDIES: dict[str, Study] = {
     "files": files_study,
     "remote": remote_study,
     "versions": versions_study,
+    "shots": shots_study,
     "explain": explain_study,
     "report": report_study,
 }

@@ -69,6 +69,17 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def sizes(text: str) -> tuple[int, ...]:
+    """Numbers of bytes, as ``0,64e6``; each once, rising."""
+    try:
+        found = sorted({int(float(word)) for word in text.split(",")})
+    except (OverflowError, ValueError):
+        found = [-1]
+    if found[0] < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of bytes, like 0,64e6")
+    return tuple(found)
+
+
 def levels(text: str) -> tuple[int, ...]:
     """Levels of compression, 0 to 9, as ``0,3,9``; each once, rising."""
     try:

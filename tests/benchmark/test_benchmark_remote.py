@@ -28,6 +28,7 @@ import multitables_benchmark
 from _benchmark.contenders import random_keys
 from _benchmark.contenders import remote_contenders as people
 from _benchmark.contenders.remote_contenders import Place, counted
+from _benchmark.contenders.shots_contenders import items_of
 from _benchmark.contract import ContenderError, NotMeasuredError, Sample, WrongDataError
 from _benchmark.data import shots, structures, workloads
 from _benchmark.data.shots import LAYOUTS, PATTERN, ShotsFile
@@ -70,7 +71,7 @@ def test_both_layouts_hold_the_same(tmp_path: Path) -> None:
         made = ShotsFile(f"shots_{layout}", 3, 4, layout)
         filename = shots.in_directory(made, str(tmp_path))
         assert shots.in_directory(made, str(tmp_path)) == filename
-        found[layout] = [parts._items(filename, by) for by in (0, 1)]
+        found[layout] = [items_of(filename, by) for by in (0, 1)]
         with h5py.File(filename) as file:
             strategy = file.id.get_create_plist().get_file_space_strategy()[0]
             assert strategy == h5py.h5f.FSPACE_STRATEGY_PAGE
@@ -78,10 +79,12 @@ def test_both_layouts_hold_the_same(tmp_path: Path) -> None:
             for one in signals:
                 assert (one.nbytes > shots.PLAIN_BYTES) == (one.compression == "gzip")
                 assert len(one.dims[0][0]) == len(one)
-            offsets = [file[path].id.get_offset() or 0 for path in found[layout][0][0]["1050001"]]
+            offsets = [
+                file[path].id.get_offset() or 0 for path in found[layout][0].groups["1050001"]
+            ]
             assert len(offsets) == 4
     assert found["shot"] == found["signal"]
-    assert set(found["shot"][0][0]) == {"1050001", "1050002", "1050003"}
+    assert set(found["shot"][0].groups) == {"1050001", "1050002", "1050003"}
     with pytest.raises(FileExistsError, match="holds something else"):
         shots.in_directory(ShotsFile("shots_shot", 2, 4, "shot"), str(tmp_path))
 
@@ -211,12 +214,15 @@ def test_all_tell_the_same_datasets(store: Store, tmp_path: Path) -> None:
 def test_all_read_the_same_shots(store: Store, tmp_path: Path, by: int) -> None:
     filename = shots.in_directory(SHOTS, str(tmp_path))
     place = Place(store, store.put(filename, "shots.h5"), 2)
-    groups, counts, digest = parts._items(filename, by)
-    asked = {"pattern": PATTERN, "by": by, "items": groups}
+    right = items_of(filename, by)
+    asked = {"pattern": PATTERN, "by": by, "items": right.groups}
     for one in everybody(place, "items", "items", False, **asked):
         found = one.check()
-        assert (found["rows"], found["any_order"]) == (digest["rows"], digest["any_order"])
-        assert one.one.ask("time")["n"] == counts
+        assert (found["rows"], found["any_order"]) == (
+            right.digest["rows"],
+            right.digest["any_order"],
+        )
+        assert one.one.ask("time")["n"] == right.counts
 
 
 def test_wrong_rows_are_a_fault(

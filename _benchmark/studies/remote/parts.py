@@ -22,6 +22,7 @@ from _benchmark.contenders import random_keys
 from _benchmark.contenders import remote_contenders as people
 from _benchmark.contenders.random_keys import BATCH_ROWS
 from _benchmark.contenders.remote_contenders import OURS, Counted, Place
+from _benchmark.contenders.shots_contenders import items_of
 from _benchmark.contract import Differs, Digest, NotMeasuredError
 from _benchmark.data import shots, structures
 from _benchmark.data.shots import LAYOUTS, PAGE_BYTES, PATTERN, ShotsFile
@@ -203,17 +204,17 @@ def shot_files(run: TargetRun, remote: Remote) -> None:
         place = remote.place(run, filename, f"{made.name}.h5")
         pages = max(2, round(BUFFER_PAGES * n_shots / STUDY_SHOTS))
         for by, what in enumerate(LAYOUTS):
-            groups, counts, digest = _items(filename, by)
-            figure = people.seconds(counts)
+            found = items_of(filename, by)
+            figure = people.seconds(found.counts)
             ours = COLLECTION
             asked: dict[str, Any] = {"pattern": PATTERN, "by": by}
             file = {"page_buf_size": pages * PAGE_BYTES, "rdcc_nbytes": 8 << 20}
             everybody = [
                 people.ours(place, ours, "items", "items", figure, False, **asked),
-                *people.theirs(place, "items", figure, False, file, items=groups)[1:],
+                *people.theirs(place, "items", figure, False, file, items=found.groups)[1:],
             ]
             title = f"layout {layout}/{layout}s, read by {what}, {_size(filename) / 1e6:.4g} MB"
-            times = _rates(run, "shots", title, everybody, _constant(digest), "s")
+            times = _rates(run, "shots", title, everybody, _constant(found.digest), "s")
             rival = min((one for one in times if one != ours), key=_median(times), default="h5py")
             why = run.reasons.get(ours, "") or run.reasons.get(people.ROS3, "")
             figures = times.get(rival), times.get(ours)
@@ -259,28 +260,6 @@ def _structure(filename: str) -> dict[str, Any]:
     with h5py.File(filename) as file:
         file.visititems(visit)
     return stream_loop.summed_up(np.array(found, np.uint64))
-
-
-def _items(filename: str, by: int) -> tuple[dict[str, list[str]], list[int], dict[str, Any]]:
-    """The paths of each item, how many datasets and bytes there are with scales, their digest."""
-    import h5py
-
-    seen, counts = remote_clock.Seen(True), remote_clock.Seen(False)
-    groups: dict[str, list[str]] = {}
-    with h5py.File(filename) as file:
-        for shot, group in file["shots"].items():
-            for signal in group["signals"]:
-                path = f"/shots/{shot}/signals/{signal}"
-                groups.setdefault((shot, signal)[by], []).append(path)
-        for key, paths in groups.items():
-            scales = {scale.name: scale for path in paths for scale in file[path].dims[0].values()}
-            named = [(path, file[path]) for path in paths]
-            named += [(f"{key} {path}", scale) for path, scale in scales.items()]
-            for name, dataset in named:
-                values = dataset[...]
-                seen.see(name, values)
-                counts.see(name, values)
-    return groups, counts.result(), stream_loop.summed_up(seen.result())
 
 
 # ---- what the parts share

@@ -1,0 +1,1 @@
+"""Shots of many signals: Dask's processes, page buffers, two layouts, files and objects."""
