@@ -19,10 +19,13 @@ import venv
 
 #: hdf5plugin asks for h5py by its usual name, and would bring it over the other one.
 STEPS = (
-    ("h5py-s3>=3.16", "s3fs>=2024.9", "numpy>=1.24"),
+    ("h5py-s3>=3.16", "s3fs>=2024.9", "numpy>=1.24", "distributed>=2024.8"),
     ("--no-deps", "hdf5plugin>=5.0"),
 )
-ASK = "import h5py, hdf5plugin, s3fs; assert h5py.get_config().ros3; print(h5py.version.info)"
+ASK = (
+    "import distributed, h5py, hdf5plugin, s3fs; assert h5py.get_config().ros3; "
+    "print(h5py.version.info)"
+)
 
 
 def is_right(python: str) -> str:
@@ -57,6 +60,7 @@ def main() -> int:
         )
         return 1
     print(f"{told}\n\npython multitables_benchmark.py remote --ros3_python {python}")
+    print(f"python multitables_benchmark.py shots --ros3_python {python}")
     return 0
 
 
