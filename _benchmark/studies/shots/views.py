@@ -22,6 +22,8 @@ from _benchmark.studies.cases import OURS
 
 METHOD = "published method"
 PUBLISHED = "published"
+TOP = (METHOD, OURS)  # whose fastest cases are listed, and who is drawn
+TOTAL = "tot-runtime"
 FASTEST = 15
 PLACES = {"local": "a file", "s3": "an object"}
 #: What tells a case from others, but for its contender.
@@ -40,6 +42,10 @@ class Runs:
     def at(self, key: Key, contender: str) -> list[Row]:
         """The rounds of a contender."""
         return [row for row in self.rows if of(row) == key and row["contender"] == contender]
+
+    def of_contender(self, where: str, contender: str) -> bool:
+        """Whether it was measured there."""
+        return any((row["where"], row["contender"]) == (where, contender) for row in self.rows)
 
     def seconds(self, key: Key, contender: str) -> Summary | None:
         """Its time; None where there is none."""
@@ -70,33 +76,23 @@ def distinct(rows: Sequence[Row], name: str) -> list[str]:
 
 def views(kept: Kept) -> list[View]:
     """Everything that `kept` has to show: a view of files, and one of objects."""
-    figures = {
-        of(row): float(row["value"])
-        for row in published.figures(__file__)
-        if row["quantity"] == "tot-runtime"
-    }
-    runs = Runs(kept.rows, figures)
-    faults = [f"FAILED {one}" for one in kept.more.get("faults", [])]
-    return [
-        View(
-            f"Shots in {PLACES[where]}",
-            {"page buffers": buffers(rows)},
-            [*(times(runs, rows, buffer) for buffer in distinct(rows, "page_buffer"))]
-            + [fastest(runs, rows, name) for name in distinct(rows, "contender") if name in TOP]
-            + [where_it_goes(rows)],
-            [
-                chart
-                for buffer in distinct(rows, "page_buffer")
-                for chart in charts(runs, rows, buffer)
-            ],
-            faults if number == 0 else [],
-        )
-        for number, where in enumerate(distinct(kept.rows, "where"))
-        for rows in [[row for row in kept.rows if row["where"] == where]]
-    ]
-
-
-TOP = (METHOD, OURS)
+    figures = published.figures(__file__)
+    totals = {of(row): float(row["value"]) for row in figures if row["quantity"] == TOTAL}
+    runs = Runs(kept.rows, totals)
+    said = [f"FAILED {one}" for one in kept.more.get("faults", [])]
+    said += [f"Not measured: {who}: {why}" for who, why in kept.more.get("left_out", {}).items()]
+    found = []
+    for where in distinct(kept.rows, "where"):
+        rows = [row for row in kept.rows if row["where"] == where]
+        buffers = distinct(rows, "page_buffer")
+        tables = [times(runs, rows, one) for one in buffers]
+        tables += [fastest(runs, rows, one) for one in TOP if runs.of_contender(where, one)]
+        tables += [where_it_goes(rows), also_published(figures, where)]
+        plots = [chart for one in buffers for chart in charts(runs, rows, one)]
+        facts = {"page buffers": sizes(rows)}
+        found.append(View(f"Shots in {PLACES[where]}", facts, tables, plots, said))
+        said = []
+    return found
 
 
 def megabytes(page_buffer: str) -> str:
@@ -104,14 +100,14 @@ def megabytes(page_buffer: str) -> str:
     return f"{int(page_buffer) / 1e6:g} MB" if int(page_buffer) else "none"
 
 
-def buffers(rows: Sequence[Row]) -> str:
+def sizes(rows: Sequence[Row]) -> str:
     """Each buffer of the study with its size here, if that is another."""
-    sizes = {row["page_buffer"]: row["buffer_bytes"] for row in rows if row["buffer_bytes"]}
+    found = {row["page_buffer"]: row["buffer_bytes"] for row in rows if row["buffer_bytes"]}
     here = [
         f"{megabytes(one)}, as large beside this file {megabytes(size)}"
         if one != size
         else megabytes(one)
-        for one, size in sizes.items()
+        for one, size in found.items()
     ]
     return "; ".join(here)
 
@@ -189,7 +185,7 @@ def fastest(runs: Runs, rows: Sequence[Row], contender: str) -> Table:
             found.append((time.median, [norm, figure(time.median), *key[1:], was]))
     cells = [[str(n), *one] for n, (_, one) in enumerate(sorted(found)[:FASTEST], 1)]
     header = ["", "norm-tot-runtime", "tot-runtime, s", *KEY[1:], "published norm"]
-    return Table(f"{where}: the {len(cells)} fastest cases of {contender}", header, cells)
+    return Table(f"{where}: the fastest cases of {contender}", header, cells)
 
 
 def where_it_goes(rows: Sequence[Row]) -> Table:
@@ -217,3 +213,20 @@ def where_it_goes(rows: Sequence[Row]) -> Table:
     header = ["layout/access", "page buffer", "processes", "who", *used.values()]
     title = f"{rows[0]['where']}: where the time goes (of processes: open and read are means)"
     return Table(title, header, cells, ["who"])
+
+
+def also_published(figures: Sequence[Row], where: str) -> Table:
+    """The figures beside the times."""
+    cells = [
+        [
+            row["quantity"],
+            f"{row['layout'] or 'any'}/{row['access'] or 'any'}",
+            megabytes(row["page_buffer"]) if row["page_buffer"] else "any",
+            row["processes"] or "any",
+            f"{row['value']} {row['unit']}".strip(),
+        ]
+        for row in figures
+        if row["quantity"] != TOTAL and row["where"] in (where, "")
+    ]
+    header = ["published", "layout/access", "page buffer", "processes", "value"]
+    return Table(f"{where}: what else was published", header, cells)
