@@ -188,6 +188,11 @@ def fastest(runs: Runs, rows: Sequence[Row], contender: str) -> Table:
     return Table(f"{where}: the fastest cases of {contender}", header, cells)
 
 
+def short(value: float) -> str:
+    """A number; a whole one without decimals."""
+    return f"{value:.0f}" if value.is_integer() else figure(value)
+
+
 def where_it_goes(rows: Sequence[Row]) -> Table:
     """Discovery, start, opening and reading; how uneven; and what the page buffer held."""
     columns = {
@@ -208,7 +213,7 @@ def where_it_goes(rows: Sequence[Row]) -> Table:
         here = [row for row in rows if (*of(row), row["contender"]) == key]
         _, page_buffer, layout, access, processes, who = key
         numbers = [[float(row[name]) for row in here if row[name]] for name in used]
-        shown = [figure(statistics.median(one)) if one else "-" for one in numbers]
+        shown = [short(statistics.median(one)) if one else "-" for one in numbers]
         cells.append([f"{layout}/{access}", megabytes(page_buffer), processes, who, *shown])
     header = ["layout/access", "page buffer", "processes", "who", *used.values()]
     title = f"{rows[0]['where']}: where the time goes (of processes: open and read are means)"
