@@ -237,8 +237,12 @@ def test_at_most_fifteen_are_fastest() -> None:
 # ---- the study
 
 
-def test_smoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_smoke(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("distributed", reason="Dask comes with the extra studies")
+    pytest.importorskip("s3fs", reason="s3fs comes with the extra bench")
+    monkeypatch.delenv(study.ROS3_PYTHON, raising=False)
     try:
         server.find()
     except server.NoServerError:
