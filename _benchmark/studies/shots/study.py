@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import importlib.util
 import os
 import tempfile
@@ -52,6 +51,11 @@ SMOKE = {
     "access": ("shots",),
 }
 SMOKE_SHOTS, SMOKE_SIGNALS = 3, 5
+#: Options that a run which is resumed must share, beside where and how.
+SETTINGS = (
+    *("page_buffer", "processes", "access", "layout", "plan", "gather", "latency_ms"),
+    *("scale", "smoke"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -178,7 +182,11 @@ def run(arguments: argparse.Namespace) -> int:
             arguments,
             what,
             plan,
-            {**dataclasses.asdict(options), "latency_ms": arguments.latency_ms},
+            {
+                **{name: getattr(arguments, name) for name in SETTINGS},
+                "where": options.where,
+                "as-described": options.as_described,
+            },
             {**driver, **({"not measured": f"objects: {why}"} if why else {})},
         )
 
