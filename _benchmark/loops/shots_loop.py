@@ -120,9 +120,9 @@ def buffer_counts(file: Any) -> dict[str, Any]:
 def client(asked: dict[str, Any]) -> Iterator[Any]:
     """Dask's processes, of one thread each; they end with the block."""
     library = importlib.import_module("distributed")
-    own = {"dashboard_address": None, "local_directory": asked["folder"]}
+    own = importlib.import_module("dask").config.set({"temporary-directory": asked["folder"]})
     processes = {"processes": True, "n_workers": asked["n_procs"], "threads_per_worker": 1}
-    with library.Client(**processes, **own) as found:
+    with own, library.Client(**processes, dashboard_address=None) as found:
         yield found
 
 
