@@ -47,8 +47,8 @@ STUDIES: dict[str, Study] = {
     "index": index_study,
     "files": files_study,
     "remote": remote_study,
-    "versions": versions_study,
     "shots": shots_study,
+    "versions": versions_study,
     "explain": explain_study,
     "report": report_study,
 }
