@@ -243,7 +243,7 @@ def test_smoke(
     pytest.importorskip("distributed", reason="Dask comes with the extra studies")
     pytest.importorskip("s3fs", reason="s3fs comes with the extra bench")
     monkeypatch.delenv(study.ROS3_PYTHON, raising=False)
-    elsewhere = tmp_path / "elsewhere"  # where children, such as Dask, would put files by themselves
+    elsewhere = tmp_path / "elsewhere"  # where Dask would put files
     elsewhere.mkdir()
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     try:
