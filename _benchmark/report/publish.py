@@ -36,9 +36,13 @@ class Shows(Protocol):
     def views(self, kept: Kept, /) -> list[View]: ...
 
 
-def sections(directory: str, studies: Mapping[str, Shows]) -> list[Section]:
-    """What `studies` have to show of what they kept in `directory`; first how all compare."""
-    every = [(study, results.read(directory, name)) for name, study in studies.items()]
+def sections(studies: Mapping[str, Shows], *directories: str) -> list[Section]:
+    """What `studies` have to show of what they kept there; first how all compare."""
+    every = [
+        (study, results.read(directory, name))
+        for directory in directories
+        for name, study in studies.items()
+    ]
     found = [
         Section.of(study.SUMMARY, kept, study.views(kept))
         for study, kept in every
@@ -79,7 +83,7 @@ def publish(
     made = Publication(directory, say)
     try:
         with made.attempt("the report"):  # views are made from files, which may hold anything
-            _publish(made, sections(directory, studies))
+            _publish(made, sections(studies, directory))
     except KeyboardInterrupt:
         made.failed.append("what was left")
         say(

@@ -5,8 +5,8 @@ Law
 1. Everything comes from stored rows through the benchmark's own report; nothing is typed again.
 2. A directory without rows fails the build.
 
-`headline DIRECTORY` shows this library beside others; `stored-results DIRECTORY` shows the tables
-and plots of a run; `published-results FILE` shows the tables that earlier releases published.
+`headline DIRECTORY ...` shows this library beside others; `stored-results DIRECTORY` shows the
+tables and plots of a run; `published-results FILE` shows the tables of earlier releases.
 """
 
 from __future__ import annotations
@@ -59,23 +59,25 @@ class StoredResults(SphinxDirective):
     """Stored rows, as the HTML report shows them."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """Make the tables, and draw the plots."""
-        place = Path(self.env.srcdir, "results", self.arguments[0])
-        for file in [place] if place.is_file() else sorted(place.glob("*.csv")):
-            self.env.note_dependency(str(file))
+        places = [Path(self.env.srcdir, "results", one) for one in self.arguments[0].split()]
+        for place in places:
+            for file in [place] if place.is_file() else sorted(place.glob("*.csv")):
+                self.env.note_dependency(str(file))
         if self.name == "published-results":
-            lines = list(html.body(published(str(place)), {}))
+            lines = list(html.body(published(str(places[0])), {}))
         else:
             lines = [
                 line
-                for section in publish.sections(str(place), STUDIES)
+                for section in publish.sections(STUDIES, *map(str, places))
                 if (section.kept.name == "headline") == (self.name == "headline")
                 for line in shown(section)
             ]
         if not lines:
-            raise self.error(f"{place} has no results")
+            raise self.error(f"{self.arguments[0]} has no results")
         text = "\n".join(['<div class="results">', *lines, "</div>"])
         return [nodes.raw("", text, format="html")]
 

@@ -17,7 +17,7 @@ from _benchmark.studies import STUDIES
 
 
 def page_of(directory: Path, drawings: dict[str, str]) -> str:
-    return html.document(publish.sections(str(directory), STUDIES), drawings)
+    return html.document(publish.sections(STUDIES, str(directory)), drawings)
 
 
 def test_the_page_is_whole_and_needs_no_other(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_the_page_is_whole_and_needs_no_other(tmp_path: Path) -> None:
     stored_runs.keep_sweep(tmp_path, {"multitables": stored_runs.RISING})
     names = [
         chart.name
-        for section in publish.sections(str(tmp_path), STUDIES)
+        for section in publish.sections(STUDIES, str(tmp_path))
         for view in section.views
         for chart in view.charts
     ]
@@ -47,7 +47,7 @@ def test_the_page_has_every_table_fact_and_sentence(tmp_path: Path) -> None:
     text = page_of(tmp_path, {})
     found = Reader(text)
     said = "\n".join(found.said)
-    for view in publish.sections(str(tmp_path), STUDIES)[0].views:
+    for view in publish.sections(STUDIES, str(tmp_path))[0].views:
         assert view.heading in said
         for table in view.tables:
             for row in [table.header, *table.rows]:
