@@ -7,6 +7,7 @@ batch_contenders.py   who is measured at training batches
 batch_check.py        whether the rows that came are the right ones
 index_contenders.py   who tells the structure of a file, and who reads an open one
 remote_contenders.py  who reads an object of a store
+iotest_contenders.py  who writes and reads the files of the I/O test
 asked.py              one recipe of a loop, in a process of its own
 startup.py            a fresh interpreter, for the import and the first block
 old_release.py        the old release's own virtual environment

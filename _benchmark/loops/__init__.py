@@ -12,6 +12,9 @@ remote_loop.py       how this library reads an object, and how obstore downloads
 hdf5_remote_loop.py  how h5py reads an object, over s3fs or by HDF5's own driver
 remote_clock.py      what these two have in common
 hdf5_direct_loop.py  what runs under the interpreter of libhdf5's direct VFD
+iotest_loop.py       the I/O test by h5py, by this library, and by processes as ranks
+iotest_mpi_loop.py   the same by MPI's ranks
+iotest_grid.py       its datasets, the blocks of ranks, and the values
 startup_loop.py      one measurement in a fresh interpreter
 refusals.py          what a library answers that is not there, or cannot do this
 """

@@ -21,6 +21,7 @@ from _benchmark.studies.batches import study as batches_study
 from _benchmark.studies.explain import study as explain_study
 from _benchmark.studies.files import study as files_study
 from _benchmark.studies.index import study as index_study
+from _benchmark.studies.iotest import study as iotest_study
 from _benchmark.studies.random import study as random_study
 from _benchmark.studies.remote import study as remote_study
 from _benchmark.studies.report import study as report_study
@@ -47,6 +48,7 @@ STUDIES: dict[str, Study] = {
     "index": index_study,
     "files": files_study,
     "remote": remote_study,
+    "iotest": iotest_study,
     "shots": shots_study,
     "versions": versions_study,
     "explain": explain_study,
