@@ -27,6 +27,7 @@ INSTALL = {
     "torchdata": "pip install torchdata",
     "grain": "pip install grain",
     "h5py": "pip install h5py hdf5plugin",
+    "pandas": "pip install multitables[studies]",
 }
 
 

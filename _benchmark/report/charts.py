@@ -64,7 +64,7 @@ def draw(chart: Chart) -> str:
     import matplotlib as mpl
 
     with mpl.rc_context({**STYLE, "svg.hashsalt": chart.name}):
-        drawn = (_lines if chart.kind == "lines" else _bars)(chart)
+        drawn = {"lines": _lines, "boxes": _boxes}.get(chart.kind, _bars)(chart)
         svg = io.BytesIO()
         # who made it and when would change the file with every release and every day
         told = {"Title": chart.title, "Date": None, "Creator": None}
@@ -182,6 +182,37 @@ def _bars(chart: Chart) -> Figure:
     axes.spines["bottom"].set_visible(False)
     if groups > 1:
         _legend(drawn, axes, chart)
+    return drawn
+
+
+def _boxes(chart: Chart) -> Figure:
+    """Quartiles over words; whiskers reach minimum and maximum."""
+    words = list(dict.fromkeys(str(x) for one in chart.series for x, _ in one.points))
+    drawn, axes = _figure(chart, 4.2)
+    width = 0.7 / max(1, len(chart.series))
+    for number, one in enumerate(chart.series):
+        own = [word for word in words if any(str(x) == word for x, _ in one.points)]
+        values = [[found.median for x, found in one.points if str(x) == word] for word in own]
+        aside = (number - (len(chart.series) - 1) / 2) * width
+        axes.boxplot(
+            values,
+            positions=[words.index(word) + aside for word in own],
+            widths=width * 0.85,
+            whis=(0, 100),
+            manage_ticks=False,
+            patch_artist=True,
+            boxprops={"facecolor": COLOURS[number % len(COLOURS)], "edgecolor": INK},
+            medianprops={"color": INK},
+        )
+        axes.plot(
+            [], marker="s", linestyle="", color=COLOURS[number % len(COLOURS)], label=one.label
+        )
+    axes.grid(axis="y", color=GRID, linewidth=0.8)
+    axes.set_xticks(range(len(words)), words)
+    axes.set_ylim(_least(chart) * 1.06, _most(chart) * 1.06)
+    axes.set_ylabel(chart.y_label)
+    axes.spines["left"].set_visible(False)
+    _legend(drawn, axes, chart)
     return drawn
 
 

@@ -110,7 +110,8 @@ class Chart:
     name : str
         Of its file, without the ending: letters, digits and ``_``.
     kind : str
-        ``lines`` over numbers; ``bars`` over words, or ``ratios``, which are bars that begin at 1.
+        ``lines`` over numbers; ``bars`` over words, or ``ratios``, which are bars that begin at 1;
+        ``boxes`` over words, each of all the medians that a series has there.
     strong : str
         How the words begin whose bars stand out; empty for all.
     """

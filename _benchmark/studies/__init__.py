@@ -18,6 +18,7 @@ from typing import Protocol
 
 from _benchmark.report.publish import Shows
 from _benchmark.studies.batches import study as batches_study
+from _benchmark.studies.columns import study as columns_study
 from _benchmark.studies.explain import study as explain_study
 from _benchmark.studies.files import study as files_study
 from _benchmark.studies.index import study as index_study
@@ -50,6 +51,7 @@ STUDIES: dict[str, Study] = {
     "remote": remote_study,
     "iotest": iotest_study,
     "shots": shots_study,
+    "columns": columns_study,
     "versions": versions_study,
     "explain": explain_study,
     "report": report_study,
