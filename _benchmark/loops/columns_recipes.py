@@ -225,6 +225,7 @@ def _by_blocks(
                 part += 1
                 log.main("aftersetupGo", part)
                 log.dataset(part, "block", "startread")
+            found.read_bytes += blocks.statistics()["keys"]["decoded_bytes"]
     log.main("beforefillSpectra", part)  # the wait for the end of the blocks
     log.main("afterfillSpectra", part)
     energy, weight = (np.concatenate(arrays) for arrays in zip(*selected, strict=True))

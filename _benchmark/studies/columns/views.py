@@ -71,7 +71,7 @@ def _view(storage: str, rows: Sequence[Row]) -> View:
         )
         for who in people
     ]
-    title = f"{storage}: decoded bytes that a rank gets"
+    title = f"{storage}: decoded bytes of a rank, with keys"
     charts.append(Chart(f"{stem}_bytes", title, "ranks", "MB", read))
     return View(f"Columns stored as {storage}", {}, [_table(storage, rows, people)], charts)
 

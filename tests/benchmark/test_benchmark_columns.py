@@ -1,0 +1,202 @@
+"""The study of columns: its files, its analysis by ranks, its logs, and what it shows.
+
+Law
+---
+1. What ranks find is compared with the generator; files with spoilt columns must be found out.
+2. Ranks are real processes, with MPI where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from runs import rows_of
+
+import multitables_benchmark
+from _benchmark.analysis import rank_logs
+from _benchmark.contenders.columns_contenders import BINS, Analysis, Oracle, found_mpiexec
+from _benchmark.contract import ContenderError, WrongDataError
+from _benchmark.data import particle_columns
+from _benchmark.data.particle_columns import KEY
+from _benchmark.harness import results
+from _benchmark.harness.rounds import summary
+from _benchmark.loops.columns_recipes import rows_of_rank
+from _benchmark.report.charts import draw
+from _benchmark.report.tables import Chart, Series
+from _benchmark.studies.columns.views import views
+
+pytest.importorskip("pandas", reason="the published method makes tables of pandas")
+HAS_MPI = bool(importlib.util.find_spec("mpi4py") and found_mpiexec())
+OURS = {"share": "node", "readers": 1}
+EVENTS = (
+    *("start", "afterLoader", "afterVar", "afterSpectrum", "aftersetupGo", "beforefillSpectra"),
+    *("afterfillSpectra", "aftercleanup", "afterGo", "beforehist", "afterhist", "afterreduce"),
+)
+
+
+def analysis(
+    directory: Path,
+    recipe: str,
+    ranks: int,
+    storage: str = "gzip",
+    n_files: int = 1,
+    **options: Any,
+) -> Analysis:
+    files = particle_columns.files(300, n_files, storage)
+    names = [particle_columns.in_directory(one, str(directory)) for one in files]
+    given = options or (OURS if recipe == "multitables" else {"keys": "all"})
+    mpiexec = str(given.pop("mpiexec", ""))
+    return Analysis(recipe, recipe, names, Oracle(files), ranks, mpiexec, given, 1)
+
+
+@pytest.mark.parametrize("storage", particle_columns.STORAGES)
+def test_the_file_is_as_published(tmp_path: Path, storage: str) -> None:
+    one = particle_columns.files(100, 1, storage)[0]
+    with h5py.File(particle_columns.in_directory(one, str(tmp_path))) as file:
+        datasets = [file[table][name] for table in file for name in file[table]]
+        assert (len(file), len(datasets)) == (15, 123)
+        assert {dataset.shape[1:] for dataset in datasets} == {(1,)}
+        for table, group in file.items():
+            assert len({len(dataset) for dataset in group.values()}) == 1
+            keys = group[KEY][:].ravel()
+            assert keys.dtype == "i8"
+            assert np.all(np.diff(keys) >= 0)
+            for name in particle_columns.columns_of(table):
+                np.testing.assert_array_equal(group[name][:].ravel(), one.column(table, name))
+        assert len(file["rec.mc.nu"][KEY]) == 0
+        np.testing.assert_array_equal(file["spill"][KEY][:].ravel(), np.arange(100))
+        nhit = file["rec.slc/nhit"]
+        expected = {"gzip": ((len(nhit), 1), 6), "contiguous": (None, None)}
+        stored = expected.get(storage, ((128, 1), None))
+        assert (nhit.chunks, nhit.compression_opts) == stored
+        assert file["rec.slc"][KEY].shuffle == (storage == "gzip")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "ranks", "options"),
+    [
+        ("published", 1, {}),
+        ("published", 3, {}),
+        ("published", 3, {"keys": "root"}),
+        ("published", 3, {"keys": "shared"}),
+        ("multitables", 1, {"share": "", "readers": 1}),
+        ("multitables", 3, {}),
+    ],
+)
+def test_ranks_find_what_the_generator_has(
+    tmp_path: Path, recipe: str, ranks: int, options: dict[str, Any]
+) -> None:
+    made = analysis(tmp_path, recipe, ranks, n_files=2, **options)
+    assert made.oracle.differs(made.check()) == ""
+    assert sum(made.oracle.sums[: BINS[0]]) > 0
+    logs = made.measure().more["logs"]
+    assert list(logs) == [f"cand_sel_{rank}.log" for rank in range(ranks)]
+    for log in logs.values():
+        lines = [line.split() for line in log.splitlines()]
+        assert lines[0] == ["kind", "id", "name", "event", "timestamp"]
+        events = [line[3] for line in lines if line[0] == "main"]
+        assert tuple(dict.fromkeys(events)) == EVENTS
+        stamps = [float(line[4]) for line in lines[1:]]
+        assert stamps == sorted(stamps)
+
+
+@pytest.mark.skipif(not HAS_MPI, reason="mpi4py or mpiexec is missing")
+@pytest.mark.parametrize("recipe", ["published", "multitables"])
+def test_ranks_of_mpi(tmp_path: Path, recipe: str) -> None:
+    options = {
+        **(OURS if recipe == "multitables" else {"keys": "root"}),
+        "mpiexec": found_mpiexec(),
+    }
+    made = analysis(tmp_path, recipe, 2, **options)
+    assert made.oracle.differs(made.check()) == ""
+    assert not list(tmp_path.glob("columns*"))
+
+
+@pytest.mark.parametrize("recipe", ["published", "multitables"])
+def test_wrong_values_are_found(tmp_path: Path, recipe: str) -> None:
+    made = analysis(tmp_path, recipe, 2, storage="contiguous")
+    with h5py.File(made.filenames[0], "r+") as file:
+        file["rec.sel.cvn/ncid"][7, 0] += 1
+        file["rec.weight/xsec"][:] *= 2
+    fault = made.oracle.differs(made.check())
+    assert fault.startswith("sums differ")
+    with pytest.raises(WrongDataError, match="histogram or POT"):
+        made.measure()
+    with h5py.File(made.filenames[0], "r+") as file:
+        file["rec.weight/xsec"][:] /= 2
+    assert made.oracle.differs(made.check()) == "values of rec.sel.cvn/ncid differ"
+
+
+def test_a_rank_that_fails_is_an_error(tmp_path: Path) -> None:
+    made = analysis(tmp_path, "published", 2)
+    os.unlink(made.filenames[0])
+    with pytest.raises(ContenderError, match="FileNotFoundError"):
+        made.measure()
+
+
+def test_shares_are_even_and_complete() -> None:
+    shares = [rows_of_rank(10, rank, 4) for rank in range(4)]
+    assert shares == [(0, 3), (3, 6), (6, 8), (8, 10)]
+    with pytest.raises(ValueError, match="5 ranks for 4 spills"):
+        rows_of_rank(4, 0, 5)
+
+
+def test_phases_come_from_logs() -> None:
+    stamps = {"start": 0, "aftersetupGo": 1, "beforefillSpectra": 4, "afterfillSpectra": 6}
+    lines = [f"main 0 NA {event} {stamp}" for event, stamp in stamps.items()]
+    more = ["main 1 NA aftersetupGo 6", "main 1 NA beforefillSpectra 6.5"]
+    more += ["main 1 NA afterfillSpectra 7", "main 0 NA afterreduce 9", "dset 4 /a/b endread 9"]
+    found = rank_logs.times_of("\n".join([rank_logs.HEADER, *lines, *more]))
+    assert (found.read, found.compute, found.total) == (3.5, 2.5, 9)
+    with pytest.raises(ValueError, match="lacks the event"):
+        rank_logs.times_of("\n".join([rank_logs.HEADER, *lines]))
+
+
+def test_a_run_its_logs_and_its_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["columns", "--spills", "300", "--ranks", "1,2", "--storage", "gzip", "--rounds", "1"]
+    words += ["--no-mpi", "--evtseq", "all,shared", "--data_dir", "data"]
+    assert multitables_benchmark.main(words) == 0
+    rows = rows_of("columns")
+    assert len(rows) == 2 * 3
+    folders = {path.name for path in Path("results/columns_logs").iterdir()}
+    assert "gzip_2ranks_published_0" in folders
+    for row in rows:
+        assert float(row["value"]) == float(row["total"]) >= float(row["read"]) > 0
+        assert len(row["rank_reads"].split()) == int(row["ranks"])
+    kept = results.read("results", "columns")
+    assert kept is not None
+    shown = views(kept)
+    assert [view.heading for view in shown] == ["Columns stored as gzip", "What was published"]
+    assert [chart.kind for chart in shown[0].charts].count("boxes") == 1
+    assert "published, shared" in capsys.readouterr().out
+    assert multitables_benchmark.main([*words, "--resume"]) == 0
+    assert rows_of("columns") == rows
+
+
+def test_wrong_data_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Oracle, "sums", [0.0] * (BINS[0] + 1))
+    words = ["columns", "--spills", "50", "--ranks", "1", "--storage", "gzip", "--rounds", "1"]
+    assert multitables_benchmark.main([*words, "--no-mpi"]) == 1
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_more_ranks_than_spills_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert multitables_benchmark.main(["columns", "--spills", "3", "--ranks", "4"]) == 2
+    assert "4 ranks cannot share 3 spills" in capsys.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_a_plot_of_boxes() -> None:
+    pytest.importorskip("matplotlib")
+    points = [("2 ranks", summary([value])) for value in (1.0, 2.0, 3.0)]
+    svg = draw(Chart("boxes", "Boxes", "", "s", [Series("ours", points)], "boxes"))
+    assert "2 ranks" in svg
+    assert "ours" in svg
