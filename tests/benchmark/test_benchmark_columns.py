@@ -109,7 +109,7 @@ def test_ranks_find_what_the_generator_has(
 @pytest.mark.skipif(not HAS_MPI, reason="mpi4py or mpiexec is missing")
 @pytest.mark.parametrize("recipe", ["published", "multitables"])
 def test_ranks_of_mpi(tmp_path: Path, recipe: str) -> None:
-    options = {
+    options: dict[str, Any] = {
         **(OURS if recipe == "multitables" else {"keys": "root"}),
         "mpiexec": found_mpiexec(),
     }
