@@ -102,7 +102,7 @@ class Plan:
         The columns of `Case.key`, and those that are taken from ``Sample.more`` where it has them.
     cases : sequence of Case
     views : callable
-        What the kept rows show.
+        What the kept rows show, `without_numbers` among it.
     keep : callable
         Told of each row with its sample when the case ends, also by Ctrl-C: for the files in the
         format of the published study.
@@ -181,10 +181,15 @@ class CaseRun:
 
     def text(self) -> str:
         """What was finished."""
-        parts = [view.text() for view in self.plan.views(self.results.kept(**self.more))]
-        parts += [f"not measured: {name}: {why}" for name, why in self.left_out.items()]
-        parts += ["FAILED\n" + "\n".join(self.faults)] if self.faults else []
-        return "\n\n".join(filter(None, parts))
+        views = self.plan.views(self.results.kept(**self.more))
+        return "\n\n".join(view.text() for view in views)
+
+
+def without_numbers(kept: Kept) -> list[View]:
+    """The view of what failed or was left out, and why; none where all has numbers."""
+    said = [f"FAILED, so it has no number: {fault}." for fault in kept.more.get("faults", ())]
+    said += [f"Not measured: {who}: {why}" for who, why in kept.more.get("left_out", {}).items()]
+    return [View("Without numbers", {}, sentences=said)] if said else []
 
 
 def _key(case: Case, contender: str) -> dict[str, Any]:

@@ -206,10 +206,9 @@ def test_views() -> None:
                     row_of(people.PUBLISHED, 8 / n, *key, imbalance=1.5, raw_hits=75),
                     row_of(people.OURS, 2 / n, *key, imbalance=1.0),
                 ]
-    files, objects = views.views(Kept("shots", rows, {"faults": ["x: data differs"]}))
-    text = files.text()
-    assert "FAILED x: data differs" in text
-    assert "FAILED" not in objects.text()
+    failed, files, objects = views.views(Kept("shots", rows, {"faults": ["x: data differs"]}))
+    assert "FAILED, so it has no number: x: data differs." in failed.text()
+    assert "FAILED" not in files.text() + objects.text()
     lines = [line.split() for line in files.tables[0].text().splitlines()]
     assert ["shot/shots", "published", "66.7", "32.9"] in lines
     assert ["shot/shots", "published", "method", "8", "4"] in lines

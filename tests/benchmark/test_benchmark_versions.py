@@ -192,7 +192,7 @@ def test_without_the_package(
     assert run("--smoke", "--test", DENSE) == 0
     assert {row["contender"] for row in rows_of("versions")} == {PLAIN}
     told = capsys.readouterr().out
-    assert "not measured: multitables: versioned-hdf5 cannot be imported" in told
+    assert "Not measured: multitables: versioned-hdf5 cannot be imported" in told
     assert "pip install multitables[studies]" in told
 
 

@@ -14,7 +14,7 @@ from _benchmark.harness.results import Kept, Row
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import published
 from _benchmark.report.tables import Chart, Series, Table, View, figure, file_stem, spread
-from _benchmark.studies.cases import OURS
+from _benchmark.studies.cases import OURS, without_numbers
 from _benchmark.studies.columns.parts import PUBLISHED
 
 PHASES = ("read", "compute", "total")
@@ -31,7 +31,9 @@ def views(kept: Kept) -> list[View]:
     header = ["what", "ranks", "seconds", "source"]
     rows = [[row["what"], row["ranks"], row["seconds"], row["source"]] for row in said]
     table = Table("Published, and measured again before", header, rows, header)
-    return [*found, View("What was published", {}, [table])] if found else []
+    if found:
+        found.append(View("What was published", {}, [table]))
+    return [*without_numbers(kept), *found]
 
 
 def _view(storage: str, rows: Sequence[Row]) -> View:

@@ -16,6 +16,7 @@ from _benchmark.harness.results import Kept, Row
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import published
 from _benchmark.report.tables import Chart, Series, Table, View, figure, spread
+from _benchmark.studies.cases import without_numbers
 
 KEYS = (
     "configuration",
@@ -60,12 +61,12 @@ WARM = (
 
 
 def views(kept: Kept) -> list[View]:
-    """One view of all tests."""
+    """One view of all tests, and one of what has no numbers."""
     tests: dict[str, list[Row]] = {}
     for row in kept.rows:
         tests.setdefault(row["configuration"], []).append(row)
     if not tests:
-        return []
+        return without_numbers(kept)
     ratios = [(name, found) for name, rows in tests.items() if (found := _ratio(rows))]
     charts = []
     if len(ratios) > 1:
@@ -73,7 +74,8 @@ def views(kept: Kept) -> list[View]:
         title = "Reading: multitables / the published path"
         charts = [Chart("iotest_ratios", title, "", "times as fast", bars, "ratios")]
     tables = [_rates(tests), _phases(tests)]
-    return [View("Reads and writes of the I/O test", {}, tables, charts, [WARM])]
+    view = View("Reads and writes of the I/O test", {}, tables, charts, [WARM])
+    return [*without_numbers(kept), view]
 
 
 def _label(row: Row) -> str:

@@ -18,7 +18,7 @@ from _benchmark.harness.results import Kept, Row
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import published
 from _benchmark.report.tables import Chart, Series, Table, View, figure, file_stem, spread
-from _benchmark.studies.cases import OURS
+from _benchmark.studies.cases import OURS, without_numbers
 
 METHOD = "published method"
 PUBLISHED = "published"
@@ -79,9 +79,7 @@ def views(kept: Kept) -> list[View]:
     figures = published.figures(__file__)
     totals = {of(row): float(row["value"]) for row in figures if row["quantity"] == TOTAL}
     runs = Runs(kept.rows, totals)
-    said = [f"FAILED {one}" for one in kept.more.get("faults", [])]
-    said += [f"Not measured: {who}: {why}" for who, why in kept.more.get("left_out", {}).items()]
-    found = []
+    found = without_numbers(kept)
     for where in distinct(kept.rows, "where"):
         rows = [row for row in kept.rows if row["where"] == where]
         buffers = distinct(rows, "page_buffer")
@@ -90,8 +88,7 @@ def views(kept: Kept) -> list[View]:
         tables += [where_it_goes(rows), also_published(figures, where)]
         plots = [chart for one in buffers for chart in charts(runs, rows, one)]
         facts = {"page buffers": sizes(rows)}
-        found.append(View(f"Shots in {PLACES[where]}", facts, tables, plots, said))
-        said = []
+        found.append(View(f"Shots in {PLACES[where]}", facts, tables, plots))
     return found
 
 

@@ -19,6 +19,7 @@ from _benchmark.harness.rounds import Summary, summary
 from _benchmark.loops.version_write_loop import PLAIN, VERSIONED
 from _benchmark.report.published import figures
 from _benchmark.report.tables import Chart, Series, Table, View, figure, file_stem, spread
+from _benchmark.studies.cases import without_numbers
 from _benchmark.studies.versions.cases import KEYS, MORE
 
 MIB = 2**20
@@ -32,14 +33,11 @@ SPREAD = "median (minimum-maximum)"
 
 
 def views(kept: Kept) -> list[View]:
-    """A view for each test as it was written, and one of what failed."""
+    """A view for each test as it was written, and one of what has no numbers."""
     facts = {
         name: text for row in kept.rows[:1] for name, text in row.items() if name not in COLUMNS
     }
-    found = []
-    if kept.more.get("faults"):
-        said = [f"FAILED, so it has no number: {fault}." for fault in kept.more["faults"]]
-        found.append(View("Failed", facts, sentences=said))
+    found = without_numbers(kept)
     for test, way in dict.fromkeys((row["test"], row["way"]) for row in kept.rows):
         one = OfTest(
             test, way, [row for row in kept.rows if (row["test"], row["way"]) == (test, way)]
