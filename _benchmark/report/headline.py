@@ -32,7 +32,7 @@ OURS = "multitables"
 #: column of the table -> the contenders that belong to it
 COLUMNS = {
     OURS: r"multitables(?! 2\.)",
-    "h5py": r"h5py|published method$|versioned-hdf5",
+    "h5py": r"h5py|published|versioned-hdf5",
     "PyTables": r"PyTables",
     "DataLoader": r"DataLoader.*h5py",
     "hidefix": r"hidefix",
@@ -55,10 +55,16 @@ WORKLOADS: dict[str, tuple[str, Mapping[str, str]]] = {
         f"random rows, {codec}": ("random", {"part": "coordinates", "dataset": f"EArray, {codec}"})
         for codec in ("blosc:lz4 5", "zlib 3")
     },
+    "I/O test, one dataset": (
+        "iotest",
+        {"dataset_rank": "4", "slowest_dimension": "step", "layout": "contiguous"}
+        | {"mpi_io": "independent"},
+    ),
     "fusion shots, Dask": (
         "shots",
         {"where": "local", "page_buffer": "0", "layout": "shot", "access": "shots"},
     ),
+    "particle columns, gzip": ("columns", {"storage": "gzip"}),
     "500 versions of a file": (
         "versions",
         {"test": "mostly_appends_sparse", "transactions": "500", "way": "as published"}
@@ -66,7 +72,7 @@ WORKLOADS: dict[str, tuple[str, Mapping[str, str]]] = {
     ),
 }
 #: what makes two rows repeats of the same measurement
-SAME = ("contender", "access", "n_procs", "processes")
+SAME = ("contender", "access", "n_procs", "processes", "ranks")
 
 #: column -> its rate in MB/s
 Rates = Mapping[str, Summary]
