@@ -55,11 +55,7 @@ WORKLOADS: dict[str, tuple[str, Mapping[str, str]]] = {
         f"random rows, {codec}": ("random", {"part": "coordinates", "dataset": f"EArray, {codec}"})
         for codec in ("blosc:lz4 5", "zlib 3")
     },
-    "I/O test, one dataset": (
-        "iotest",
-        {"dataset_rank": "4", "slowest_dimension": "step", "layout": "contiguous"}
-        | {"mpi_io": "independent"},
-    ),
+    "I/O test, default": ("iotest", {"configuration": "default"}),
     "fusion shots, Dask": (
         "shots",
         {"where": "local", "page_buffer": "0", "layout": "shot", "access": "shots"},
@@ -80,7 +76,9 @@ Rates = Mapping[str, Summary]
 
 def sections(every: Sequence[Kept]) -> list[Section]:
     """The headline of the studies of one directory; nothing where nothing is compared."""
-    rows = {one.name: one.rows for one in every}
+    rows: dict[str, list[Row]] = {}
+    for one in every:
+        rows.setdefault(one.name, []).extend(one.rows)
     rates: dict[str, Rates] = {}
     machines: dict[str, None] = {}
     for name, (study, wanted) in WORKLOADS.items():
