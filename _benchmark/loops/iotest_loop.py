@@ -78,7 +78,8 @@ class Hdf5:
         elif driver == "core":
             options |= {"driver": driver, "block_size": CORE_STEP_BYTES, "backing_store": True}
         elif driver == "split":
-            options |= {"driver": driver, "meta_ext": SPLIT[0], "raw_ext": SPLIT[1]}
+            meta, raw = (ending.encode() for ending in SPLIT)
+            options |= {"driver": driver, "meta_ext": meta, "raw_ext": raw}
         if asked["alignment"][1] > 1:
             threshold, interval = asked["alignment"]
             options |= {"alignment_threshold": threshold, "alignment_interval": interval}

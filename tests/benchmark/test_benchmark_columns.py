@@ -177,6 +177,10 @@ def test_a_run_its_logs_and_its_report(capsys: pytest.CaptureFixture[str], tmp_p
     assert "published, shared" in capsys.readouterr().out
     assert multitables_benchmark.main([*words, "--resume"]) == 0
     assert rows_of("columns") == rows
+    assert {path.name for path in Path("results/columns_logs").iterdir()} == folders
+    assert multitables_benchmark.main([*words, "--ranks", "1"]) == 0
+    left = {path.name for path in Path("results/columns_logs").iterdir()}
+    assert left == {name for name in folders if "_1ranks_" in name}
 
 
 def test_wrong_data_fails_the_run(

@@ -280,9 +280,10 @@ def test_the_published_columns(tmp_path: Path) -> None:
 
 
 def one_test(**keys: Any) -> str:
-    """The INI file of a test of two ranks."""
+    """The INI file of a test of two ranks, with other values of some keys."""
     test = dataclasses.replace(TINY, process_columns=1, hdf5_file="one.h5", csv_file="one.csv")
-    Path("one.ini").write_text(iotest_ini.text_of(dataclasses.replace(test, **keys)))
+    lines = [f"{key.replace('_', '-')} = {value}" for key, value in keys.items()]
+    Path("one.ini").write_text("\n".join([iotest_ini.text_of(test), *lines]))
     return "one.ini"
 
 
@@ -315,6 +316,20 @@ def test_ranks_of_mpi_share_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         assert run(one_test(layout=layout, mpi_io=mpi_io), "--rounds", "1") == 0
         assert {row["contender"] for row in rows_of("iotest")} >= {f"{people.MPI} x2"}
     assert "Not measured" not in capsys.readouterr().out
+
+
+def test_one_process_may_split_its_file_or_keep_it_in_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(people.MPI_PYTHON, raising=False)
+    words = ("--rounds", "1", "--data_dir", "data")
+    assert run(one_test(process_rows=1, split=1), *words) == 0
+    assert {row["contender"] for row in rows_of("iotest")} == {f"{people.H5PY} x1"}
+    assert "Not measured: multitables x1: HDF5's split driver" in capsys.readouterr().out
+    assert {path.name for path in Path("data").iterdir()} == {"one.h5-m.h5", "one.h5-r.h5"}
+    assert run(one_test(process_rows=1, single_process="core"), *words) == 0
+    contenders = {row["contender"] for row in rows_of("iotest")}
+    assert contenders == {f"{people.H5PY} x1", f"{people.OURS} x1"}
 
 
 def test_an_interrupted_run_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,5 +404,6 @@ def test_published_figures_stand_behind_their_test() -> None:
     assert rates.rows[0][-4:] == ["1000", "-", "2500", "2.5"]
     published = {row[1]: row for row in phases.rows}
     assert published["published sample"][-3:] == ["794", "2089", "1600002048"]
-    other = [row | {"layout": "chunked"} for row in rows]
-    assert "published sample" not in views.views(Kept("iotest", other, {}))[0].text()
+    for change in ({"layout": "chunked"}, {"split": "1"}, {"alignment_increment": "4096"}):
+        other = [row | change for row in rows]
+        assert "published sample" not in views.views(Kept("iotest", other, {}))[0].text()

@@ -26,6 +26,8 @@ MORE = (
     "decoded_bytes",
 )
 PUBLISHED = "published"
+#: The folder of the logs, below that of the results.
+LOGS = "columns_logs"
 #: contender -> who reads the keys in the published method.
 METHODS = {"all": PUBLISHED, "root": f"{PUBLISHED}, keys by root", "shared": f"{PUBLISHED}, shared"}
 
@@ -73,7 +75,7 @@ def keep_logs(output: str, row: Row, logs: dict[str, str]) -> None:
     """Write the logs of one run into a folder of their own."""
     who = row["contender"].replace(", ", "_").replace(" ", "_")
     name = f"{row['storage']}_{row['ranks']}ranks_{who}_{row['round']}"
-    folder = os.path.join(output, "columns_logs", name)
+    folder = os.path.join(output, LOGS, name)
     os.makedirs(folder, exist_ok=True)
     for filename, text in logs.items():
         with open(os.path.join(folder, filename), "w") as out:

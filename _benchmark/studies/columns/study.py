@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
+import shutil
 
 from _benchmark.contenders.columns_contenders import found_mpiexec
 from _benchmark.contract import NotMeasuredError
@@ -18,7 +20,7 @@ from _benchmark.machine import environment
 from _benchmark.studies import cases
 from _benchmark.studies.arguments import numbers, positive, some_of
 from _benchmark.studies.cases import Plan
-from _benchmark.studies.columns.parts import KEYS, METHODS, MORE, Columns, keep_logs
+from _benchmark.studies.columns.parts import KEYS, LOGS, METHODS, MORE, Columns, keep_logs
 from _benchmark.studies.columns.views import views
 
 __all__ = ["SUMMARY", "add_arguments", "run", "views"]
@@ -100,6 +102,8 @@ def run(arguments: argparse.Namespace) -> int:
     output = arguments.output
 
     def plan(directory: str) -> Plan:
+        if not arguments.resume:
+            shutil.rmtree(os.path.join(output, LOGS), ignore_errors=True)
         varied = Columns(
             directory,
             arguments.storage,

@@ -10,8 +10,10 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from statistics import median
 
+from _benchmark.data.iotest_ini import Configuration
 from _benchmark.harness.results import Kept, Row
 from _benchmark.harness.rounds import Summary, summary
 from _benchmark.report import published
@@ -44,6 +46,8 @@ KEYS = (
 )
 #: What published figures may differ in from the test that they stand behind.
 SIZES = ("configuration", "steps", "arrays")
+#: Of what a published figure does not name.
+DEFAULTS = {name: str(value) for name, value in asdict(Configuration()).items()}
 OURS, THEIRS, MPI = "multitables", "h5py", "h5py, MPI-IO"
 PHASES = {
     "write phase": "write_phase_max",
@@ -156,7 +160,7 @@ def _published(name: str, row: Row) -> Iterator[list[str]]:
     own = [
         one
         for one in published.figures(__file__)
-        if all(one[key] == row[key] for key in KEYS if key in one and key not in SIZES)
+        if all(one.get(key, DEFAULTS.get(key)) == row[key] for key in KEYS if key not in SIZES)
     ]
     for by in dict.fromkeys(one["by"] for one in own):
         told = {one["figure"]: one["value"] for one in own if one["by"] == by}
