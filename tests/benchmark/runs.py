@@ -13,6 +13,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import multitables_benchmark
 from _benchmark.data.workloads import Workload
 from _benchmark.harness.results import ResultFile
@@ -40,3 +42,10 @@ def sweep_arguments(*words: str) -> Any:
 def some_run(directory: Path, resume: bool = False) -> TargetRun:
     results = ResultFile(str(directory / "results"), "targets", COLUMNS, {}, {}, resume)
     return TargetRun(str(directory), 2**20, 1, (1, 2), ("none",), None, "no old release", results)
+
+
+def hide_module(name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the children of a run not find a module, wherever it is installed."""
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(f"import sys\nsys.modules[{name!r}] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(directory))

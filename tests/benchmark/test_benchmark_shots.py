@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import left_behind, rows_of
+from runs import hide_module, left_behind, rows_of
 
 import multitables_benchmark
 from _benchmark.contenders import shots_contenders as people
@@ -279,13 +279,11 @@ def run_local(*more: str) -> int:
 def test_without_dask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    modules = tmp_path / "modules"
-    modules.mkdir()
-    (modules / "distributed.py").write_text("raise ImportError('no Dask')")
-    monkeypatch.setenv("PYTHONPATH", str(modules))
+    hide_module("distributed", tmp_path / "hidden", monkeypatch)
     assert run_local() == 0
     out = capsys.readouterr().out
-    assert f"{people.PUBLISHED} cannot be imported (no Dask): pip install multitables" in out
+    assert f"{people.PUBLISHED} cannot be imported (import of distributed" in out
+    assert "pip install multitables[studies]" in out
     assert {row["contender"] for row in rows_of("shots")} == {people.OURS, people.INDEXED}
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from runs import left_behind, rows_of
+from runs import hide_module, left_behind, rows_of
 
 import multitables_benchmark
 from _benchmark.contenders.version_contenders import (
@@ -185,10 +185,7 @@ def test_wrong_data_have_no_number(
 def test_without_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "versioned_hdf5.py").write_text("raise ImportError('it is not there')\n")
-    monkeypatch.setenv("PYTHONPATH", str(hidden))
+    hide_module("versioned_hdf5", tmp_path / "hidden", monkeypatch)
     assert run("--smoke", "--test", DENSE) == 0
     assert {row["contender"] for row in rows_of("versions")} == {PLAIN}
     told = capsys.readouterr().out

@@ -215,8 +215,8 @@ def test_datasets_side_by_side(disk: Mounted, noise: np.ndarray, files: Path, dr
     path = stored(disk, files / "none")
     with h5py.File(disk.backing / path.name, "a") as file:
         file.create_dataset("y", data=-noise, chunks=(64, COLUMNS))
-    # Twice: on a busy machine readers come late to their turns.
-    seconds = [min(busy(disk, path, read(n_procs)) for _ in range(2)) for n_procs in (1, 6)]
+    # Several times: on a busy machine readers come late to their turns.
+    seconds = [min(busy(disk, path, read(n_procs)) for _ in range(4)) for n_procs in (1, 6)]
     assert seconds[1] < 1.3 * seconds[0]
 
 
