@@ -258,7 +258,7 @@ def plain_edges(plist: Any) -> None:
 
 
 @pytest.mark.hang(240)
-@settings(parent=space, max_examples=200)
+@settings(parent=space, max_examples=100)
 @given(
     a_layout(),
     st.sampled_from(sorted(FAST)),

@@ -143,7 +143,7 @@ def a_sparse_dataset(draw: st.DrawFn) -> dict[str, Any]:
 
 @pytest.mark.hang(240)
 @settings(
-    max_examples=100,
+    max_examples=50,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
