@@ -90,6 +90,8 @@ def flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
     NumPy joins the levels when it makes an array of such elements, but keeps them in the dtype.
     """
+    if dtype.subdtype is None:
+        return dtype
     one = np.empty(0, dtype)
     return np.dtype((one.dtype, one.shape[1:]))
 
@@ -331,4 +333,6 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
         element = replace(element, direct=False, reason=reason, fixes=())
     if times:
         element = replace(element, library="tables")
-    return FieldType(replace(element, dtype=flat(element.dtype)), offset, leading)
+    if element.dtype.subdtype is not None:
+        element = replace(element, dtype=flat(element.dtype))
+    return FieldType(element, offset, leading)

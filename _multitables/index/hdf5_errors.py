@@ -262,6 +262,28 @@ def no_dataset(filename: str, path: str, children: list[str] | None) -> Unsuppor
     )
 
 
+def no_dims(filename: str, path: str, is_null: bool) -> UnsupportedDatasetError:
+    """Compose the error for a dataset that has no rows to stream."""
+    what = "has a null dataspace: no shape" if is_null else "is a scalar"
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} {what} (expected at least one dimension)",
+        advice=f"Read it with multitables.open({filename!r})[{path!r}][()]",
+        path=path,
+        filename=filename,
+    )
+
+
+def not_fixed(filename: str, path: str, what: str) -> UnsupportedDatasetError:
+    """Compose the error for elements that have no size of their own."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} has elements without a fixed size: {what} "
+        "(expected numbers, fixed-length strings or compounds of them)",
+        advice="Stream the other fields by name, or read it with h5py or PyTables",
+        path=path,
+        filename=filename,
+    )
+
+
 def no_such_field(filename: str, path: str, field: str, names: list[str]) -> MissingFieldError:
     """Compose the error for a column that does not exist."""
     there = f"its fields: {_listed(names)}" if names else "its elements have no fields"

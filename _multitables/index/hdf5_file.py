@@ -48,6 +48,8 @@ from _multitables.remote.names import absolute, is_remote
 
 #: Layouts that only a library reads, and why.
 REASONS = {"unknown": "its metadata is of a kind that the core does not know"}
+#: Sources of virtual datasets whose indexes are kept: many may show one, as versions do.
+MAX_SHOWN = 64
 
 
 def open_source(
@@ -85,7 +87,8 @@ class Source:
         self._base = absolute(os.fsdecode(filename))
         check_stored(self._base, self.is_split, grows)
         self.filename = self._base + (open_options.meta_ext if self.is_split else "")
-        self._depth = 0
+        self._depth, self._grows = 0, grows
+        self._shown: dict[tuple[str, int], tuple[dict[str, Any], ChunkIndex]] = {}
         self.files = files or OpenFiles(
             self.filename, is_split=self.is_split, grows=grows, storage=open_options.storage
         )
@@ -299,24 +302,33 @@ class Source:
             return at(replace(index, inline=stored["elements"]), 0)
         if stored["layout"] == "chunked":
             table = file.metadata.chunks(dataset.place.offset)
-            index = replace(index, inline=stored.get("elements", b""))
-            return inside_file(chunked(index, table, fill))
+            return inside_file(chunked(index, table, fill, stored.get("elements", b"")))
         if stored["byte_offset"] is None:
             return replaced(index, layout="contiguous", fill_value=fill)
         return inside_file(at(index, stored["byte_offset"]))
 
     def _virtual(self, dataset: _Dataset, index: ChunkIndex, depth: int) -> ChunkIndex:
         """Return the index of a virtual dataset with the chunks of its sources."""
-        file, datatype, kinds = dataset.place.file, dataset.datatype, []
+        file, datatype = dataset.place.file, dataset.datatype
+        kinds: list[dict[str, Any]] = []
         if depth == hdf5_errors.VIRTUAL_ON_VIRTUAL:
             raise hdf5_errors.circle(file.filename, dataset.place.path)
 
         def index_of(place: Place) -> ChunkIndex:
-            with errors_named(place):
-                source = self._dataset(place)
-                kinds.append(source.datatype)
-                dims = source.stored["dims"] or (1,)
-                return self._index(source, _as_stored(source), dims, depth + 1)
+            key = place.file.filename, place.offset
+            known = self._shown.get(key)
+            if known is None:
+                with errors_named(place):
+                    source = self._dataset(place)
+                    dims = source.stored["dims"] or (1,)
+                    index = self._index(source, _as_stored(source), dims, depth + 1)
+                known = source.datatype, index
+                if place.file is file and place.offset != UNKNOWN and not self._grows:
+                    if len(self._shown) == MAX_SHOWN:
+                        self._shown = {}
+                    self._shown[key] = known
+            kinds.append(known[0])
+            return known[1]
 
         mappings = _mappings(dataset.place, dataset.stored)
         if mappings.grow:
@@ -464,14 +476,8 @@ class _Dataset:
         dims: tuple[int, ...] = self.stored["dims"]
         if dims and not self.stored["is_null"]:
             return dims
-        path, filename = self.place.path, self.place.file.filename
-        what = "is a scalar" if not self.stored["is_null"] else "has a null dataspace: no shape"
-        raise UnsupportedDatasetError(
-            f"{path!r} in {filename!r} {what} (expected at least one dimension)",
-            advice=f"Read it with multitables.open({filename!r})[{path!r}][()]",
-            path=path,
-            filename=filename,
-        )
+        filename, is_null = self.place.file.filename, self.stored["is_null"]
+        raise hdf5_errors.no_dims(filename, self.place.path, is_null)
 
 
 def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
@@ -484,13 +490,7 @@ def _field_type(dataset: _Dataset, field: str | None) -> FieldType:
     try:
         return field_type(dataset.datatype, field, dataset.pytables)
     except Unsupported as error:
-        raise UnsupportedDatasetError(
-            f"{path!r} in {filename!r} has elements without a fixed size: {error} "
-            "(expected numbers, fixed-length strings or compounds of them)",
-            advice="Stream the other fields by name, or read it with h5py or PyTables",
-            path=path,
-            filename=filename,
-        ) from None
+        raise hdf5_errors.not_fixed(filename, path, str(error)) from None
     except KeyError as error:
         raise hdf5_errors.no_such_field(filename, path, *error.args) from None
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from _multitables.errors import FileOpenError
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, changed
 from _multitables.index.external_files import Piece
 
 
@@ -34,7 +33,9 @@ def at(index: ChunkIndex, offset: int) -> ChunkIndex:
     )
 
 
-def chunked(index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None) -> ChunkIndex:
+def chunked(
+    index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None, inline: bytes = b""
+) -> ChunkIndex:
     """Return an index with a table of chunks: grid index, offset, size and filter mask of each."""
     grid_index, byte_offset, stored_size, filter_mask = table
     return replaced(
@@ -45,6 +46,7 @@ def chunked(index: ChunkIndex, table: tuple[Any, ...], fill_value: bytes | None)
         stored_size=stored_size,
         filter_mask=filter_mask,
         fill_value=fill_value,
+        inline=inline,
     )
 
 
@@ -72,7 +74,7 @@ def in_pieces(index: ChunkIndex, pieces: Sequence[Piece], rows: int) -> ChunkInd
 def replaced(index: ChunkIndex, **changes: Any) -> ChunkIndex:
     """Return a changed index; where no fill value is given, it is zero."""
     fill = changes.get("fill_value") or bytes(index.element_bytes)
-    return replace(index, **{**changes, "fill_value": fill})
+    return changed(index, **{**changes, "fill_value": fill})
 
 
 def inside_file(index: ChunkIndex) -> ChunkIndex:
@@ -80,12 +82,12 @@ def inside_file(index: ChunkIndex) -> ChunkIndex:
     ends, files = index.byte_offset + index.stored_size, index.files
     sizes = np.array([file.fingerprint.size_bytes for file in files], np.uint64)
     sizes[0] = len(index.inline) or sizes[0]
-    source = index.source if len(index.source) else np.zeros(len(ends), np.uint32)
-    bad = np.flatnonzero((ends > sizes[source]) | (ends < index.byte_offset))
-    if len(bad):
-        end = int(ends[bad].max())
-        number = source[bad[ends[bad].argmax()]]
-        name, size = files[number].filename, int(sizes[number])
+    within = sizes[index.source if len(index.source) else 0]
+    bad = (ends > within) | (ends < index.byte_offset)
+    if bad.any():
+        at = np.where(bad, ends, 0).argmax()
+        number = index.source[at] if len(index.source) else 0
+        end, name, size = int(ends[at]), files[number].filename, int(sizes[number])
         raise FileOpenError(
             f"{name!r} is truncated: {index.path!r} needs its bytes up to {end} "
             f"(expected at least {end} bytes, got {size})",

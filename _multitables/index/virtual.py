@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.index.chunk_index import ChunkIndex, SourceFile, grid_of
+from _multitables.index.chunk_index import ChunkIndex, SourceFile, changed, grid_of
 
 I64 = npt.NDArray[np.int64]
 #: A count or a block without an end.
@@ -57,8 +57,9 @@ class Selections:
             return None
         known = self.numbers[begins[listed, None] + np.arange(4 * rank)]
         axes[listed] = known.reshape(-1, rank, 4)
-        bounds = self.numbers[begins[boxed, None] + np.arange(2 * rank)].reshape(-1, 2, rank)
-        axes[boxed, :, 0], axes[boxed, :, 3] = bounds[:, 0], bounds[:, 1] - bounds[:, 0] + 1
+        if boxed.any():
+            bounds = self.numbers[begins[boxed, None] + np.arange(2 * rank)].reshape(-1, 2, rank)
+            axes[boxed, :, 0], axes[boxed, :, 3] = bounds[:, 0], bounds[:, 1] - bounds[:, 0] + 1
         for at in np.flatnonzero(~listed & ~boxed & (kinds != ALL)):
             found = self.kinds[numbers[at]] == BLOCKS and _of_blocks(self.of(numbers[at]), rank)
             if not isinstance(found, np.ndarray):
@@ -215,6 +216,8 @@ def _boxes(
 def paired_axes(length: I64, source_length: I64) -> list[tuple[int, int]] | None:
     """Pair axes along which boxes are equally long; others are one element long."""
     ranks = length.shape[1], source_length.shape[1]
+    if np.array_equal(length, source_length):
+        return [(axis, axis) for axis in range(ranks[0])]
     for axes in itertools.combinations(range(max(ranks)), min(ranks)):
         pairs = [
             (axis, number) if ranks[0] >= ranks[1] else (number, axis)
@@ -274,7 +277,7 @@ def _joined(
     at_virtual = at_virtual[sort]
     kept = np.append(at_virtual[1:] != at_virtual[:-1], True)
     kept &= np.concatenate(columns.pop("stored"))[sort]
-    return replace(
+    return changed(
         index,
         layout="chunked",
         chunk_dims=chunk_dims,

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import sizes
-from _multitables.index.chunk_index import AxisWindow, ChunkIndex, grid_of
+from _multitables.index.chunk_index import AxisWindow, ChunkIndex, changed, grid_of
 
 #: One stored chunk; the layout is that of `Chunk` in core/src/tables/dataset.rs. Its source is the
 #: number of a file of its dataset, until the table is encoded.
@@ -208,15 +208,17 @@ def table_of(datasets: Sequence[Dataset], tables: Sequence[Records]) -> DatasetT
     """Join datasets, those of which they show parts, and the stored chunks of each."""
     count, everything = len(datasets), list(datasets)
     for number, dataset in enumerate(everything):  # which grows
-        everything[number] = replace(dataset, shown_at=len(everything))
-        everything += dataset.shown
+        if dataset.shown:
+            everything[number] = changed(dataset, shown_at=len(everything))
+            everything += dataset.shown
     tables = [*tables, *(_all_chunks(dataset) for dataset in everything[count:])]
     ends = np.cumsum([len(chunks) for chunks in tables]).tolist()
     placed = tuple(
-        replace(dataset, chunks_at=end - len(chunks), n_chunks=len(chunks))
+        changed(dataset, chunks_at=end - len(chunks), n_chunks=len(chunks))
         for dataset, chunks, end in zip(everything, tables, ends, strict=True)
     )
-    return DatasetTable(placed[:count], np.concatenate(tables), placed[count:])
+    chunks = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    return DatasetTable(placed[:count], chunks, placed[count:])
 
 
 def _all_chunks(dataset: Dataset) -> Records:

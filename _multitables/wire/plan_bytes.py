@@ -40,20 +40,21 @@ class _Tables:
     """Words and bytes that records point into."""
 
     def __init__(self) -> None:
-        self._words: list[Sequence[int] | Records] = []
-        self.n_words = 0
+        self.words = bytearray()
         self.blob = bytearray()
         self._known: dict[bytes, int] = {}
 
     def add_words(self, words: Sequence[int] | Records) -> int:
         at = self.n_words
-        self._words.append(words)
-        self.n_words += len(words)
+        if isinstance(words, np.ndarray):
+            self.words += words.astype("<u8", copy=False).tobytes()
+        else:
+            self.words += struct.pack(f"<{len(words)}Q", *words)
         return at
 
     @property
-    def words(self) -> Records:
-        return np.concatenate([np.zeros(0, "<u8"), *(np.array(n, "<u8") for n in self._words)])
+    def n_words(self) -> int:
+        return len(self.words) // 8
 
     def add_bytes(self, data: bytes) -> tuple[int, int]:
         """Return where the bytes are; equal ones are there once."""
@@ -137,7 +138,7 @@ def encode_datasets(
     flags = _core.SOURCE_TURNSTILE * turnstile | _core.SOURCE_GROWS * grows
     sources: dict[bytes, int] = {}
     records = []
-    chunks = table.chunks.copy()
+    chunks = table.chunks
     datasets = (*table.datasets, *table.shown)
     calls = [*calls, *[b""] * (len(datasets) - len(calls))]
     for dataset, call in zip(datasets, calls, strict=True):
@@ -147,24 +148,21 @@ def encode_datasets(
             _encode_source(dataset, file, tables, flags, bytes_)
             for file, bytes_ in zip(files, inline, strict=True)
         ]
-        numbers = np.array([sources.setdefault(what, len(sources)) for what in encoded], np.uint32)
-        records.append(_encode_dataset(dataset, int(numbers[0]), tables, call))
-        own = chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
-        own["source"] = numbers[own["source"]]
-    words = tables.words
-    parts: list[bytes | memoryview] = [
-        *sources,
-        *records,
-        *map(_bytes, (chunks, words)),
-        bytes(tables.blob),
-    ]
+        numbers = [sources.setdefault(what, len(sources)) for what in encoded]
+        records.append(_encode_dataset(dataset, numbers[0], tables, call))
+        if numbers != list(range(len(numbers))):
+            chunks = chunks.copy() if chunks is table.chunks else chunks
+            own = chunks[dataset.chunks_at : dataset.chunks_at + dataset.n_chunks]
+            own["source"] = np.array(numbers, np.uint32)[own["source"]]
+    listed = (_bytes(chunks), tables.words, tables.blob)
+    parts: list[bytes | bytearray | memoryview] = [*sources, *records, *listed]
     header = TABLE_HEADER.pack(
         TABLE_MAGIC,
         TABLE_HEADER.size + sum(map(len, parts)),
         len(sources),
         len(records),
         len(chunks),
-        len(words),
+        tables.n_words,
         len(tables.blob),
         0,
     )

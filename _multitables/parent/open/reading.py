@@ -22,7 +22,7 @@ import numpy.typing as npt
 from _multitables import _core
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
-from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.chunk_index import ChunkIndex, changed
 from _multitables.index.element_type import Unsupported, field_type, flat
 from _multitables.index.hdf5_file import Source
 from _multitables.index.numpy_type import Datatype, numpy_dtype
@@ -64,7 +64,6 @@ class Part:
     """A dataset, or one column of it."""
 
     index: ChunkIndex
-    table: DatasetTable
     #: Why a library reads it, or "".
     reason: str
     core: _core.LocalDataset | None
@@ -219,7 +218,7 @@ class Contents:
         chunk = None
         if part.core is not None and record.chunk is not None:
             chunk = part.core.chunk(record.chunk)
-        place = place_of_request(part.table.of_chunk(record.chunk), chunk)
+        place = place_of_request(_table(part.index).of_chunk(record.chunk), chunk)
         return error_report.task_error(place, record)
 
     # ---- fields
@@ -326,10 +325,14 @@ class Contents:
         return part
 
     def _made(self, index: ChunkIndex) -> Part:
-        table = lookup_table(index, direct=False, native_filters=_core.native_filters())
+        table = _table(index)
         (dataset,) = table.datasets
         core = None if dataset.reason else self._reader.dataset(encode_datasets(table))
-        return Part(index, table, dataset.reason, core)
+        return Part(index, dataset.reason, core)
+
+
+def _table(index: ChunkIndex) -> DatasetTable:
+    return lookup_table(index, direct=False, native_filters=_core.native_filters())
 
 
 def _with_fields(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -351,7 +354,7 @@ def _direct(
     element = part.element
     if not element.direct:
         return None
-    return replace(
+    return changed(
         index,
         dtype=element.dtype.base,
         shape=(dims or index.dims) + part.leading_dims + element.dtype.shape,
