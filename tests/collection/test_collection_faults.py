@@ -38,20 +38,9 @@ def shots(tmp_path: Path) -> Path:
     return shot_files.write(tmp_path / "shots.h5", kinds=SUMMED)
 
 
-def hurt(path: Path, dataset: str) -> tuple[int, ...]:
-    """Damage the last chunk of a dataset, and return its place in it."""
-    with h5py.File(path) as file:
-        data = file[dataset].id
-        chunk = data.get_chunk_info(data.get_num_chunks() - 1)
-    with path.open("r+b") as raw:
-        raw.seek(chunk.byte_offset)
-        raw.write(b"\xff\x5a\xa5\xff")
-    return tuple(chunk.chunk_offset)
-
-
 @pytest.mark.parametrize("name", ["summed", "gzip"])
 def test_damage_is_told_with_its_address(shots: Path, name: str) -> None:
-    offset = hurt(shots, f"/shots/10/signals/{name}")
+    offset = shot_files.hurt(shots, f"/shots/10/signals/{name}")
     items = Streamer(shots).get_collection(PATTERN, order="key", n_procs=2)
     came = []
     with pytest.raises(CorruptChunkError, match=f"/shots/10/signals/{name}") as caught:
@@ -65,7 +54,7 @@ def test_damage_is_told_with_its_address(shots: Path, name: str) -> None:
 @pytest.mark.parametrize("by", [0, 1])
 def test_damage_is_skipped(shots: Path, by: int) -> None:
     for dataset in ("/shots/10/signals/summed", "/shots/1050002/signals/gzip"):
-        hurt(shots, dataset)
+        shot_files.hurt(shots, dataset)
     items = Streamer(shots).get_collection(
         PATTERN, by, n_procs=2, skip_damaged=True, epochs=2, scales=False
     )
@@ -87,7 +76,7 @@ def test_damage_is_skipped(shots: Path, by: int) -> None:
 
 
 def test_a_damaged_scale_is_missing(shots: Path) -> None:
-    hurt(shots, "/shots/9/fast")
+    shot_files.hurt(shots, "/shots/9/fast")
     items = Streamer(shots).get_collection(PATTERN, by=1, n_procs=1, skip_damaged=True)
     with pytest.warns(CorruptChunkWarning, match="/shots/9/fast"):
         came = {item.key: item for item in items}

@@ -168,3 +168,14 @@ def same_item(item: Any, datasets: dict[str, h5py.Dataset], with_scales: bool = 
             assert list(axis) == [scale.name.rpartition("/")[2] for scale in dim.values()]
             for scale, values in zip(dim.values(), axis.values(), strict=True):
                 same(values, scale[()])
+
+
+def hurt(path: Path, dataset: str) -> tuple[int, ...]:
+    """Damage the last chunk of a dataset, and return its place in it."""
+    with h5py.File(path) as file:
+        data = file[dataset].id
+        chunk = data.get_chunk_info(data.get_num_chunks() - 1)
+    with path.open("r+b") as raw:
+        raw.seek(chunk.byte_offset)
+        raw.write(b"\xff\x5a\xa5\xff")
+    return tuple(chunk.chunk_offset)

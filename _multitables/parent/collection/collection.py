@@ -271,7 +271,9 @@ class Collection:
                 reader.keep_shared(self._scales)
             steps = self._steps(start)
             give_back = self._pool.give_back()
-            return ItemIterator(self._title(), reader, service, give_back, steps, self._bookmark)
+            return ItemIterator(
+                self._title(), reader, service, give_back, steps, self._bookmark, self._ring_bytes
+            )
         except BaseException:
             readers.stop()
             raise

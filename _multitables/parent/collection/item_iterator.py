@@ -5,7 +5,9 @@ Law
 1. Items come in the order of their epoch, each once. What counts as delivered was handed out.
 2. Requests run ahead of the user, so that readers have work: at least one item more than there are
    readers, and `AHEAD_BYTES`. Only a request for the next item waits for memory.
-3. However an iteration ends, its readers end or go back to where they came from.
+3. Items of a store are asked for several at a time, twice as many each time, since a reader waits
+   for the network once for each request.
+4. However an iteration ends, its readers end or go back to where they came from.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from _multitables.plan.checkpoint import Position
 #: Bytes of items that are asked for ahead, and how many items at most.
 AHEAD_BYTES = 32 << 20
 MAX_AHEAD = 64
+#: Bytes of items of a store that are asked for together.
+JOINED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class ItemIterator(Iterator[Item]):
         give_back: Callable[[Readers, bool], None],
         steps: Iterator[Step],
         bookmark: Bookmark,
+        ring_bytes: int,
     ) -> None:
         assert bookmark.progress is not None
         self._title = title
@@ -56,6 +61,10 @@ class ItemIterator(Iterator[Item]):
         self._bookmark = bookmark
         self._progress: Progress = bookmark.progress
         self._asked: deque[tuple[Asked, Step]] = deque()
+        self._unsent: deque[Asked] = deque()
+        self._ahead_bytes = 0
+        self._n_joined = 1
+        self._joined_bytes = min(JOINED_BYTES, ring_bytes // 8) if reader.is_remote else 0
         self._finalizer = weakref.finalize(self, service.leave, give_back, True)
         # It has come to its end, and its user was told so.
         self.is_over = False
@@ -77,6 +86,9 @@ class ItemIterator(Iterator[Item]):
             asked, step = self._asked[0]
             item = self._reader.item(asked)
             self._asked.popleft()
+            if self._unsent and self._unsent[0] is asked:  # it was sent to be waited for
+                self._unsent.popleft()
+            self._ahead_bytes -= asked.n_bytes
             self._count(step)
             self._go_on(waits=False)
         except (StopIteration, KeyboardInterrupt):
@@ -91,18 +103,34 @@ class ItemIterator(Iterator[Item]):
         """Request the next items while there is memory; the first one may wait for it."""
         try:
             while True:
-                if self._asked and (last := self._asked[-1][0]).todo:
-                    self._reader.ask(last, None if waits and len(self._asked) == 1 else 0)
-                n_bytes = sum(asked.n_bytes for asked, _ in self._asked)
+                while self._unsent:
+                    first = self._unsent[0]
+                    is_next = waits and first is self._asked[0][0]
+                    self._reader.ask(first, None if is_next else 0)
+                    self._unsent.popleft()
                 n_items, least = len(self._asked), self._service.n_readers + 1
-                if n_items >= MAX_AHEAD or (n_items >= least and n_bytes >= AHEAD_BYTES):
+                is_enough = n_items >= least and self._ahead_bytes >= AHEAD_BYTES
+                if n_items >= MAX_AHEAD or is_enough or not (steps := self._joined()):
                     return
-                step = next(self._steps, None)
-                if step is None:
-                    return
-                self._asked.append((self._reader.begin(step.item), step))
+                begun = self._reader.begin([step.item for step in steps])
+                self._asked += zip(begun, steps, strict=True)
+                self._unsent += begun
+                self._ahead_bytes += sum(asked.n_bytes for asked in begun)
         except _core.Exhausted:
             pass  # the user takes an earlier item first, which gives memory back
+
+    def _joined(self) -> list[Step]:
+        """Return the next steps, whose items are asked for together, none of them twice."""
+        steps: list[Step] = []
+        n_bytes = 0
+        for step in self._steps:
+            steps.append(step)
+            n_bytes += self._reader.n_bytes(step.item)
+            is_enough = len(steps) == self._n_joined or n_bytes >= self._joined_bytes
+            if is_enough or not step.behind.batches:  # the next epoch has the same items
+                break
+        self._n_joined = min(2 * self._n_joined, MAX_AHEAD // (self._service.n_readers + 1))
+        return steps
 
     def _count(self, step: Step) -> None:
         """Stand behind an item; behind the last one of the last epoch, the iteration is through."""
@@ -132,6 +160,7 @@ class ItemIterator(Iterator[Item]):
             self._tell()
         self._finalizer()
         self._asked.clear()
+        self._unsent.clear()
 
 
 def _no_readers(readers: Readers, sound: bool) -> None:

@@ -2,10 +2,13 @@
 
 Law
 ---
-1. An item's datasets in the common table are one request. Scales that items share are another one,
-   whose result is kept. Each dataset that is alone is one more, or is read here if it has no rows.
+1. An item's datasets in the common table are one request, or part of one for several items. Scales
+   that items share are another one, whose result is kept. Each dataset that is alone is one more,
+   or is read here if it has no rows.
 2. A request that finds no memory is made later, and no part of an item is requested twice.
 3. Kept scales are bounded: the oldest go first, and are read again when an item needs them.
+4. Where a request for several items fails, each of them is asked again alone: the others are good.
+   What such a request gives is copied, as an item that is held would hold the memory of all.
 """
 
 from __future__ import annotations
@@ -20,7 +23,12 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core
-from _multitables.errors import CorruptChunkError, CorruptChunkWarning
+from _multitables.errors import (
+    CorruptChunkError,
+    CorruptChunkWarning,
+    FileChangedError,
+    StoreError,
+)
 from _multitables.index.kept_source import KeptSource
 from _multitables.parent.collection.item import Item
 from _multitables.parent.collection.lone_value import has_rows, value_of
@@ -41,8 +49,10 @@ UNKNOWN = "filter_unknown"
 class Results:
     """A request for whole datasets, and their arrays when they are there."""
 
-    numbers: Sequence[int]
+    numbers: list[int]
     layout: Layout
+    #: Of several items.
+    is_joined: bool = False
     request: Request | None = None
     arrays: dict[int, Any] = field(default_factory=dict)
 
@@ -122,13 +132,24 @@ class ItemReader:
 
     # ---- asking
 
-    def begin(self, item: int) -> Asked:
-        """Plan the requests of an item; `ask` sends them."""
+    def begin(self, items: Sequence[int]) -> list[Asked]:
+        """Plan the requests of items, whose datasets come together; `ask` sends them."""
         opened = self._opened
-        members = opened.items.members(item)
-        asked = Asked(item, opened.item_bytes[item], members, opened.scales_of(item))
-        self._plan(asked, [*members.objects.values()], asked.scales)
-        return asked
+        begun = [
+            Asked(item, self.n_bytes(item), opened.items.members(item), opened.scales_of(item))
+            for item in items
+        ]
+        self._plan(begun)
+        return begun
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a store has any of the files."""
+        return any(file.fingerprint.access for file in self._opened.survey.files)
+
+    def n_bytes(self, item: int) -> int:
+        """Return the bytes of an item's result, less those of datasets that are alone."""
+        return self._opened.item_bytes[item]
 
     def ask(self, asked: Asked, tries: int | None) -> None:
         """Send the requests that are left; `_core.Exhausted` after `tries` without memory."""
@@ -136,16 +157,29 @@ class ItemReader:
             asked.todo[0](tries)
             del asked.todo[0]
 
-    def _plan(self, asked: Asked, numbers: list[int], scales: list[int]) -> None:
-        shared = self._opened.shared
-        own = list(dict.fromkeys(numbers))
-        own += [scale for scale in scales if scale not in shared]
-        together = [n for n in own if self._is_together(n)]
-        common = [s for s in scales if s in shared and self._is_together(s)]
-        alone = [n for n in (*own, *scales) if not self._is_together(n) and n not in self.damaged]
+    def _plan(self, begun: Sequence[Asked]) -> None:
+        """Plan the requests of items; the first of them sends what is for all."""
+        together = [n for asked in begun for n in self._own(asked) if self._is_together(n)]
         if together:
-            asked.results.append(results := self._results(together))
-            asked.todo.append(partial(self._ask, results))
+            results = self._results(together, is_joined=len(begun) > 1)
+            begun[0].todo.append(partial(self._ask, results))
+            for asked in begun:
+                asked.results.append(results)
+        for asked in begun:
+            self._plan_others(asked)
+        self._forget()
+
+    def _own(self, asked: Asked) -> list[int]:
+        """Return the datasets that no other item has."""
+        shared = self._opened.shared
+        own = list(dict.fromkeys(asked.members.objects.values()))
+        return own + [scale for scale in asked.scales if scale not in shared]
+
+    def _plan_others(self, asked: Asked) -> None:
+        """Plan requests for scales that items share, and for datasets that are alone."""
+        shared, every = self._opened.shared, (*self._own(asked), *asked.scales)
+        common = [s for s in asked.scales if s in shared and self._is_together(s)]
+        alone = [n for n in every if not self._is_together(n) and n not in self.damaged]
         for scale in common:
             if scale in self._kept:
                 self._kept.move_to_end(scale)
@@ -158,14 +192,13 @@ class ItemReader:
         asked.results += {id(self._kept[scale]): self._kept[scale] for scale in common}.values()
         for number in dict.fromkeys(alone):
             asked.todo.append(partial(self._ask_alone, asked, number))
-        self._forget()
 
     def _is_together(self, number: int) -> bool:
         alone = self._opened.is_alone(number) or number in self._by_library
         return not alone and number not in self.damaged
 
-    def _results(self, numbers: list[int]) -> Results:
-        return Results(numbers, self._opened.layout(numbers))
+    def _results(self, numbers: list[int], is_joined: bool = False) -> Results:
+        return Results(numbers, self._opened.layout(numbers), is_joined)
 
     def _ask(self, results: Results, tries: int | None) -> None:
         if results.layout.n_bytes:
@@ -216,7 +249,10 @@ class ItemReader:
             self._go_on_without(asked, failed)
         arrays: dict[int, Any] = {}
         for results in asked.results:
-            arrays.update(self._arrays(results))
+            found = self._arrays(results)
+            if results.is_joined:
+                found = {n: found[n].copy() for n in self._own(asked) if n in found}
+            arrays.update(found)
         for number, request in asked.alone.items():
             with request.get_unsafe() as view:
                 arrays[number] = view
@@ -257,9 +293,14 @@ class ItemReader:
 
     def _go_on_without(self, asked: Asked, failed: BaseException) -> None:
         """Plan an item again without the dataset that failed, or raise its error."""
+        error = failed.error if isinstance(failed, PieceError) else failed
+        is_joined = any(results.is_joined for results in asked.results)
+        if is_joined and not isinstance(error, StoreError | FileChangedError):
+            self._again(asked)
+            return
         if not isinstance(failed, PieceError):
             raise failed
-        number, error = failed.number, failed.error
+        number = failed.number
         if failed.kind == UNKNOWN:
             self._by_library.add(number)
         elif self._skip_damaged and isinstance(error, CorruptChunkError):
@@ -268,13 +309,15 @@ class ItemReader:
                 warnings.warn(_left_out(error), stacklevel=2)
         else:
             raise error.with_traceback(None)
-        asked.results.clear()
-        asked.alone.clear()
-        asked.values.clear()
-        asked.todo.clear()
         for scale in [s for s, kept in self._kept.items() if number in kept.numbers]:
             del self._kept[scale]
-        self._plan(asked, [*asked.members.objects.values()], asked.scales)
+        self._again(asked)
+
+    def _again(self, asked: Asked) -> None:
+        """Plan an item alone, from the beginning."""
+        for planned in (asked.results, asked.alone, asked.values, asked.todo):
+            planned.clear()
+        self._plan([asked])
 
     def _arrays(self, results: Results) -> dict[int, Any]:
         if not results.arrays:
