@@ -119,9 +119,10 @@ def test_readers_that_die_are_replaced(path: Path, remote: Remote) -> None:
         keys = []
         for number, item in enumerate(items):
             if number in (1, 60, 180):
-                kill(readers()[0])
+                for reader in readers():
+                    kill(reader)
             keys += same_items([item], path)
-        assert items.statistics()["readers_replaced"] == 3
+        assert items.statistics()["readers_replaced"] > 0
     assert keys == 8 * [str(shot) for shot in SHOTS]
 
 
