@@ -48,7 +48,7 @@ from _multitables.remote.names import absolute, is_remote
 
 #: Layouts that only a library reads, and why.
 REASONS = {"unknown": "its metadata is of a kind that the core does not know"}
-#: Sources of virtual datasets whose indexes are kept: many may show one, as versions do.
+#: Indexes of sources that are kept, because all versions of a dataset show the same source.
 MAX_SHOWN = 64
 
 

@@ -26,16 +26,10 @@ from _multitables.parent.collection import item_iterator
 from _multitables.plan import collection as plan
 from multitables import CorruptChunkError, CorruptChunkWarning, OptionsError, Streamer
 
-SUMMED = {
-    "summed": shot_files._chunked("f4", chunks=(500,), fletcher32=True),
-    "gzip": shot_files._chunked("f4", compression="gzip"),
-    "plain": shot_files.KINDS["plain"],
-}
-
 
 @pytest.fixture
 def shots(tmp_path: Path) -> Path:
-    return shot_files.write(tmp_path / "shots.h5", kinds=SUMMED)
+    return shot_files.write(tmp_path / "shots.h5", kinds=shot_files.SUMMED)
 
 
 @pytest.mark.parametrize("name", ["summed", "gzip"])

@@ -24,16 +24,11 @@ from multitables import CorruptChunkError, CorruptChunkWarning, StoreError, Stre
 
 SHOTS = tuple(range(40))
 SIGNALS = "/shots/{}/signals/{}"
-KINDS = {
-    "summed": shot_files._chunked("f4", chunks=(50,), fletcher32=True),
-    "gzip": shot_files._chunked("f4", compression="gzip"),
-    "plain": shot_files.KINDS["plain"],
-}
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return shot_files.write(tmp_path / "shots.h5", SHOTS, KINDS)
+    return shot_files.write(tmp_path / "shots.h5", SHOTS, shot_files.SUMMED)
 
 
 def collection(remote: Remote, path: Path, **given: Any) -> multitables.Collection:

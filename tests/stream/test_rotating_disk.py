@@ -69,9 +69,9 @@ def busy(disk: Mounted, path: Path, read: Callable[[], None]) -> float:
 def cost_of_more(
     disk: Mounted, path: Path, read: Callable[[int], Callable[[], None]], n_procs: int
 ) -> float:
-    """The disk's seconds with so many readers, over those with one.
+    """Divide the disk's seconds with `n_procs` readers by its seconds with one reader.
 
-    Several times: on a busy machine readers come late to their turns, and one alone may be lucky.
+    Passes are repeated, because readers on a busy machine come late to their turns.
     """
     alone = statistics.median(busy(disk, path, read(1)) for _ in range(3))
     return min(busy(disk, path, read(n_procs)) for _ in range(5)) / alone

@@ -107,6 +107,12 @@ KINDS: dict[str, Make] = {
     "never_stored": lambda group, name, rng: group.create_dataset(name, (5, 2), "u1"),
     "flags": lambda group, name, rng: group.create_dataset(name, data=rng.random(20) < 0.5),
 }
+#: Those of tests that damage chunks.
+SUMMED: dict[str, Make] = {
+    "summed": _chunked("f4", chunks=(50,), fletcher32=True),
+    "gzip": _chunked("f4", compression="gzip"),
+    "plain": KINDS["plain"],
+}
 #: Those that have no rows.
 LONE: dict[str, Make] = {
     "text": lambda group, name, rng: group.create_dataset(name, data=f"é{rng.random()}"),

@@ -5,8 +5,8 @@ Law
 1. Items come in the order of their epoch, each once. What counts as delivered was handed out.
 2. Requests run ahead of the user, so that readers have work: at least one item more than there are
    readers, and `AHEAD_BYTES`. Only a request for the next item waits for memory.
-3. Items of a store are asked for several at a time, twice as many each time, since a reader waits
-   for the network once for each request.
+3. Small items of a store share a request, because a reader waits for the network once for each
+   request. Each request has twice as many items as the last, so that the first item comes early.
 4. However an iteration ends, its readers end or go back to where they came from.
 """
 
@@ -28,7 +28,7 @@ from _multitables.plan.checkpoint import Position
 #: Bytes of items that are asked for ahead, and how many items at most.
 AHEAD_BYTES = 32 << 20
 MAX_AHEAD = 64
-#: Bytes of items of a store that are asked for together.
+#: Bytes of the items of a store that share a request.
 JOINED_BYTES = 8 << 20
 
 
@@ -86,7 +86,7 @@ class ItemIterator(Iterator[Item]):
             asked, step = self._asked[0]
             item = self._reader.item(asked)
             self._asked.popleft()
-            if self._unsent and self._unsent[0] is asked:  # it was sent to be waited for
+            if self._unsent and self._unsent[0] is asked:  # `item` sent its request
                 self._unsent.popleft()
             self._ahead_bytes -= asked.n_bytes
             self._count(step)
@@ -120,7 +120,7 @@ class ItemIterator(Iterator[Item]):
             pass  # the user takes an earlier item first, which gives memory back
 
     def _joined(self) -> list[Step]:
-        """Return the next steps, whose items are asked for together, none of them twice."""
+        """Return the next steps, whose items share a request; it has each item once."""
         steps: list[Step] = []
         n_bytes = 0
         for step in self._steps:
@@ -129,7 +129,8 @@ class ItemIterator(Iterator[Item]):
             is_enough = len(steps) == self._n_joined or n_bytes >= self._joined_bytes
             if is_enough or not step.behind.batches:  # the next epoch has the same items
                 break
-        self._n_joined = min(2 * self._n_joined, MAX_AHEAD // (self._service.n_readers + 1))
+        most = max(1, MAX_AHEAD // (self._service.n_readers + 1))
+        self._n_joined = min(2 * self._n_joined, most)
         return steps
 
     def _count(self, step: Step) -> None:

@@ -7,8 +7,8 @@ Law
    or is read here if it has no rows.
 2. A request that finds no memory is made later, and no part of an item is requested twice.
 3. Kept scales are bounded: the oldest go first, and are read again when an item needs them.
-4. Where a request for several items fails, each of them is asked again alone: the others are good.
-   What such a request gives is copied, as an item that is held would hold the memory of all.
+4. When a request for several items fails, each item is requested again alone, because the others
+   may be good. Its arrays are copied, because an item in use would keep the memory of all others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Results:
 
     numbers: list[int]
     layout: Layout
-    #: Of several items.
+    #: Whether several items share it.
     is_joined: bool = False
     request: Request | None = None
     arrays: dict[int, Any] = field(default_factory=dict)
@@ -65,6 +65,8 @@ class Asked:
     n_bytes: int
     members: Members
     scales: list[int]
+    #: Datasets and scales that no other item has.
+    own: list[int]
     #: What still has to be asked.
     todo: list[Callable[[int | None], None]] = field(default_factory=list)
     results: list[Results] = field(default_factory=list)
@@ -133,14 +135,17 @@ class ItemReader:
     # ---- asking
 
     def begin(self, items: Sequence[int]) -> list[Asked]:
-        """Plan the requests of items, whose datasets come together; `ask` sends them."""
-        opened = self._opened
-        begun = [
-            Asked(item, self.n_bytes(item), opened.items.members(item), opened.scales_of(item))
-            for item in items
-        ]
+        """Plan one request for the datasets of several items; `ask` sends it."""
+        begun = [self._begun(item) for item in items]
         self._plan(begun)
         return begun
+
+    def _begun(self, item: int) -> Asked:
+        opened = self._opened
+        members, scales = opened.items.members(item), opened.scales_of(item)
+        own = list(dict.fromkeys(members.objects.values()))
+        own += [scale for scale in scales if scale not in opened.shared]
+        return Asked(item, self.n_bytes(item), members, scales, own)
 
     @property
     def is_remote(self) -> bool:
@@ -158,8 +163,8 @@ class ItemReader:
             del asked.todo[0]
 
     def _plan(self, begun: Sequence[Asked]) -> None:
-        """Plan the requests of items; the first of them sends what is for all."""
-        together = [n for asked in begun for n in self._own(asked) if self._is_together(n)]
+        """Plan the requests of items; the first item sends the request that all share."""
+        together = [n for asked in begun for n in asked.own if self._is_together(n)]
         if together:
             results = self._results(together, is_joined=len(begun) > 1)
             begun[0].todo.append(partial(self._ask, results))
@@ -169,15 +174,9 @@ class ItemReader:
             self._plan_others(asked)
         self._forget()
 
-    def _own(self, asked: Asked) -> list[int]:
-        """Return the datasets that no other item has."""
-        shared = self._opened.shared
-        own = list(dict.fromkeys(asked.members.objects.values()))
-        return own + [scale for scale in asked.scales if scale not in shared]
-
     def _plan_others(self, asked: Asked) -> None:
         """Plan requests for scales that items share, and for datasets that are alone."""
-        shared, every = self._opened.shared, (*self._own(asked), *asked.scales)
+        shared, every = self._opened.shared, (*asked.own, *asked.scales)
         common = [s for s in asked.scales if s in shared and self._is_together(s)]
         alone = [n for n in every if not self._is_together(n) and n not in self.damaged]
         for scale in common:
@@ -251,7 +250,7 @@ class ItemReader:
         for results in asked.results:
             found = self._arrays(results)
             if results.is_joined:
-                found = {n: found[n].copy() for n in self._own(asked) if n in found}
+                found = {n: found[n].copy() for n in asked.own if n in found}
             arrays.update(found)
         for number, request in asked.alone.items():
             with request.get_unsafe() as view:
