@@ -4,8 +4,8 @@ Law
 ---
 1. Argument parsing and dispatch only; what is measured lives in `_benchmark`.
 2. Without the name of a study the arguments are the device sweep's, as they were in 2.x.
-3. Every study's results are published when it has run; what cannot be made there fails no study
-   but `report`.
+3. Every study's results are published when it has run and kept rows; what cannot be made there fails
+   no study but `report`.
 4. Every end but SIGKILL runs the studies' clean-up; the exit status says what happened:
    0 done, 1 a data check failed, 2 it could not be run, 130 interrupted.
 5. `all` runs every study with its default options. One that cannot be run does not end the others.
@@ -77,8 +77,10 @@ def main(words: Sequence[str] | None = None) -> int:
     interruption.install()
     try:
         status = run_all(rest) if name == ALL else STUDIES[name].run(arguments)
-        failed = publish.publish(arguments.output, STUDIES).failed
-        return 2 if failed and name == REPORT else status
+        if name == REPORT or any(publish.with_rows(STUDIES, arguments.output)):
+            failed = publish.publish(arguments.output, STUDIES).failed
+            return 2 if failed and name == REPORT else status
+        return status
     except KeyboardInterrupt:
         print("interrupted before anything was finished", file=sys.stderr)
         return 130

@@ -36,17 +36,20 @@ class Shows(Protocol):
     def views(self, kept: Kept, /) -> list[View]: ...
 
 
+def with_rows(studies: Mapping[str, Shows], *directories: str) -> Iterator[tuple[Shows, Kept]]:
+    """The studies that kept rows there, and what they kept."""
+    for directory in directories:
+        for name, study in studies.items():
+            kept = results.read(directory, name)
+            if kept and kept.rows:
+                yield study, kept
+
+
 def sections(studies: Mapping[str, Shows], *directories: str) -> list[Section]:
     """What `studies` have to show of what they kept there; first how all compare."""
-    every = [
-        (study, results.read(directory, name))
-        for directory in directories
-        for name, study in studies.items()
-    ]
     found = [
         Section.of(study.SUMMARY, kept, study.views(kept))
-        for study, kept in every
-        if kept and kept.rows
+        for study, kept in with_rows(studies, *directories)
     ]
     return [*headline.sections([one.kept for one in found]), *found]
 

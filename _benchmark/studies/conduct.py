@@ -3,7 +3,8 @@
 Law
 ---
 1. However a run ends, what was finished is printed and kept.
-2. The exit status is 1 when a check of the data failed, 130 when the run was interrupted, else 0.
+2. The exit status is 1 when a check of the data failed, 130 when the run was interrupted, 2 when no
+   row could be measured, else 0.
 """
 
 from __future__ import annotations
@@ -41,5 +42,12 @@ def conduct(results: ResultFile, facts: Mapping[str, str], run: Run) -> int:
     text = run.text()
     results.save_text(f"{heading(facts)}\n\n{text}")
     print(f"\n{text}")
-    print(f"\n{'interrupted; what was finished' if interrupted else 'results'}: {results.filename}")
-    return 1 if run.faults else 130 if interrupted else 0
+    if results.rows:
+        end = "interrupted; what was finished" if interrupted else "results"
+        print(f"\n{end}: {results.filename}")
+    else:
+        end = "interrupted before the first row" if interrupted else "no row could be measured"
+        print(f"\n{end}: there are no results")
+    if run.faults:
+        return 1
+    return 130 if interrupted else 0 if results.rows else 2

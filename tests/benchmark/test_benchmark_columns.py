@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from _benchmark.data import particle_columns
 from _benchmark.data.particle_columns import KEY
 from _benchmark.harness import results
 from _benchmark.harness.rounds import summary
-from _benchmark.loops.columns_recipes import rows_of_rank
+from _benchmark.loops.columns_recipes import histogram, rows_of_rank
 from _benchmark.report.charts import draw
 from _benchmark.report.tables import Chart, Series
 from _benchmark.studies.columns.views import views
@@ -140,6 +141,22 @@ def test_a_rank_that_fails_is_an_error(tmp_path: Path) -> None:
         made.measure()
 
 
+def test_histograms_are_the_same_without_boost(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("boost_histogram", reason="it is what the histogram is compared with")
+    edges = np.linspace(*BINS[1:], BINS[0] + 1)
+    energy = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 9), [np.nan, 9]])
+    weight = np.arange(1.0, len(energy) + 1)
+    expected = histogram(energy, weight, {"bins": BINS})
+    monkeypatch.setitem(sys.modules, "boost_histogram", None)
+    np.testing.assert_array_equal(histogram(energy, weight, {"bins": BINS}), expected)
+
+
+def test_a_value_on_the_last_edge_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boost_histogram", None)
+    counts = histogram(np.array(BINS[1:]), np.array([1.0, 2.0]), {"bins": BINS})
+    assert counts.tolist() == [1.0] + [0.0] * (BINS[0] - 1)
+
+
 def test_shares_are_even_and_complete() -> None:
     shares = [rows_of_rank(10, rank, 4) for rank in range(4)]
     assert shares == [(0, 3), (3, 6), (6, 8), (8, 10)]
@@ -204,3 +221,18 @@ def test_a_plot_of_boxes() -> None:
     svg = draw(Chart("boxes", "Boxes", "", "s", [Series("ours", points)], "boxes"))
     assert "2 ranks" in svg
     assert "ours" in svg
+
+
+def test_without_a_row_there_is_no_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(_one: Analysis) -> Any:
+        raise WrongDataError("sums differ")
+
+    monkeypatch.setattr(Analysis, "check", failing)
+    words = ["columns", "--smoke", "--no-mpi", "--storage", "contiguous"]
+    assert multitables_benchmark.main(words) == 1
+    printed = capsys.readouterr().out
+    assert "sums differ" in printed
+    assert printed.endswith("no row could be measured: there are no results\n")
+    assert not Path("results/multitables_report.html").exists()
