@@ -49,6 +49,7 @@ def start_together(
 ) -> list[int]: ...
 
 class Corrupt(ValueError): ...  # noqa: N818 - becomes CorruptFileError
+class Forbidden(ValueError): ...  # noqa: N818 - becomes UnsupportedDatasetError
 class StoreFailed(OSError): ...  # noqa: N818 - becomes the error that names the object
 class Unknown(ValueError): ...  # noqa: N818 - becomes UnsupportedDatasetError
 

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. One function for each thing that can be wrong.
+1. One function for each thing that can be wrong. `of_core` is the only way from what the core
+   raises of a file to what users see: all questions to the core go through it, or through `named`.
 2. Names what there is instead: the group's children, the dataset's fields, close matches.
 3. A link that leads nowhere is a missing dataset; a link to what does not open is damage.
 
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator
 
 from _multitables import _core
 from _multitables.errors import (
+    ClosedError,
     CorruptFileError,
     FileOpenError,
     MissingDatasetError,
@@ -144,6 +146,18 @@ def unknown(filename: str, path: str, error: _core.Unknown) -> UnsupportedDatase
     return UnsupportedDatasetError(
         f"{path!r} in {filename!r} is stored in a way that the core does not know: {error.args[0]}",
         advice="Read it with h5py, and report it with multitables.build_info()",
+        path=path,
+        filename=filename,
+    )
+
+
+def forbidden(filename: str, path: str, error: _core.Forbidden) -> UnsupportedDatasetError:
+    """Compose the error for what a file forbids to read without knowing all of it."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} must not be read by a library that does not know all of it, as "
+        f"the file says: it has {error.args[0]}",
+        good="Other datasets are not affected",
+        advice="Read it with the program that wrote it",
         path=path,
         filename=filename,
     )
@@ -298,16 +312,41 @@ def no_such_field(filename: str, path: str, field: str, names: list[str]) -> Mis
     )
 
 
+def closed(filename: str) -> ClosedError:
+    """Compose the error for a file that was closed."""
+    return ClosedError(
+        f"{filename!r} is closed",
+        advice="Open it again with multitables.open",
+        filename=filename,
+    )
+
+
+#: What the core raises of a file, and what the system raises.
+FROM_CORE = (_core.Corrupt, _core.Unknown, _core.Forbidden, OSError)
+
+
+def of_core(filename: str, path: str, error: Exception) -> MultitablesError:
+    """Return the error that names the file and the object of which the core raised one."""
+    match error:
+        case MultitablesError():
+            return error
+        case _core.Corrupt():
+            return corrupt(filename, path, error)
+        case _core.Unknown():
+            return unknown(filename, path, error)
+        case _core.Forbidden():
+            return forbidden(filename, path, error)
+        case OSError(errno=errno.EBADF):  # it was closed meanwhile
+            return closed(filename)
+        case OSError():
+            return cannot_open(filename, error)
+    raise error
+
+
 @contextlib.contextmanager
 def named(filename: str, path: str) -> Iterator[None]:
     """Make what the core raises of a dataset an error that names it."""
     try:
         yield
-    except _core.Corrupt as error:
-        raise corrupt(filename, path, error) from None
-    except _core.Unknown as error:
-        raise unknown(filename, path, error) from None
-    except OSError as error:
-        if isinstance(error, MultitablesError):
-            raise
-        raise cannot_open(filename, error) from None
+    except FROM_CORE as error:
+        raise of_core(filename, path, error) from None

@@ -305,18 +305,12 @@ def _refusals(filename: str) -> Iterator[None]:
     """Turn the core's errors about a file's first structures into errors that name the file."""
     try:
         yield
-    except _core.Corrupt as error:
-        if error.args[2].startswith(SIGNATURE):
+    except hdf5_errors.FROM_CORE as error:
+        if isinstance(error, _core.Corrupt) and error.args[2].startswith(SIGNATURE):
             raise hdf5_errors.refused(filename, "signature") from None
-        raise hdf5_errors.corrupt(filename, "/", error) from None
-    except _core.Unknown as error:
-        raise hdf5_errors.unknown(filename, "/", error) from None
-    except OSError as error:
-        if isinstance(error, MultitablesError):
-            raise
-        if error.errno != errno.EWOULDBLOCK:
-            raise hdf5_errors.cannot_open(filename, error) from None
-        raise _written(filename, "locked") from None
+        if isinstance(error, OSError) and error.errno == errno.EWOULDBLOCK:
+            raise _written(filename, "locked") from None
+        raise hdf5_errors.of_core(filename, "/", error) from None
 
 
 def _open_object(name: str, storage: StorageOptions, uses_index: bool) -> OpenFile:
@@ -387,12 +381,11 @@ def _written_here(filename: str) -> bool:
 def _asked(place: Place, path: str) -> tuple[Any, ...]:
     try:
         return place.file.metadata.find(_bytes(path), place.offset)
-    except _core.Corrupt as error:
-        raise hdf5_errors.corrupt(place.file.filename, joined(place.path, path), error) from None
     except _core.Unknown:
         return "object", UNKNOWN
-    except OSError as error:
-        raise hdf5_errors.cannot_open(place.file.filename, error) from None
+    except hdf5_errors.FROM_CORE as error:
+        whole = joined(place.path, path)
+        raise hdf5_errors.of_core(place.file.filename, whole, error) from None
 
 
 def children(place: Place) -> list[str]:

@@ -17,7 +17,6 @@ This file must never know what groups or datasets are: it is told their classes.
 
 from __future__ import annotations
 
-import errno
 import os
 import posixpath
 import weakref
@@ -25,7 +24,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from _multitables import _core
-from _multitables.errors import ClosedError, FileChangedError, MultitablesError
+from _multitables.errors import FileChangedError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.hdf5_file import Source
@@ -117,7 +116,7 @@ class Handle:
         """
         found = self._shared
         if found is None:
-            raise _closed(self.filename)
+            raise hdf5_errors.closed(self.filename)
         return found
 
     @property
@@ -190,14 +189,6 @@ class Handle:
         return _reopened, (self.main.opened_by, self.main.fingerprint, self.options, version)
 
 
-def _closed(filename: str) -> ClosedError:
-    return ClosedError(
-        f"{filename!r} is closed",
-        advice="Open it again with multitables.open",
-        filename=filename,
-    )
-
-
 def _reopened(
     filename: str, fingerprint: Fingerprint, options: FileOptions, version: str | None
 ) -> Handle:
@@ -215,16 +206,8 @@ def _reopened(
 
 
 def asked(question: Callable[..., _T], place: Place, *arguments: Any) -> _T:
-    """Ask the core about a place, and turn what it says of damage into our errors."""
+    """Ask the core about a place; what it raises becomes an error that names the place."""
     try:
         return question(*arguments)
-    except MultitablesError:
-        raise
-    except OSError as error:
-        if error.errno == errno.EBADF:  # it was closed meanwhile
-            raise _closed(place.file.filename) from None
-        raise hdf5_errors.cannot_open(place.file.filename, error) from None
-    except _core.Corrupt as error:
-        raise hdf5_errors.corrupt(place.file.filename, place.path, error) from None
-    except _core.Unknown as error:
-        raise hdf5_errors.unknown(place.file.filename, place.path, error) from None
+    except hdf5_errors.FROM_CORE as error:
+        raise hdf5_errors.of_core(place.file.filename, place.path, error) from None

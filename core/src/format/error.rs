@@ -14,6 +14,8 @@ pub enum FormatError {
     },
     /// Valid as far as this reader can tell, which does not know it.
     Unknown { address: u64, what: String },
+    /// Valid, and forbids to read the object without knowing it.
+    Forbidden { address: u64, what: String },
     /// The bytes cannot be read.
     Io { address: u64, error: io::Error },
 }
@@ -36,6 +38,13 @@ pub fn unknown<T>(address: u64, what: impl fmt::Display) -> Result<T> {
     })
 }
 
+pub fn forbidden<T>(address: u64, what: impl fmt::Display) -> Result<T> {
+    Err(FormatError::Forbidden {
+        address,
+        what: what.to_string(),
+    })
+}
+
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -44,7 +53,9 @@ impl fmt::Display for FormatError {
                 expected,
                 got,
             } => write!(f, "expected {expected} at byte {address}, got {got}"),
-            FormatError::Unknown { address, what } => write!(f, "{what} at byte {address}"),
+            FormatError::Unknown { address, what } | FormatError::Forbidden { address, what } => {
+                write!(f, "{what} at byte {address}")
+            }
             FormatError::Io { address, error } => write!(f, "{error} at byte {address}"),
         }
     }

@@ -5,7 +5,8 @@
 //! 2. Bytes are untrusted: no panic, no unbounded loop or recursion, and no allocation that is not
 //!    backed by bytes of the file or by a stated limit.
 //! 3. What contradicts the specification is `Corrupt`, with its address, what was expected and what
-//!    was there. What is beyond this reader is `Unknown`: an HDF5 library may know it.
+//!    was there. What is beyond this reader is `Unknown`: an HDF5 library may know it. What must
+//!    not be passed over then is `Forbidden`.
 //! 4. Reads metadata only. Knows no filter, plan, ring or Python.
 
 pub mod array_elements;

@@ -2,17 +2,20 @@
 //!
 //! Law:
 //! 1. Each block of a header is read once; all of them together are no longer than the file.
-//! 2. A message's body stays as it is until it is asked for. Which one is shared is told by its flags.
+//! 2. A message that no release of HDF5 knows is passed over, unless it forbids that.
+//! 3. A message's body stays as it is until it is asked for. Which one is shared is told by its flags.
 
 use super::blocks::Blocks;
 use super::cursor::{Block, Cursor};
-use super::error::{Result, corrupt};
+use super::error::{Result, corrupt, forbidden};
 use std::collections::{HashSet, VecDeque};
 
 /// Read at once, as most headers are no longer.
 const FIRST_BYTES: u64 = 512;
 /// The body is not the message, but says where it is.
 pub const SHARED: u8 = 2;
+/// The object must not be opened without knowing the message, not even to read it.
+const FAILS_IF_UNKNOWN: u8 = 128;
 
 /// Types of messages.
 pub mod message {
@@ -33,6 +36,12 @@ pub mod message {
     pub const DRIVER: u16 = 20;
     pub const ATTRIBUTE_INFO: u16 = 21;
     pub const FILE_SPACE: u16 = 23;
+    pub const CACHE_IMAGE: u16 = 24;
+
+    /// Type 9 was for tests of HDF5 alone.
+    pub fn is_known(kind: u16) -> bool {
+        kind <= CACHE_IMAGE && kind != 9
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +186,9 @@ impl Reading {
             let mut body = cursor.part(len.into())?;
             match kind {
                 message::NIL => {}
+                _ if flags & FAILS_IF_UNKNOWN != 0 && !message::is_known(kind) => {
+                    return forbidden(address, format_args!("a message of type {kind}"));
+                }
                 message::CONTINUATION => {
                     let place = (body.offset()?, body.length()?);
                     self.continuations.push_back(place);

@@ -17,6 +17,12 @@ create_exception!(
 );
 create_exception!(
     _core,
+    Forbidden,
+    PyValueError,
+    "A structure that must not be passed over, and that the core does not know: (text, address)."
+);
+create_exception!(
+    _core,
     StoreFailed,
     PyOSError,
     "A store did not give what was asked: the client's exception, as \"module\\0type\\0text\"."
@@ -38,6 +44,7 @@ impl From<FormatError> for PyErr {
                 got,
             } => Corrupt::new_err((text, address, expected, got)),
             FormatError::Unknown { address, .. } => Unknown::new_err((text, address)),
+            FormatError::Forbidden { address, .. } => Forbidden::new_err((text, address)),
             FormatError::Io { error, .. } => match error.get_ref().and_then(|e| e.downcast_ref()) {
                 Some(StoreError(FetchError::Store(text))) => StoreFailed::new_err(text.clone()),
                 _ => PyOSError::new_err((error.raw_os_error(), text)),

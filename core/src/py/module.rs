@@ -281,6 +281,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("Corrupt", py.get_type::<format_error::Corrupt>())?;
     module.add("Unknown", py.get_type::<format_error::Unknown>())?;
+    module.add("Forbidden", py.get_type::<format_error::Forbidden>())?;
     module.add("StoreFailed", py.get_type::<format_error::StoreFailed>())?;
     module.add("ReadFailed", py.get_type::<read::ReadFailed>())?;
     module.add("Refused", py.get_type::<requests::Refused>())?;
