@@ -201,6 +201,10 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
     dims_at = tables.add_words(dataset.dims)
     for window in dataset.windows:
         tables.add_words([window.start, window.step & (2**64 - 1), window.count])
+    joined = index.joined if index.layout == "chunked" else ()
+    if joined:
+        ends = index.joined_at + [one.n_rows for one in joined]
+        tables.add_words([len(ends), *ends.tolist()])
     chunk_dims_at = tables.add_words([max(1, dim) for dim in dataset.chunk_dims])
     pipeline = () if dataset.reason else index.pipeline
     filters_at = tables.n_words
@@ -230,7 +234,8 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         len(fixes),
         _core.DATASET_CLIPPED * dataset.clipped
         | _core.DATASET_LIBRARY * bool(dataset.reason)
-        | _core.DATASET_WINDOWS * bool(dataset.windows),
+        | _core.DATASET_WINDOWS * bool(dataset.windows)
+        | _core.DATASET_JOINED * bool(joined),
         library_at,
         library_len,
         dataset.chunks_at,

@@ -14,6 +14,7 @@ from typing import Any
 import h5py
 import hdf5plugin
 import numpy as np
+from cut_chunks import cut_edges
 from datasets import FILTERS, Dataset, add, chunked, create, table, write
 from elements import FAST, smooth, values
 
@@ -122,6 +123,45 @@ def filter_masks(path: Path) -> Iterator[Dataset]:
             chunk[:, : part.shape[1]] = part
             made.id.write_direct_chunk((row, column), chunk.tobytes(), filter_mask=3)
         yield Dataset(str(made.name), oracle=data)
+
+
+@table("earliest", "latest")
+def cut_chunks(path: Path, variant: str) -> Iterator[Dataset]:
+    """Chunks at the edge that have no more than the extent needs, in every index."""
+    kinds: dict[str, dict[str, Any]] = {
+        "gzip": {"compression": "gzip", "shuffle": True, "fletcher32": True},
+        "sum": {"fletcher32": True},
+        "lzf": {"compression": "lzf", "shuffle": True},
+        "blosc": hdf5plugin.Blosc(),
+        "blosc2": hdf5plugin.Blosc2(),
+        "lz4": hdf5plugin.LZ4(nbytes=64),
+        "zstd": hdf5plugin.Zstd(),
+        "bits": hdf5plugin.Bitshuffle(),
+        "bits alone": hdf5plugin.Bitshuffle(cname="none"),
+        "bzip2": hdf5plugin.BZip2(),
+    }
+    indexes = {"fixed": None, "extensible": (None, 11), "tree": (None, None)}
+    with h5py.File(path, "w", libver=variant) as file:
+        for (index, limits), (kind, options) in itertools.product(indexes.items(), kinds.items()):
+            shape: dict[str, Any] = {"chunks": (8, 6), "maxshape": limits}
+            how, data = dict(options), smooth((37, 11))
+            made = file.create_dataset(f"{index} {kind}", data=data, **shape, **how)
+            cut_edges(made, **how)
+            yield Dataset(str(made.name))
+        how = {"compression": "gzip", "shuffle": True}
+        rows, cube = values(FAST["compound"], (61,)), smooth((5, 7, 9), ">f8")
+        for name, data, chunks in (
+            ("rows", rows, (10,)), ("one", rows, (64,)), ("cube", cube, (5, 4, 5)),
+        ):  # fmt: skip
+            limits = chunks if name == "one" else None
+            made = file.create_dataset(name, data=data, chunks=chunks, maxshape=limits, **how)
+            cut_edges(made, **how)
+            yield Dataset(str(made.name))
+        made = file.create_dataset("skipped", data=smooth((37, 11)), chunks=(8, 6), **how)
+        last = np.zeros((8, 6), "<i4")
+        last[:5, :5] = smooth((37, 11))[32:, 6:]
+        made.id.write_direct_chunk((32, 6), last.tobytes()[: 4 * 29], filter_mask=3)
+        yield Dataset(str(made.name))
 
 
 CODECS = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")

@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import hdf5plugin
 import numpy as np
+from cut_chunks import cut_edges
 from hypothesis import strategies as st
 
 COLUMNS = 5
@@ -22,6 +23,7 @@ COLUMNS = 5
 STORED: dict[str, dict[str, Any]] = {
     "plain": {"chunks": (8, 3)},
     "gzip": {"chunks": (8, 3), "compression": "gzip", "fletcher32": True},
+    "cut": {"chunks": (8, 3), "compression": "gzip", "fletcher32": True},
     "long": {"chunks": (50, COLUMNS), "compression": "lzf"},
     "blosc": {"chunks": (7, 5), **hdf5plugin.Blosc()},
     "contiguous": {},
@@ -66,7 +68,9 @@ def _dataset(file: h5py.File, rows: np.ndarray, stored: str) -> None:
     if stored != "compact":
         if "chunks" in options:
             options = {**options, "maxshape": (None, COLUMNS)}
-        file.create_dataset("x", data=rows, **options)
+        made = file.create_dataset("x", data=rows, **options)
+        if stored == "cut":
+            cut_edges(made, compression="gzip", fletcher32=True)
         return
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     plist.set_layout(h5py.h5d.COMPACT)

@@ -423,6 +423,10 @@ unsafe impl Place for PlacePieces<'_> {
         self.listed[index].number
     }
 
+    fn dataset_of(&self, read: &ChunkRead) -> &Dataset {
+        self.dataset(self.listed[read.wanted.start as usize].piece)
+    }
+
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
         self.with(read, |rows, read| rows.target(read))
     }

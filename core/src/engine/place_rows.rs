@@ -81,6 +81,10 @@ unsafe impl Place for PlaceRows<'_> {
         self.first_record + index as u64
     }
 
+    fn dataset_of(&self, _: &ChunkRead) -> &Dataset {
+        self.dataset
+    }
+
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
         let bytes = self.bytes(&read.wanted);
         let is_it =

@@ -114,6 +114,10 @@ unsafe impl Place for PlaceSelected<'_> {
         self.wanted[index].number
     }
 
+    fn dataset_of(&self, _: &ChunkRead) -> &Dataset {
+        self.dataset
+    }
+
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
         let wanted = &self.wanted[index(read)];
         if let Some(row) = self.whole(wanted) {

@@ -180,6 +180,10 @@ unsafe impl Place for PlaceShuffled<'_> {
         self.share.reads[index].number
     }
 
+    fn dataset_of(&self, _: &ChunkRead) -> &Dataset {
+        self.dataset
+    }
+
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]> {
         if !self.dataset.whole_rows() || self.caches {
             return None;

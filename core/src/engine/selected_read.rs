@@ -18,9 +18,9 @@ use crate::engine::place_selected::{PlaceSelected, Wanted, deliver, whole};
 use crate::engine::read_ahead::ReadAhead;
 use crate::engine::read_context::Keys;
 use crate::engine::sieve::Sieve;
-use crate::engine::transfer::{Fetches, NO_CHUNK, Transfer, room, wrong_size};
+use crate::engine::transfer::{Fetches, NO_CHUNK, Transfer, room};
 use crate::fetch::coalesce::{Run, runs};
-use crate::filters::{FilterError, Pipeline};
+use crate::filters::{Fault, FilterError, Pipeline};
 use crate::scatter::elements::{Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::tables::dataset::Chunk;
@@ -202,9 +202,13 @@ impl<'a> SelectedRead<'a> {
         count(&record.chunks, 1);
         lookup.check(number, &chunk)?;
         let (size, stored) = (lookup.dataset.decoded_size, chunk.stored_size as usize);
+        let enough = match stored == size {
+            true => size..=size,
+            false => lookup.dataset.needed(cursor.grid_index)..=size,
+        };
         match (as_stored, self.stored.queue.is_async()) {
-            (true, _) if !lookup.dataset.clipped && stored != size => {
-                Err(here.wrong(wrong_size(size, stored)))
+            (true, _) if !lookup.dataset.clipped && !enough.contains(&stored) => {
+                Err(here.wrong(Fault::wrong_size(size, stored).of(0)))
             }
             (true, false) => match self.piece(cursor) {
                 Some(piece) => self.add(&here, piece.clone(), piece.len(), false),

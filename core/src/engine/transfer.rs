@@ -14,7 +14,7 @@ use crate::engine::counters::{Record, add_ns, count};
 use crate::fetch::coalesce::Run;
 use crate::fetch::data_file::FetchError;
 use crate::fetch::queue::{FetchQueue, Fetched, Turn, grow};
-use crate::filters::{FilterError, FilterErrorKind, GroupItem, Pipeline};
+use crate::filters::{GroupItem, Pipeline};
 use crate::scatter::fill;
 use crate::tables::dataset::{Chunk, Dataset};
 use crate::task_error::TaskError;
@@ -51,6 +51,9 @@ pub unsafe trait Place {
 
     /// The number of a chunk's record.
     fn number(&self, index: usize) -> u64;
+
+    /// The dataset that a chunk is of.
+    fn dataset_of(&self, read: &ChunkRead) -> &Dataset;
 
     /// Where a chunk is decoded, if its decoded bytes are what belongs there.
     fn target(&mut self, read: &ChunkRead) -> Option<*mut [u8]>;
@@ -219,17 +222,16 @@ impl<P: Place> Transfer<'_, P> {
         let read = self.place.read(index, chunk);
         let wrong = |error| TaskError::Filter(read.number, error);
         count(&self.record.decoded_bytes, read.size);
-        if self.pipeline.is_identity(chunk.filter_mask) {
-            if stored.len() != read.size {
-                return Err(wrong(wrong_size(read.size, stored.len())));
-            }
+        if self.pipeline.is_identity(chunk.filter_mask) && stored.len() == read.size {
             self.place.place(&read, stored);
             return Ok(());
         }
+        let mask = chunk.filter_mask;
         if let Some(target) = self.place.target(&read) {
             // SAFETY: the placement's promise; nothing else refers to this memory now.
             let out = unsafe { &mut *target };
-            let done = self.pipeline.decode(chunk.filter_mask, stored, out);
+            let needed = || self.place.dataset_of(&read).needed(read.grid_index);
+            let done = self.pipeline.decode(mask, stored, out, needed);
             match done {
                 Ok(()) => self.place.placed(&read),
                 Err(_) => self.place.released(&read),
@@ -237,7 +239,8 @@ impl<P: Place> Transfer<'_, P> {
             return done.map_err(wrong);
         }
         let decoded = room(self.decoded, read.size, read.number)?;
-        let done = self.pipeline.decode(chunk.filter_mask, stored, decoded);
+        let needed = || self.place.dataset_of(&read).needed(read.grid_index);
+        let done = self.pipeline.decode(mask, stored, decoded, needed);
         done.map_err(wrong)?;
         self.place.place(&read, decoded);
         Ok(())
@@ -373,14 +376,4 @@ fn overlap(targets: &[Option<*mut [u8]>]) -> bool {
 pub fn room(buffer: &mut Vec<u8>, len: usize, number: u64) -> Result<&mut [u8], TaskError> {
     grow(buffer, len).map_err(|error| TaskError::read(number, error))?;
     Ok(&mut buffer[..len])
-}
-
-/// What is stored as it is has another length than the chunk.
-pub fn wrong_size(expected: usize, got: usize) -> FilterError {
-    FilterError {
-        filter: 0,
-        kind: FilterErrorKind::WrongSize,
-        expected: expected as u64,
-        got: got as u64,
-    }
 }

@@ -140,6 +140,16 @@ impl Fault {
         Fault::new(FilterErrorKind::Unsupported, 0, what)
     }
 
+    /// The same, of a filter.
+    pub fn of(self, filter: u32) -> FilterError {
+        FilterError {
+            filter,
+            kind: self.kind,
+            expected: self.expected,
+            got: self.got,
+        }
+    }
+
     pub fn checksum(stored: u32, computed: u32) -> Fault {
         Fault::new(FilterErrorKind::Checksum, stored.into(), computed.into())
     }

@@ -156,11 +156,6 @@ impl Parts<'_> {
     }
 
     fn fail(&self, fault: Fault) -> FilterError {
-        FilterError {
-            filter: self.id,
-            kind: fault.kind,
-            expected: fault.expected,
-            got: fault.got,
-        }
+        fault.of(self.id)
     }
 }

@@ -7,7 +7,8 @@
 //! 1. Stages run in the reverse of the order in which they were written. Bit `i` of the filter
 //!    mask says that the `i`-th filter *as written* was skipped for this chunk.
 //! 2. Every size between two stages is either derived or bounded: no stored byte can make the
-//!    scratch grow beyond `scratch_limit`.
+//!    scratch grow beyond `scratch_limit`. A stage may make less: a writer need not store what lies
+//!    behind a dataset's last element.
 //! 3. The last stage that changes bytes writes straight into the caller's memory.
 //! 4. Chunks decoded as a group are the same bytes as one after the other. Where anything is
 //!    wrong with one of them, the group is refused: each is decoded alone, which tells.
@@ -106,12 +107,14 @@ impl Pipeline {
         }
     }
 
-    /// Decodes the `stored` bytes of one chunk into `out`, which is exactly the decoded size.
+    /// Decodes the `stored` bytes of one chunk into `out`, which is exactly the decoded size. If they
+    /// are fewer, the rest of `out` is left as it is, and at least `needed` bytes must be there.
     pub fn decode(
         &mut self,
         filter_mask: u32,
         stored: &[u8],
         out: &mut [u8],
+        needed: impl FnOnce() -> usize,
     ) -> Result<(), FilterError> {
         let limit = scratch_limit(self.decoded_size.max(out.len()));
         let [mut from, mut into] = std::mem::take(&mut self.scratch);
@@ -120,7 +123,12 @@ impl Pipeline {
         let result = decode_stages(&mut self.stages, filter_mask, stored, out, scratch, limit);
         self.tuner.record(timer, out.len());
         self.scratch = [from, into];
-        result
+        let made = result?;
+        if made == out.len() || made >= needed() {
+            return Ok(());
+        }
+        let last = self.stages.iter().rfind(|s| s.is_active(filter_mask));
+        Err(Fault::wrong_size(out.len(), made).of(last.map_or(0, |stage| stage.id)))
     }
 
     /// The most chunks of a group, which should be at hand together.
@@ -230,7 +238,9 @@ impl Pipeline {
             }
             let [from, into] = &mut self.scratch;
             return made.into_iter().zip(outs).all(|(made, out)| {
-                decode_stages(rest, filter_mask, made, out, [from, into], limit).is_ok()
+                let size = out.len();
+                let done = decode_stages(rest, filter_mask, made, out, [from, into], limit);
+                done.is_ok_and(|made| made == size)
             });
         }
         false
@@ -249,7 +259,7 @@ fn stored_size(stages: &[Stage], filter_mask: u32, decoded_size: usize) -> Optio
     active.try_fold(decoded_size, |size, s| s.decoder.stored_size(size))
 }
 
-/// Run the active stages. Long, as each step needs all of the loop's state: which bytes are current,
+/// Run the active stages, and return how many bytes they made. Long, as each step needs all of the loop's state: which bytes are current,
 /// where they are, and which memory is free.
 fn decode_stages(
     stages: &mut [Stage],
@@ -258,7 +268,7 @@ fn decode_stages(
     out: &mut [u8],
     scratch: [&mut Vec<u8>; 2],
     limit: usize,
-) -> Result<(), FilterError> {
+) -> Result<usize, FilterError> {
     let [mut input, mut spare] = scratch;
     // The current bytes: `stored[..]` narrowed, or `input[span]` once a stage has run.
     let mut span = 0..stored.len();
@@ -272,12 +282,7 @@ fn decode_stages(
             continue;
         }
         last_id = stage.id;
-        let fail = |fault: Fault| FilterError {
-            filter: stage.id,
-            kind: fault.kind,
-            expected: fault.expected,
-            got: fault.got,
-        };
+        let fail = |fault: Fault| fault.of(stage.id);
         let bytes = if in_scratch {
             &input[span.clone()]
         } else {
@@ -289,27 +294,20 @@ fn decode_stages(
             span = span.start + start..span.start + start + part.len();
             continue;
         }
-        // What the later stages need from this one: None when nothing tells.
-        let needed = stored_size(rest, filter_mask, out.len());
+        // What the later stages take from this one at most: None when nothing tells.
+        let most = stored_size(rest, filter_mask, out.len());
         let is_last = !rest.iter().any(active);
         let told = stage.decoder.output_size(bytes).map_err(fail)?;
-        match (told, needed) {
-            (OutputSize::Exactly(got), Some(expected)) if got != expected => {
-                return Err(fail(Fault::wrong_size(expected, got)));
+        let known = match (told, most) {
+            (OutputSize::Exactly(got), Some(most)) if got > most => {
+                return Err(fail(Fault::wrong_size(most, got)));
             }
-            _ => {}
-        }
-        if is_last {
-            let made = stage.decoder.decode(bytes, out).map_err(fail)?;
-            return match made == out.len() {
-                true => Ok(()),
-                false => Err(fail(Fault::wrong_size(out.len(), made))),
-            };
-        }
-        let known = match (needed, told) {
-            (Some(size), _) | (None, OutputSize::Exactly(size)) => Some(size),
-            (None, OutputSize::Unknown) => None,
+            (OutputSize::Exactly(size), _) | (OutputSize::Unknown, Some(size)) => Some(size),
+            (OutputSize::Unknown, None) => None,
         };
+        if is_last {
+            return stage.decoder.decode(bytes, out).map_err(fail);
+        }
         let mut size = known.unwrap_or((bytes.len() * 4).clamp(4096, limit));
         if size > limit {
             return Err(fail(Fault::wrong_size(limit, size)));
@@ -330,9 +328,6 @@ fn decode_stages(
                 made => break made.map_err(fail)?,
             }
         };
-        if known.is_some_and(|expected| made != expected) {
-            return Err(fail(Fault::wrong_size(size, made)));
-        }
         std::mem::swap(&mut input, &mut spare);
         span = 0..made;
         in_scratch = true;
@@ -344,17 +339,12 @@ fn decode_stages(
     } else {
         &stored[span]
     };
-    if bytes.len() != out.len() {
-        let fault = Fault::wrong_size(out.len(), bytes.len());
-        return Err(FilterError {
-            filter: last_id,
-            kind: fault.kind,
-            expected: fault.expected,
-            got: fault.got,
-        });
+    let size = out.len();
+    match out.get_mut(..bytes.len()) {
+        Some(out) => out.copy_from_slice(bytes),
+        None => return Err(Fault::wrong_size(size, bytes.len()).of(last_id)),
     }
-    out.copy_from_slice(bytes);
-    Ok(())
+    Ok(bytes.len())
 }
 
 #[cfg(test)]

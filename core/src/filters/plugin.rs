@@ -3,8 +3,7 @@
 //! Law:
 //! 1. Only a process that was told where to search has plugins. Anywhere else, every filter that is
 //!    not in `FILTERS` is unknown.
-//! 2. Bytes of another number than expected are left to the library: HDF5 has ways of its own with
-//!    them.
+//! 2. More bytes than expected are left to the library: HDF5 has ways of its own with them.
 //! 3. The values are those that the file holds, after the filter's own `set_local`.
 //!
 //! It must never know folders, or names of filters.
@@ -62,9 +61,8 @@ impl Decoder for ByPlugin {
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
         let made = self.plugin.decode(self.flags, &self.values, stored);
         let made = made.ok_or(Fault::malformed(0))?;
-        if made.len() != out.len() {
-            return Err(Fault::unsupported(made.len() as u64));
-        }
+        let out = out.get_mut(..made.len());
+        let out = out.ok_or(Fault::unsupported(made.len() as u64))?;
         out.copy_from_slice(&made);
         Ok(made.len())
     }

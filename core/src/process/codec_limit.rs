@@ -198,6 +198,10 @@ unsafe impl Place for PlaceNowhere<'_> {
         self.first_record + index as u64
     }
 
+    fn dataset_of(&self, _: &ChunkRead) -> &Dataset {
+        self.dataset
+    }
+
     fn target(&mut self, _: &ChunkRead) -> Option<*mut [u8]> {
         None
     }

@@ -48,6 +48,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("SOURCE_GROWS", source::SOURCE_GROWS),
     ("DATASET_CLIPPED", dataset::FLAG_CLIPPED),
     ("DATASET_WINDOWS", dataset::FLAG_WINDOWS),
+    ("DATASET_JOINED", dataset::FLAG_JOINED),
     ("DATASET_LIBRARY", dataset::FLAG_LIBRARY),
     ("REMOTE_FIRST_BYTES", FIRST_BYTES),
     ("NO_CHUNK", NO_CHUNK),

@@ -29,6 +29,8 @@ pub const FLAG_CLIPPED: u64 = 1;
 pub const FLAG_LIBRARY: u64 = 2;
 /// Behind a dataset's dims there is a window for each of its inner axes.
 pub const FLAG_WINDOWS: u64 = 4;
+/// Behind these there are a count, and for each of as many files the row behind its last one.
+pub const FLAG_JOINED: u64 = 8;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +108,9 @@ pub struct Dataset {
     pub chunk_dims: Vec<u64>,
     /// What rows have of each axis behind the first.
     pub windows: Vec<AxisWindow>,
+    /// Of datasets of several files: the row behind the last one of each. None have rows from there to
+    /// the next chunk.
+    pub ends: Vec<u64>,
     pub filters: Vec<FilterSpec>,
     /// An element that was never stored, its strings ended.
     pub fill: Vec<u8>,
@@ -182,6 +187,21 @@ impl Dataset {
     /// The fill value as rows show it.
     pub fn fill_shown(&self) -> &[u8] {
         &self.fill[self.field_offset..self.field_offset + self.field_bytes]
+    }
+
+    /// Bytes of a decoded chunk up to its last element within the dims: a writer may store no more.
+    pub fn needed(&self, grid_index: u64) -> usize {
+        let mut offset = Vec::new();
+        self.chunk_offset(grid_index, &mut offset);
+        let end = self.ends.partition_point(|end| *end <= offset[0]);
+        let end = self.ends.get(end).unwrap_or(&self.dims[0]);
+        let ends = std::iter::once(end).chain(&self.dims[1..]);
+        let axes = offset.iter().zip(ends).zip(&self.chunk_dims);
+        let last = axes.fold(0, |last, ((at, end), chunk)| {
+            let extent = end.saturating_sub(*at).min(*chunk);
+            last * chunk + extent.saturating_sub(1)
+        });
+        (last as usize + 1) * self.element_bytes
     }
 
     /// Bytes of the decoded chunk that begins at row `row`; in contiguous layout the last piece is
@@ -393,6 +413,7 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
         dims,
         chunk_dims,
         windows,
+        ends: ends(record, words)?,
         filters: filters(words, record.filters_at, record.n_filters)?,
         fill,
         fixes,
@@ -423,6 +444,21 @@ fn windows(
         .zip(inner)
         .map(|(words, &dim)| AxisWindow::check(words, dim));
     windows.collect()
+}
+
+/// Behind which rows the files of joined datasets end.
+fn ends(record: &DatasetRecord, words: &[u64]) -> Result<Vec<u64>, Refused> {
+    if record.flags & FLAG_JOINED == 0 {
+        return Ok(Vec::new());
+    }
+    let n_windows = match record.flags & FLAG_WINDOWS {
+        0 => 0,
+        _ => record.n_dims - 1,
+    };
+    let n_words = record.n_dims.saturating_add(n_windows.saturating_mul(3));
+    let at = record.dims_at.saturating_add(n_words);
+    let count = part(words, at, 1)?[0];
+    part(words, at + 1, count).map(<[u64]>::to_vec)
 }
 
 /// A pipeline as words: for each filter its id, flags, number of values, and the values.

@@ -55,10 +55,15 @@ fn pipelines() -> [(Vec<FilterSpec>, Encode); 4] {
     ]
 }
 
+/// Nothing of a chunk may be missing.
+fn whole() -> usize {
+    usize::MAX
+}
+
 fn alone(specs: &[FilterSpec], stored: &[u8]) -> Result<Vec<u8>, FilterError> {
     let mut out = vec![0; SIZE];
     let mut pipeline = Pipeline::new(specs, SIZE).expect("known filters");
-    pipeline.decode(0, stored, &mut out).map(|()| out)
+    pipeline.decode(0, stored, &mut out, whole).map(|()| out)
 }
 
 fn group<const N: usize>(pipeline: &mut Pipeline, stored: [&[u8]; N]) -> Option<[Vec<u8>; N]> {
@@ -68,6 +73,24 @@ fn group<const N: usize>(pipeline: &mut Pipeline, stored: [&[u8]; N]) -> Option<
         .map(|(stored, out)| GroupItem { stored, out })
         .collect();
     pipeline.decode_group(0, &mut items).then_some(outs)
+}
+
+#[test]
+fn what_is_needed_may_be_all_that_is_stored() {
+    for (specs, encode) in pipelines() {
+        let (data, mut out) = (noise(3), vec![7; SIZE]);
+        let stored = encode(&data[..SIZE / 2]);
+        let mut pipeline = Pipeline::new(&specs, SIZE).expect("known filters");
+        let mut decode = |needed| pipeline.decode(0, &stored, &mut out, || needed);
+        let error = decode(SIZE / 2 + 1).unwrap_err();
+        assert_eq!(error.kind, FilterErrorKind::WrongSize);
+        assert_eq!((error.expected, error.got), (SIZE as u64, SIZE as u64 / 2));
+        decode(SIZE / 2).unwrap();
+        if specs.iter().all(|spec| spec.id != 2) {
+            assert_eq!(out[..SIZE / 2], data[..SIZE / 2]);
+        }
+        assert!(out[SIZE / 2..].iter().all(|&byte| byte == 7));
+    }
 }
 
 #[test]
@@ -123,7 +146,9 @@ fn groups_with_a_bad_chunk_are_refused_and_the_chunks_alone_tell() {
             assert_eq!(group(&mut pipeline, stored), None);
             let mut out = vec![0; SIZE];
             for stored in stored {
-                let got = pipeline.decode(0, stored, &mut out).map(|()| out.clone());
+                let got = pipeline
+                    .decode(0, stored, &mut out, whole)
+                    .map(|()| out.clone());
                 assert_eq!(got, alone(&specs, stored));
             }
         }
@@ -156,7 +181,7 @@ fn both_ways_are_tried_and_make_the_same() {
             for (stored, expected) in [&a, &b].into_iter().zip(&expected) {
                 chunks += 1;
                 let mut out = vec![0; SIZE];
-                pipeline.decode(0, stored, &mut out).unwrap();
+                pipeline.decode(0, stored, &mut out, whole).unwrap();
                 assert_eq!(&out, expected);
             }
         }

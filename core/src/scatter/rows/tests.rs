@@ -19,6 +19,7 @@ pub fn dataset(dims: &[u64], chunk_dims: &[u64], element: usize, field: (usize, 
             .iter()
             .map(|&dim| AxisWindow::whole(dim))
             .collect(),
+        ends: Vec::new(),
         filters: Vec::new(),
         fill: Vec::new(),
         fixes: Vec::new(),
