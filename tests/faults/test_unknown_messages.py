@@ -1,6 +1,6 @@
 """Messages in object headers that no release of HDF5 has: passed over, or what forbids that.
 
-1. A file says by a flag of such a message that a reader that does not know it must not open the object.
+1. A flag of such a message says that a reader that does not know it must not open the object.
    What h5py opens opens here; what it refuses is an error that says so, whichever way leads there.
 """
 

@@ -1,4 +1,4 @@
-"""Chunks at the edge of a dataset as some writers store them: with what the extent has, and no more.
+"""Chunks at the edge of a dataset as some writers store them: what the extent has, and no more.
 
 Law
 ---

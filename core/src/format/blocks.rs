@@ -5,6 +5,7 @@
 //! 2. Metadata lies together: it is read in pages, of which a bounded number is kept. Long blocks pass
 //!    the pages by.
 
+use super::cache_image::CacheImage;
 use super::cursor::{Cursor, Sizes, UNDEFINED};
 use super::error::{FormatError, Result, corrupt};
 use super::kept::Kept;
@@ -21,6 +22,8 @@ pub struct Blocks {
     pub base: u64,
     pub sizes: Sizes,
     pages: Kept<Vec<u8>>,
+    /// What is to be read in place of the file's bytes.
+    pub image: CacheImage,
 }
 
 impl Blocks {
@@ -30,6 +33,7 @@ impl Blocks {
             base,
             sizes,
             pages: Kept::default(),
+            image: CacheImage::default(),
         }
     }
 
@@ -63,10 +67,9 @@ impl Blocks {
             true => self.source.read(address, &mut bytes),
             false => self.read_pages(address, &mut bytes),
         };
-        match read {
-            Ok(()) => Ok(Block { bytes, address }),
-            Err(error) => Err(FormatError::Io { address, error }),
-        }
+        read.map_err(|error| FormatError::Io { address, error })?;
+        self.image.put_over(address, &mut bytes);
+        Ok(Block { bytes, address })
     }
 
     /// Prefetch the pages of blocks at these offsets, of about `len` bytes.

@@ -9,6 +9,7 @@
 use super::blocks::Blocks;
 use super::btree_v1::{self, Kind};
 use super::btree_v2::BTreeV2;
+use super::cache_image::CacheImage;
 use super::checksum::lookup3;
 use super::chunks::{ChunkTable, chunk_table};
 use super::cursor::{Block, Cursor, UNDEFINED};
@@ -25,6 +26,7 @@ use super::layout::{Layout, layout};
 use super::link::{Link, Target, link};
 use super::local_heap::LocalHeap;
 use super::object_header::{Message, ObjectHeader, message};
+use super::path::Rest;
 use super::shared_messages::SharedMessages;
 use super::source::ByteSource;
 use super::superblock::{Superblock, page_bytes};
@@ -110,10 +112,13 @@ pub struct Dataset {
 impl File {
     pub fn open(source: Box<dyn ByteSource>, checks_sums: bool) -> Result<File> {
         let superblock = Superblock::read(source, checks_sums)?;
-        let blocks = superblock.blocks;
+        let mut blocks = superblock.blocks;
         let (mut shared, mut driver) = (SharedMessages::default(), Vec::new());
         if superblock.extension != UNDEFINED {
             let extension = ObjectHeader::read(&blocks, superblock.extension)?;
+            if let Some(message) = extension.find(message::CACHE_IMAGE) {
+                blocks.image = CacheImage::read(&blocks, &message.body)?;
+            }
             shared = SharedMessages::open(&blocks, &extension)?;
             if let Some(message) = extension.find(message::DRIVER) {
                 let mut cursor = blocks.cursor(&message.body);
@@ -466,33 +471,5 @@ impl Total {
             None => return corrupt(body.address, "messages within the file's size", "more"),
         }
         Ok(())
-    }
-}
-
-/// The names that are left of a path, the next one last.
-#[derive(Default)]
-struct Rest(Vec<Vec<u8>>);
-
-impl Rest {
-    /// Put a path before what is left; where it begins.
-    fn put(&mut self, path: &[u8], from: u64, root: u64) -> u64 {
-        let is_name = |name: &&[u8]| !name.is_empty() && *name != b".";
-        let names = path.split(|&byte| byte == b'/').filter(is_name);
-        let names: Vec<_> = names.map(<[u8]>::to_vec).collect();
-        self.0.extend(names.into_iter().rev());
-        if path.starts_with(b"/") { root } else { from }
-    }
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        self.0.pop()
-    }
-
-    /// A path in another file, and what is left behind it.
-    fn behind(self, mut path: Vec<u8>) -> Vec<u8> {
-        for name in self.0.into_iter().rev() {
-            path.push(b'/');
-            path.extend(name);
-        }
-        path
     }
 }
