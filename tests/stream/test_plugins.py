@@ -99,6 +99,43 @@ def test_damage_is_an_error(h5: Path, name: str, ask: Callable[[Path], Any]) -> 
         ask(h5)
 
 
+def test_damage_that_is_skipped(h5: Path) -> None:
+    """The library fails as well: the chunk is damaged, and nothing else."""
+    data = (np.arange(40 * 16, dtype="<u2") % 977).reshape(40, 16)
+    with h5py.File(h5, "w") as file:
+        made = file.create_dataset("x", data=data, chunks=(16, 16), **hdf5plugin.FciDecomp())
+        made.id.write_direct_chunk((16, 0), b"no such format" * 3)
+    with pytest.raises(multitables.CorruptChunkError, match=r"chunk \(16, 0\)"):
+        streamed(h5)
+    batches = Streamer(h5).get_batches("/x", 8, n_procs=1, skip_damaged=True)
+    with pytest.warns(multitables.CorruptChunkWarning):
+        found = np.concatenate([batch.copy() for batch in batches])
+    np.testing.assert_array_equal(found, np.delete(data, np.s_[16:32], 0))
+
+
+@pytest.mark.filterwarnings("ignore::multitables.SlowFilterWarning")
+def test_chunks_of_a_big_endian_machine(h5: Path) -> None:
+    """Zfp's plugin turns the bytes of its header and of the numbers around, with HDF5's help."""
+    data = np.arange(64 * 4, dtype="<f4").reshape(64, 4)
+    with h5py.File(h5, "w") as file:
+        made = file.create_dataset(
+            "x", data=data, chunks=(16, 4), **hdf5plugin.Zfp(reversible=True)
+        )
+        values = np.array(made.id.get_create_plist().get_filter(0)[2], "<u4")
+    stored = h5.read_bytes()
+    turned = np.concatenate([values[:1], values[1:].byteswap()])
+    h5.write_bytes(stored.replace(values.tobytes(), turned.tobytes()))
+    with h5py.File(h5) as file:
+        expected = file["x"][...].view("<u4")
+    np.testing.assert_array_equal(expected.byteswap().view("<f4"), data)
+    found = np.array([row.copy() for row in Streamer(h5).get_generator("/x", 1)])
+    batches = Streamer(h5).get_batches("/x", 64, n_procs=1)
+    with multitables.open(h5) as file, Reader(h5, n_procs=1) as reader:
+        asked = reader.request(reader.get_dataset("/x")[...]).get()
+        for rows in (found, next(iter(batches)).copy(), file["x"][...], np.array(asked)):
+            np.testing.assert_array_equal(rows.view("<u4"), expected)
+
+
 def test_an_untrusted_file_loads_none(h5: Path) -> None:
     write(h5, FLOATS["zfp"])
     with pytest.raises(multitables.UnsupportedDatasetError, match=r"filter 32013 \(.*ZFP"):

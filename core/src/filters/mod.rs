@@ -79,6 +79,17 @@ pub struct FilterError {
     pub got: u64,
 }
 
+impl FilterError {
+    /// What a plugin failed with, if HDF5 fails with it, too: it breaks the filter's format.
+    pub fn of_plugin(self) -> Option<FilterError> {
+        let is_plugin = self.filter != 0 && filter_name(self.filter).is_none();
+        is_plugin.then_some(FilterError {
+            kind: FilterErrorKind::Malformed,
+            ..self
+        })
+    }
+}
+
 impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = filter_name(self.filter).unwrap_or("unknown filter");

@@ -3,7 +3,8 @@
 //! Law:
 //! 1. Only a process that was told where to search has plugins. Anywhere else, every filter that is
 //!    not in `FILTERS` is unknown.
-//! 2. More bytes than expected are left to the library: HDF5 has ways of its own with them.
+//! 2. More bytes than expected are left to the library: HDF5 has ways of its own with them. So is what
+//!    a plugin fails with: it may need HDF5, as zfp's does with chunks of big-endian machines.
 //! 3. The values are those that the file holds, after the filter's own `set_local`.
 //!
 //! It must never know folders, or names of filters.
@@ -60,7 +61,7 @@ impl Decoder for ByPlugin {
 
     fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
         let made = self.plugin.decode(self.flags, &self.values, stored);
-        let made = made.ok_or(Fault::malformed(0))?;
+        let made = made.ok_or(Fault::unsupported(0))?;
         let out = out.get_mut(..made.len());
         let out = out.ok_or(Fault::unsupported(made.len() as u64))?;
         out.copy_from_slice(&made);

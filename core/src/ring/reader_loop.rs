@@ -297,20 +297,30 @@ impl<'a> Reader<'a> {
             true => Ok(()),
             false => self.decode(claimed, begun),
         });
+        let mut failed = None;
         match result {
             // Perhaps valid, but not for us: the library decides. The task's rows are still ours.
             Err(TaskError::UnknownFilter(_)) => {}
-            Err(TaskError::Filter(_, error)) if error.kind == FilterErrorKind::Unsupported => {}
+            Err(TaskError::Filter(number, error)) if error.kind == FilterErrorKind::Unsupported => {
+                failed = error.of_plugin().map(|error| (number, error));
+            }
             Ok(()) if by_library => {}
             result => return result,
         }
-        if let Some(share) = task.share() {
-            let share = self
-                .windows
-                .task(plan, &task, share, plan.lap(claimed.global));
-            return self.share_by_library(claimed, &share, library);
+        let read = match task.share() {
+            Some(share) => {
+                let lap = plan.lap(claimed.global);
+                let share = self.windows.task(plan, &task, share, lap);
+                self.share_by_library(claimed, &share, library)
+            }
+            None => self.read_by_library(&claimed, library),
+        };
+        match (read, failed) {
+            (Err(TaskError::Library(_)), Some((number, error))) => {
+                Err(TaskError::Filter(number, error))
+            }
+            (read, _) => read,
         }
-        self.read_by_library(&claimed, library)
     }
 
     /// Fetch and decode a task's chunks.
