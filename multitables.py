@@ -98,7 +98,7 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.open.dataset import Dataset
     from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
     from _multitables.parent.open.group import Group
-    from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink
+    from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink, UserLink
     from _multitables.parent.open.objects import Datatype
     from _multitables.parent.open.read import read
     from _multitables.parent.versions import Versions, versions
@@ -175,6 +175,7 @@ __all__ = [
     "SubprocessException",
     "TableDataset",
     "UnsupportedDatasetError",
+    "UserLink",
     "VLArrayDataset",
     "Version",
     "Versions",

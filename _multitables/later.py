@@ -24,6 +24,7 @@ LATER = {
     "Group": "parent.open.group",
     "HardLink": "parent.open.links",
     "SoftLink": "parent.open.links",
+    "UserLink": "parent.open.links",
     "Version": "index.versions",
     "Versions": "parent.versions",
     "index_file": "parent.index_file",

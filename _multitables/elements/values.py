@@ -32,6 +32,8 @@ OBJECTS = {"variable_string", "sequence", "reference"}
 SHARED_BYTES = 1024
 NULL_TERMINATED, NULL_PADDED = 0, 1
 ADDRESS_BYTES = 8  # at most
+#: How a reference of HDF5 1.12 begins that is to an object of the same file.
+OBJECT_HERE = bytes([2, 0])
 
 
 class HasMetadata(Protocol):
@@ -163,7 +165,20 @@ def _region(stored: bytes) -> RegionReference:
     return RegionReference(int.from_bytes(heap, "little"), int.from_bytes(number, "little"))
 
 
-REFERENCES: dict[int, Callable[[bytes], Reference | RegionReference]] = {0: _object, 1: _region}
+def _of_any_kind(stored: bytes) -> Reference:
+    """Return a reference in the format of HDF5 1.12: kind, flags, and of an object its address."""
+    if not any(stored):
+        return Reference(0)
+    if stored[:2] != OBJECT_HERE:
+        raise TypeError("a reference of HDF5 1.12 to something else than an object of the file")
+    return Reference(int.from_bytes(stored[3 : 3 + min(stored[2], ADDRESS_BYTES)], "little"))
+
+
+REFERENCES: dict[int, Callable[[bytes], Reference | RegionReference]] = {
+    0: _object,
+    1: _region,
+    2: _of_any_kind,
+}
 
 
 def _enum(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:

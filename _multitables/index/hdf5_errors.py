@@ -251,6 +251,17 @@ def leads_nowhere(
     )
 
 
+def defined_elsewhere(filename: str, path: str, kind: int) -> MissingDatasetError:
+    """Compose the error for a link of a kind that a program defined, and follows by itself."""
+    return MissingDatasetError(
+        f"{path!r} in {filename!r} is a link of type {kind}, which a program defined: only this "
+        "program can follow it",
+        advice="Give the path of what it leads to",
+        path=path,
+        filename=filename,
+    )
+
+
 def circle(filename: str, path: str) -> FileOpenError:
     """Compose the error for virtual datasets that show each other."""
     return FileOpenError(

@@ -34,7 +34,7 @@ from _multitables.index.element_type import (
 from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import datatype_of
-from _multitables.index.open_files import UNKNOWN, OpenFiles, Place, children
+from _multitables.index.open_files import UNKNOWN, UNKNOWN_WAY, OpenFiles, Place, children
 from _multitables.index.open_options import (
     OpenOptions,
     check_stored,
@@ -400,9 +400,7 @@ class Source:
         metadata, filename = place.file.metadata, place.file.filename
         try:
             if place.offset == UNKNOWN:
-                raise _core.Unknown(
-                    "a group on the way to it is stored as the core does not know", 0
-                )
+                raise _core.Unknown(UNKNOWN_WAY, 0)
             kind = metadata.kind(place.offset)
             if kind != "dataset":
                 names = children(place) if kind == "group" else None

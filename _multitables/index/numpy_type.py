@@ -26,8 +26,9 @@ Dtype = np.dtype[Any]
 
 #: Bytes of a `char *` and of an `hvl_t`, in HDF5's memory.
 POINTER_BYTES = {"variable_string": 8, "sequence": 16}
-#: By the number of a reference's kind. HDF5 has newer kinds, which h5py does not read.
-REFERENCES = {0: Reference, 1: RegionReference}
+#: By the number of a reference's kind. HDF5 1.12 has one for whatever is referred to, of which h5py
+#: reads none, and of which objects alone are read here.
+REFERENCES = {0: Reference, 1: RegionReference, 2: Reference}
 CHARSETS = {0: ("ascii", bytes), 1: ("utf-8", str)}
 
 
@@ -126,7 +127,7 @@ def _opaque(datatype: Datatype) -> Dtype:
 
 def _reference(datatype: Datatype) -> Dtype:
     if datatype["reference"] not in REFERENCES:
-        raise TypeError("a reference of HDF5 1.12 or later")
+        raise TypeError("a reference of an unknown kind")
     return np.dtype("O", metadata={"ref": REFERENCES[datatype["reference"]]})
 
 

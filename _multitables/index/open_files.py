@@ -35,6 +35,7 @@ from _multitables.remote.names import joined as in_folder
 from _multitables.remote.options import StorageOptions
 
 UNKNOWN = -1
+UNKNOWN_WAY = "a group on the way to it is stored as the core does not know"
 #: Headers of this many objects are fetched from a store at a time.
 PREFETCHED = 256
 NO_OPTIONS = StorageOptions()
@@ -75,6 +76,21 @@ class Place:
     #: `UNKNOWN` where the core cannot follow the path, and HDF5's library might.
     offset: int
     path: str
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """Ask the core about the object, by the name of a method that takes its offset.
+
+        Raises
+        ------
+        CorruptFileError, UnsupportedDatasetError, FileOpenError
+            What the core, the system or a store raises, with the object's name.
+        """
+        try:
+            if self.offset == UNKNOWN:
+                raise _core.Unknown(UNKNOWN_WAY, 0)
+            return getattr(self.file.metadata, question)(self.offset, *arguments)
+        except hdf5_errors.FROM_CORE as error:
+            raise hdf5_errors.of_core(self.file.filename, self.path, error) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +197,7 @@ class OpenFiles:
             inside = self.look(part, place)
             if isinstance(inside, Lost):
                 return self._nothing(filename, whole, place, part, inside)
-            if depth + 1 < len(parts) and inside.file.metadata.kind(inside.offset) != "group":
+            if depth + 1 < len(parts) and inside.ask("kind") != "group":
                 return hdf5_errors.not_a_group(filename, whole, inside.path)
             place = inside
         return hdf5_errors.leads_nowhere(filename, whole, whole)  # through too many links
@@ -194,21 +210,29 @@ class OpenFiles:
             return hdf5_errors.no_such_path(filename, path, group.path, name, names)
         if lost.filename:
             return hdf5_errors.leads_nowhere(filename, path, *astuple(lost))
-        return hdf5_errors.leads_nowhere(filename, path, self._target(group, name))
+        target, kind = self._target(group, name)
+        if kind is not None:
+            return hdf5_errors.defined_elsewhere(filename, path, kind)
+        return hdf5_errors.leads_nowhere(filename, path, target)
 
-    def _target(self, place: Place, name: str) -> str:
-        """Return what a soft link in a group names, through all that follow it."""
+    def _target(self, place: Place, name: str) -> tuple[str, int | None]:
+        """Return what a soft link in a group names, through all that follow it.
+
+        And the type of the last one, if a program defined it.
+        """
         for _ in range(LINKS_FOLLOWED):
-            links = {_text(link[0]): link[2:] for link in place.file.metadata.links(place.offset)}
+            links = {_text(link[0]): link[2:] for link in place.ask("links")}
             kind, *told = links.get(name, ("none",))
+            if kind == "user_defined":
+                return joined(place.path, name), told[0]
             if kind != "soft":
                 break
             group, _, name = joined(place.path, _text(told[0])).rpartition("/")
             found = self.look(group or "/", place)
             if isinstance(found, Lost):
-                return f"{group}/{name}"
+                return f"{group}/{name}", None
             place = found
-        return joined(place.path, name)
+        return joined(place.path, name), None
 
     @contextlib.contextmanager
     def source(self, home: OpenFile, named: str) -> Iterator[OpenFile | None]:
@@ -390,7 +414,7 @@ def _asked(place: Place, path: str) -> tuple[Any, ...]:
 
 def children(place: Place) -> list[str]:
     """Return the names of a group's links, in the order of the file."""
-    return [_text(link[0]) for link in place.file.metadata.links(place.offset)]
+    return [_text(link[0]) for link in place.ask("links")]
 
 
 def joined(group: str, path: str) -> str:

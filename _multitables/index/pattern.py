@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from _multitables import _core
 from _multitables.index import hdf5_errors
-from _multitables.index.hdf5_file import Source, errors_named
+from _multitables.index.hdf5_file import Source
 from _multitables.index.open_files import (
     UNKNOWN,
     OpenFile,
@@ -211,10 +210,7 @@ def _links(group: Place) -> tuple[tuple[str, ...], I64]:
         listed = metadata.listed(group.offset)
         if listed is not None:
             return listed
-    with errors_named(group):
-        if group.offset == UNKNOWN:
-            raise _core.Unknown("a group is stored as the core does not know", 0)
-        links = metadata.links(group.offset)
+    links = group.ask("links")
     names = (link[0].decode("utf-8", "surrogateescape") for link in links)
     targets = (min(link[3], FAR) if link[2] == "hard" else -1 for link in links)
     return tuple(names), np.fromiter(targets, np.int64, len(links))

@@ -211,7 +211,7 @@ class _Stored(Mapping[str, "Version | None"]):
         if name not in self._known:
             if name not in self._offsets:
                 raw = name.encode("utf-8", "surrogateescape")
-                self._add(self._group.file.metadata.link(self._group.offset, raw))
+                self._add(self._group.ask("link", raw))
             self._known[name] = self._read(name, self._offsets[name])
         return self._known[name]
 
@@ -220,8 +220,8 @@ class _Stored(Mapping[str, "Version | None"]):
             self._offsets[link[0].decode("utf-8", "surrogateescape")] = link[3]
 
     def _read(self, name: str, offset: int) -> Version | None:
-        metadata = self._group.file.metadata
-        told = {one[0]: one for one in metadata.attributes(offset)}
+        place = Place(self._group.file, offset, f"{self._group.path}/{name}")
+        told = {one[0]: one for one in place.ask("attributes")}
         if b"committed" not in told or not any(told[b"committed"][4]):
             return None
         time = _text(self._group, told.get(b"timestamp"))
@@ -243,7 +243,7 @@ class _Stored(Mapping[str, "Version | None"]):
         return Version(name, of, when.astimezone(timezone.utc))
 
     def __iter__(self) -> Iterator[str]:
-        for link in self._group.file.metadata.links(self._group.offset):
+        for link in self._group.ask("links"):
             self._add(link)
         return iter(sorted(self._offsets))
 
@@ -268,7 +268,7 @@ def history_of(files: OpenFiles) -> History:
             advice="Leave version out",
             filename=filename,
         )
-    told = {one[0]: one for one in group.file.metadata.attributes(group.offset)}
+    told = {one[0]: one for one in group.ask("attributes")}
     if b"data_version" in told:
         _check_layout(filename, int.from_bytes(told[b"data_version"][4], "little"))
     current = _text(group, told.get(b"current_version")) or FIRST

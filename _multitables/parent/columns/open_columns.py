@@ -147,7 +147,7 @@ def _columns(source: Source, group: str, keys: Sequence[str]) -> Iterator[str]:
     place = source.find(group)
     for name in sorted(children(place)):
         inside = source.find(f"{group}/{name}")
-        if name not in keys and inside.file.metadata.kind(inside.offset) == "dataset":
+        if name not in keys and inside.ask("kind") == "dataset":
             yield name
 
 

@@ -44,8 +44,7 @@ class Attributes(Names):
 
     def _all(self) -> dict[bytes, tuple[Any, ...]]:
         if self._found is None:
-            place = self._place
-            found = asked(place.file.metadata.attributes, place, place.offset)
+            found = self._place.ask("attributes")
             found.sort(key=_by_creation if all(map(_has_order, found)) else _by_name)
             self._found = {one[0]: one[2:] for one in found}
         return self._found

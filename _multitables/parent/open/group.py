@@ -121,7 +121,8 @@ class Group(Object, Names):
             Return the class in place of the object: `Group`, `Dataset` or `Datatype`. Default
             False.
         getlink : bool
-            Return the link in place of the object: a `HardLink`, `SoftLink` or `ExternalLink`, or
+            Return the link in place of the object: a `HardLink`, `SoftLink`, `ExternalLink` or, of
+            a type that a program defined, `UserLink`, or
             its class. Default False.
         elink_mode, elink_locking, elink_swmr : object
             As h5py has them, for other files that links name: these are always opened to be read.
@@ -153,10 +154,7 @@ class Group(Object, Names):
             place = files.look(before, start)
         if isinstance(place, Lost):
             return None
-        metadata = place.file.metadata
-        if asked(metadata.kind, place, place.offset) != "group":
-            return None
-        return asked(metadata.link, place, place.offset, name)
+        return place.ask("link", name) if place.ask("kind") == "group" else None
 
     def __contains__(self, name: object) -> bool:
         if not self:

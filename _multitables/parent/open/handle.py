@@ -169,7 +169,7 @@ class Handle:
         """
         if place.offset == UNKNOWN:
             kind = "dataset"
-        kind = kind or asked(place.file.metadata.kind, place, place.offset)
+        kind = kind or place.ask("kind")
         if kind not in CLASSES:
             raise TypeError("Unknown object type")
         return CLASSES[kind](self, place, name)

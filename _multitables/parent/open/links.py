@@ -52,6 +52,22 @@ class ExternalLink:
         return f'<ExternalLink to "{self.path!s}" in file "{self.filename}">'
 
 
+@dataclass(frozen=True, repr=False)
+class UserLink:
+    """A link of a type that a program defined, which only this program can follow.
+
+    Attributes
+    ----------
+    type : int
+        The number of its type: 65 to 255.
+    """
+
+    type: int
+
+    def __repr__(self) -> str:
+        return f"<UserLink of type {self.type}>"
+
+
 def text(name: bytes) -> str | bytes:
     """Decode a name of the file; bytes that are not UTF-8 stay bytes, as in h5py."""
     try:
@@ -60,14 +76,8 @@ def text(name: bytes) -> str | bytes:
         return name
 
 
-def link(told: tuple[Any, ...]) -> HardLink | SoftLink | ExternalLink:
-    """Return the value of a link, of what the core tells of it.
-
-    Raises
-    ------
-    TypeError
-        A link of a kind that a program defined.
-    """
+def link(told: tuple[Any, ...]) -> HardLink | SoftLink | ExternalLink | UserLink:
+    """Return the value of a link, of what the core tells of it."""
     _, _, kind, *target = told
     if kind == "hard":
         return HardLink()
@@ -75,4 +85,4 @@ def link(told: tuple[Any, ...]) -> HardLink | SoftLink | ExternalLink:
         return SoftLink(text(target[0]))
     if kind == "external":
         return ExternalLink(os.fsdecode(target[0]), text(target[1]))
-    raise TypeError(f"unknown type of link: {target[0]}")
+    return UserLink(target[0])

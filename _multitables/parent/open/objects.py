@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core
-from _multitables.index import hdf5_errors
 from _multitables.index.numpy_type import numpy_dtype
 from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.index.references import Reference
 from _multitables.parent.open.attributes import Attributes
-from _multitables.parent.open.handle import Handle, asked
+from _multitables.parent.open.handle import Handle
 from _multitables.parent.open.links import text
 from _multitables.parent.open.visits import objects_below, stored_links
 
@@ -92,11 +91,7 @@ class Object:
     def _ask(self, question: str, *arguments: Any) -> Any:
         """Ask the core about this object."""
         self._handle.shared  # noqa: B018
-        metadata = self._place.file.metadata
-        if self._place.offset == UNKNOWN:
-            way = _core.Unknown("a group on the way to it", 0)
-            raise hdf5_errors.unknown(self._place.file.filename, self._place.path, way)
-        return asked(getattr(metadata, question), self._place, self._place.offset, *arguments)
+        return self._place.ask(question, *arguments)
 
     def _title(self) -> str:
         """Return the last part of the name, as it stands in a repr."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from _multitables.index.open_files import UNKNOWN, Place, prefetched
-from _multitables.parent.open.handle import asked
 
 #: As the core tells a link: its name, its number in the order of creation, its kind, its target.
 Link = tuple[Any, ...]
@@ -20,7 +19,8 @@ Link = tuple[Any, ...]
 
 def stored_links(group: Place) -> list[Link]:
     """Return the links of a group as the file has them, in whatever order."""
-    return asked(group.file.metadata.links, group, group.offset)
+    links: list[Link] = group.ask("links")
+    return links
 
 
 def sorted_links(group: Place) -> list[Link]:
@@ -47,7 +47,7 @@ def links_below(
             path, kind = before + link[0], ""
             if link[2] == "hard":
                 place = Place(file, link[3], group.path)
-                kind = asked(file.metadata.kind, place, place.offset)
+                kind = place.ask("kind")
             yield path, link, kind
             if kind == "group" and link[3] not in seen:
                 seen.add(link[3])

@@ -8,6 +8,8 @@ use super::cursor::Cursor;
 use super::error::{Result, corrupt};
 
 const MAX_DEPTH: usize = 32;
+/// Of a reference in the format of HDF5 1.12, with addresses of eight bytes.
+const REFERENCE_BYTES: u32 = 18;
 /// Dims of an array type, as of a dataspace.
 const MAX_RANK: usize = 32;
 
@@ -168,7 +170,11 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
             Kind::Enum { base, values }
         }
         9 => {
-            let base = boxed(cursor)?;
+            let mut base = boxed(cursor)?;
+            if base.kind == Kind::Reference(2) {
+                // libhdf5 says the size in memory, and stores kind, flags and a place in the heap.
+                base.size = REFERENCE_BYTES;
+            }
             match flags & 15 {
                 0 => Kind::Sequence(base),
                 1 => Kind::VariableString(text(flags >> 4)),
@@ -260,6 +266,9 @@ fn compound(
     depth: usize,
 ) -> Result<Kind> {
     let mut fields = Vec::new();
+    if flags & 0xffff == 0 {
+        return corrupt(cursor.address(), "a compound of one field at least", "none");
+    }
     for _ in 0..flags & 0xffff {
         let address = cursor.address();
         let name = padded_name(cursor, version)?;

@@ -355,7 +355,9 @@ impl File {
 
     /// The element type of a dataset or a committed datatype.
     pub fn datatype(&self, header: &ObjectHeader) -> Result<Block> {
-        self.required(header, message::DATATYPE, "a datatype")
+        let body = self.required(header, message::DATATYPE, "a datatype")?;
+        datatype(&mut self.blocks.cursor(&body))?;
+        Ok(body)
     }
 
     fn required(&self, header: &ObjectHeader, kind: u16, what: &str) -> Result<Block> {
@@ -368,7 +370,7 @@ impl File {
     /// What a dataset is.
     pub fn dataset(&self, header: &ObjectHeader) -> Result<Dataset> {
         let space = self.required(header, message::DATASPACE, "a dataspace")?;
-        let element = self.datatype(header)?;
+        let element = self.required(header, message::DATATYPE, "a datatype")?;
         let place = self.required(header, message::LAYOUT, "a data layout")?;
         let filters = self.parsed(header, message::FILTER_PIPELINE, filter_pipeline)?;
         let fill = match self.parsed(header, message::FILL_VALUE, fill_value)? {

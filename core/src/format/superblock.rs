@@ -1,6 +1,7 @@
 //! The superblock: what everything else in a file counts from (II.A), of versions 0 to 3.
 //!
-//! Law: it stands at byte 0, 512, 1024, ...: what is before it is the user's.
+//! Law: it stands at byte 0, 512, 1024, ...: what is before it is the user's. Where it stands counts,
+//! and not where it says that it does: others put user blocks before files, or cut them off.
 
 use super::blocks::Blocks;
 use super::cursor::{Cursor, Sizes, UNDEFINED};
@@ -24,7 +25,8 @@ pub struct Superblock {
     pub root: u64,
     /// Offset of the superblock extension's, which may be undefined.
     pub extension: u64,
-    /// Where the file ends as the writer left it: absolute, as libhdf5 has it, not as specified.
+    /// Where the file ends as the writer left it: absolute, also as it is stored, as libhdf5 has it,
+    /// not as specified.
     pub end: u64,
     /// Where versions 0 and 1 tell the driver that wrote the file, which may be undefined.
     pub driver: u64,
@@ -63,22 +65,22 @@ impl Superblock {
             ..sizes(&mut cursor)?
         };
         cursor = Cursor::over(&bytes, base, sizes);
-        let (extension, end, driver, flags, root) = match version {
+        let (extension, (stated, end), driver, flags, root) = match version {
             0 | 1 => {
                 // Behind the sizes: reserved, two numbers of groups' trees, flags, and in version 1
                 // the number of chunks' trees.
                 cursor.seek(15 + 1 + 2 + 2 + 4 + 4 * u64::from(version))?;
-                let (_base, _free, end, driver) = four(&mut cursor)?;
+                let (stated, _free, end, driver) = four(&mut cursor)?;
                 cursor.length()?; // the root's name; libhdf5 has it as long as a length
-                (UNDEFINED, end, driver, 0, cursor.offset()?)
+                (UNDEFINED, (stated, end), driver, 0, cursor.offset()?)
             }
             _ => {
                 cursor.seek(11)?;
                 let flags = if version == 3 { cursor.u8()? } else { 0 };
                 cursor.seek(12)?;
-                let (_base, extension, end, root) = four(&mut cursor)?;
+                let (stated, extension, end, root) = four(&mut cursor)?;
                 cursor.checksum()?;
-                (extension, end, UNDEFINED, flags, root)
+                (extension, (stated, end), UNDEFINED, flags, root)
             }
         };
         let blocks = Blocks::new(source, base, sizes);
@@ -86,7 +88,7 @@ impl Superblock {
             blocks,
             root,
             extension,
-            end,
+            end: end.saturating_sub(stated).saturating_add(base),
             driver,
             is_written: flags & WRITTEN != 0,
             is_swmr: flags & SWMR != 0,

@@ -17,6 +17,7 @@ use super::filter_pipeline::Filter;
 use super::layout::{Layout, layout};
 use super::object_header::message;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::resume_unwind;
 
 /// The kind of an object that is to be asked for alone.
@@ -34,8 +35,6 @@ const MIN_OBJECTS: usize = 256;
 /// Objects that are prefetched at a time, and about how many bytes are read at each.
 const PREFETCHED: usize = 256;
 const PREFETCHED_BYTES: u64 = 2 << 10;
-/// Bytes of a reference to an object.
-const REFERENCE_BYTES: u64 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
@@ -210,10 +209,10 @@ impl File {
                 }
             } else if with_scales && attribute.name == DIMENSION_LIST {
                 let element = datatype(&mut self.blocks.cursor(&attribute.datatype))?;
-                if !refers_to_objects(&element) {
+                let Some(form) = reference_form(&element) else {
                     return unknown(offset, "scales that are named in another way");
-                }
-                self.scales(number, &attribute.elements, &mut found.scales)?;
+                };
+                self.scales(number, form, &attribute.elements, &mut found.scales)?;
             }
             if let Some(name) = names.iter().position(|name| *name == attribute.name) {
                 let dims = (!space.is_null).then(|| space.dims.clone());
@@ -288,12 +287,19 @@ impl File {
     }
 
     /// The scales of each axis: sequences of references, whose descriptors these are.
-    fn scales(&self, object: u64, descriptors: &[u8], into: &mut Vec<Scale>) -> Result<()> {
-        let found = self.variable(descriptors, REFERENCE_BYTES, 0)?;
+    fn scales(
+        &self,
+        object: u64,
+        (len, address): (usize, Range<usize>),
+        descriptors: &[u8],
+        into: &mut Vec<Scale>,
+    ) -> Result<()> {
+        let found = self.variable(descriptors, len as u64, 0)?;
         let mut begin = 0;
         for (axis, &end) in (0u64..).zip(&found.ends) {
-            for reference in found.bytes[begin..end as usize].chunks_exact(8) {
-                let offset = reference.try_into().map_or(0, u64::from_le_bytes);
+            for reference in found.bytes[begin..end as usize].chunks_exact(len) {
+                let offset = &reference[address.clone()];
+                let offset = offset.try_into().map_or(0, u64::from_le_bytes);
                 if offset != 0 {
                     into.push(Scale {
                         object,
@@ -308,12 +314,16 @@ impl File {
     }
 }
 
-/// Elements are sequences of references to objects.
-fn refers_to_objects(element: &Datatype) -> bool {
+/// Of sequences of references to objects: the bytes of a reference, and which of them are the address.
+fn reference_form(element: &Datatype) -> Option<(usize, Range<usize>)> {
     let TypeKind::Sequence(base) = &element.kind else {
-        return false;
+        return None;
     };
-    base.kind == TypeKind::Reference(0) && u64::from(base.size) == REFERENCE_BYTES
+    match (&base.kind, base.size) {
+        (TypeKind::Reference(0), 8) => Some((8, 0..8)),
+        (TypeKind::Reference(2), 18) => Some((18, 3..11)), // behind kind, flags, and its length
+        _ => None,
+    }
 }
 
 impl Survey {
