@@ -20,6 +20,7 @@
 #     hdf5_file.py           a dataset in a file -> ChunkIndex
 #     survey.py              many objects -> what they are, in columns
 #     runs.py                many objects: where they are
+#     name_order.py          names in order, with numbers in them as numbers
 #     pattern.py             a path with wildcards -> the objects that it names
 #     stored_at.py           where its bytes lie, told to its index
 #     virtual.py             mappings of a virtual dataset, as chunks of its sources

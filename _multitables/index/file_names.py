@@ -14,12 +14,12 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from _multitables.errors import MissingFileError, OptionsError
+from _multitables.index.name_order import natural
 from _multitables.remote import client
 from _multitables.remote.names import absolute, is_remote, kind_of, query_of
 from _multitables.remote.options import StorageOptions
@@ -139,10 +139,4 @@ def _sorted(found: list[str], pattern: str) -> list[str]:
             advice="Check the pattern, and the bucket or the working directory",
             filename=pattern,
         )
-    return sorted(found, key=lambda name: (_in_words(name), name))
-
-
-def _in_words(name: str) -> list[str | int]:
-    """Cut a name into text and numbers, in turn, so that equal places are of one type."""
-    parts = re.split("([0-9]+)", name)
-    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
+    return sorted(found, key=natural)

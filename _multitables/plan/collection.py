@@ -9,15 +9,14 @@ Law
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from _multitables.index.name_order import natural
 from _multitables.index.pattern import Match
 from _multitables.index.runs import I64, Begins
 from _multitables.plan.row_order import FILE_ORDER, FULL, OrderWords
@@ -26,8 +25,6 @@ from _multitables.plan.row_order import FILE_ORDER, FULL, OrderWords
 ALIGN_BYTES = 64
 #: Bytes to decode that are worth another reader.
 SHARE_BYTES = 2 << 20
-
-_NUMBER = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True)
@@ -145,14 +142,6 @@ class Items:
         if isinstance(self._by, int):
             values = values[: self._by] + values[self._by + 1 :]
         return "/".join(values) or last
-
-
-@lru_cache(maxsize=1 << 16)
-def natural(key: str) -> tuple[Any, ...]:
-    """Return what sorts texts by the numbers in them."""
-    parts = _NUMBER.split(key)
-    numbered = ((part, 0) if at % 2 == 0 else ("", int(part)) for at, part in enumerate(parts))
-    return (*numbered, key)
 
 
 def layout_of(numbers: Sequence[int], n_rows: I64, n_bytes: I64) -> Layout:

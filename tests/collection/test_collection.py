@@ -351,3 +351,18 @@ def test_references_of_kerchunk(shots: Path, tmp_path: Path) -> None:
     items = Streamer(tmp_path / "a.json").get_collection("/*/*", order="key", n_procs=1)
     found = {item.key: {name: array.tolist() for name, array in item.items()} for item in items}
     assert found == {key: {"x": (np.arange(100) * ord(key)).tolist()} for key in "ab"}
+
+
+@pytest.mark.parametrize("by", [0, 1])
+def test_names_that_go_on_with_a_number(tmp_path: Path, by: int) -> None:
+    names = ["ip", "ip2", "ip10", "2", "10", "a2b", "a10"]
+    expected = ["2", "10", "a2b", "a10", "ip", "ip2", "ip10"]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number, name in enumerate(names):
+            file[f"{name}/x" if by == 0 else f"x/{name}"] = np.array([number])
+    with Streamer(tmp_path / "a.h5") as streamer:
+        items = list(streamer.get_collection("/*/*", order="key"))
+        if by == 0:
+            assert [(item.key, list(item)) for item in items] == [(one, ["x"]) for one in expected]
+        else:
+            assert [(item.key, list(item)) for item in items] == [("x", expected)]

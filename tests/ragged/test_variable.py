@@ -8,6 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import tables
 from ragged_files import same_rows, write_variable, write_vlarray
 
 import multitables
@@ -115,3 +116,23 @@ def test_what_is_not_streamed_is_named(tmp_path: Path) -> None:
         file.create_dataset("a", (5,), h5py.vlen_dtype(h5py.vlen_dtype("i4")))
     with pytest.raises(multitables.UnsupportedDatasetError, match="'/a'"):
         Streamer(tmp_path / "a.h5").get_queue("/a", 1)
+
+
+@pytest.mark.parametrize("path", ["numbers", "texts", "points", "vlarray", "contiguous"])
+def test_datasets_without_rows(tmp_path: Path, path: str) -> None:
+    with tables.open_file(tmp_path / "a.h5", "w") as file:
+        file.create_vlarray("/", "vlarray", tables.Int32Atom((2,)))
+    with h5py.File(tmp_path / "a.h5", "a") as file:
+        file.create_dataset("numbers", (0,), h5py.vlen_dtype("i4"), maxshape=(None,))
+        file.create_dataset("contiguous", (0,), h5py.vlen_dtype("i4"))
+        file.create_dataset("texts", (0,), h5py.string_dtype(), maxshape=(None,))
+        points = np.dtype([("x", "f4"), ("n", "i8")])
+        file.create_dataset("points", (0,), h5py.vlen_dtype(points), maxshape=(None,))
+    streamer = Streamer(tmp_path / "a.h5")
+    assert list(streamer.get_queue(path, 1, remainder=True)) == []
+    assert list(streamer.get_generator({"a": path}, 1)) == []
+    for shuffle in (None, "full"):
+        assert list(streamer.get_batches(path, 4, n_procs=1, shuffle=shuffle)) == []
+    tail = streamer.get_remainder(path, 4)
+    assert tail.rows() == []
+    assert tail.values.shape == {"vlarray": (0, 2)}.get(path, (0,))

@@ -140,7 +140,8 @@ def _pair(source: Source, pair: Ragged) -> Entry:
 
 
 def _in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
-    stored = whole(descriptors).view(np.uint8).reshape(descriptors.n_rows, -1)
+    shape = descriptors.n_rows, descriptors.row_bytes
+    stored = whole(descriptors).view(np.uint8).reshape(shape)
     counts = stored[:, :COUNT_BYTES].copy().view("<u4").reshape(-1).astype(np.int64)
     counts[~stored[:, COUNT_BYTES:-OBJECT_BYTES].any(axis=1)] = 0  # it names nothing
     atom = np.dtype(np.uint8) if atoms is None else atoms.dtype
