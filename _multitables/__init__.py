@@ -83,7 +83,8 @@
 #     row_subset.py          which rows take part in training
 #     sharding.py            which positions of an epoch a rank delivers, and what is left
 #     checkpoint.py          where training stands, as a state that can be saved
-#     ragged.py              rows of different lengths: which come together, where they lie
+#     ragged.py              rows of different lengths: which come together
+#     row_spans.py           where their elements lie
 #     collection.py          many datasets: which belong together, where they lie in a result
 #     item_batches.py        which items make a batch
 #     key_groups.py          rows by the values of a key, and where blocks are cut

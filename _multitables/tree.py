@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from _multitables.errors import OptionsError
 
@@ -36,47 +39,111 @@ class NamedArrays(Mapping[str, Any]):
         return len(self._arrays)
 
 
-@dataclass(frozen=True)
-class Ragged:
-    """Rows of different lengths, kept as an offsets dataset beside flat ones.
+#: The path of a dataset of whole numbers, or the numbers.
+WholeNumbers = str | Sequence[int] | npt.NDArray[np.integer[Any]]
+#: What may say where rows of different lengths lie.
+NUMBERS = [
+    {"offsets"},
+    {"starts"},
+    {"ends"},
+    {"lengths"},
+    {"starts", "ends"},
+    {"starts", "lengths"},
+]
 
-    Row ``i`` has the elements ``offsets[i]:offsets[i + 1]`` of each flat dataset, as in sparse
-    matrices by rows (AnnData's ``indptr``, 10x's) and in Awkward Array's buffers. It stands for a
-    path where streams and batches take one.
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Rows of different lengths, whose elements lie in flat datasets.
+
+    It stands for a path where streams and batches take one. Where rows lie is said by one of
+    `offsets`, `starts`, `ends` and `lengths`, or by `starts` with `ends` or `lengths`: each the
+    path of a dataset, or an array of whole numbers.
 
     Parameters
     ----------
     values : str, or tuple or dict of str
         The flat dataset, or several of equal length.
-    offsets : str, optional
-        The dataset of offsets, which has one more than there are rows.
+    offsets : str or array of int, optional
+        Row ``i`` has the elements ``offsets[i]:offsets[i + 1]``; there is one more of them than
+        there are rows. As in sparse matrices by rows (AnnData's ``indptr``, 10x's) and in Awkward
+        Array's buffers.
     indices : str, optional
         Of a sparse matrix, the flat dataset of column indices.
     n_columns : int, optional
         Columns of the sparse matrix, for what is made of its blocks.
-    ends : str, optional
-        In place of `offsets`, a dataset that says only where each row ends, as the indexes of NWB's
-        tables do.
+    ends : str or array of int, optional
+        Where each row ends, as the indexes of NWB's tables say. Without `starts`, it begins where
+        the one before it ends.
+    starts : str or array of int, optional
+        Where each row begins, as NeXus' ``event_index`` says. Without `ends` and `lengths`, it ends
+        where the next one begins, and the last one at the end of the data.
+    lengths : str or array of int, optional
+        How many elements each row has. Without `starts`, rows follow each other.
+    gaps : bool, optional
+        Leave out elements that belong to no row. Default: they are an error, as numbers of another
+        kind than these would lose them.
 
     Examples
     --------
     >>> X = multitables.Ragged("/X/data", "/X/indptr", indices="/X/indices", n_columns=30_000)
+    >>> pulses = multitables.Ragged("/event_id", starts="/event_index")
     """
 
     values: str | Sequence[str] | Mapping[Any, str]
-    offsets: str | None = None
+    offsets: WholeNumbers | None = None
     indices: str | None = None
     n_columns: int | None = None
-    ends: str | None = None
+    ends: WholeNumbers | None = None
+    _: KW_ONLY
+    starts: WholeNumbers | None = None
+    lengths: WholeNumbers | None = None
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         _, paths = structure_of(self.values)
-        named = [*paths, self.offsets or self.ends, self.indices or ""]
-        if not all(isinstance(one, str) for one in named) or (self.offsets and self.ends):
-            raise _no_path(self, "made of a str for each dataset, and of offsets or ends")
+        paths = paths if self.indices is None else [*paths, self.indices]
+        if not all(isinstance(one, str) for one in paths):
+            raise _no_path(self.values, "made of a str for each dataset")
+        given = self.numbers
+        if set(given) not in NUMBERS:
+            raise OptionsError(
+                "Ragged needs offsets, starts, ends or lengths, or starts with ends or lengths, "
+                f"got {' and '.join(given) or 'none of them'}",
+                advice="Name the dataset that says where rows begin and end",
+                option=next(iter(given), "offsets"),
+            )
+        for name, one in given.items():
+            object.__setattr__(self, name, one if isinstance(one, str) else _whole(name, one))
+
+    @property
+    def numbers(self) -> dict[str, str | npt.NDArray[Any]]:
+        """What says where rows lie, by its name."""
+        each = {name: getattr(self, name) for name in ("offsets", "starts", "ends", "lengths")}
+        return {name: one for name, one in each.items() if one is not None}
 
     def __str__(self) -> str:
-        return self.offsets or str(self.ends)
+        return str(structure_of(self.values)[1][0])
+
+
+def _whole(name: str, given: Any) -> npt.NDArray[Any]:
+    """Return a copy of whole numbers that nobody changes."""
+    try:
+        numbers = np.array(given)
+    except Exception:  # noqa: BLE001 - what others make of themselves may fail in any way
+        numbers = np.array(None)
+    if numbers.shape == (0,) and numbers.dtype.kind == "f":  # an empty list
+        numbers = np.zeros(0, np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise OptionsError(
+            f"{name} must be the path of a dataset, or whole numbers in one dimension, got "
+            f"{given!r:.60} ({type(given).__name__})",
+            advice="Give the dataset's path in the file, like '/offsets', or an array of int",
+            option=name,
+            got=given,
+        )
+    numbers.setflags(write=False)
+    return numbers
 
 
 #: What stands for one array or ragged block.

@@ -5,7 +5,6 @@ Law
 1. Pure: orders, batches and shards are those of rows of one size; only what is asked for a row
    differs. Which rows are asked for at once never changes what is delivered.
 2. Rows that follow each other are one span of elements.
-3. Offsets are checked once, before anything is read by them.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import sizes
-from _multitables.errors import CorruptFileError
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.plan.row_order import FILE_ORDER, OrderWords
+from _multitables.plan.row_spans import RowSpans
 from _multitables.plan.sharding import Ranges, between, length
 from _multitables.select.selection import Spans
 
@@ -32,53 +31,16 @@ OrderRows = Callable[..., I64]
 PIECE_ROWS = 1 << 20
 
 
-def checked_offsets(index: ChunkIndex, offsets: npt.NDArray[np.generic], n_elements: int) -> I64:
-    """Return the offsets of a dataset as numbers of 64 bits, if rows can be told from them.
-
-    Raises
-    ------
-    CorruptFileError
-        They decrease, or lie outside the elements.
-    """
-    ends: I64 = offsets.astype(np.int64)
-    bad = "is negative" if len(ends) and ends[0] < 0 else ""
-    at, expected = 0, "at least 0"
-    decreases = ends[1:] < ends[:-1]  # a difference might be too large a number
-    if not bad and decreases.any():
-        at = int(np.argmax(decreases)) + 1
-        bad, expected = "is less than the one before it", f"at least {ends[at - 1]}"
-    elif not bad and len(ends) and ends[-1] > n_elements:
-        at = int(np.argmax(ends > n_elements))
-        bad, expected = "lies beyond the elements", f"at most {n_elements}"
-    elif not bad and not len(ends):
-        raise CorruptFileError(
-            f"there are no offsets in {index.path!r} of {index.filename!r} (expected at least 1)",
-            advice="Name the dataset that says where rows begin and end",
-            path=index.path,
-            filename=index.filename,
-        )
-    if bad:
-        raise CorruptFileError(
-            f"offset {at} of {index.path!r} in {index.filename!r} {bad} "
-            f"(expected {expected}, got {ends[at]})",
-            good="Nothing was read by these offsets",
-            advice="Check that they belong to these values; if so, the file is damaged",
-            path=index.path,
-            filename=index.filename,
-            expected=expected,
-            got=int(ends[at]),
-        )
-    return ends
-
-
-def as_rows(index: ChunkIndex, ends: I64, element_bytes: int, chunk: int | None) -> ChunkIndex:
+def as_rows(
+    index: ChunkIndex, spans: RowSpans, element_bytes: int, chunk: int | None
+) -> ChunkIndex:
     """Return an index that stands for ragged rows where an order is made.
 
     Its chunks have as many rows as `chunk` elements are on average; None: as a piece of data
     without chunks has.
     """
-    n_rows = len(ends) - 1
-    mean = max(1, int(ends[-1] - ends[0]) // max(1, n_rows))
+    n_rows = len(spans)
+    mean = max(1, spans.n_elements // max(1, n_rows))
     elements = chunk or sizes.PIECE_BYTES // max(1, element_bytes)
     n_bytes = max(1, mean * element_bytes)
     return replace(
@@ -103,14 +65,17 @@ class Fetch:
     #: Of the first row, on the stream.
     position: int
 
-    def spans(self, ends: I64) -> tuple[Spans, I64]:
+    def spans(self, all_rows: RowSpans) -> tuple[Spans, I64]:
         """Return where elements of the rows lie, and where rows begin and end among these."""
-        if isinstance(self.rows, range):
-            cut = ends[self.rows.start : self.rows.stop + 1]
-            begins, lengths, offsets = cut[:1], cut[-1:] - cut[:1], cut - cut[0]
+        rows = self.rows
+        chosen = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+        begins, ends = all_rows.begins[chosen], all_rows.ends[chosen]
+        if isinstance(rows, range) and all_rows.in_line:
+            offsets = np.concatenate([begins[:1], ends]) - begins[0]
+            begins, lengths = begins[:1], offsets[-1:]
         else:
-            begins, lengths = ends[self.rows], ends[self.rows + 1] - ends[self.rows]
-            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            lengths = ends - begins
+            offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
             begins, lengths = _joined(begins, lengths)
         some = lengths > 0
         return Spans(begins[some], lengths[some]), offsets
@@ -143,10 +108,10 @@ class RaggedPlan:
     laps: int | None
     #: A batch may go on in the next lap.
     crosses: bool
-    #: Bytes of each row, for what has no offsets, and offsets of what has some with the bytes of
-    #: one element.
+    #: Bytes of each row, for what has rows of one size, and where the rows of what is ragged lie
+    #: with the bytes of one element.
     fixed_bytes: int
-    ends: Sequence[tuple[I64, int]]
+    spans: Sequence[tuple[RowSpans, int]]
     #: Bytes that are asked for at once, and how often before the first are delivered.
     fetch_bytes: int
     depth: int
@@ -169,7 +134,7 @@ class RaggedPlan:
     def longest_bytes(self) -> int:
         """Bytes that no batch exceeds."""
         longest = sum(
-            int(np.diff(ends).max(initial=0)) * element_bytes for ends, element_bytes in self.ends
+            int(spans.lengths.max(initial=0)) * element_bytes for spans, element_bytes in self.spans
         )
         rows = self.batch_size if self.crosses else min(self.batch_size, max(1, self.lap_rows))
         return rows * (self.fixed_bytes + longest)
@@ -219,11 +184,13 @@ class RaggedPlan:
         """Cut rows between batches, so that each part has the bytes of a fetch, or one batch."""
         cuts = np.append(np.arange(self.batch_size, len(rows), self.batch_size), len(rows))
         n_bytes = self.fixed_bytes * cuts
-        for ends, element_bytes in self.ends:
-            if isinstance(rows, range):
-                elements = ends[rows.start + cuts] - ends[rows.start]
+        chosen = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+        for spans, element_bytes in self.spans:
+            begins, ends = spans.begins[chosen], spans.ends[chosen]
+            if isinstance(rows, range) and spans.in_line:
+                elements = ends[cuts - 1] - begins[0]
             else:
-                elements = np.cumsum(ends[rows + 1] - ends[rows])[cuts - 1]
+                elements = np.cumsum(ends - begins)[cuts - 1]
             n_bytes = n_bytes + elements * element_bytes
         first, begin, done = 0, 0, 0
         while first < len(cuts):

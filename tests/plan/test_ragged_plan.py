@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from _multitables import _core, options
 from _multitables.plan.ragged import RaggedPlan
 from _multitables.plan.row_order import OrderWords
+from _multitables.plan.row_spans import RowSpans
 from _multitables.plan.row_subset import subset_of
 from _multitables.select.selection import Spans
 
@@ -20,7 +21,10 @@ from _multitables.select.selection import Spans
 def plans(draw: st.DrawFn) -> RaggedPlan:
     """Draw a plan of up to 60 rows, each of up to 9 elements."""
     each = draw(st.lists(st.integers(0, 9), min_size=1, max_size=60))
-    ends = np.concatenate([[draw(st.integers(0, 3))], each]).cumsum()
+    spans = RowSpans.of_offsets(np.concatenate([[draw(st.integers(0, 3))], each]).cumsum())
+    if draw(st.booleans()):
+        begins = np.array(draw(st.permutations(spans.begins.tolist())))
+        spans = RowSpans(begins, begins + each, in_line=False)
     rows = draw(st.sampled_from([None, slice(2, None, 3), [0, 0, len(each) - 1]]))
     order = OrderWords(
         **vars(subset_of(rows, len(each))),
@@ -40,7 +44,7 @@ def plans(draw: st.DrawFn) -> RaggedPlan:
         laps=None if crosses else draw(st.integers(1, 3)),
         crosses=crosses,
         fixed_bytes=draw(st.integers(0, 3)),
-        ends=[(ends, 4)],
+        spans=[(spans, 4)],
         fetch_bytes=draw(st.integers(1, 400)),
         depth=2,
         max_batches=draw(st.integers(1, 5)),
@@ -72,7 +76,7 @@ def naive(plan: RaggedPlan, n_batches: int) -> list[list[int]]:
 def test_batches_and_their_elements(plan: RaggedPlan) -> None:
     n_batches = 40 if plan.n_batches is None else plan.n_batches
     expected = naive(plan, n_batches) if plan.lap_rows else []
-    ends = plan.ends[0][0]
+    lies = plan.spans[0][0]
     got: list[list[int]] = []
     position = 0
     fetches = plan.fetches(_core.order_rows)
@@ -83,11 +87,11 @@ def test_batches_and_their_elements(plan: RaggedPlan) -> None:
         assert fetch.batch_ends[-1] == len(rows)
         assert len(fetch.batch_ends) <= plan.max_batches
         position += len(rows)
-        spans, offsets = fetch.spans(ends)
-        elements = [at for row in rows for at in range(ends[row], ends[row + 1])]
+        spans, offsets = fetch.spans(lies)
+        elements = [at for row in rows for at in range(lies.begins[row], lies.ends[row])]
         assert spans.rows.tolist() == elements
         assert (spans.lengths > 0).all()
-        assert offsets.tolist() == [0, *np.cumsum([ends[row + 1] - ends[row] for row in rows])]
+        assert offsets.tolist() == [0, *np.cumsum([lies.lengths[row] for row in rows])]
         assert fetch.row_spans().rows.tolist() == rows
         n_bytes = 4 * len(elements) + plan.fixed_bytes * len(rows)
         assert len(fetch.batch_ends) == 1 or n_bytes <= plan.fetch_bytes

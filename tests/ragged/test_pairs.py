@@ -188,13 +188,6 @@ def test_no_rows_at_all(tmp_path: Path) -> None:
     assert list(streamer.get_batches(Ragged("/data", "/ends"), 3, n_procs=1)) == []
 
 
-def test_offsets_may_begin_later(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["data"], file["ends"] = np.arange(10), np.array([2, 5, 5, 9], "u8")
-    got = list(Streamer(tmp_path / "a.h5").get_generator(Ragged("/data", "/ends"), 1))
-    assert [row.tolist() for row in got] == [[2, 3, 4], [], [5, 6, 7, 8]]
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [({"skip_damaged": True}, "skip_damaged"), ({"field": "a"}, "field cannot")],
@@ -204,27 +197,6 @@ def test_options_that_ragged_rows_do_not_have(
 ) -> None:
     with pytest.raises(multitables.OptionsError, match=text):
         next(iter(Streamer(sparse[0]).get_batches(X, 5, n_procs=1, **options)))
-
-
-def test_ends_in_place_of_offsets(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["values"] = np.arange(9)
-        file["ends"] = np.array([2, 2, 5, 9], "u1")
-        file["none"] = np.array([], "u1")
-    streamer = Streamer(tmp_path / "a.h5")
-    got = list(streamer.get_generator(Ragged("/values", ends="/ends"), 1))
-    assert [row.tolist() for row in got] == [[0, 1], [], [2, 3, 4], [5, 6, 7, 8]]
-    assert list(streamer.get_generator(Ragged("/values", ends="/none"), 1)) == []
-
-
-def test_what_a_pair_is_made_of() -> None:
-    for both in ({"offsets": "/a", "ends": "/b"}, {}):
-        with pytest.raises(multitables.OptionsError, match="of offsets or ends"):
-            Ragged("/x", **both)
-    with pytest.raises(multitables.OptionsError, match="made of a str"):
-        Ragged("/a", 3)  # type: ignore[arg-type]
-    with pytest.raises(multitables.OptionsError):
-        Ragged([], "/a")
 
 
 @pytest.mark.parametrize("shuffle", [None, "full"])

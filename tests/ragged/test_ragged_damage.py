@@ -22,8 +22,10 @@ from multitables import CorruptFileError, Ragged, Streamer
         ([0, 3, 2, 5], "offset 2 of '/ends' .* is less than the one before it .*at least 3, got 2"),
         ([0, 3, 9, 11], "offset 3 of '/ends' .* lies beyond the elements .*at most 10, got 11"),
         ([-1, 3, 9], "offset 0 of '/ends' .* is negative .*got -1"),
-        ([0, 3, 2**63], "offset 2 of '/ends' .* is less than the one before"),
-        ([], "there are no offsets in '/ends'"),
+        (
+            [0, 3, 2**63],
+            "offset 2 of '/ends' .* lies beyond the elements .*got 9223372036854775808",
+        ),
     ],
 )
 def test_damaged_offsets(tmp_path: Path, ends: list[int], text: str) -> None:
@@ -53,7 +55,7 @@ def test_offsets_are_whole_numbers(tmp_path: Path, dtype: str) -> None:
 
 def test_lengths_that_differ(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["data"], file["short"], file["ends"] = np.arange(9), np.arange(8), [0, 4, 8]
+        file["data"], file["short"], file["ends"] = np.arange(9), np.arange(8), [0, 4, 9]
         file["label"] = np.arange(3)
     streamer = Streamer(tmp_path / "a.h5")
     data: list[Any] = [

@@ -2,7 +2,8 @@
 
 Law
 ---
-1. Offsets, and the descriptors of data of any length, are read once, in this process, and checked.
+1. What says where rows lie, and the descriptors of data of any length, are read once, in this
+   process, and checked.
 2. The file is open only while it is indexed.
 """
 
@@ -21,7 +22,8 @@ from _multitables.index.joined_source import JoinedSource
 from _multitables.index.version_sources import of_version
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths
-from _multitables.plan.ragged import I64, as_rows, checked_offsets
+from _multitables.plan.ragged import as_rows
+from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
 from _multitables.tree import Ragged, Structure, structure_of
 
 #: Of the descriptor of a row: its elements' number, then an address, then the object there.
@@ -39,8 +41,8 @@ class Entry:
     rows: ChunkIndex
     #: What is read: the dataset itself, the flat ones, or that of descriptors.
     indexes: tuple[ChunkIndex, ...]
-    #: Where rows begin and end in elements; None: rows have one size.
-    ends: I64 | None = None
+    #: Where rows lie in elements; None: rows have one size.
+    spans: RowSpans | None = None
     #: Of the flat datasets: how they are put together, the last one aside if it has columns.
     structure: Structure = ONE
     has_columns: bool = False
@@ -85,7 +87,7 @@ def open_rows(spec: DataSpec, refusal: UnsupportedDatasetError) -> OpenedRows:
     with spec.file.open() as source:
         version = of_version(source, spec.version)
         entries = [_entry(version, leaf, spec.field) for leaf in leaves]
-    if all(entry.ends is None for entry in entries):
+    if all(entry.spans is None for entry in entries):
         raise refusal
     check_lengths([entry.rows for entry in entries])
     for option, got in (("field", spec.field), ("inner", spec.inner)):
@@ -119,24 +121,29 @@ def _pair(source: Source, pair: Ragged) -> Entry:
     structure, paths = structure_of(pair.values)
     if pair.indices is not None:
         paths = [*paths, pair.indices]
-    offsets = source.index(str(pair))
     flats = [source.index(path) for path in paths]
     check_lengths(flats)
-    if len(offsets.shape) != 1 or offsets.dtype.kind not in "iu":
-        raise UnsupportedDatasetError(
-            f"{offsets.path!r} in {offsets.filename!r} has no offsets (expected whole numbers in "
-            f"one dimension, got {offsets.dtype} in {len(offsets.shape)})",
-            advice="Name the dataset that says where rows begin and end",
-            path=offsets.path,
-            filename=offsets.filename,
-        )
-    stored = whole(offsets)
-    if pair.ends is not None:
-        stored = np.concatenate([np.zeros(1, stored.dtype), stored])
-    ends = checked_offsets(offsets, stored, flats[0].n_rows)
+    given = {kind: _numbers(source, kind, one) for kind, one in pair.numbers.items()}
+    spans = row_spans(given, flats[0], pair.gaps)
     outer = flats[0].chunk_dims[0] if flats[0].chunk_dims else None
-    rows = as_rows(flats[0], ends, sum(index.row_bytes for index in flats), outer)
-    return Entry(rows, tuple(flats), ends, structure, pair.indices is not None, pair.n_columns)
+    rows = as_rows(flats[0], spans, sum(index.row_bytes for index in flats), outer)
+    return Entry(rows, tuple(flats), spans, structure, pair.indices is not None, pair.n_columns)
+
+
+def _numbers(source: Source, kind: str, given: str | npt.NDArray[Any]) -> Numbers:
+    """Return numbers that say where rows lie, which the user gave or the file has."""
+    if not isinstance(given, str):
+        return Numbers(kind, given, None)
+    index = source.index(given)
+    if len(index.shape) != 1 or index.dtype.kind not in "iu":
+        raise UnsupportedDatasetError(
+            f"{index.path!r} in {index.filename!r} has no {kind} (expected whole numbers in one "
+            f"dimension, got {index.dtype} in {len(index.shape)})",
+            advice="Name the dataset that says where rows begin and end",
+            path=index.path,
+            filename=index.filename,
+        )
+    return Numbers(kind, whole(index), index)
 
 
 def _in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
@@ -158,11 +165,12 @@ def _in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
             expected=most,
             got=int(counts[row]),
         )
-    ends = np.concatenate([[0], np.cumsum(counts)])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    spans = RowSpans.of_offsets(offsets)
     return Entry(
-        as_rows(descriptors, ends, atom.itemsize, None),
+        as_rows(descriptors, spans, atom.itemsize, None),
         (descriptors,),
-        ends,
+        spans,
         descriptors=stored,
         atom=atom,
         is_text=atoms is None,

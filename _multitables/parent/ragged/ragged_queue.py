@@ -236,24 +236,24 @@ class RaggedQueue:
     def _parts(self, fetch: Fetch) -> list[_Part]:
         service, parts = self._service, []
         for entry, handles in zip(self._opened.entries, self._handles, strict=True):
-            if entry.descriptors is not None and entry.ends is not None:
+            if entry.descriptors is not None and entry.spans is not None:
                 parts.append(self._heap_part(fetch, entry, handles[0]))
                 continue
             offsets: I64 | None = None
             spans = fetch.row_spans()
-            if entry.ends is not None:
-                spans, offsets = fetch.spans(entry.ends)
+            if entry.spans is not None:
+                spans, offsets = fetch.spans(entry.spans)
             keys = [Selection(handle, (spans,)) for handle in handles]
             asks: list[Ask] = [_asking(service, key) for key in keys]
             parts.append(_Part(entry, offsets, asks))
         return parts
 
     def _heap_part(self, fetch: Fetch, entry: Entry, handle: DatasetHandle) -> _Part:
-        assert entry.ends is not None
+        assert entry.spans is not None
         assert entry.descriptors is not None
         assert entry.atom is not None
         rows, atom, service = fetch.rows, entry.atom, self._service
-        _, offsets = fetch.spans(entry.ends)
+        _, offsets = fetch.spans(entry.spans)
         chosen = entry.descriptors[rows if not isinstance(rows, range) else _slice(rows)]
         words = encode_heap(chosen, atom.itemsize)
         shape = [int(offsets[-1]), *atom.shape]
@@ -398,7 +398,7 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
 
 def _nothing(entry: Entry) -> Any:
     arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
-    if entry.ends is None:
+    if entry.spans is None:
         return arrays[0]
     if entry.atom is not None:
         arrays = [np.empty((0, *entry.atom.shape), entry.atom.base)]
