@@ -125,6 +125,7 @@
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it
 #       open_rows.py         paths -> where rows lie, read and checked
+#       rows_of_requests.py  what is asked for ragged rows, and the block of the results
 #       ragged_queue.py      a stream over requests for spans
 #       start_rows.py        options -> a stream that runs
 #     batches/               epochs of batches over streams
@@ -138,6 +139,7 @@
 #       item_iterator.py     the items of one loop
 #       item_reader.py       what is asked of readers for an item
 #       item.py              the public Item
+#       alone.py             datasets that are read one by one
 #       dask_bag.py          items as a bag of Dask
 #       item_batches.py      items of different lengths, padded to one
 #     columns/               columns of groups

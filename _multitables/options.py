@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -157,6 +157,13 @@ def _order(name: str, value: Any) -> str:
         raise _wrong(name, f"is unknown: expected {expected}", value, "'file' reads ahead best")
     order: str = value
     return order
+
+
+def _names(name: str, value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, Iterable) or not all(isinstance(one, str) for one in (*names,)):
+        raise _wrong(name, "must be a str, or several", value, "Write ('a', 'b')", tell_type=True)
+    return tuple(names)
 
 
 def _edges(name: str, value: Any) -> tuple[int, ...]:
@@ -372,6 +379,8 @@ class CollectionOptions:
     n_procs: int = _option(check_procs)
     rank: int = _option(_at_least(0, "Ranks count from 0"))
     world_size: int = _option(_at_least(1, "It is the number of ranks"))
+    attrs: tuple[str, ...] = _option(_names)
+    exclude: tuple[str, ...] = _option(_names)
     ring_bytes: int | None = _option(_optional("Leave it out for the library's choice"))
     skip_damaged: bool = _option(_flag)
     share: str | None = _option(_share)

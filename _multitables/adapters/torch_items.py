@@ -2,7 +2,7 @@
 
 Law
 ---
-1. What has no elements in one array, such as ragged rows or a string, stays as it is.
+1. What has no elements in one array, such as ragged rows or strings, stays as it is.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ def of_tensors(item: Item, to_tensor: Callable[[Any], torch.Tensor]) -> Item:
     """Return an item whose datasets and scales are tensors, which share its memory."""
 
     def change(value: Any) -> Any:
-        return to_tensor(value) if isinstance(value, np.ndarray | np.generic) else value
+        is_numbers = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
+        return to_tensor(value) if is_numbers else value
 
     arrays = {name: change(array) for name, array in item.items()}
     scales = {
         name: tuple({scale: change(array) for scale, array in axis.items()} for axis in axes)
         for name, axes in item.scales.items()
     }
-    return Item(item.key, arrays, scales, item.attrs, item.damaged)
+    return Item(item.key, arrays, scales, item.attrs, item.damaged, item.group_attrs)
 
 
 def check_alone(

@@ -16,7 +16,7 @@ import contextlib
 import difflib
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from _multitables import _core
 from _multitables.errors import (
@@ -229,6 +229,16 @@ def nothing_matches(
         path=path,
         filename=filename,
         close_matches=close,
+    )
+
+
+def nothing_left(filename: str, path: str, exclude: Sequence[str]) -> MissingDatasetError:
+    """Compose the error for a path with wildcards of which everything is left out."""
+    return MissingDatasetError(
+        f"nothing is left of {path!r} in {filename!r}: exclude={list(exclude)!r} leaves out all",
+        advice="Leave out less",
+        path=path,
+        filename=filename,
     )
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import fnmatch
 import glob
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -129,21 +129,67 @@ def wildcards(path: str) -> list[str]:
     return [part for part in path.split("/") if _WILD.search(part)]
 
 
-def matches(source: Source, path: str, links: Links, *, lists_all: bool) -> list[Match]:
+def parts_of(path: str) -> list[str]:
+    """Return the names of a path."""
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+class Excluded:
+    """Paths with wildcards whose objects, and what lies below these, are left out."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._all = [
+            [re.compile(fnmatch.translate(part)).match for part in parts_of(path)] for path in paths
+        ]
+
+    def rest(self, level: list[Match], depth: int) -> list[Match]:
+        """Return the objects that are not left out, whose paths have this many names."""
+        paths = [path for path in self._all if len(path) == depth]
+        rest = (self._rest(match, paths) for match in level) if paths else level
+        return [match for match in rest if match.names]
+
+    def _rest(self, match: Match, paths: Sequence[Sequence[Callable[[str], Any]]]) -> Match:
+        group = parts_of(match.path)
+        last = [
+            names[-1]
+            for names in paths
+            if all(is_name(part) for is_name, part in zip(names[:-1], group, strict=True))
+        ]
+        at = [n for n, name in enumerate(match.names) if not any(is_it(name) for is_it in last)]
+        if len(at) == len(match.names):
+            return match
+        run = match.run
+        rest = Run(run.file, run.prefix, [run.names[number] for number in at], run.offsets[at])
+        return replace(match, names=tuple(match.names[number] for number in at), run=rest)
+
+
+def matches(
+    source: Source,
+    path: str,
+    links: Links,
+    *,
+    lists_all: bool,
+    exclude: Sequence[str] = (),
+    groups_on_way: dict[str, Place] | None = None,
+) -> list[Match]:
     """Return the objects that a path with wildcards names, in the order of the file.
 
-    With `lists_all`, `links` has those of all groups on the way in the end.
+    With `lists_all`, `links` has those of all groups on the way in the end; `groups_on_way` gets
+    these groups, by their paths with a slash.
 
     Raises
     ------
     MissingDatasetError
-        It names none.
+        It names none, or all are left out.
     CorruptFileError
         A group on the way is damaged.
     """
     level = [Match((), "", ("",), False, _run_of(source.find("")))]
-    for part in (part for part in path.split("/") if part not in ("", ".")):
+    excluded = Excluded(exclude)
+    for depth, part in enumerate(parts_of(path), start=1):
         groups = [_Group(match, number) for match in level for number in range(len(match.names))]
+        if groups_on_way is not None:
+            groups_on_way.update((group.path, group.place) for group in groups)
         main = groups[0].place.file
         ahead = prefetched(main, groups, partial(_offset_in, main))
         of_groups = (_inside(source, group, part, links, lists_all) for group in ahead)
@@ -152,6 +198,9 @@ def matches(source: Source, path: str, links: Links, *, lists_all: bool) -> list
             paths = [group.place.path for group in groups]
             names = children(groups[0].place)
             raise hdf5_errors.nothing_matches(source.filename, path, part, paths, names)
+        level = excluded.rest(level, depth)
+        if not level:
+            raise hdf5_errors.nothing_left(source.filename, path, exclude)
     return level
 
 

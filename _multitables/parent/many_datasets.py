@@ -34,8 +34,9 @@ class ManyDatasets(StreamerBase):
         n_procs: int | None = None,
         rank: Rank = 0,
         world_size: int = 1,
-        attrs: Sequence[str] = (),
+        attrs: str | Sequence[str] = (),
         *,
+        exclude: str | Sequence[str] = (),
         start_epoch: int = 0,
         ring_bytes: int | None = None,
         skip_damaged: bool = False,
@@ -66,8 +67,12 @@ class ManyDatasets(StreamerBase):
         rank, world_size : int, optional
             Deliver one rank's items. All ranks together deliver every item exactly once. With
             ``rank="mpi"`` both are those of MPI's ``COMM_WORLD``, from mpi4py.
-        attrs : sequence of str, optional
-            Attributes of the datasets to deliver, as ``item.attrs[name]``.
+        attrs : str or sequence of str, optional
+            Attributes to deliver: those of datasets as ``item.attrs[name]``, those of the groups
+            in which they lie, up to the root group, as ``item.group_attrs[path]``.
+        exclude : str or sequence of str, optional
+            Paths with wildcards as in `path`, also of groups on the way: what they match is left
+            out.
         start_epoch : int, optional
             The epoch with which the first iteration begins.
         ring_bytes : int, optional
@@ -91,8 +96,7 @@ class ManyDatasets(StreamerBase):
         MissingDatasetError
             Nothing matches the path (a `KeyError`).
         UnsupportedDatasetError
-            When it is read: arrays of references, of strings of any length, or of compounds of
-            them.
+            When it is read: elements that NumPy has no type for.
         """
         self._check_open()
         rank, world_size = ranks(rank, world_size)
@@ -105,11 +109,14 @@ class ManyDatasets(StreamerBase):
             n_procs=n_procs,
             rank=rank,
             world_size=world_size,
+            attrs=attrs,
+            exclude=exclude,
             ring_bytes=ring_bytes,
             skip_damaged=skip_damaged,
             share=share,
         )
-        spec = ItemSpec(self._file, path, by, scales, tuple(attrs), self._wanted.rotational)
+        named = wanted.attrs, wanted.exclude
+        spec = ItemSpec(self._file, path, by, scales, *named, self._wanted.rotational)
         pool, owns_pool = self._keeping_pool()
         return Collection(spec, wanted, pool, owns_pool=owns_pool)
 

@@ -178,15 +178,6 @@ def test_nothing_matches(shots: Path, path: str, match: str) -> None:
         Streamer(shots).get_collection(path)
 
 
-def test_what_no_stream_delivers_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "odd.h5"
-    with h5py.File(path, "w") as file:
-        file["a/x"] = np.array(["one", "two"], object)
-    items = Streamer(path).get_collection("/*/x", n_procs=1)
-    with pytest.raises(multitables.UnsupportedDatasetError, match="variable-length string"):
-        list(items)
-
-
 def test_a_string_whose_bytes_are_not_there(tmp_path: Path) -> None:
     path = tmp_path / "damaged.h5"
     with h5py.File(path, "w") as file:

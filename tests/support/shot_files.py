@@ -87,6 +87,36 @@ def _sequence(group: h5py.Group, name: str, rng: np.random.Generator) -> None:
     data[()] = rng.integers(0, 9, 3).astype("i4")
 
 
+def _texts(rows: int, **options: Any) -> Make:
+    def make(group: h5py.Group, name: str, rng: np.random.Generator) -> None:
+        data = group.create_dataset(name, (rows,), h5py.string_dtype(), **options)
+        if rows:
+            data[:] = ["\u00e9x" * int(n) for n in rng.integers(0, 9, rows)]
+
+    return make
+
+
+def _sequences(dtype: Any, rows: int, **options: Any) -> Make:
+    def make(group: h5py.Group, name: str, rng: np.random.Generator) -> None:
+        base = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        data = group.create_dataset(name, (rows,), h5py.vlen_dtype(base), **options)
+        for row in range(rows):
+            numbers = rng.integers(0, 99, int(rng.integers(0, 5)))
+            texts = np.array([str(n) for n in numbers], object)
+            data[row] = texts if base.hasobject else _cast(numbers, base)
+
+    return make
+
+
+def _cast(numbers: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    if dtype.names is None:
+        return numbers.astype(dtype)
+    found = np.zeros(len(numbers), dtype)
+    for name in dtype.names:
+        found[name] = numbers
+    return found
+
+
 #: Name of a signal -> how it is stored.
 KINDS: dict[str, Make] = {
     "plain": lambda group, name, rng: group.create_dataset(name, data=rng.normal(size=300)),
@@ -130,6 +160,32 @@ LONE: dict[str, Make] = {
     "null": lambda group, name, rng: group.create_dataset(name, data=h5py.Empty("f4")),
     "null_text": lambda group, name, rng: group.create_dataset(
         name, data=h5py.Empty(h5py.string_dtype())
+    ),
+}
+#: Those with rows of any length.
+RAGGED: dict[str, Make] = {
+    "texts": _texts(23),
+    "stored_texts": _texts(40, chunks=(7,), compression="gzip"),
+    "no_texts": _texts(0, maxshape=(None,)),
+    "unwritten": lambda group, name, rng: group.create_dataset(name, (5,), h5py.string_dtype()),
+    "numbers": _sequences("i4", 17, chunks=(5,)),
+    "points": _sequences([("x", "f4"), ("n", "i8")], 9),
+    "no_numbers": _sequences("f8", 0, maxshape=(None,)),
+}
+#: Those that are arrays of objects.
+OBJECTS: dict[str, Make] = {
+    "square": lambda group, name, rng: group.create_dataset(
+        name, data=np.array([["a", "b\u00e9"], ["", "c"]], object), dtype=h5py.string_dtype()
+    ),
+    "nested": _sequences(h5py.string_dtype(), 3),
+    "references": lambda group, name, rng: group.create_dataset(
+        name, data=[group.ref, group.parent.ref], dtype=h5py.ref_dtype
+    ),
+    "records": lambda group, name, rng: group.create_dataset(
+        name, data=np.array([(1, b"q"), (2, b"")], [("n", "i4"), ("s", h5py.string_dtype())])
+    ),
+    "no_records": lambda group, name, rng: group.create_dataset(
+        name, (0,), [("n", "i4"), ("s", h5py.string_dtype())]
     ),
 }
 

@@ -8,11 +8,13 @@ Law
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from _multitables.errors import CorruptChunkError
+from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.titles import count
 from _multitables.tree import NamedArrays
 
@@ -21,8 +23,9 @@ class Item(NamedArrays):
     """One item of a `Collection`: a mapping from names to the arrays of its datasets.
 
     Arrays are views of shared memory: valid and unchanged as long as any of them is held. Each
-    begins at a multiple of 64 bytes. A null dataspace is an `Empty`, and a scalar of objects, such
-    as a string of any length, what `multitables.open` gives.
+    begins at a multiple of 64 bytes. Rows of any length, such as texts, are a `RaggedBlock`; arrays
+    and scalars of objects, such as a string of any length, what `multitables.open` gives, and a
+    null dataspace is an `Empty`.
 
     Attributes
     ----------
@@ -32,6 +35,9 @@ class Item(NamedArrays):
         Of each dataset, for each of its axes, the dimension scales by name; with ``scales=True``.
     attrs : mapping of str to dict
         For each dataset, its chosen attributes.
+    group_attrs : dict of str to dict
+        For each group in which its datasets lie that has any of these attributes, from the root
+        group on: by path, its chosen attributes.
     damaged : dict of str to CorruptChunkError
         With ``skip_damaged=True``, the datasets that are missing because they do not decode.
 
@@ -41,7 +47,7 @@ class Item(NamedArrays):
     ...     current, time = shot["ip"], shot.scales["ip"][0]["time"]
     """
 
-    __slots__ = ("attrs", "damaged", "key", "scales")
+    __slots__ = ("attrs", "damaged", "group_attrs", "key", "scales")
 
     def __init__(
         self,
@@ -50,12 +56,14 @@ class Item(NamedArrays):
         scales: Mapping[str, tuple[dict[str, Any], ...]],
         attrs: Mapping[str, dict[str, Any]],
         damaged: dict[str, CorruptChunkError],
+        group_attrs: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
         super().__init__(arrays)
         self.key = key
         self.scales = scales
         self.attrs = attrs
         self.damaged = damaged
+        self.group_attrs = dict(group_attrs)
 
     def copy(self) -> Item:
         """Return an item with copies of all arrays, which outlive the stream's memory."""
@@ -64,7 +72,7 @@ class Item(NamedArrays):
             name: tuple({scale: _copied(array) for scale, array in axis.items()} for axis in axes)
             for name, axes in self.scales.items()
         }
-        return Item(self.key, arrays, scales, self.attrs, self.damaged)
+        return Item(self.key, arrays, scales, self.attrs, self.damaged, self.group_attrs)
 
     def __repr__(self) -> str:
         n_bytes = sum(getattr(array, "nbytes", 0) for array in self._arrays.values())
@@ -72,6 +80,4 @@ class Item(NamedArrays):
 
 
 def _copied(array: Any) -> Any:
-    if isinstance(array, list):
-        return [row.copy() for row in array]
-    return array.copy() if isinstance(array, np.ndarray) else array
+    return array.copy() if isinstance(array, np.ndarray | RaggedBlock) else array

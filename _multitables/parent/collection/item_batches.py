@@ -63,7 +63,7 @@ class ItemBatches:
     def __iter__(self) -> Iterator[ItemBatch]:
         wanted, names = self._wanted, self._names
         items = (
-            Item(item.key, {name: np.array(item[name]) for name in names}, {}, {}, {})
+            Item(item.key, {name: _rows_of(item, name) for name in names}, {}, {}, {})
             for item in self._collection
             if all(name in item for name in names)
         )
@@ -78,14 +78,20 @@ class ItemBatches:
 
 def _with_lengths(items: Iterable[Item], names: Sequence[str]) -> Iterator[tuple[int, Item]]:
     for item in items:
-        for name in names:
-            if not getattr(item[name], "ndim", 0):
-                raise UnsupportedDatasetError(
-                    f"{name!r} of item {item.key!r} has no rows to be padded (expected an array of "
-                    "at least one dimension)",
-                    advice="Name the datasets that a batch has with names=",
-                )
         yield max(len(item[name]) for name in names), item
+
+
+def _rows_of(item: Item, name: str) -> npt.NDArray[Any]:
+    """Return a copy of a dataset of an item, if it has rows."""
+    array = item[name]
+    if not isinstance(array, np.ndarray) or not array.ndim:
+        raise UnsupportedDatasetError(
+            f"{name!r} of item {item.key!r} has no rows to be padded (expected an array of at "
+            f"least one dimension, got {type(array).__name__})",
+            advice="Name the other datasets with names=, or leave it out with exclude= of "
+            "get_collection",
+        )
+    return np.array(array)
 
 
 def _padded(arrays: Sequence[Any], name: str, pad: Any) -> npt.NDArray[Any]:

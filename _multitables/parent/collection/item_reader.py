@@ -4,7 +4,7 @@ Law
 ---
 1. An item's datasets in the common table are one request, or part of one for several items. Scales
    that items share are another one, whose result is kept. Each dataset that is alone is one more,
-   or is read here if it has no rows.
+   or is read here if readers do not read it.
 2. A request that finds no memory is made later, and no part of an item is requested twice.
 3. Kept scales are bounded: the oldest go first, and are read again when an item needs them.
 4. When a request for several items fails, each item is requested again alone, because the others
@@ -27,13 +27,20 @@ from _multitables.errors import (
     CorruptChunkError,
     CorruptChunkWarning,
     FileChangedError,
+    MultitablesError,
     StoreError,
 )
 from _multitables.index.kept_source import KeptSource
+from _multitables.parent.collection.alone import (
+    Alone,
+    RaggedDataset,
+    RaggedRequest,
+    ask_rows,
+    open_alone,
+    value_of,
+)
 from _multitables.parent.collection.item import Item
-from _multitables.parent.collection.lone_value import has_rows, value_of
 from _multitables.parent.collection.open_items import OpenedItems
-from _multitables.parent.random.dataset_handle import DatasetHandle, open_dataset
 from _multitables.parent.random.pieces import PieceError, Pieces, SharedTable
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
@@ -70,10 +77,13 @@ class Asked:
     #: What still has to be asked.
     todo: list[Callable[[int | None], None]] = field(default_factory=list)
     results: list[Results] = field(default_factory=list)
-    #: Datasets that are alone, one by one.
-    alone: dict[int, Request] = field(default_factory=dict)
-    #: Those without rows, which this process reads.
-    values: list[int] = field(default_factory=list)
+    #: Datasets that are alone, one by one; rows of any length are a block if there are none.
+    alone: dict[int, Request | RaggedRequest | Any] = field(default_factory=dict)
+    #: Those that this process reads, and what it has read.
+    here: list[int] = field(default_factory=list)
+    values: dict[int, Any] = field(default_factory=dict)
+    #: What failed before readers were asked.
+    failed: list[PieceError] = field(default_factory=list)
 
 
 class ItemReader:
@@ -95,8 +105,7 @@ class ItemReader:
         self._limit = kept_bytes
         #: Shared scale -> the results that have it.
         self._kept: OrderedDict[int, Results] = OrderedDict()
-        #: A dataset without rows has None.
-        self._handles: dict[int, DatasetHandle | None] = {}
+        self._alone: dict[int, Alone] = {}
         #: Datasets that turned out to need a library, and those that do not decode.
         self._by_library: set[int] = set()
         self.damaged: dict[int, CorruptChunkError] = {}
@@ -205,17 +214,22 @@ class ItemReader:
             results.request = self._service.ask_pieces(pieces, tries)
 
     def _ask_alone(self, asked: Asked, number: int, tries: int | None) -> None:
-        if number not in self._handles:
-            file, path = self._file_of(number), self._opened.path_of(number)
-            rows = self._opened.survey.rank[number] > 0 or has_rows(file, path)
-            handle = open_dataset(self._service.queue, file, path) if rows else None
-            self._handles[number] = handle
-        handle = self._handles[number]
-        if handle is None:
-            asked.values.append(number)
+        try:
+            if number not in self._alone:
+                file, path = self._file_of(number), self._opened.path_of(number)
+                self._alone[number] = open_alone(self._service.queue, file, path)
+            dataset = self._alone[number]
+            if isinstance(dataset, RaggedDataset):
+                asked.alone[number] = ask_rows(self._service, dataset, tries)
+                return
+        except MultitablesError as error:  # it is raised when the item is due
+            asked.failed.append(PieceError(number, "", error))
             return
-        whole = Selection(handle)[...]
-        asked.alone[number] = self._service.ask(whole, self._service.pool, tries)
+        if dataset is None:
+            asked.here.append(number)
+        else:
+            whole = Selection(dataset)[...]
+            asked.alone[number] = self._service.ask(whole, self._service.pool, tries)
 
     def _file_of(self, number: int) -> KeptSource:
         """Return the file in which a dataset, or a scale, was found."""
@@ -236,7 +250,7 @@ class ItemReader:
     def done(self, asked: Asked) -> bool:
         """Whether all that was asked is answered."""
         requests = [one.request for one in asked.results if one.request is not None]
-        return not asked.todo and all(one.done() for one in (*requests, *asked.alone.values()))
+        return not asked.todo and all(one.done() for one in (*requests, *_alone(asked).values()))
 
     def item(self, asked: Asked) -> Item:
         """Wait for the answers, and return the item."""
@@ -253,12 +267,12 @@ class ItemReader:
                 found = {n: found[n].copy() for n in asked.own if n in found}
             arrays.update(found)
         for number, request in asked.alone.items():
-            with request.get_unsafe() as view:
-                arrays[number] = view
-        for number in asked.values:
-            arrays[number] = value_of(self._file_of(number), self._opened.path_of(number))
-            self._opened.survey.places[number].file.check_unchanged()
-        return self._made(asked.members, arrays)
+            if isinstance(request, Request):
+                with request.get_unsafe() as view:
+                    arrays[number] = view
+            else:
+                arrays[number] = request.block if isinstance(request, RaggedRequest) else request
+        return self._made(asked.members, arrays | asked.values)
 
     def _made(self, members: Members, arrays: dict[int, Any]) -> Item:
         opened, objects = self._opened, members.objects
@@ -274,7 +288,8 @@ class ItemReader:
             attrs = {name: opened.attributes.get(objects[name], {}) for name in found}
         if self.damaged:
             damaged = {n: self.damaged[one] for n, one in objects.items() if one in self.damaged}
-        return Item(members.key, found, scales, attrs, damaged)
+        groups = opened.groups_of(objects.values()) if opened.group_attributes else {}
+        return Item(members.key, found, scales, attrs, damaged, groups)
 
     def _failed(self, asked: Asked) -> BaseException | None:
         for results in asked.results:
@@ -282,13 +297,24 @@ class ItemReader:
                 error = results.request.exception()
                 if error is not None:
                     return error
-        for number, request in asked.alone.items():
+        for number, request in _alone(asked).items():
             error = request.exception()
             if isinstance(error, CorruptChunkError):
                 return PieceError(number, "", error)
             if error is not None:
                 return error
-        return None
+        for number in asked.here:
+            if number not in asked.values:
+                try:
+                    asked.values[number] = self._value(number)
+                except CorruptChunkError as error:
+                    return PieceError(number, "", error)
+        return asked.failed[0] if asked.failed else None
+
+    def _value(self, number: int) -> Any:
+        value = value_of(self._file_of(number), self._opened.path_of(number))
+        self._opened.survey.places[number].file.check_unchanged()
+        return value
 
     def _go_on_without(self, asked: Asked, failed: BaseException) -> None:
         """Plan an item again without the dataset that failed, or raise its error."""
@@ -314,8 +340,9 @@ class ItemReader:
 
     def _again(self, asked: Asked) -> None:
         """Plan an item alone, from the beginning."""
-        for planned in (asked.results, asked.alone, asked.values, asked.todo):
-            planned.clear()
+        planned: tuple[Any, ...] = asked.results, asked.alone, asked.here, asked.values
+        for one in (*planned, asked.failed, asked.todo):
+            one.clear()
         self._plan([asked])
 
     def _arrays(self, results: Results) -> dict[int, Any]:
@@ -337,6 +364,13 @@ class ItemReader:
                 continue
             n_bytes = int(table.n_bytes[table.number[one]])
             results.arrays[one] = view[begin : begin + n_bytes].view(dtype).reshape(shape)
+
+
+def _alone(asked: Asked) -> dict[int, Request]:
+    """Return the requests for datasets that are alone."""
+    found = asked.alone.items()
+    ragged = {number: one.request for number, one in found if isinstance(one, RaggedRequest)}
+    return {number: one for number, one in found if isinstance(one, Request)} | ragged
 
 
 def _left_out(error: CorruptChunkError) -> CorruptChunkWarning:

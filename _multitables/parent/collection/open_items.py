@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from _multitables import _core
 from _multitables.elements.attribute import decoded
 from _multitables.errors import MissingDatasetError, OptionsError
 from _multitables.index import device, hdf5_errors
-from _multitables.index.hdf5_file import Source
+from _multitables.index.hdf5_file import Source, errors_named
 from _multitables.index.joined_survey import joined_surveys
 from _multitables.index.kept_source import KeptSource
-from _multitables.index.pattern import Links, Match, matches, wildcards
+from _multitables.index.open_files import Place
+from _multitables.index.pattern import Links, Match, matches, parts_of, wildcards
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.runs import I64, distinct
 from _multitables.index.survey import ALONE, NO_DATASET, SCALE_NAME, Survey, survey
@@ -46,6 +48,7 @@ class ItemSpec:
     by: int | str
     scales: bool
     attrs: tuple[str, ...]
+    exclude: tuple[str, ...]
     #: Whether the file lies on a rotating disk; None: the kernel says.
     rotational: bool | None
 
@@ -64,6 +67,8 @@ class OpenedItems:
     #: Scales without a path -> their names.
     scale_names: Mapping[int, str] = field(repr=False)
     attributes: Mapping[int, dict[str, Any]] = field(repr=False)
+    #: File and path of a group -> its attributes, of groups that have some.
+    group_attributes: Mapping[tuple[int, str], dict[str, Any]] = field(repr=False)
 
     def is_alone(self, number: int) -> bool:
         """Whether a dataset is read by itself."""
@@ -85,6 +90,18 @@ class OpenedItems:
     def has_scales(self) -> bool:
         """Whether any dataset has one that is wanted."""
         return len(self.survey.scales) > 0
+
+    def groups_of(self, numbers: Iterable[int]) -> dict[str, dict[str, Any]]:
+        """Return the attributes of the groups in which datasets lie, by path from the root on."""
+        found: dict[str, dict[str, Any]] = {}
+        folders = {(self.file_of(n), self.path_of(n).rpartition("/")[0]) for n in numbers}
+        for file, folder in sorted(folders):
+            for group in accumulate(folder.split("/"), "{}/{}".format):
+                attributes = self.group_attributes.get((file, group or "/"), {})
+                # A group that several files have is that of the first which has the attribute.
+                if attributes:
+                    found[group or "/"] = attributes | found.get(group or "/", {})
+        return dict(sorted(found.items()))
 
     def axes(self, number: int) -> tuple[dict[str, int], ...]:
         """Return the scales of each axis of a dataset, by name."""
@@ -174,7 +191,9 @@ def open_items(spec: ItemSpec) -> OpenedItems:
         Nothing matches.
     """
     _check_by(spec)
+    _check_exclude(spec)
     found, surveys, lost = list[Match](), list[_OfFile](), list[MissingDatasetError]()
+    of_groups: dict[tuple[int, str], dict[str, Any]] = {}
     rotates, is_direct = spec.rotational, False
     for number, source in enumerate(spec.file.each()):
         try:
@@ -186,6 +205,7 @@ def open_items(spec: ItemSpec) -> OpenedItems:
             rotates = device.rotates(source.filename)
         found += [replace(match, file=number) for match in matched] if number else matched
         surveys.append(one)
+        of_groups |= {(number, path): values for path, values in one.group_attributes.items()}
         is_direct = source.direct
     if not surveys:
         raise lost[0]
@@ -204,6 +224,7 @@ def open_items(spec: ItemSpec) -> OpenedItems:
         items=items,
         scale_names=names,
         attributes=attributes,
+        group_attributes=of_groups,
     )
 
 
@@ -221,6 +242,20 @@ def _check_by(spec: ItemSpec) -> None:
         expected=len(wild),
         got=spec.by,
     )
+
+
+def _check_exclude(spec: ItemSpec) -> None:
+    depth = len(parts_of(spec.path))
+    for path in spec.exclude:
+        if not 0 < len(parts_of(path)) <= depth:
+            raise OptionsError(
+                f"exclude cannot name anything of {spec.path!r} (expected paths of 1 to {depth} "
+                f"names, got {path!r})",
+                advice="Write paths from the root group on, as '/shots/*/signals/raw'",
+                option="exclude",
+                expected=depth,
+                got=path,
+            )
 
 
 def _file_names(file: KeptSource) -> list[str]:
@@ -251,6 +286,8 @@ class _OfFile:
     count: int
     attributes: dict[int, dict[str, Any]]
     scale_names: dict[int, str]
+    #: By path, of groups that have some.
+    group_attributes: dict[str, dict[str, Any]]
 
 
 def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
@@ -263,8 +300,15 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
     """
     if source.direct:
         device.check_direct(source.filename)
-    links = Links()
-    found = matches(source, spec.path, links, lists_all=spec.scales)
+    links, groups_on_way = Links(), dict[str, Place]()
+    found = matches(
+        source,
+        spec.path,
+        links,
+        lists_all=spec.scales,
+        exclude=spec.exclude,
+        groups_on_way=groups_on_way if spec.attrs else None,
+    )
     told = survey(
         [match.run for match in found],
         READERS_FILTERS if source.trusted else _core.native_filters(),
@@ -278,10 +322,22 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
         raise hdf5_errors.nothing_matches(source.filename, spec.path, "dataset", groups, [])
     attributes: tuple[dict[int, dict[str, Any]], ...] = {}, {}  # of datasets, and of scales
     for number, stored in told.attributes.items():
-        values = {name: decoded(told.places[number], *of) for name, of in stored.items()}
+        place = told.places[number]
+        with errors_named(place):
+            values = {name: decoded(place, *of) for name, of in stored.items()}
         attributes[number >= count][number] = values
     names = {scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()}
-    return found, _OfFile(told, count, attributes[0], names)
+    of_groups = {path: _of_group(place, spec.attrs) for path, place in groups_on_way.items()}
+    of_groups = {path.rstrip("/") or "/": values for path, values in of_groups.items() if values}
+    return found, _OfFile(told, count, attributes[0], names, of_groups)
+
+
+def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes of a group that are wanted, as far as it has them."""
+    wanted = {name.encode("utf-8", "surrogateescape"): name for name in names}
+    with errors_named(group):
+        stored = {one[0]: one[2:] for one in group.file.metadata.attributes(group.offset)}
+        return {wanted[one]: decoded(group, *stored[one]) for one in wanted if one in stored}
 
 
 def _joined(files: Sequence[_OfFile]) -> tuple[Survey, dict[int, Any], dict[int, str]]:

@@ -114,7 +114,7 @@ def _entry(source: Source, leaf: str | Ragged, field: str | None) -> Entry:
     if found is None:
         index = source.index(leaf, field)
         return Entry(index, (index,))
-    return _in_heap(*found)
+    return in_heap(*found)
 
 
 def _pair(source: Source, pair: Ragged) -> Entry:
@@ -146,7 +146,14 @@ def _numbers(source: Source, kind: str, given: str | npt.NDArray[Any]) -> Number
     return Numbers(kind, whole(index), index)
 
 
-def _in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
+def in_heap(descriptors: ChunkIndex, atoms: ChunkIndex | None) -> Entry:
+    """Read where the rows of a dataset lie in the global heap; see `Source.variable`.
+
+    Raises
+    ------
+    CorruptFileError, CorruptChunkError
+        The descriptors are damaged.
+    """
     shape = descriptors.n_rows, descriptors.row_bytes
     stored = whole(descriptors).view(np.uint8).reshape(shape)
     counts = stored[:, :COUNT_BYTES].copy().view("<u4").reshape(-1).astype(np.int64)

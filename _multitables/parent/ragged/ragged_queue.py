@@ -25,7 +25,6 @@ Law
 
 from __future__ import annotations
 
-import itertools
 import os
 import queue
 import threading
@@ -37,12 +36,10 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from _multitables import _core
 from _multitables.errors import ClosedError, MultitablesError, QueueClosed, StalledError
 from _multitables.parent.ragged.open_rows import Entry, OpenedRows
-from _multitables.parent.ragged.ragged_block import RaggedBlock
+from _multitables.parent.ragged.rows_of_requests import Ask, asking_heap, block_of, nothing
 from _multitables.parent.random.dataset_handle import DatasetHandle
 from _multitables.parent.random.request import Request
 from _multitables.parent.random.service import Service
@@ -50,10 +47,6 @@ from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.titles import count, title
 from _multitables.plan.ragged import I64, Fetch, RaggedPlan
 from _multitables.select.selection import Selection
-from _multitables.wire.request_bytes import encode_heap
-
-#: What a fetch asks: tries for a stage -> a request.
-Ask = Callable[[int | None], Request]
 
 
 class RaggedGuard:
@@ -198,7 +191,7 @@ class RaggedQueue:
                     raise queue.Empty from None
                 if error is not None:
                     raise self._told(error)
-        return [_block(part) for part in asked.parts]
+        return [block_of(part.entry, part.requests, part.offsets) for part in asked.parts]
 
     def _told(self, error: BaseException) -> BaseException:
         """Let the error of a request say what it means for the stream."""
@@ -234,12 +227,14 @@ class RaggedQueue:
                 part.asks.pop(0)
 
     def _parts(self, fetch: Fetch) -> list[_Part]:
-        service, parts = self._service, []
+        service, parts = self._service, list[_Part]()
+        offsets: I64 | None
         for entry, handles in zip(self._opened.entries, self._handles, strict=True):
             if entry.descriptors is not None and entry.spans is not None:
-                parts.append(self._heap_part(fetch, entry, handles[0]))
+                offsets, ask = asking_heap(service, entry, handles[0], fetch)
+                parts.append(_Part(entry, offsets, [ask]))
                 continue
-            offsets: I64 | None = None
+            offsets = None
             spans = fetch.row_spans()
             if entry.spans is not None:
                 spans, offsets = fetch.spans(entry.spans)
@@ -247,21 +242,6 @@ class RaggedQueue:
             asks: list[Ask] = [_asking(service, key) for key in keys]
             parts.append(_Part(entry, offsets, asks))
         return parts
-
-    def _heap_part(self, fetch: Fetch, entry: Entry, handle: DatasetHandle) -> _Part:
-        assert entry.spans is not None
-        assert entry.descriptors is not None
-        assert entry.atom is not None
-        rows, atom, service = fetch.rows, entry.atom, self._service
-        _, offsets = fetch.spans(entry.spans)
-        chosen = entry.descriptors[rows if not isinstance(rows, range) else _slice(rows)]
-        words = encode_heap(chosen, atom.itemsize)
-        shape = [int(offsets[-1]), *atom.shape]
-
-        def ask(tries: int | None) -> Request:
-            return service.ask_heap(Selection(handle), words, atom.base, shape, tries)
-
-        return _Part(entry, offsets, [ask])
 
     # ---- the end
 
@@ -342,7 +322,7 @@ class RaggedQueue:
 
     def nothing(self) -> list[Any]:
         """Return what is delivered of no rows at all."""
-        return [_nothing(entry) for entry in self._opened.entries]
+        return [nothing(entry) for entry in self._opened.entries]
 
     @property
     def mine(self) -> bool:
@@ -366,45 +346,6 @@ class RaggedQueue:
 
 def _asking(service: Service, key: Selection) -> Ask:
     return lambda tries: service.ask(key, service.pool, tries)
-
-
-def _slice(rows: range) -> slice:
-    return slice(rows.start, rows.stop)
-
-
-def _block(part: _Part) -> Any:
-    """Make the block of all rows of a fetch from the results of its requests."""
-    entry = part.entry
-    arrays = []
-    for request in part.requests:
-        with request.get_unsafe() as view:
-            arrays.append(view)
-    if part.offsets is None:
-        return arrays[0]
-    columns = arrays.pop() if entry.has_columns else None
-    values, offsets = entry.structure.pack(arrays), part.offsets
-    if entry.is_text and not arrays[0].all():
-        values, offsets = _ended(arrays[0], offsets)
-    return RaggedBlock(values, offsets, columns, entry.n_columns, entry.is_text)
-
-
-def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
-    """End each string at its first NUL, as HDF5 does."""
-    pairs = itertools.pairwise(offsets.tolist())
-    rows = [text[begin:end].tobytes().split(b"\0", 1)[0] for begin, end in pairs]
-    ends = np.array([0, *itertools.accumulate(map(len, rows))], np.int64)
-    return np.frombuffer(b"".join(rows), np.uint8), ends
-
-
-def _nothing(entry: Entry) -> Any:
-    arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
-    if entry.spans is None:
-        return arrays[0]
-    if entry.atom is not None:
-        arrays = [np.empty((0, *entry.atom.shape), entry.atom.base)]
-    columns = arrays.pop() if entry.has_columns else None
-    values = entry.structure.pack(arrays)
-    return RaggedBlock(values, np.zeros(1, np.int64), columns, entry.n_columns, entry.is_text)
 
 
 def _end(service: Service, give_back: Callable[[Readers, bool], None], sound: bool = True) -> None:

@@ -1,0 +1,80 @@
+"""Ragged rows of requests: what is asked of readers for some, and the block that their results are.
+
+Law
+---
+1. Nothing is copied: a block's arrays are views of what the requests' results lie in.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from _multitables.parent.ragged.open_rows import Entry
+from _multitables.parent.ragged.ragged_block import RaggedBlock
+from _multitables.parent.random.dataset_handle import DatasetHandle
+from _multitables.parent.random.request import Request
+from _multitables.parent.random.service import Service
+from _multitables.plan.ragged import I64, Fetch
+from _multitables.select.selection import Selection
+from _multitables.wire.request_bytes import encode_heap
+
+#: What a fetch asks: tries for a stage -> a request.
+Ask = Callable[[int | None], Request]
+
+
+def asking_heap(
+    service: Service, entry: Entry, handle: DatasetHandle, fetch: Fetch
+) -> tuple[I64, Ask]:
+    """Return where rows in the global heap end in the result, and what asks for them."""
+    assert entry.spans is not None
+    assert entry.descriptors is not None
+    assert entry.atom is not None
+    rows, atom = fetch.rows, entry.atom
+    _, offsets = fetch.spans(entry.spans)
+    chosen = slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+    words = encode_heap(entry.descriptors[chosen], atom.itemsize)
+    shape = [int(offsets[-1]), *atom.shape]
+
+    def ask(tries: int | None) -> Request:
+        return service.ask_heap(Selection(handle), words, atom.base, shape, tries)
+
+    return offsets, ask
+
+
+def block_of(entry: Entry, requests: Sequence[Request], offsets: I64 | None) -> Any:
+    """Make the block of all rows of a fetch from the results of its requests."""
+    arrays = []
+    for request in requests:
+        with request.get_unsafe() as view:
+            arrays.append(view)
+    if offsets is None:
+        return arrays[0]
+    columns = arrays.pop() if entry.has_columns else None
+    values = entry.structure.pack(arrays)
+    if entry.is_text and not arrays[0].all():
+        values, offsets = _ended(arrays[0], offsets)
+    return RaggedBlock(values, offsets, columns, entry.n_columns, entry.is_text)
+
+
+def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
+    """End each string at its first NUL, as HDF5 does."""
+    pairs = itertools.pairwise(offsets.tolist())
+    rows = [text[begin:end].tobytes().split(b"\0", 1)[0] for begin, end in pairs]
+    ends = np.array([0, *itertools.accumulate(map(len, rows))], np.int64)
+    return np.frombuffer(b"".join(rows), np.uint8), ends
+
+
+def nothing(entry: Entry) -> Any:
+    """Return what is delivered of no rows at all."""
+    arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
+    if entry.spans is None:
+        return arrays[0]
+    if entry.atom is not None:
+        arrays = [np.empty((0, *entry.atom.shape), entry.atom.base)]
+    columns = arrays.pop() if entry.has_columns else None
+    values = entry.structure.pack(arrays)
+    return RaggedBlock(values, np.zeros(1, np.int64), columns, entry.n_columns, entry.is_text)
