@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from dask import array as da
+from dask.array.core import normalize_chunks
 from dask.base import tokenize
 
 from _multitables.errors import MissingLibraryError, OptionsError, UnsupportedDatasetError
@@ -32,6 +33,8 @@ from _multitables.plan.divisions import cut_by_value
 
 #: Bytes of the rows of a partition of a data frame, about.
 PARTITION_BYTES = 64 << 20
+#: Of a text or another object, about.
+OBJECT_BYTES = 64
 
 
 def to_dask(
@@ -86,6 +89,11 @@ def to_dask(
     dataset = _dataset(file[path])
     name = f"multitables-{tokenize(dataset, chunks)}"
     meta = np.empty((0,) * dataset.ndim, dataset.dtype)
+    if dataset.dtype.hasobject:  # Dask does not guess the size of objects
+        guessed = np.dtype(f"V{dataset.dtype.itemsize + OBJECT_BYTES}")
+        chunks = normalize_chunks(
+            chunks, dataset.shape, dtype=guessed, previous_chunks=dataset.chunks
+        )
     return da.from_array(dataset, chunks, name=name, lock=False, meta=meta)
 
 
@@ -331,8 +339,14 @@ def _column(dataset: Dataset, name: str, of_field: np.dtype[Any] | None = None) 
             "axis, and a data frame has columns of one",
             advice="Name the others with columns=, or take it with multitables.to_dask",
         )
-    field = None if of_field is None else name
-    return _Column(dataset, field, dataset.dtype if of_field is None else of_field)
+    dtype = dataset.dtype if of_field is None else of_field
+    if dtype.hasobject and (dtype.metadata or {}).get("vlen") not in (str, bytes):
+        raise UnsupportedDatasetError(
+            f"column {name!r} of {dataset.name!r} in {dataset.file.filename!r} has sequences, "
+            "references or compounds of them, of which a data frame would make texts",
+            advice="Name the others with columns=, or take it with multitables.to_dask",
+        )
+    return _Column(dataset, None if of_field is None else name, dtype)
 
 
 def _dataset(found: Any) -> Dataset:
