@@ -42,6 +42,7 @@ from _multitables.errors import (
     MissingDatasetError,
     MissingFieldError,
     MissingFileError,
+    MissingFileWarning,
     MissingFilterError,
     MissingLibraryError,
     MissingVersionError,
@@ -81,7 +82,7 @@ from _multitables.parent.stream.follow_queue import FollowQueue
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.stream.versions_queue import VersionsQueue
 from _multitables.parent.streamer import Streamer
-from _multitables.tree import Ragged
+from _multitables.tree import Joined, Ragged
 
 if typing.TYPE_CHECKING:
     from _multitables.adapters.dask_collections import to_dask as to_dask
@@ -140,11 +141,13 @@ __all__ = [
     "ItemBatch",
     "ItemBatches",
     "ItemIterator",
+    "Joined",
     "LibraryTimeoutError",
     "MissingAttributeError",
     "MissingDatasetError",
     "MissingFieldError",
     "MissingFileError",
+    "MissingFileWarning",
     "MissingFilterError",
     "MissingLibraryError",
     "MissingVersionError",

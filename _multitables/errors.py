@@ -87,6 +87,10 @@ class CorruptChunkWarning(MultitablesError, UserWarning):  # noqa: N818 - not ra
     """A chunk does not decode and is left out, as `Streamer.get_batches` was asked to."""
 
 
+class MissingFileWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
+    """A file is broken or lacks a path and is left out, as `Streamer` was asked to."""
+
+
 class SavedIndexWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
     """A saved index is damaged and not used, or a dataset is left out of one."""
 

@@ -274,6 +274,7 @@ class StreamerOptions:
     rotational: bool | None = _option(_rotational)
     library_timeout_seconds: float | None = _option(_timeout)
     trusted: bool = _option(_flag)
+    skip_missing: bool = _option(_flag)
 
 
 @dataclass(frozen=True)

@@ -146,8 +146,42 @@ def _whole(name: str, given: Any) -> npt.NDArray[Any]:
     return numbers
 
 
+@dataclass(frozen=True)
+class Joined:
+    """Datasets of one file whose rows follow each other, as if they were one.
+
+    It stands for a path where streams and batches take one. Of several files, the rows of all
+    datasets of the first come first, then those of the next.
+
+    Parameters
+    ----------
+    paths : str or sequence of str
+        The datasets, in the order of their rows, which are of one type and shape. A path with
+        wildcards (``"/runs/*/images"``) means the datasets that match, sorted by name, with numbers
+        in order. A path that is there as it is written is that dataset.
+
+    Examples
+    --------
+    >>> images = multitables.Joined("/runs/*/images")
+    >>> images = multitables.Joined(["/night/images", "/day/images"])
+    """
+
+    paths: str | Sequence[str]
+
+    def __post_init__(self) -> None:
+        paths: Any = self.paths
+        is_several = isinstance(paths, Iterable) and not isinstance(paths, (str, bytes))
+        named = tuple(paths) if is_several else (paths,)
+        if not named or not all(isinstance(one, str) for one in named):
+            raise _no_path(self.paths, "made of a str for each dataset")
+        object.__setattr__(self, "paths", named)
+
+    def __str__(self) -> str:
+        return " + ".join(self.paths)
+
+
 #: What stands for one array or ragged block.
-Leaf = str | Ragged
+Leaf = str | Ragged | Joined
 #: What `path` may be: one, or several of equal outer length.
 Paths = Leaf | Sequence[Leaf] | Mapping[Any, Leaf]
 
@@ -198,7 +232,7 @@ def native(array: Any) -> Any:
 
 def structure_of(path: object) -> tuple[Structure, list[Any]]:
     """Split `path` into the structure of blocks and the paths of their arrays, or `Ragged`."""
-    if isinstance(path, Ragged):
+    if isinstance(path, Ragged | Joined):
         return Structure(None), [path]
     if isinstance(path, Mapping):
         structure, paths = Structure(tuple(path)), list(path.values())
@@ -206,7 +240,7 @@ def structure_of(path: object) -> tuple[Structure, list[Any]]:
         structure, paths = Structure(()), list(path)
     else:
         return Structure(None), [one_path(path, "a str, or a list, tuple or dict of str")]
-    if not paths or not all(isinstance(one, (str, Ragged)) for one in paths):
+    if not paths or not all(isinstance(one, Leaf) for one in paths):
         raise _no_path(path, "a str, or a list, tuple or dict of str")
     return structure, paths
 

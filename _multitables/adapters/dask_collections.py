@@ -340,7 +340,8 @@ def _column(dataset: Dataset, name: str, of_field: np.dtype[Any] | None = None) 
             advice="Name the others with columns=, or take it with multitables.to_dask",
         )
     dtype = dataset.dtype if of_field is None else of_field
-    if dtype.hasobject and (dtype.metadata or {}).get("vlen") not in (str, bytes):
+    metadata: Mapping[Any, Any] = dtype.metadata or {}
+    if dtype.hasobject and metadata.get("vlen") not in (str, bytes):
         raise UnsupportedDatasetError(
             f"column {name!r} of {dataset.name!r} in {dataset.file.filename!r} has sequences, "
             "references or compounds of them, of which a data frame would make texts",

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from _multitables.adapters import no_dtype
 from _multitables.index.file_names import Filename
-from _multitables.index.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
@@ -65,11 +64,9 @@ def tf_dataset(
     >>> dataset = multitables.tf_dataset("run7.h5", ("/images", "/labels"), 256)  # doctest: +SKIP
     >>> model.fit(dataset.prefetch(2))  # doctest: +SKIP
     """
-    opened_with = dict(open_options or {})
-    streamer = Streamer(filename, **opened_with)
+    streamer = Streamer(filename, **(open_options or {}))
     batches = streamer.get_batches(path, batch_size, **options)
-    file = KeptSource(streamer.filename, opened_with, keeps=False)
-    opened = open_data(DataSpec(file, path, options.get("field")))
+    opened = open_data(DataSpec(streamer._file, path, options.get("field")))
     rows = batch_size if options.get("drop_last") else None
     specs = []
     for index in opened.indexes:

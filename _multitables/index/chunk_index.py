@@ -203,7 +203,8 @@ class ChunkIndex:
     @property
     def filenames(self) -> str | list[str]:
         """The name of the dataset's file, or of all whose rows it has."""
-        return [one.filename for one in self.joined] or self.filename
+        names = [one.filename for one in self.joined]
+        return names if len(set(names)) > 1 else self.filename
 
     @property
     def joined_at(self) -> npt.NDArray[np.int64]:

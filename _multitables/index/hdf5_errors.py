@@ -308,12 +308,15 @@ def no_dims(filename: str, path: str, is_null: bool) -> UnsupportedDatasetError:
     )
 
 
-def not_fixed(filename: str, path: str, what: str) -> UnsupportedDatasetError:
+def not_fixed(
+    filename: str, path: str, what: str, *, has_fields: bool = False
+) -> UnsupportedDatasetError:
     """Compose the error for elements that have no size of their own."""
+    others = "Stream the other fields one by one with field=, or read" if has_fields else "Read"
     return UnsupportedDatasetError(
         f"{path!r} in {filename!r} has elements without a fixed size: {what} "
         "(expected numbers, fixed-length strings or compounds of them)",
-        advice="Stream the other fields by name, or read it with h5py or PyTables",
+        advice=f"{others} it with multitables.open({filename!r})[{path!r}]",
         path=path,
         filename=filename,
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -148,10 +148,6 @@ class Source:
         """
         return self.index_at(self.find(path), field)
 
-    def index_all(self, paths: Iterable[str], field: str | None = None) -> list[ChunkIndex]:
-        """Index several datasets; see `index`."""
-        return [self.index_at(self.find(path), field) for path in paths]
-
     def find(self, path: str) -> Place:
         """Return the object of a path below ``root_uep``; its errors are those of `index`."""
         return self.files.find(self._options.root + normal_path(path))
@@ -190,8 +186,8 @@ class Source:
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
 
-    def variable(self, path: str) -> tuple[ChunkIndex, ChunkIndex | None] | None:
-        """Index a dataset whose rows have any length; None: they have one size.
+    def variable(self, place: Place) -> tuple[ChunkIndex, ChunkIndex | None] | None:
+        """Index the dataset at a place whose rows have any length; None: they have one size.
 
         Returns
         -------
@@ -205,7 +201,6 @@ class Source:
         UnsupportedDatasetError
             Rows are of something else than atoms of a fixed size, or of strings.
         """
-        place = self.find(path)
         with errors_named(place):
             dataset = self._dataset(place)
             kind = dataset.datatype["kind"]
@@ -217,10 +212,10 @@ class Source:
                 if not element.direct or element.fixes:
                     reason = element.reason or "strings that end with a NUL"
                     raise UnsupportedDatasetError(
-                        f"{path!r} in {place.file.filename!r} has rows of {reason}, which are not "
-                        "streamed (expected numbers, or compounds of them)",
+                        f"{place.path!r} in {place.file.filename!r} has rows of {reason}, which "
+                        "are not streamed (expected numbers, or compounds of them)",
                         advice="Read it with multitables.Reader or h5py",
-                        path=path,
+                        path=place.path,
                         filename=place.file.filename,
                     )
         return self.index_at(place, as_stored=True), atoms
@@ -488,7 +483,8 @@ def _field_type(dataset: _Dataset, field: str | None) -> FieldType:
     try:
         return field_type(dataset.datatype, field, dataset.pytables)
     except Unsupported as error:
-        raise hdf5_errors.not_fixed(filename, path, str(error)) from None
+        is_whole = field is None and dataset.datatype["kind"] == "compound"
+        raise hdf5_errors.not_fixed(filename, path, str(error), has_fields=is_whole) from None
     except KeyError as error:
         raise hdf5_errors.no_such_field(filename, path, *error.args) from None
 

@@ -2,29 +2,104 @@
 
 Law
 ---
-1. The first file is open, and says what groups hold; the others are opened one after the other when
-   datasets are indexed, and closed again.
+1. One file is open, and says what groups hold: the first that can be opened. The others are opened
+   one after the other when datasets are indexed, and closed again.
 2. What was indexed is kept as long as no file changes.
+3. A file is left out only if the user said so, and then of all that is indexed together: the rows
+   of datasets in lock-step stay those of the same files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
 
-from _multitables.errors import OptionsError
+from _multitables.errors import (
+    FileOpenError,
+    MissingDatasetError,
+    MissingFieldError,
+    MultitablesError,
+    OptionsError,
+    StoreError,
+)
 from _multitables.index.chunk_index import ChunkIndex, SourceFile
+from _multitables.index.dataset_names import datasets_named
 from _multitables.index.hdf5_file import Source
 from _multitables.index.joined import joined
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.stored_files import changed
 from _multitables.remote.names import absolute
+from _multitables.tree import Joined
+
+#: A dataset, or several whose rows follow each other, and a column of it.
+Wanted = tuple[str | Joined, str | None]
+#: Why a file may be left out. What a store failed to give may be there the next time.
+MISSING = FileOpenError, MissingDatasetError, MissingFieldError
+#: Names of files that are left out, and why.
+MissingFiles = dict[str, MultitablesError]
+_T = TypeVar("_T")
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether an error says that a file is broken, or lacks what is wanted of it."""
+    return isinstance(error, MISSING) and not isinstance(error, StoreError)
+
+
+def index_all(source: Source, wanted: Sequence[Wanted]) -> tuple[list[ChunkIndex], MissingFiles]:
+    """Index datasets that belong together, of one file or of several.
+
+    Returns
+    -------
+    indexes : list of ChunkIndex
+        One of each that is wanted.
+    missing : dict of str to MultitablesError
+        The files that are left out.
+
+    Raises
+    ------
+    UnsupportedDatasetError
+        Rows of one dataset differ from those of the first, or a library would have to read them.
+    MissingDatasetError, MissingFileError, ...
+        As of each file, which the error names.
+    """
+    if isinstance(source, JoinedSource):
+        return source.index_together(tuple(wanted))
+    return [_whole(named, parts) for (named, _), parts in _parts(source, wanted)], {}
+
+
+def _parts(source: Source, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, list[ChunkIndex]]]:
+    """Yield the indexes of the datasets that are one in the end."""
+    for named, field in wanted:
+        places = datasets_named(source, named)
+        yield (named, field), [source.index_at(place, field) for place in places]
+
+
+def _whole(named: str | Joined, parts: Sequence[ChunkIndex]) -> ChunkIndex:
+    return parts[0] if isinstance(named, str) else joined(parts, READERS_FILTERS)
+
+
+@dataclass(frozen=True)
+class _Indexed:
+    """What was indexed together, in the state that files had."""
+
+    indexes: list[ChunkIndex]
+    files: set[SourceFile]
+    missing: MissingFiles
+
+    @property
+    def is_current(self) -> bool:
+        return not any(changed(file.filename, file.fingerprint) for file in self.files)
 
 
 class JoinedSource(Source):
-    """The first of several files, with the rows of all."""
+    """One of several files, with the rows of all."""
 
-    def __init__(self, filenames: list[str], open_options: OpenOptions) -> None:
+    def __init__(
+        self, filenames: list[str], open_options: OpenOptions, skip_missing: bool = False
+    ) -> None:
         if open_options.kind == "split":
             raise OptionsError(
                 f"DRIVER='H5FD_SPLIT' cannot be given with several files, got {len(filenames)}",
@@ -32,49 +107,80 @@ class JoinedSource(Source):
                 option="DRIVER",
                 got="H5FD_SPLIT",
             )
-        super().__init__(filenames[0], open_options)
         self._filenames = [absolute(name) for name in filenames]
-        self._known: dict[tuple[str, str | None], tuple[ChunkIndex, set[SourceFile]]] = {}
+        self._skips = skip_missing
+        self._known: dict[tuple[Wanted, ...], _Indexed] = {}
+        #: Files that cannot be opened.
+        self._closed: MissingFiles = {}
+        for number, name in enumerate(filenames):
+            with self._skipping(self._filenames[number], self._closed):
+                super().__init__(name, open_options)
+                self._number = number
+                return
+        raise next(iter(self._closed.values()))
+
+    @contextmanager
+    def _skipping(self, filename: str, missing: MissingFiles) -> Iterator[None]:
+        """Leave a file out if it is broken or lacks something, where the user said so."""
+        try:
+            yield
+        except MultitablesError as error:
+            if not (self._skips and is_missing(error)):
+                raise
+            missing[filename] = error
+
+    def _answers(self, ask: Callable[[Source], _T], missing: MissingFiles) -> Iterator[_T]:
+        """Yield what each file answers, one after the other, but for those that are left out."""
+        missing.update(self._closed)
+        for number, name in enumerate(self._filenames):
+            if name not in self._closed:
+                with self._skipping(name, missing):
+                    yield self._answer(number, ask)
+
+    def _answer(self, number: int, ask: Callable[[Source], _T]) -> _T:
+        if number == self._number:
+            return ask(self)
+        with Source(self._filenames[number], self._options) as source:
+            answer = ask(source)
+        source.files.forget()
+        return answer
 
     def reopen(self, filenames: list[str]) -> bool:
         """Use it again when it was closed; False if its first file has changed."""
         return filenames == self._filenames and self.files.reopen()
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
-        """Index the rows of all files.
+        """Index the rows of all files; see `index_all` for the errors."""
+        return self.index_together(((path, field),))[0][0]
 
-        Raises
-        ------
-        UnsupportedDatasetError
-            Rows of one file differ from those of the first, or a library would have to read them.
-        MissingDatasetError, MissingFileError, ...
-            As of each file, which the error names.
-        """
-        return self.index_all([path], field)[0]
+    def index_together(self, wanted: tuple[Wanted, ...]) -> tuple[list[ChunkIndex], MissingFiles]:
+        """Index several datasets, for which each file is opened once; see `index_all`."""
+        known = self._known.get(wanted)
+        if known is None or not known.is_current:
+            known = self._known[wanted] = self._indexed(wanted)
+        return known.indexes, known.missing
 
-    def index_all(self, paths: Iterable[str], field: str | None = None) -> list[ChunkIndex]:
-        """Index several datasets, for which each file is opened once; see `index`."""
-        paths = list(paths)
-        wanted = [path for path in dict.fromkeys(paths) if not self._is_known(path, field)]
-        if wanted:
-            each, files = [super().index_all(wanted, field)], {_file(self)}
-            for filename in self._filenames[1:]:
-                with Source(filename, self._options) as source:
-                    each.append(source.index_all(wanted, field))
-                    files.add(_file(source))
-                source.files.forget()
-            for path, indexes in zip(wanted, zip(*each, strict=True), strict=True):
-                whole = joined(indexes, READERS_FILTERS)
-                self._known[path, field] = whole, files | set(whole.all_files)
-        return [self._known[path, field][0] for path in paths]
+    def _indexed(self, wanted: tuple[Wanted, ...]) -> _Indexed:
+        missing = MissingFiles()
 
-    def _is_known(self, path: str, field: str | None) -> bool:
-        known = self._known.get((path, field))
-        return known is not None and not any(
-            changed(file.filename, file.fingerprint) for file in known[1]
-        )
+        def of_file(source: Source) -> tuple[list[list[ChunkIndex]], SourceFile]:
+            main = source.files.main
+            parts = [parts for _, parts in _parts(source, wanted)]
+            return parts, SourceFile(main.filename, main.fingerprint)
 
+        each = list(self._answers(of_file, missing))
+        if not each:
+            raise next(iter(missing.values()))
+        indexes = [
+            joined([part for parts in together for part in parts], READERS_FILTERS)
+            for together in zip(*(parts for parts, _ in each), strict=True)
+        ]
+        files = {file for _, file in each}.union(*(index.all_files for index in indexes))
+        return _Indexed(indexes, files, missing)
 
-def _file(source: Source) -> SourceFile:
-    main = source.files.main
-    return SourceFile(main.filename, main.fingerprint)
+    def of_first(self, ask: Callable[[Source], _T]) -> _T:
+        """Return what the first file answers that does not lack what it is asked for."""
+        missing = MissingFiles()
+        for answer in self._answers(ask, missing):
+            return answer
+        raise next(iter(missing.values()))

@@ -33,6 +33,8 @@ class KeptSource:
         See `open_source`.
     keeps : bool
         Keep what was read of it between two uses, and with it a descriptor.
+    skip_missing : bool
+        Of several files, leave out those that are broken, or lack what is indexed.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class KeptSource:
         open_options: Mapping[str, object],
         *,
         keeps: bool,
+        skip_missing: bool = False,
     ) -> None:
         storage = StorageOptions.of(open_options.get("storage_options"))
         #: As it was given; of several files, a list of their names.
@@ -48,6 +51,7 @@ class KeptSource:
         self.filename, storage = files_named(filename, storage)
         self._options = {**open_options, "storage_options": storage}
         self.keeps = keeps
+        self.skip_missing = skip_missing
         self._kept: Source | None = None
         self._accesses: list[Access | None] = []
 
@@ -64,8 +68,7 @@ class KeptSource:
                 yield growing
             return
         source, self._kept = self._kept, None
-        names = self.filename if self.is_several else [self.filename]
-        if source is None or not source.reopen([absolute(os.fsdecode(n)) for n in names]):
+        if source is None or not source.reopen([absolute(name) for name in self.filenames]):
             source = self._opened()
         with source:
             yield source
@@ -73,13 +76,10 @@ class KeptSource:
         if self.keeps:
             self._kept = source
 
-    def each(self) -> Iterator[Source]:
-        """Open the file, or each of several, one after the other."""
-        for number in range(len(self.filename) if self.is_several else 1):
-            with self.one(number).open() as source:
-                yield source
-            if self.is_several:
-                source.files.forget()
+    @property
+    def filenames(self) -> list[str]:
+        """The names of all files."""
+        return [os.fsdecode(one) for one in (self.filename if self.is_several else [self.filename])]
 
     def one(self, number: int) -> KeptSource:
         """Return one of several files."""
@@ -93,7 +93,8 @@ class KeptSource:
 
     def _opened(self, *, grows: bool = False) -> Source:
         if self.is_several:
-            return JoinedSource(self.filename, parse_open_options(self._options))
+            options = parse_open_options(self._options)
+            return JoinedSource(self.filename, options, self.skip_missing)
         return open_source(self.filename, self._options, grows=grows)
 
     def __getstate__(self) -> dict[str, object]:

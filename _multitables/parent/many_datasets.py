@@ -137,9 +137,9 @@ class ManyDatasets(StreamerBase):
         Parameters
         ----------
         group : str, or dict of str to sequence of str
-            A group whose datasets of equal length, of shape (n,), (n, 1) or (n, k), are columns. Or
-            several, each with its columns (None: all): a block then has the same range of values of
-            the index of every group.
+            A group whose datasets of equal length, of shape (n,), (n, 1) or (n, k), are columns; or
+            a table, a dataset of compounds, whose members are. Or several, each with its columns
+            (None: all): a block then has the same range of values of the index of every one.
         columns : sequence of str, optional
             Columns of a single group. Default: all but those of the index.
         index : str or sequence of str
@@ -168,8 +168,11 @@ class ManyDatasets(StreamerBase):
             An option that cannot work (a `ValueError`).
         MissingDatasetError
             No such group or column (a `KeyError`).
+        MissingFieldError
+            No such column of a table (a `KeyError`).
         UnsupportedDatasetError
-            Columns of different lengths, or an index that cannot be one (a `ValueError`). When it
+            Columns of different lengths, of texts or sequences, or an index that cannot be one (a
+            `ValueError`), with the columns that can be streamed. When it
             is iterated: several groups of which one is not sorted.
         """
         self._check_open()

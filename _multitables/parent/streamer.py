@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import QueueClosed
+from _multitables.errors import OptionsError, QueueClosed
 from _multitables.index.file_names import Filename
 from _multitables.index.versions import VersionKey, VersionKeys
 from _multitables.options import (
@@ -36,7 +36,7 @@ from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.stream.row_generator import iterate_rows
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.parent.titles import count, file_title
-from _multitables.tree import Paths, structure_of
+from _multitables.tree import Joined, Paths, structure_of
 
 
 class Streamer(ManyDatasets):
@@ -61,6 +61,11 @@ class Streamer(ManyDatasets):
         What readers do not decode themselves is left to h5py, PyTables and HDF5's plugins in the
         reader processes. False switches these off, for files that may be made to attack them:
         what needs them is an `UnsupportedDatasetError`.
+    skip_missing : bool, default False
+        Of several files, leave out those that do not exist, are broken or lack a path or column:
+        each is reported by a `MissingFileWarning`, and is in ``missing_files`` of the stream.
+        Datasets that are streamed together leave out the same files. What a store fails to give
+        stays an error.
     storage_options : mapping, optional
         Of objects in stores: limits of requests and memory, a cache on disk, credentials, and other
         options of the store. Its values are texts, numbers and bools. What may be a secret is in no
@@ -90,6 +95,7 @@ class Streamer(ManyDatasets):
         rotational: bool | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         trusted: bool = True,
+        skip_missing: bool = False,
         **kw_args: Any,
     ) -> None:
         super().__init__(
@@ -99,6 +105,7 @@ class Streamer(ManyDatasets):
                 rotational=rotational,
                 library_timeout_seconds=library_timeout_seconds,
                 trusted=trusted,
+                skip_missing=skip_missing,
             ),
             {**kw_args, "trusted": trusted},
         )
@@ -132,10 +139,11 @@ class Streamer(ManyDatasets):
 
         Parameters
         ----------
-        path : str or Ragged, or list, tuple or dict of them
-            Dataset in the file. Several datasets must have equal outer length; blocks are then
-            tuples, or dicts with the same keys. Rows of different lengths (`Ragged`, PyTables'
-            VLArray, h5py's sequences and strings of any length) come as `RaggedBlock`.
+        path : str, Ragged or Joined, or list, tuple or dict of them
+            Dataset in the file, or `Joined` for the rows of several, one after the other. Those of
+            a list, tuple or dict come together, row by row: they must have equal outer length, and
+            blocks are tuples, or dicts with the same keys. Rows of different lengths (`Ragged`,
+            PyTables' VLArray, h5py's sequences and strings of any length) come as `RaggedBlock`.
         n_procs : int, optional
             Reader processes. Default: 4, or the cores available to this process if fewer.
         read_ahead : int, optional
@@ -337,7 +345,7 @@ class Streamer(ManyDatasets):
 
         Parameters
         ----------
-        path : str or Ragged, or list, tuple or dict of them
+        path : str, Ragged or Joined, or list, tuple or dict of them
             As in `get_queue`. With several datasets, the one with the longest rows is the one
             whose chunks are shuffled.
         batch_size : int
@@ -447,6 +455,8 @@ class Streamer(ManyDatasets):
         self._check_open()
         self._check_one_file("version", wanted.version)
         self._check_one_file("follow", wanted.follow)
+        _check_not_joined(spec, "version", wanted.has_versions and wanted.version)
+        _check_not_joined(spec, "follow", wanted.follow)
         stream: StreamQueue | RaggedQueue
         if wanted.follow:
             stream = FollowQueue(*self._keeping_pool(), wanted, spec)
@@ -454,3 +464,15 @@ class Streamer(ManyDatasets):
             stream = start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only)
         self._queues.add(stream)
         return stream
+
+
+def _check_not_joined(spec: DataSpec, option: str, got: object) -> None:
+    """Raise if rows are of several datasets, for an option that takes those of one."""
+    joined = [leaf for leaf in structure_of(spec.path)[1] if isinstance(leaf, Joined)]
+    if joined and got is not False:
+        raise OptionsError(
+            f"{option}={got!r} cannot be streamed of joined datasets, got {str(joined[0])!r}",
+            advice="Stream the datasets one by one",
+            option=option,
+            got=got,
+        )

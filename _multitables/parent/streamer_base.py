@@ -32,7 +32,9 @@ class StreamerBase:
         open_options: Mapping[str, object],
     ) -> None:
         self._wanted = wanted
-        self._file = KeptSource(filename, open_options, keeps=False)
+        self._file = KeptSource(
+            filename, open_options, keeps=False, skip_missing=wanted.skip_missing
+        )
         #: As it was given; of several files, a list of their names.
         self.filename: Any = self._file.filename
         self._closed = False

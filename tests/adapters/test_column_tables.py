@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import table_files
 from table_files import INDEX, SEQ, columns_of
 
-from multitables import Streamer
+from multitables import Streamer, UnsupportedDatasetError
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -48,3 +49,23 @@ def test_arrow(tables: Path) -> None:
     frame = block.to_polars()
     assert isinstance(frame, pl.DataFrame)
     np.testing.assert_array_equal(frame["nhit"].to_numpy(), columns["nhit"])
+
+
+def test_members_of_a_table(tmp_path: Path) -> None:
+    """Its columns are no arrays of their own, but parts of its rows."""
+    table = np.zeros(40, [("evt", "i8"), ("x", ">f4"), ("v", "i2", (3,)), ("sub", [("a", "i4")])])
+    table["evt"], table["x"] = np.arange(40) // 3, np.arange(40) / 2
+    table["v"] = np.arange(120).reshape(40, 3)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["t"] = table
+    streamer = Streamer(tmp_path / "a.h5")
+    (block,) = streamer.get_columns("t", ["x", "v"], index="evt", n_procs=1)
+    frame = block.to_pandas()
+    np.testing.assert_array_equal(frame["x"], table["x"])
+    np.testing.assert_array_equal(np.stack(frame["v"]), table["v"])
+    assert block.to_arrow()["v"].to_pylist() == table["v"].tolist()
+    np.testing.assert_array_equal(block.to_polars()["x"].to_numpy(), table["x"])
+    (block,) = streamer.get_columns("t", index="evt", n_procs=1)
+    for made in (block.to_pandas, block.to_arrow, block.to_polars):
+        with pytest.raises(UnsupportedDatasetError, match=r"'sub' has columns .*'sub/a'"):
+            made()

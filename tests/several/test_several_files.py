@@ -47,20 +47,27 @@ def streamed(streamer: Streamer, path: Any, **options: Any) -> list[np.ndarray]:
     driver=st.sampled_from([{}, DIRECT]),
     inner=st.sampled_from([None, np.s_[1:4], np.s_[::-2]]),
     step=st.sampled_from([None, 1, 3]),
+    layout=st.sampled_from(several_files.LAYOUTS),
 )
 def test_streams(
-    wanted: list[Part], block_size: Any, n_procs: int, driver: Any, inner: Any, step: Any
+    wanted: list[Part],
+    block_size: Any,
+    n_procs: int,
+    driver: Any,
+    inner: Any,
+    step: Any,
+    layout: str,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        names = several_files.write(Path(folder), wanted)
+        names, path, _, expected, _ = several_files.laid_out(Path(folder), wanted, layout)
         rows = slice(None, None, step)
-        expected = several_files.read(names)[rows]
+        expected = expected[rows]
         if inner is not None:
             expected = expected[:, inner]
         options: Any = {"block_size": block_size, "n_procs": n_procs, "inner": inner}
         if step is not None:
             options["rows"] = rows
-        blocks = streamed(Streamer(names, **driver), "/x", **options)
+        blocks = streamed(Streamer(names, **driver), path, **options)
         found = np.concatenate([expected[:0], *blocks])
         np.testing.assert_array_equal(found, expected)
         assert found.dtype == expected.dtype
@@ -75,21 +82,21 @@ def test_streams(
     world_size=st.integers(1, 2),
     window_rows=st.integers(1, 80),
     after=st.integers(0, 5),
+    layout=st.sampled_from(several_files.LAYOUTS),
 )
 def test_batches_and_their_states(
-    wanted: list[Part], size: int, world_size: int, after: int, **options: Any
+    wanted: list[Part], size: int, world_size: int, after: int, layout: str, **options: Any
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        names = several_files.write(Path(folder), wanted)
-        x, y = several_files.read(names), several_files.read(names, "/y")
+        names, *paths, x, y = several_files.laid_out(Path(folder), wanted, layout)
         for rank in range(world_size):
             options = {**options, "rank": rank, "world_size": world_size, "seed": 3}
-            with Streamer(names).get_batches(["/x", "/y"], size, **options) as batches:
+            with Streamer(names).get_batches(paths, size, **options) as batches:
                 order, found = batches.order(0), []
                 for _, batch in zip(range(after), batches, strict=False):
                     found.append([array.copy() for array in batch])
                 state = batches.state_dict()
-            with Streamer(names).get_batches(["/x", "/y"], size, **options) as batches:
+            with Streamer(names).get_batches(paths, size, **options) as batches:
                 batches.load_state_dict(state)
                 if after * size < len(order):
                     found += [[array.copy() for array in batch] for batch in batches]

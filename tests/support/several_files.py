@@ -18,6 +18,8 @@ import numpy as np
 from cut_chunks import cut_edges
 from hypothesis import strategies as st
 
+import multitables
+
 COLUMNS = 5
 #: How a file may store its rows.
 STORED: dict[str, dict[str, Any]] = {
@@ -61,6 +63,36 @@ def write(folder: Path, wanted: Sequence[Part]) -> list[str]:
         names.append(str(name))
         begin += part.rows
     return names
+
+
+#: How parts may be laid out: one in each file, all in one file, or several in each.
+LAYOUTS = ("files", "datasets", "both")
+
+
+def laid_out(
+    folder: Path, wanted: Sequence[Part], layout: str
+) -> tuple[list[str] | str, Any, Any, np.ndarray, np.ndarray]:
+    """Write parts; return the files, what names `x` and `y` of all, and the rows of both."""
+    names = write(folder, wanted)
+    x, y = read(names), read(names, "/y")
+    if layout == "files":
+        return names, "/x", "/y", x, y
+    each = len(names) if layout == "datasets" else 2
+    files = []
+    for first in range(0, len(names), each):
+        files.append(str(folder / f"joined{first}.h5"))
+        with h5py.File(files[-1], "w") as file:
+            file.create_group("p8/other")
+            # Numbers of which the order of letters is another one.
+            for number, name in enumerate(names[first : first + each], start=8):
+                with h5py.File(name) as source:
+                    source.copy("/x", file.require_group(f"p{number}"))
+                    source.copy("/y", file[f"p{number}"])
+    x_path = multitables.Joined("/p*/x")
+    y_path = multitables.Joined("/p*/y")
+    if layout == "datasets":
+        y_path = multitables.Joined([f"/p{number}/y" for number in range(8, 8 + len(names))])
+    return files if len(files) > 1 else files[0], x_path, y_path, x, y
 
 
 def _dataset(file: h5py.File, rows: np.ndarray, stored: str) -> None:

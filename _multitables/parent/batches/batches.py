@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, options
-from _multitables.errors import ClosedError, CorruptChunkError
+from _multitables.errors import ClosedError, CorruptChunkError, MultitablesError
 from _multitables.options import BatchOptions, check_number
 from _multitables.parent.batches.batch_iterator import BatchIterator, Bookmark, Progress
 from _multitables.parent.batches.epoch_streams import EpochStreams
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.open_stream import DataSpec
+from _multitables.parent.stream.open_stream import DataSpec, Opened
 from _multitables.parent.titles import count, file_title, title
 from _multitables.plan.checkpoint import Position, position_of, state_of
 from _multitables.plan.row_order import CHUNKS, WINDOW
@@ -86,6 +86,12 @@ class Batches:
         shuffle, readers = self._wanted.shuffle, count(self._wanted.n_procs, "reader")
         rows = count(self.batch_size, "row")
         return f"{of}: batches of {rows}, shuffle={shuffle!r}, {readers}"
+
+    @property
+    def missing_files(self) -> dict[str, MultitablesError]:
+        """Of several files, those that are left out with ``skip_missing=True``, and why."""
+        opened = self._streams.open()[0]
+        return dict(opened.missing_files) if isinstance(opened, Opened) else {}
 
     @property
     def epoch(self) -> int:

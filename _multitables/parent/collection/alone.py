@@ -72,7 +72,7 @@ def open_alone(queue: _core.WorkQueue, file: KeptSource, path: str) -> Alone:
         if not _has_objects(source, place):
             return open_dataset(queue, file, path) if source.told(place)["dims"] else None
         try:
-            rows = source.variable(path)
+            rows = source.variable(place)
         except UnsupportedDatasetError:
             return None  # rows of rows, or of texts
         if rows is None:

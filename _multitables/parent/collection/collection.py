@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core, machine, options
-from _multitables.errors import ClosedError, OptionsError
+from _multitables.errors import ClosedError, MultitablesError, OptionsError
 from _multitables.index.pattern import only
 from _multitables.index.runs import I64
 from _multitables.options import (
@@ -123,6 +123,11 @@ class Collection:
         of = title(opened.filename, [(opened.path, None)])
         items, readers = count(len(opened.items), "item"), count(wanted.n_procs, "reader")
         return f"{of}: {items}, order={wanted.order!r}, {readers}"
+
+    @property
+    def missing_files(self) -> dict[str, MultitablesError]:
+        """Of several files, those that are left out with ``skip_missing=True``, and why."""
+        return dict(self._opened.missing_files)
 
     @property
     def keys(self) -> list[str]:

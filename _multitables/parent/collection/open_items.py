@@ -9,7 +9,6 @@ Law
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +20,10 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.elements.attribute import decoded
-from _multitables.errors import MissingDatasetError, OptionsError
+from _multitables.errors import MissingDatasetError, MultitablesError, OptionsError
 from _multitables.index import device, hdf5_errors
 from _multitables.index.hdf5_file import Source, errors_named
+from _multitables.index.joined_source import MissingFiles, is_missing
 from _multitables.index.joined_survey import joined_surveys
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.open_files import Place
@@ -31,6 +31,7 @@ from _multitables.index.pattern import Links, Match, matches, parts_of, wildcard
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.runs import I64, distinct
 from _multitables.index.survey import ALONE, NO_DATASET, SCALE_NAME, Survey, survey
+from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.plan.collection import ALIGN_BYTES, Items, Layout, layout_of
 from _multitables.wire.survey_bytes import SurveyTable, table_of
 
@@ -69,6 +70,8 @@ class OpenedItems:
     attributes: Mapping[int, dict[str, Any]] = field(repr=False)
     #: File and path of a group -> its attributes, of groups that have some.
     group_attributes: Mapping[tuple[int, str], dict[str, Any]] = field(repr=False)
+    #: Of several files, those that are left out, and why.
+    missing_files: MissingFiles = field(repr=False)
 
     def is_alone(self, number: int) -> bool:
         """Whether a dataset is read by itself."""
@@ -192,26 +195,34 @@ def open_items(spec: ItemSpec) -> OpenedItems:
     """
     _check_by(spec)
     _check_exclude(spec)
-    found, surveys, lost = list[Match](), list[_OfFile](), list[MissingDatasetError]()
+    found, surveys, lost = list[Match](), list[_OfFile](), MissingFiles()
     of_groups: dict[tuple[int, str], dict[str, Any]] = {}
     rotates, is_direct = spec.rotational, False
-    for number, source in enumerate(spec.file.each()):
+    for number, name in enumerate(spec.file.filenames):
         try:
-            matched, one = _of_file(source, spec)
-        except MissingDatasetError as error:
-            lost.append(error)
+            with spec.file.one(number).open() as source:
+                matched, one = _of_file(source, spec)
+        except MultitablesError as error:
+            is_lost = is_missing(error) if spec.file.skip_missing else _has_nothing(error)
+            if not (spec.file.is_several and is_lost):
+                raise
+            lost[name] = error
             continue
         if rotates is None:
             rotates = device.rotates(source.filename)
+        if spec.file.is_several:
+            source.files.forget()
         found += [replace(match, file=number) for match in matched] if number else matched
         surveys.append(one)
         of_groups |= {(number, path): values for path, values in one.group_attributes.items()}
         is_direct = source.direct
     if not surveys:
-        raise lost[0]
+        raise next(iter(lost.values()))
+    missing = lost if spec.file.skip_missing else MissingFiles()
+    warn_of_missing(missing)
     told, attributes, names = _joined(surveys)
     is_dataset = told.kind[: sum(one.count for one in surveys)] != NO_DATASET
-    by = _file_names(spec.file) if isinstance(spec.by, str) else spec.by
+    by = spec.file.filenames if isinstance(spec.by, str) else spec.by
     items = Items(found, by, is_dataset)
     if spec.file.is_several:
         _check_once(spec, items)
@@ -225,7 +236,13 @@ def open_items(spec: ItemSpec) -> OpenedItems:
         scale_names=names,
         attributes=attributes,
         group_attributes=of_groups,
+        missing_files=missing,
     )
+
+
+def _has_nothing(error: MultitablesError) -> bool:
+    """Whether nothing in a file matches, so that it is passed over."""
+    return isinstance(error, MissingDatasetError)
 
 
 def _check_by(spec: ItemSpec) -> None:
@@ -258,17 +275,13 @@ def _check_exclude(spec: ItemSpec) -> None:
             )
 
 
-def _file_names(file: KeptSource) -> list[str]:
-    return [os.fsdecode(name) for name in (file.filename if file.is_several else [file.filename])]
-
-
 def _check_once(spec: ItemSpec, items: Items) -> None:
     """Raise if an item would have a dataset twice."""
     twice = items.twice()
     if twice is None:
         return
     path, *numbers = twice
-    names = _file_names(spec.file)
+    names = spec.file.filenames
     raise OptionsError(
         f"{path!r} is in {names[numbers[0]]!r} and in {names[numbers[1]]!r}: expected each dataset "
         "of an item in one file",

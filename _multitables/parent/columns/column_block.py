@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from _multitables.errors import MissingLibraryError
+from _multitables.errors import MissingLibraryError, UnsupportedDatasetError
 from _multitables.tree import NamedArrays
 
 I64 = npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class GroupBlock(NamedArrays):
         import pandas as pd
 
         keys = self.index_of_rows()
-        data = {name: _flat(column, list) for name, column in self.items()}
+        data = {name: _flat(name, column, list) for name, column in self.items()}
         if len(keys) == 1:
             ((name, values),) = keys.items()
             index: Any = pd.Index(_native(values), name=name)
@@ -80,7 +80,7 @@ class GroupBlock(NamedArrays):
             return pa.FixedSizeListArray.from_arrays(pa.array(column.reshape(-1)), column.shape[1])
 
         columns = {**self.index_of_rows(), **self}
-        return pa.table({name: _flat(column, fixed) for name, column in columns.items()})
+        return pa.table({name: _flat(name, column, fixed) for name, column in columns.items()})
 
     def to_polars(self) -> Any:
         """Return a polars.DataFrame: the index, then the columns."""
@@ -139,6 +139,13 @@ def _native(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(column, column.dtype.newbyteorder("="))
 
 
-def _flat(column: npt.NDArray[Any], of_rows: Callable[[Any], Any]) -> Any:
+def _flat(name: str, column: npt.NDArray[Any], of_rows: Callable[[Any], Any]) -> Any:
+    if column.dtype.names is not None:
+        raise UnsupportedDatasetError(
+            f"column {name!r} has columns of its own ({', '.join(column.dtype.names)}), which a "
+            "data frame does not have",
+            good="The block itself is a mapping of NumPy arrays",
+            advice=f"Name one of them in columns=, as {f'{name}/{column.dtype.names[0]}'!r}",
+        )
     column = _native(column)
     return column if column.ndim == 1 else of_rows(column.reshape(len(column), -1))

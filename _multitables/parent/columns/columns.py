@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from _multitables.errors import ClosedError, OptionsError, QueueClosed
+from _multitables.errors import ClosedError, MultitablesError, OptionsError, QueueClosed
 from _multitables.options import ColumnOptions
 from _multitables.parent.columns.column_block import ColumnsBlock, GroupBlock
 from _multitables.parent.columns.open_columns import OpenedColumns
@@ -116,6 +116,11 @@ class Columns:
         of = title(self._opened.filename, groups)
         state = "closed" if self._closed else "open"
         return f"<Columns of {of}: by {', '.join(self.index)}, {state}>"
+
+    @property
+    def missing_files(self) -> dict[str, MultitablesError]:
+        """Of several files, those that are left out with ``skip_missing=True``, and why."""
+        return dict(self._opened.opened.missing_files)
 
     def __len__(self) -> int:
         """Count the blocks of the next iteration, whose keys are read for it."""
@@ -287,7 +292,7 @@ class Columns:
         arrays, groups = self._arrays(stream), dict[str, GroupBlock]()
         for (name, group), offsets in zip(self._opened.groups.items(), rows.offsets, strict=True):
             first, last = int(offsets[begin]), int(offsets[end])
-            columns = {column: _squeezed(next(arrays)) for column in group.indexes}
+            columns = group.columns(arrays)
             of_values = offsets[begin : end + 1] - first
             groups[name] = GroupBlock(columns, index, of_values, (first, last))
         return groups.popitem()[1] if self._opened.is_single else ColumnsBlock(groups, index)
@@ -334,11 +339,6 @@ class Columns:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _squeezed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column of shape (n, 1) as (n,)."""
-    return column.reshape(-1) if column.shape[1:] == (1,) else column
 
 
 def _range(saved: Any) -> Range:

@@ -10,15 +10,21 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
-from _multitables.index.hdf5_file import Source
-from _multitables.index.open_files import children
+from _multitables.index.hdf5_file import Source, errors_named
+from _multitables.index.joined_source import JoinedSource, Wanted, index_all
+from _multitables.index.numpy_type import datatype_of
+from _multitables.index.open_files import Place, children
 from _multitables.machine import available_cores
 from _multitables.parent.readers.local_rows import LocalRows
 from _multitables.parent.stream.open_stream import DataSpec, Opened, check_lengths, opened_of
+from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.parent.titles import file_title
 from _multitables.plan.key_groups import Key, Rows, UnsortedError
 from _multitables.tree import structure_of
@@ -45,10 +51,26 @@ class GroupKeys:
 
 @dataclass(frozen=True)
 class ColumnGroup:
-    """A group's columns, by the names that they have in blocks, and its key."""
+    """The columns of a group or a table, and its key."""
 
+    #: What is streamed: a dataset for each column, by its name; or a table alone, whose `members`
+    #: are the columns.
     indexes: Mapping[str, ChunkIndex]
+    members: tuple[str, ...] | None
     keys: GroupKeys
+
+    def columns(self, arrays: Iterator[npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """Take its columns of a block from the arrays of all groups."""
+        streamed = {name: next(arrays) for name in self.indexes}
+        if self.members is not None:
+            (table,) = streamed.values()
+            streamed = {name: table[name] for name in self.members}
+        return {name: _squeezed(column) for name, column in streamed.items()}
+
+
+def _squeezed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column of shape (n, 1) as (n,)."""
+    return column.reshape(-1) if column.shape[1:] == (1,) else column
 
 
 @dataclass(frozen=True)
@@ -119,34 +141,123 @@ def open_columns(
             option="group",
             got=groups,
         )
-    found: dict[str, ColumnGroup] = {}
-    reader = _core.LocalReader(available_cores(), KEPT_BYTES)
+    tables = dict[str, _Table]()
     with spec.file.open() as source:
-        names = {
-            group: list(_columns(source, group, keys) if chosen is None else chosen)
-            for group, chosen in named.items()
-        }
-        paths = [f"{group}/{name}" for group in names for name in (*keys, *names[group])]
-        each = iter(source.index_all(paths))
-        for group, inside in names.items():
+        for group, chosen in named.items():
+            tables[group] = _table_of(source, group, keys, chosen)
+        wanted = [one for table in tables.values() for one in (*table.keys, *table.streamed)]
+        try:
+            indexes, missing = index_all(source, wanted)
+        except UnsupportedDatasetError as error:
+            raise _without_others(source, tables, error) from None
+        found, flat, any_index = dict[str, ColumnGroup](), list[ChunkIndex](), indexes[:1]
+        reader, each = _core.LocalReader(available_cores(), KEPT_BYTES), iter(indexes)
+        for group, table in tables.items():
             key_indexes = [next(each) for _ in keys]
-            indexes = {name: next(each) for name in inside}
-            check_lengths([*key_indexes, *indexes.values()])
+            own = {name: next(each) for name in table.names}
+            check_lengths([*key_indexes, *own.values()])
             group_keys = GroupKeys([_key(one, reader) for one in key_indexes])
-            found[group] = ColumnGroup(indexes, group_keys)
-        flat = [one for group in found.values() for one in group.indexes.values()]
-        structure, _ = structure_of([index.path for index in flat or key_indexes])
-        opened = opened_of(spec, source, structure, flat or key_indexes)
-        opened = replace(opened, indexes=flat)
+            found[group] = ColumnGroup(own, table.members, group_keys)
+            flat += own.values()
+        structure, _ = structure_of([index.path for index in flat or any_index])
+        opened = opened_of(spec, source, structure, flat or any_index)
+    warn_of_missing(missing)
+    opened = replace(opened, indexes=flat, missing_files=missing)
     filename = spec.file.filename if spec.file.is_several else source.filename
     return OpenedColumns(filename, found, opened, keys, isinstance(groups, str), reader)
 
 
-def _columns(source: Source, group: str, keys: Sequence[str]) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Table:
+    """What is indexed for the columns of a group, or of a table."""
+
+    keys: list[Wanted]
+    #: By name of the column, or one of a table whose `members` are columns.
+    names: list[str]
+    streamed: list[Wanted]
+    members: tuple[str, ...] | None = None
+
+
+def _table_of(
+    source: Source, group: str, keys: Sequence[str], chosen: Sequence[str] | None
+) -> _Table:
+    """Find out what is to be indexed, in the first file that has the group."""
+
+    def asked(one: Source) -> _Table:
+        place = one.find(group)
+        with errors_named(place):
+            if place.ask("kind") == "dataset":
+                return _of_table(one, place, group, keys, chosen)
+            names = list(_columns(one, place, keys) if chosen is None else chosen)
+        return _Table(
+            [(f"{group}/{key}", None) for key in keys],
+            names,
+            [(f"{group}/{name}", None) for name in names],
+        )
+
+    return source.of_first(asked) if isinstance(source, JoinedSource) else asked(source)
+
+
+def _of_table(
+    source: Source, place: Place, group: str, keys: Sequence[str], chosen: Sequence[str] | None
+) -> _Table:
+    """Return what is indexed of a table: all of it at once, so that a chunk is decoded once."""
+    names = [name for name in _members(source, place) if name not in keys]
+    columns = names if chosen is None else list(chosen)
+    of_keys: list[Wanted] = [(group, key) for key in keys]
+    if len(columns) > 1 and set(columns) <= set(names) and _is_direct(source, place):
+        return _Table(of_keys, [group], [(group, None)], tuple(columns))
+    return _Table(of_keys, columns, [(group, name) for name in columns])
+
+
+def _members(source: Source, place: Place) -> list[str]:
+    datatype = datatype_of(source.told(place)["datatype"])
+    if datatype["kind"] != "compound":
+        raise UnsupportedDatasetError(
+            f"{place.path!r} in {place.file.filename!r} has no columns (expected a group, or a "
+            f"table of compounds, got a dataset of another type: {datatype['kind']})",
+            advice="Name the group that has the datasets",
+            path=place.path,
+            filename=place.file.filename,
+        )
+    return [name.decode("utf-8", "surrogateescape") for name, _, _ in datatype["fields"]]
+
+
+def _is_direct(source: Source, place: Place) -> bool:
+    """Whether all members of a table can be streamed together."""
+    try:
+        source.index_at(place)
+    except UnsupportedDatasetError:
+        return False
+    return True
+
+
+def _without_others(
+    source: Source, tables: Mapping[str, _Table], error: UnsupportedDatasetError
+) -> UnsupportedDatasetError:
+    """Say which columns can be streamed where one cannot; other refusals stay as they are."""
+
+    def is_streamed(one: Wanted) -> bool:
+        try:
+            index_all(source, [one])
+        except UnsupportedDatasetError:
+            return False
+        return True
+
+    for group, table in tables.items():
+        good = [n for n, one in zip(table.names, table.streamed, strict=True) if is_streamed(one)]
+        if all(map(is_streamed, table.keys)) and len(good) < len(table.names):
+            advice = f"Name the others: columns={good!r}" if good else "Name another group"
+            if len(tables) > 1:
+                advice = f"Name the others of {group!r}: {good!r}"
+            return UnsupportedDatasetError(error.happened, advice=advice)
+    return error
+
+
+def _columns(source: Source, group: Place, keys: Sequence[str]) -> Iterator[str]:
     """Yield the names of a group's datasets, except the index."""
-    place = source.find(group)
-    for name in sorted(children(place)):
-        inside = source.find(f"{group}/{name}")
+    for name in sorted(children(group)):
+        inside = source.files.find(name, group)
         if name not in keys and inside.ask("kind") == "dataset":
             yield name
 

@@ -17,14 +17,15 @@ import numpy.typing as npt
 
 from _multitables.errors import CorruptFileError, OptionsError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.dataset_names import datasets_named
 from _multitables.index.hdf5_file import Source
-from _multitables.index.joined_source import JoinedSource
+from _multitables.index.joined_source import JoinedSource, index_all
 from _multitables.index.version_sources import of_version
 from _multitables.parent.readers.local_rows import whole
 from _multitables.parent.stream.open_stream import DataSpec, check_lengths
 from _multitables.plan.ragged import as_rows
 from _multitables.plan.row_spans import Numbers, RowSpans, row_spans
-from _multitables.tree import Ragged, Structure, structure_of
+from _multitables.tree import Joined, Ragged, Structure, structure_of
 
 #: Of the descriptor of a row: its elements' number, then an address, then the object there.
 COUNT_BYTES = OBJECT_BYTES = 4
@@ -101,20 +102,32 @@ def open_rows(spec: DataSpec, refusal: UnsupportedDatasetError) -> OpenedRows:
     return OpenedRows(entries, structure)
 
 
-def _entry(source: Source, leaf: str | Ragged, field: str | None) -> Entry:
-    found = None if isinstance(leaf, Ragged) else source.variable(leaf)
-    if isinstance(source, JoinedSource) and (found or isinstance(leaf, Ragged)):
+def _entry(source: Source, leaf: str | Ragged | Joined, field: str | None) -> Entry:
+    if isinstance(leaf, Ragged):
+        _check_one(source, leaf)
+        return _pair(source, leaf)
+
+    def variable(one: Source) -> tuple[ChunkIndex, ChunkIndex | None] | None:
+        return one.variable(datasets_named(one, leaf)[0])
+
+    several = source if isinstance(source, JoinedSource) else None
+    found = several.of_first(variable) if several else variable(source)
+    if found is None:
+        index = index_all(source, [(leaf, field)])[0][0]
+        return Entry(index, (index,))
+    _check_one(source, leaf)
+    return in_heap(*found)
+
+
+def _check_one(source: Source, leaf: Ragged | str | Joined) -> None:
+    """Raise if rows of different lengths are not those of one dataset, or pair, of one file."""
+    if isinstance(source, JoinedSource) or isinstance(leaf, Joined):
+        several = "several files" if isinstance(source, JoinedSource) else "several datasets"
         raise UnsupportedDatasetError(
-            f"rows of different lengths ({str(leaf)!r}) cannot be taken from several files",
-            advice="Stream the files one by one",
+            f"rows of different lengths ({str(leaf)!r}) cannot be taken from {several}",
+            advice=f"Stream the {several.split()[1]} one by one",
             path=str(leaf),
         )
-    if isinstance(leaf, Ragged):
-        return _pair(source, leaf)
-    if found is None:
-        index = source.index(leaf, field)
-        return Entry(index, (index,))
-    return in_heap(*found)
 
 
 def _pair(source: Source, pair: Ragged) -> Entry:

@@ -106,6 +106,8 @@ class RaggedQueue:
     ----------
     block_size : int
         Rows of a block.
+    missing_files : dict
+        Nothing: ragged rows are those of one file.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class RaggedQueue:
     ) -> None:
         self.block_size = plan.batch_size
         self.plan = plan
+        self.missing_files: dict[str, MultitablesError] = {}
         self._service = service
         self._opened, self._handles = opened, handles
         self._fetches = plan.fetches(_core.order_rows)

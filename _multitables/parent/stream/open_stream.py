@@ -10,6 +10,7 @@ Law
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,13 +23,14 @@ from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
+from _multitables.index.joined_source import MissingFiles, index_all
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion
 from _multitables.parent.readers.reader_pool import ReaderPool
-from _multitables.parent.stream.slow_filters import warn_of_slow_filters
 from _multitables.parent.stream.stream_queue import StreamQueue
+from _multitables.parent.stream.warnings_of_streams import warn_of_missing, warn_of_slow_filters
 from _multitables.plan.inner_selection import select_inner
 from _multitables.plan.ring_size import whole_pages
 from _multitables.plan.stream_plan import ReadPlan
@@ -65,6 +67,8 @@ class Opened:
     grows: bool = False
     #: In SWMR mode.
     is_swmr: bool = False
+    #: Of several, those that are left out, and why.
+    missing_files: MissingFiles = dataclasses.field(default_factory=dict)
 
     def facts(self) -> dict[str, Any]:
         """Return what a plan must know of this machine, and of how the file is read."""
@@ -81,10 +85,12 @@ def open_data(spec: DataSpec, *, grows: bool = False) -> Opened:
     structure, paths = structure_of(spec.path)
     with spec.file.open(grows=grows) as source:
         version = of_version(source, spec.version)
-        indexes = version.index_all(paths, spec.field)
+        indexes, missing = index_all(version, [(path, spec.field) for path in paths])
         opened = opened_of(spec, source, structure, indexes, grows=grows)
+    warn_of_missing(missing)
+    opened = replace(opened, missing_files=missing)
     if not grows:
-        check_lengths(indexes)
+        check_lengths(indexes, of_several=spec.file.is_several)
     if spec.inner is not None:
         opened = replace(opened, indexes=select_inner(indexes, spec.inner, structure))
     return opened
@@ -150,7 +156,9 @@ def start_stream(
         warn_of_slow_filters(plan, READERS_FILTERS)
         ring = made_ring(encoded_plan(plan, opened), plan, opened, first_row)
         readers.assign(ring)
-        return made(ring, readers, plan, block_size, partial(pool.give_back(), readers))
+        stream = made(ring, readers, plan, block_size, partial(pool.give_back(), readers))
+        stream.missing_files = opened.missing_files
+        return stream
     except BaseException:
         readers.stop()
         raise
@@ -161,11 +169,19 @@ def control_bytes(plan: ReadPlan) -> int:
     return whole_pages(_core.control_bytes(plan.n_readers, plan.n_slots, plan.n_consumers))
 
 
-def check_lengths(indexes: Sequence[ChunkIndex]) -> None:
+def check_lengths(indexes: Sequence[ChunkIndex], *, of_several: bool = False) -> None:
     """Raise if the datasets differ in length, in one file of several perhaps."""
-    for together in zip(*(index.joined for index in indexes), strict=True):
-        check_lengths(together)
     first = indexes[0]
+    if len({len(index.joined) for index in indexes}) == 1:
+        for together in zip(*(index.joined for index in indexes), strict=True):
+            check_lengths(together)
+    elif of_several:
+        raise UnsupportedDatasetError(
+            "datasets of one stream are joined of different numbers of datasets in several files "
+            f"(got {[len(index.joined) for index in indexes]}), so that rows of one file could "
+            "come with those of another",
+            advice="Join equally many datasets, or stream the files one by one",
+        )
     for index in indexes[1:]:
         if index.n_rows != first.n_rows:
             raise UnsupportedDatasetError(

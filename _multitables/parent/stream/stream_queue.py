@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from _multitables import _core, options
-from _multitables.errors import ClosedError, QueueClosed, ReaderDiedError
+from _multitables.errors import ClosedError, MultitablesError, QueueClosed, ReaderDiedError
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.counters import counters
 from _multitables.parent.readers.death import Death
@@ -55,6 +55,8 @@ class StreamQueue:
     ----------
     block_size : int
         Rows of a block.
+    missing_files : dict of str to MultitablesError
+        Of several files, those that are left out with ``Streamer(skip_missing=True)``, and why.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class StreamQueue:
         self._ring = ring
         self._readers = readers
         self.plan = plan
+        self.missing_files: dict[str, MultitablesError] = {}
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()

@@ -1,9 +1,9 @@
-"""The warning that a stream's dataset has a filter which the core does not decode.
+"""Warnings of a stream: a filter that the core does not decode, and files that are left out.
 
 Law
 ---
-1. One for each such dataset of a stream, at the user's line that opened it. Other reasons for
-   which a library reads are no warning: another filter would not change them.
+1. One for each such dataset or file of a stream, at the user's line that opened it. Other reasons
+   for which a library reads are no warning: another filter would not change them.
 2. Requests and `multitables.open` give none: they may be of a few elements.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
-from _multitables.errors import SlowFilterWarning
+from _multitables.errors import MissingFileWarning, MultitablesError, SlowFilterWarning
 from _multitables.filter_names import HDF5, HDF5PLUGIN, PYTABLES
 from _multitables.plan.stream_plan import ReadPlan
 
@@ -40,6 +40,18 @@ def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None
             filename=index.filename,
             path=index.path,
             filter_id=number,
+        )
+        warnings.warn(warning, stacklevel=_stacklevel())
+
+
+def warn_of_missing(missing: Mapping[str, MultitablesError]) -> None:
+    """Report the files that are left out, and why."""
+    for filename, error in missing.items():
+        warning = MissingFileWarning(
+            f"{filename!r} is left out: {error.happened}",
+            good="The other files are read",
+            advice=error.advice,
+            filename=filename,
         )
         warnings.warn(warning, stacklevel=_stacklevel())
 
