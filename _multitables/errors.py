@@ -88,7 +88,7 @@ class CorruptChunkWarning(MultitablesError, UserWarning):  # noqa: N818 - not ra
 
 
 class MissingFileWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
-    """A file is broken or lacks a path and is left out, as `Streamer` was asked to."""
+    """A file is broken or lacks a path, and `Streamer` leaves it out, by ``skip_missing=True``."""
 
 
 class SavedIndexWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised

@@ -28,6 +28,7 @@ BUILTINS = {
     "MissingAttributeError": KeyError,
     "MissingFieldError": KeyError,
     "MissingFileError": FileNotFoundError,
+    "MissingFileWarning": UserWarning,
     "MissingFilterError": OSError,
     "MissingLibraryError": ImportError,
     "MissingVersionError": KeyError,

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from _multitables.adapters import no_dtype
 from _multitables.index.file_names import Filename
+from _multitables.index.kept_source import KeptSource
 from _multitables.parent.stream.open_stream import DataSpec, open_data
 from _multitables.parent.streamer import Streamer
 from _multitables.parent.titles import file_title
@@ -64,9 +65,12 @@ def tf_dataset(
     >>> dataset = multitables.tf_dataset("run7.h5", ("/images", "/labels"), 256)  # doctest: +SKIP
     >>> model.fit(dataset.prefetch(2))  # doctest: +SKIP
     """
-    streamer = Streamer(filename, **(open_options or {}))
+    opened_with = dict(open_options or {})
+    streamer = Streamer(filename, **opened_with)
     batches = streamer.get_batches(path, batch_size, **options)
-    opened = open_data(DataSpec(streamer._file, path, options.get("field")))
+    skips = bool(opened_with.get("skip_missing"))
+    file = KeptSource(streamer.filename, opened_with, keeps=False, skip_missing=skips)
+    opened = open_data(DataSpec(file, path, options.get("field")))
     rows = batch_size if options.get("drop_last") else None
     specs = []
     for index in opened.indexes:

@@ -183,7 +183,7 @@ def _table_of(
 ) -> _Table:
     """Find out what is to be indexed, in the first file that has the group."""
 
-    def asked(one: Source) -> _Table:
+    def table_in(one: Source) -> _Table:
         place = one.find(group)
         with errors_named(place):
             if place.ask("kind") == "dataset":
@@ -195,7 +195,7 @@ def _table_of(
             [(f"{group}/{name}", None) for name in names],
         )
 
-    return source.of_first(asked) if isinstance(source, JoinedSource) else asked(source)
+    return source.of_first(table_in) if isinstance(source, JoinedSource) else table_in(source)
 
 
 def _of_table(
