@@ -12,8 +12,11 @@ import difflib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from _multitables.elements.attribute import decoded
 from _multitables.errors import MissingAttributeError
+from _multitables.index.numpy_type import dtype_of
 from _multitables.index.open_files import Place
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.links import text
@@ -54,6 +57,23 @@ class Attributes(Names):
         if found is None:
             raise self._missing(name)
         return asked(decoded, self._place, self._place, *found)
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """Return the value of an attribute; the default if there is no such attribute."""
+        return default if encoded(name) not in self._all() else self[name]
+
+    def dtype(self, name: str | bytes) -> np.dtype[Any]:
+        """Return the type of an attribute as it is stored, with h5py's metadata of strings.
+
+        Raises
+        ------
+        KeyError, TypeError
+            There is no attribute of this name, or NumPy has no such type.
+        """
+        found = self._all().get(encoded(name))
+        if found is None:
+            raise self._missing(name)
+        return dtype_of(found[0])
 
     def _missing(self, name: object) -> MissingAttributeError:
         names, place = list(self), self._place

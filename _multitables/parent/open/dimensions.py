@@ -3,14 +3,23 @@
 Law
 ---
 1. HDF5 keeps them in attributes (DIMENSION_LABELS, DIMENSION_LIST, and NAME of a scale), which are
-   read when they are asked for.
+   read when they are asked for, the list of scales once for all axes.
 2. A scale is found by its place in the list, or by its name.
+3. A reference that leads to no dataset is a scale that is missing: it is left out of the list, and
+   `missing` says why. It makes nothing else unreadable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, Protocol
+
+import numpy as np
+
+from _multitables.errors import CorruptFileError, MultitablesError, UnsupportedDatasetError
+from _multitables.index import hdf5_errors
+from _multitables.index.references import Reference
 
 
 class Scaled(Protocol):
@@ -21,14 +30,17 @@ class Scaled(Protocol):
     @property
     def file(self) -> Any: ...
     @property
+    def name(self) -> Any: ...
+    @property
     def ndim(self) -> int: ...
 
 
 class Dimension:
     """One axis: a mapping from the names of its scales to datasets."""
 
-    def __init__(self, dataset: Scaled, axis: int) -> None:
-        self._dataset, self._axis = dataset, axis
+    def __init__(self, dimensions: Dimensions, axis: int) -> None:
+        self._dimensions, self._axis = dimensions, axis
+        self._dataset = dimensions.dataset
 
     @property
     def label(self) -> str:
@@ -38,11 +50,16 @@ class Dimension:
 
     def values(self) -> list[Any]:
         """Return the attached scales, which are datasets."""
-        attached = self._dataset.attrs.get("DIMENSION_LIST")
-        if attached is None:
-            return []
-        file = self._dataset.file
-        return [file[reference] for reference in attached[self._axis]]
+        return [one for one in self._attached() if not isinstance(one, MultitablesError)]
+
+    @property
+    def missing(self) -> list[MultitablesError]:
+        """Why scales are missing, an error for each: deleted, or references to other objects."""
+        return [one for one in self._attached() if isinstance(one, MultitablesError)]
+
+    def _attached(self) -> list[Any]:
+        self._dataset.file  # noqa: B018 - which is an error once the file is closed
+        return self._dimensions.attached[self._axis]
 
     def keys(self) -> list[str]:
         """Return the names of the scales."""
@@ -89,21 +106,56 @@ class Dimensions:
     """The axes of a dataset: ``dataset.dims[0].label``."""
 
     def __init__(self, dataset: Scaled) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
+
+    @cached_property
+    def attached(self) -> list[list[Any]]:
+        """Of each axis its scales, and an error in place of each that is missing."""
+        axes = range(len(self))
+        try:
+            listed = self.dataset.attrs.get("DIMENSION_LIST")
+        except (CorruptFileError, TypeError) as error:
+            return [
+                [self._lost(axis, f"the list of scales cannot be read: {error}")] for axis in axes
+            ]
+        if listed is None:
+            return [[] for _ in axes]
+        if not isinstance(listed, np.ndarray) or listed.shape != (len(axes),):
+            return [[self._lost(axis, f"the list of scales is {listed!r}")] for axis in axes]
+        return [
+            [self._scale(axis, reference) for reference in np.atleast_1d(listed[axis])]
+            for axis in axes
+        ]
+
+    def _scale(self, axis: int, reference: Any) -> Any:
+        if not isinstance(reference, Reference) or not reference:
+            return self._lost(axis, f"its reference is {reference!r}")
+        try:
+            found = self.dataset.file[reference]
+        except (CorruptFileError, UnsupportedDatasetError, TypeError):
+            return self._lost(axis, f"nothing is at offset {reference.offset}, as after a deletion")
+        if isinstance(found, type(self.dataset)):
+            return found
+        kind = type(found).__name__.lower()
+        return self._lost(axis, f"its reference leads to the {kind} {found.name!r}")
+
+    def _lost(self, axis: int, why: str) -> MultitablesError:
+        dataset = self.dataset
+        return hdf5_errors.lost_scale(dataset.file.filename, dataset.name, axis, why)
 
     def __getitem__(self, axis: int) -> Dimension:
         if not 0 <= axis < len(self):
             raise IndexError(f"axis out of range (expected less than {len(self)}, got {axis})")
-        return Dimension(self._dataset, axis)
+        return Dimension(self, axis)
 
     def __len__(self) -> int:
-        return self._dataset.ndim
+        return self.dataset.ndim
 
     def __iter__(self) -> Iterator[Dimension]:
         return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
-        return f"<Dimensions of {self._dataset!r}>"
+        return f"<Dimensions of {self.dataset!r}>"
 
 
 def _text(name: Any) -> str:
