@@ -7,18 +7,31 @@ Law
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from _multitables.elements.empty import Empty
-from _multitables.elements.values import decode, is_plain
+from _multitables.elements.values import (
+    NULL_PADDED,
+    NULL_TERMINATED,
+    SPACE_PADDED,
+    decode,
+    is_plain,
+)
 from _multitables.index.numpy_type import datatype_of, dtype_of
 from _multitables.index.open_files import Place
 
 #: Kinds whose values are mostly stored as NumPy has them.
 NUMBERS = {"integer", "float"}
+#: By the padding of a string: its bytes without it, as most attributes are one string.
+ENDED: dict[int, Callable[[bytes], bytes]] = {
+    NULL_TERMINATED: lambda stored: stored.partition(b"\0")[0],
+    NULL_PADDED: lambda stored: stored.rstrip(b"\0"),
+    SPACE_PADDED: lambda stored: stored.rstrip(b" ").rstrip(b"\0"),
+}
 
 
 @lru_cache(maxsize=1024)
@@ -34,6 +47,9 @@ def decoded(place: Place, body: bytes, dims: tuple[int, ...] | None, stored: byt
     if stored and datatype["kind"] in NUMBERS and _is_plain(body):
         number = np.ndarray(dims, dtype_of(body), bytearray(stored))
         return number if dims else number[()]
+    if datatype["kind"] == "string" and dims == ():
+        ended = ENDED.get(datatype["padding"], ENDED[SPACE_PADDED])
+        return np.bytes_(ended(stored))
     elements = np.frombuffer(stored, f"V{datatype['size']}") if stored else np.empty(0, "V1")
     value = decode(elements.reshape(dims), datatype, place.file)
     if datatype["kind"] == "variable_string":

@@ -30,7 +30,7 @@ OBJECTS = {"variable_string", "sequence", "reference"}
 #: Bytes that a descriptor may name beyond those of the file, as fill values are shared. Sequences
 #: of sequences may not: what they name names more.
 SHARED_BYTES = 1024
-NULL_TERMINATED, NULL_PADDED = 0, 1
+NULL_TERMINATED, NULL_PADDED, SPACE_PADDED = 0, 1, 2
 ADDRESS_BYTES = 8  # at most
 #: How a reference of HDF5 1.12 begins that is to an object of the same file.
 OBJECT_HERE = bytes([2, 0])
