@@ -166,6 +166,8 @@
 #     pinned.py              rings that CUDA copies from, and when a copy is done
 #     jax_arrays.py          the public jax_batches
 #     tf_tensors.py          the public tf_dataset
+#     netcdf.py              groups of a file as netCDF-4 has them
+#     xarray_engine.py       xarray's engine "multitables": these as datasets of xarray
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
 #     fallback.py            what the core does not decode, through h5py or PyTables

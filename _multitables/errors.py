@@ -99,6 +99,10 @@ class SlowFilterWarning(MultitablesError, UserWarning):  # noqa: N818 - not rais
     """The core does not decode a dataset's filter: an HDF5 library reads the stream."""
 
 
+class LeftOutWarning(MultitablesError, UserWarning):  # noqa: N818 - not raised
+    """A part of a file cannot be read, and what is made of the file lacks it."""
+
+
 class ReaderDiedError(SubprocessException, ChildProcessError):
     """A reader process died and was not replaced, or cannot be started."""
 

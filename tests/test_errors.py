@@ -23,6 +23,7 @@ BUILTINS = {
     "CorruptFileError": OSError,
     "FileChangedError": OSError,
     "FileOpenError": OSError,
+    "LeftOutWarning": UserWarning,
     "LibraryTimeoutError": TimeoutError,
     "MissingDatasetError": KeyError,
     "MissingAttributeError": KeyError,

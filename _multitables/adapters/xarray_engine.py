@@ -1,11 +1,11 @@
-"""``xarray.open_dataset(file, engine="multitables")``: variables read by handles of `open`.
+"""``xarray.open_dataset(file, engine="multitables")``: files read by handles of `open`.
 
 Law
 ---
-1. h5netcdf says what a file means: dimensions, coordinates, attributes, encodings. It reads them
-   through h5py, under xarray's lock.
-2. Values are read by the core, by any number of threads at once, without that lock. What h5netcdf
-   makes of stored elements is left to it: variables shorter than their dimensions, compounds.
+1. `adapters.netcdf` says what a file means; here it becomes variables of xarray, with the encodings
+   that the engine h5netcdf gives. No other library has a part in it, and no lock is taken.
+2. Values are read by the core when they are needed, by any number of threads at once. Where a
+   variable is shorter than its dimensions, the fill value stands behind its elements.
 3. As many files are open as xarray keeps open. A file that is read in one thread when another needs
    its place is closed when that read is done; what reads a closed file opens it again.
 """
@@ -14,36 +14,39 @@ from __future__ import annotations
 
 import contextlib
 import os
-import posixpath
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 from xarray import Dataset, Variable, get_options
-from xarray.backends import (
-    BackendArray,
-    H5netcdfBackendEntrypoint,
-    H5NetCDFStore,
-    StoreBackendEntrypoint,
-)
+from xarray.backends import BackendArray, H5netcdfBackendEntrypoint, StoreBackendEntrypoint
+from xarray.backends.common import AbstractDataStore
 from xarray.core import indexing
 
+from _multitables.adapters import netcdf
+from _multitables.errors import MissingLibraryError, OptionsError
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.parent.open.conversion import encoding_of
 from _multitables.parent.open.file import File
 from _multitables.parent.open.file import open as open_file
-from _multitables.parent.open.group import Group
 
-#: Before the name, in the file, of a variable that is called as a dimension that it does not have.
-NOT_A_COORDINATE = "_nc4_non_coord_"
-#: What `open_datatree` passes on, with its defaults, and does not apply to files that are local.
-OF_H5NETCDF = ("format", "driver", "driver_kwds", "storage_options", "open_kwargs")
+#: Options of the engine h5netcdf that say nothing of a local file that is read.
+OF_H5NETCDF = (
+    "driver", "driver_kwds", "format", "invalid_netcdf", "lock", "open_kwargs", "storage_options",
+)  # fmt: skip
+PHONY_DIMS = (None, "access", "sort")
+#: What h5netcdf calls compressions in encodings, by what h5py calls their filters; 32004 is LZ4.
+COMPRESSIONS = {"szip": "szip", "307": "bzip2", "32004": "blosc", "32015": "zstd"}
 
 
 class MultitablesBackend(H5netcdfBackendEntrypoint):
     """The engine ``"multitables"`` of xarray: netCDF-4 and HDF5 files, decoded natively.
 
     Arguments of ``xarray.open_dataset``, and what they mean, are those of the engine
-    ``"h5netcdf"``. Files that are not local, or are given as bytes or as file objects, are read by
-    that engine.
+    ``"h5netcdf"``, and so is the dataset. What NumPy has no type for is left out with a
+    `LeftOutWarning`. Files that are not local, or are given as bytes or as file objects, are read
+    by that engine, which needs h5netcdf.
     """
 
     description = "Read netCDF-4 and HDF5 files through the decoders of multitables"
@@ -80,37 +83,41 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
             "use_cftime": use_cftime,
             "decode_timedelta": decode_timedelta,
         }
-        opening = {
-            "group": group,
-            "lock": lock,
-            "invalid_netcdf": invalid_netcdf,
-            "phony_dims": phony_dims,
-            "decode_vlen_strings": decode_vlen_strings,
-        }
+        opening = {"phony_dims": phony_dims, "decode_vlen_strings": decode_vlen_strings}
         if not _is_local(filename_or_obj):
-            return super().open_dataset(filename_or_obj, **decoding, **opening)
-        store = _Store.of(os.path.abspath(os.fspath(filename_or_obj)), **opening)
+            opening |= {"group": group, "lock": lock, "invalid_netcdf": invalid_netcdf}
+            with _needs_h5netcdf(filename_or_obj):
+                return super().open_dataset(filename_or_obj, **decoding, **opening)
+        filename = os.path.abspath(os.fspath(filename_or_obj))
+        store = _Store(filename, _group(filename, group, phony_dims), decode_vlen_strings)
         return StoreBackendEntrypoint().open_dataset(store, **decoding)
 
     def open_groups_as_dict(
-        self, filename_or_obj: Any, *, group: str | None = None, **options: Any
+        self,
+        filename_or_obj: Any,
+        *,
+        group: str | None = None,
+        phony_dims: str | None = "access",
+        decode_vlen_strings: bool = True,
+        **options: Any,
     ) -> dict[str, Dataset]:
-        """Open each group below `group`, as a dataset, by its path from there."""
+        """Open a group and each below it, as datasets, by their paths from there."""
         if not _is_local(filename_or_obj):
-            found: dict[str, Dataset] = super().open_groups_as_dict(
-                filename_or_obj, group=group, **options
-            )
-            return found
+            opening = {"phony_dims": phony_dims, "decode_vlen_strings": decode_vlen_strings}
+            with _needs_h5netcdf(filename_or_obj):
+                found: dict[str, Dataset] = super().open_groups_as_dict(
+                    filename_or_obj, group=group, **opening, **options
+                )
+                return found
         for name in OF_H5NETCDF:
             options.pop(name, None)
-        top = posixpath.join("/", group or "")
-        with open_file(filename_or_obj) as file:
-            names = list(_groups(file[top], "/"))
+        filename = os.path.abspath(os.fspath(filename_or_obj))
+        read = StoreBackendEntrypoint().open_dataset
         return {
-            name: self.open_dataset(
-                filename_or_obj, group=posixpath.join(top, name.strip("/")), **options
+            path if not group else path.strip("/") or ".": read(
+                _Store(filename, one, decode_vlen_strings), **options
             )
-            for name in names
+            for path, one in _group(filename, group, phony_dims).walk()
         }
 
 
@@ -118,55 +125,138 @@ def _is_local(given: Any) -> bool:
     return isinstance(given, (str, os.PathLike)) and os.path.isfile(given)
 
 
-def _groups(group: Group, name: str) -> Iterator[str]:
-    yield name
-    for key in group:
-        if group.get(key, getclass=True) is Group:
-            yield from _groups(group[key], posixpath.join(name, key))
+@contextlib.contextmanager
+def _needs_h5netcdf(given: Any) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "h5netcdf":
+            raise
+        raise MissingLibraryError(
+            f"the engine multitables reads {type(given).__name__!r} objects through h5netcdf, "
+            "which is not installed (expected the name of a file of this machine)",
+            good="Files that are given by name are read without it",
+            advice="Give the name of a file, or install it: pip install h5netcdf",
+            library="h5netcdf",
+        ) from None
 
 
-class _Store(H5NetCDFStore):
-    """What h5netcdf says of a group, with values that the core reads."""
+def _group(filename: str, path: str | None, phony_dims: str | None) -> netcdf.NetcdfGroup:
+    if not isinstance(path, str | None):
+        raise OptionsError(
+            f"group must be a string or None, got {path!r}", option="group", got=path
+        )
+    if phony_dims not in PHONY_DIMS:
+        raise OptionsError(
+            f"phony_dims must be one of {PHONY_DIMS}, got {phony_dims!r}",
+            option="phony_dims",
+            expected=PHONY_DIMS,
+            got=phony_dims,
+        )
+    root = netcdf.NetcdfGroup(_files.opened(filename), sorts=phony_dims == "sort")
+    return root.find(path or "/")
 
-    __slots__ = ("_decodes_strings",)
 
-    @classmethod
-    def of(cls, filename: str, *, decode_vlen_strings: bool, **opening: Any) -> _Store:
-        store: _Store = cls.open(filename, decode_vlen_strings=decode_vlen_strings, **opening)
-        store._decodes_strings = decode_vlen_strings
-        return store
+class _Store(AbstractDataStore):
+    """One group, as xarray wants it."""
 
-    def open_store_variable(self, name: str, var: Any) -> Variable:
-        """Return a variable that reads when it is indexed."""
-        found: Variable = super().open_store_variable(name, var)
-        folder, last = posixpath.split(var.name)
-        file = _files.opened(self._filename)
-        hidden = posixpath.join(folder, NOT_A_COORDINATE + last)
-        path = hidden if hidden in file else var.name
-        shape, dtype = file[path].shape, file[path].dtype
-        is_left = shape != found.shape or dtype.names is not None
-        if is_left or (dtype.hasobject and not self._decodes_strings):
-            return found
-        values = _Values(self._filename, path, found.shape, found.dtype)
+    __slots__ = ("_decodes", "_filename", "_group")
+
+    def __init__(self, filename: str, group: netcdf.NetcdfGroup, decodes_texts: bool) -> None:
+        self._filename, self._group, self._decodes = filename, group, decodes_texts
+
+    def get_variables(self) -> dict[str, Variable]:
+        """Return variables that read when they are indexed."""
+        return {name: self._variable(one) for name, one in self._group.variables.items()}
+
+    def get_attrs(self) -> dict[str, Any]:
+        """Return the attributes of the group."""
+        return _attributes(self._group.group)
+
+    def get_encoding(self) -> dict[str, Any]:
+        """Return which dimensions may grow."""
+        dims = self._group.dims.values()
+        return {"unlimited_dims": {dim.name for dim in dims if dim.is_unlimited}}
+
+    def _variable(self, of: netcdf.Variable) -> Variable:
+        dataset, dtype = of.dataset, of.dataset.dtype
+        known: Mapping[str, Any] = dtype.metadata or {}
+        encoding = _encoding(of)
+        named = self._group.named_type(dtype) if dtype.names or "enum" in known else None
+        values = _Values(self._filename, dataset.name, of.shape, dtype)
+        values.reads_texts = dtype.kind == "O" and encoding_of(dtype) is not None and self._decodes
+        if named is not None and dtype.names:
+            values.view = netcdf.with_strings(dtype)
+        elif named is not None:
+            names = {**known, "enum_name": named.name.rpartition("/")[2]}
+            encoding["dtype"] = np.dtype(dtype, metadata=names)
+        elif known.get("vlen") is str:
+            encoding["dtype"] = str
+        encoding["source"] = self._filename
         lazy = indexing.LazilyIndexedArray(values)
-        return Variable(found.dims, lazy, found.attrs, found.encoding)
+        return Variable(of.dims, lazy, _attributes(dataset), encoding)
 
-    def close(self, **options: Any) -> None:
+    def close(self) -> None:
         """Close the file; what reads a variable later opens it again."""
         _files.close(self._filename)
-        super().close(**options)
+
+
+def _encoding(of: netcdf.Variable) -> dict[str, Any]:
+    """Return how a variable is stored, in the words of netCDF4 and h5py."""
+    dataset, shape = of.dataset, of.shape
+    chunks, filters, compression = dataset.chunks, dataset.filters, dataset.compression
+    found: dict[str, Any] = {"dtype": dataset.dtype, "contiguous": True, "chunksizes": None}
+    if chunks and shape:
+        preferred = dict(zip(of.dims, chunks, strict=True))
+        found |= {"contiguous": False, "chunksizes": chunks, "preferred_chunks": preferred}
+    names = ("zlib", *COMPRESSIONS.values())
+    found |= dict.fromkeys(names, False)
+    found |= {"shuffle": dataset.shuffle, "fletcher32": dataset.fletcher32}
+    for name, settings in filters.items():
+        if name in COMPRESSIONS:
+            found[COMPRESSIONS[name]] = True
+            if settings:
+                found["complevel"] = settings[0]
+    if compression == "gzip":
+        found |= {"zlib": True, "complevel": dataset.compression_opts}
+    elif compression is not None:
+        found |= {"compression": compression, "compression_opts": dataset.compression_opts}
+    found["original_shape"] = shape
+    return found
+
+
+def _attributes(of: Any) -> dict[str, Any]:
+    found = netcdf.attributes(of)
+    for name, value in found.items():
+        if isinstance(value, bytes) and name not in ("_FillValue", "missing_value"):
+            try:
+                found[name] = value.decode("utf-8")
+            except UnicodeDecodeError:
+                warnings.warn(
+                    f"the attribute {name!r} of {of.name!r} in {of.file.filename!r} stays bytes, "
+                    "because it is not UTF-8",
+                    UnicodeWarning,
+                    stacklevel=2,
+                )
+    return found
 
 
 class _Values(BackendArray):
     """The values of one variable."""
 
-    __slots__ = ("_filename", "_path", "dtype", "shape")
+    __slots__ = ("_filename", "_path", "dtype", "reads_texts", "shape", "view")
 
-    def __init__(self, filename: str, path: str, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(
+        self, filename: str, path: str | bytes, shape: tuple[int, ...], dtype: Any
+    ) -> None:
         self._filename = filename
         self._path = path
         self.shape = shape
         self.dtype = dtype
+        #: Strings of any length become str.
+        self.reads_texts = False
+        #: What compounds of a named type are read as.
+        self.view: np.dtype[Any] | None = None
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         support = indexing.IndexingSupport.OUTER_1VECTOR
@@ -174,7 +264,36 @@ class _Values(BackendArray):
 
     def _read(self, key: Any) -> Any:
         stored = _files.opened(self._filename)[self._path]
-        return (stored.asstr() if stored.dtype.hasobject else stored)[key]
+        found = self._selected(stored, stored.asstr() if self.reads_texts else stored, key)
+        if self.view not in (None, self.dtype):
+            return found.view(self.view)
+        if self.dtype.kind == "O" and getattr(found, "dtype", None) not in (None, self.dtype):
+            return _alone(found)
+        return found
+
+    def _selected(self, stored: Any, source: Any, key: Any) -> Any:
+        if (stored.shape or ()) == self.shape:
+            return source[key]
+        inside, target, shape = netcdf.inside(key, self.shape, stored.shape)
+        made = np.empty(shape, self.dtype)
+        made.fill(self._fill(stored))
+        if inside is not None:
+            made[target] = source[inside]
+        return made
+
+    def _fill(self, stored: Any) -> Any:
+        """Return what stands where a variable is shorter than its dimensions."""
+        of_any_length = (self.dtype.metadata or {}).get("vlen")
+        if isinstance(of_any_length, np.dtype):
+            return np.empty(0, of_any_length)
+        return "" if self.reads_texts else stored.fillvalue
+
+
+def _alone(sequence: Any) -> Any:
+    """Return one element that is an array as xarray wants an element: without axes."""
+    made = np.empty((), object)
+    made[()] = sequence
+    return made
 
 
 class _OpenFiles:

@@ -8,12 +8,20 @@ Law
 from __future__ import annotations
 
 import importlib.util
+import json
+import math
 from pathlib import Path
+from typing import Any
 
 import h5py
+import lost_scales
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from processes import run_script
+
+from _multitables.adapters.netcdf import inside
 
 if not all(map(importlib.util.find_spec, ("xarray", "h5netcdf"))):
     pytest.skip("xarray or h5netcdf is missing", allow_module_level=True)
@@ -105,3 +113,265 @@ def test_values_are_read_by_the_core(path: Path) -> None:
     rows = np.arange(280)
     rows[3 * 7 + 4] = -9
     assert done.stdout == f"{rows.sum()}\n", done.stderr
+
+
+def test_files_are_as_h5netcdf_has_them(tmp_path: Path) -> None:
+    pytest.importorskip("netCDF4")
+    folder = Path(__file__).parent
+    done = run_script(
+        "import sys; sys.path.insert(0, sys.argv[1]); import netcdf_differences, pathlib\n"
+        "netcdf_differences.main(pathlib.Path(sys.argv[2]))",
+        folder,
+        tmp_path,
+        flags=(),
+        seconds=120,
+    )
+    assert done.returncode == 0, done.stderr
+    differences = json.loads(done.stdout)
+    assert len(differences) >= 15
+    assert not any(differences.values()), differences
+
+
+# ---- what h5netcdf does not open ------------------------------------------------------------
+
+OPENED = """
+import sys, warnings, h5py, numpy as np, xarray
+from multitables import LeftOutWarning
+def opened(path, **options):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        data = xarray.open_dataset(path, engine="multitables", **options).load()
+    assert all(issubclass(one.category, LeftOutWarning) for one in said), said
+    return data, [str(one.message) for one in said]
+"""
+
+
+@pytest.mark.parametrize("how", lost_scales.LOST)
+def test_lost_scales(tmp_path: Path, how: str) -> None:
+    reference, reason = lost_scales.LOST[how]
+    path = lost_scales.write(tmp_path / "lost.h5", reference)
+    done = run_script(
+        OPENED + "path, reason = sys.argv[1:]\n"
+        "data, said = opened(path, group='items/1')\n"
+        "assert data.v.dims[1] == 'u' and data.w.dims == data.v.dims[:1]\n"
+        "assert (data.v.values == np.arange(12).reshape(3, 4)).all()\n"
+        "assert (data.w.values == np.arange(3)).all()\n"
+        "assert len(said) == 2 and all(reason in one for one in said), said\n",
+        path,
+        reason,
+        flags=(),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_scale_of_texts(tmp_path: Path) -> None:
+    path = lost_scales.write(tmp_path / "lost.h5", lost_scales.TEXTS)
+    done = run_script(
+        OPENED + "data, said = opened(sys.argv[1], group='items/1')\n"
+        "assert data.v.dims == ('other', 'u') and not said\n"
+        "whole, said = opened(sys.argv[1])\n"
+        "assert whole.other.values.tolist() == ['a', 'bé', 'c'] and not said\n",
+        path,
+        flags=(),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+NOT_OPENED = {
+    "a type that NumPy lacks": """
+with h5py.File(path, "w") as file:
+    file["v"] = np.arange(3)
+    space = h5py.h5s.create_simple((3,))
+    h5py.h5d.create(file.id, b"time", h5py.h5t.UNIX_D32LE, space)
+    h5py.h5a.create(file["v"].id, b"when", h5py.h5t.UNIX_D32LE, space)
+    file["v"].attrs["units"] = "m"
+data, said = opened(path)
+assert list(data.variables) == ["v"] and data.v.attrs == {"units": "m"}
+assert len(said) == 2 and "'/time'" in said[0] and "'when' of '/v'" in said[1], said
+""",
+    "nothing in a dataset": """
+with h5py.File(path, "w") as file:
+    file["v"], file["null"] = np.arange(3), h5py.Empty("f4")
+data, said = opened(path)
+assert list(data.variables) == ["v"] and "'/null'" in said[0]
+""",
+    "axes with a scale and without": """
+with h5py.File(path, "w") as file:
+    file["x"], file["v"] = np.arange(4), np.arange(16).reshape(4, 4)
+    file["x"].make_scale("x")
+    file["v"].dims[1].attach_scale(file["x"])
+data, said = opened(path)
+assert data.v.dims == ("phony_dim_0", "x") and not said
+assert (data.v.values == np.arange(16).reshape(4, 4)).all()
+""",
+    "a scale of another group": """
+with h5py.File(path, "w") as file:
+    file["a/x"], file["b/v"] = np.arange(4), np.arange(4)
+    file["a/x"].make_scale("x")
+    file["b/v"].dims[0].attach_scale(file["a/x"])
+data, said = opened(path, group="b")
+assert data.v.dims == ("phony_dim_0",) and "'/a/x'" in said[0] and "'/b/v'" in said[0]
+""",
+    "a scale that is shorter": """
+with h5py.File(path, "w") as file:
+    file["x"], file["v"] = np.arange(2), np.arange(4)
+    file["x"].make_scale("x")
+    file["v"].dims[0].attach_scale(file["x"])
+data, said = opened(path)
+assert data.v.dims == ("phony_dim_0",) and data.v.values.tolist() == [0, 1, 2, 3]
+assert data.x.dims == ("x",) and len(said) == 1
+""",
+    "sequences of all lengths": """
+with h5py.File(path, "w") as file:
+    made = file.create_dataset("v", (2, 2), h5py.vlen_dtype("i4"))
+    made[0, 0], made[1, 1] = [1, 2], [3]
+data, said = opened(path)
+assert [one.tolist() for one in data.v.values.flat] == [[1, 2], [], [], [3]] and not said
+lazy = xarray.open_dataset(path, engine="multitables")
+assert lazy.v[0, 0].item().tolist() == [1, 2]
+""",
+    "letters in a compound with gaps": """
+dtype = np.dtype([("a", "f8"), ("s", "S1", (6,))], align=True)
+with h5py.File(path, "w") as file:
+    file["type"] = dtype
+    made = file.create_dataset("v", (2,), file["type"])
+    made[:] = np.array([(1, list("abcdef"))] * 2, dtype)
+data, said = opened(path)
+assert data.v.values["s"].tolist() == [b"abcdef"] * 2 and not said
+""",
+    "texts and sequences shorter than their dimension": """
+with h5py.File(path, "w") as file:
+    file.create_dataset("t", (4,), maxshape=(None,), chunks=(4,), dtype="f4").make_scale("t")
+    for name, dtype in {"text": h5py.string_dtype(), "list": h5py.vlen_dtype("i4")}.items():
+        made = file.create_dataset(name, (2,), dtype)
+        made[:] = ["a", "b"] if name == "text" else np.array([np.arange(1), np.arange(2)], object)
+        made.dims[0].attach_scale(file["t"])
+data, said = opened(path)
+assert data.text.values.tolist() == ["a", "b", "", ""] and not said
+assert [len(one) for one in data.list.values] == [1, 2, 0, 0]
+""",
+    "links in a circle": """
+with h5py.File(path, "w") as file:
+    file["g/v"] = np.arange(3)
+    file["g/h/up"] = file["g"]
+    file["nowhere"] = h5py.SoftLink("/none")
+tree = xarray.open_datatree(path, engine="multitables")
+assert sorted(tree.groups) == ["/", "/g", "/g/h"]
+""",
+    "no group": """
+h5py.File(path, "w").close()
+for group in ("none", "none/below"):
+    try:
+        opened(path, group=group)
+    except OSError as error:
+        assert "no group 'none'" in str(error), error
+    else:
+        raise AssertionError
+""",
+    "a wrong option": """
+h5py.File(path, "w").close()
+for option in ({"group": 1}, {"phony_dims": "other"}):
+    try:
+        opened(path, **option)
+    except ValueError as error:
+        assert next(iter(option)) in str(error)
+    else:
+        raise AssertionError
+""",
+    "bytes, without h5netcdf": """
+h5py.File(path, "w").close()
+sys.modules["h5netcdf"] = None
+try:
+    opened(open(path, "rb").read())
+except ImportError as error:
+    assert "pip install h5netcdf" in str(error)
+else:
+    raise AssertionError
+""",
+    "an attribute that is not UTF-8": """
+with h5py.File(path, "w") as file:
+    file.attrs["title"] = np.bytes_(b"\\xc3")
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    data = xarray.open_dataset(path, engine="multitables")
+assert data.title == b"\\xc3" and "'title' of '/'" in str(said[0].message)
+""",
+}
+
+
+@pytest.mark.parametrize("what", NOT_OPENED)
+def test_what_is_left_out_or_better(tmp_path: Path, what: str) -> None:
+    source = OPENED + "path = sys.argv[1]\n" + NOT_OPENED[what]
+    done = run_script(source, tmp_path / "file.nc", flags=())
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_other_library_takes_part(path: Path) -> None:
+    done = run_script(
+        "import sys, xarray\n"
+        "xarray.open_dataset(sys.argv[1], engine='multitables').load()\n"
+        "xarray.open_datatree(sys.argv[1], engine='multitables').load()\n"
+        "print({'h5py', 'h5netcdf', 'netCDF4', 'tables'} & set(sys.modules))\n",
+        path,
+        flags=(),
+    )
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_each_variable_is_looked_at_a_few_times(tmp_path: Path) -> None:
+    """As many times for each of many variables of an unlimited dimension as for few."""
+    done = run_script(
+        OPENED + "from _multitables.index.hdf5_file import Source\n"
+        "told, counts = Source.told, []\n"
+        "def counted(*arguments):\n"
+        "    counts[-1] += 1\n"
+        "    return told(*arguments)\n"
+        "Source.told = counted\n"
+        "for count in (10, 100):\n"
+        "    path = f'{sys.argv[1]}/{count}.nc'\n"
+        "    with h5py.File(path, 'w') as file:\n"
+        "        file.create_dataset('t', (2,), 'f4', maxshape=(None,), chunks=(2,))\n"
+        "        file['t'].make_scale('t')\n"
+        "        for number in range(count):\n"
+        "            file[f'v{number}'] = np.arange(2)\n"
+        "            file[f'v{number}'].dims[0].attach_scale(file['t'])\n"
+        "    counts.append(0)\n"
+        "    xarray.open_dataset(path, engine='multitables')\n"
+        "print(*counts)\n",
+        tmp_path,
+        flags=(),
+    )
+    few, many = map(int, done.stdout.split())
+    assert 0 < many <= 10 * few, done.stderr
+
+
+def _orthogonal(array: Any, key: Any) -> Any:
+    """Return a selection of which each part goes along its axis."""
+    for axis, one in reversed(list(enumerate(key))):
+        array = array[(slice(None),) * axis + (one,)]
+    return array
+
+
+AXES = st.tuples(st.integers(1, 9), st.integers(0, 9))
+
+
+@given(data=st.data(), axes=st.lists(AXES, min_size=1, max_size=3))
+def test_what_is_inside_of_a_shorter_variable(data: Any, axes: list[tuple[int, int]]) -> None:
+    shape, extents = tuple(one for one, _ in axes), tuple(min(axis) for axis in axes)
+    listed = data.draw(st.integers(0, len(axes)))  # at most one list, as xarray gives them
+    key: list[Any] = []
+    for axis, length in enumerate(shape):
+        places = st.integers(-length, length - 1)
+        if axis == listed:
+            key.append(np.array(data.draw(st.lists(places, min_size=1, max_size=6))))
+        else:
+            key.append(data.draw(st.one_of(places, st.slices(length))))
+    stored = np.arange(math.prod(extents)).reshape(extents)
+    padded = np.full(shape, -1)
+    padded[tuple(map(slice, extents))] = stored
+    expected = _orthogonal(padded, key)
+    part, target, result = inside(tuple(key), shape, extents)
+    made = np.full(result, -1)
+    if part is not None:
+        made[target] = _orthogonal(stored, part)
+    assert np.array_equal(made, expected)
