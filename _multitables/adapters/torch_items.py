@@ -26,8 +26,7 @@ def of_tensors(item: Item, to_tensor: Callable[[Any], torch.Tensor]) -> Item:
 
     arrays = {name: change(array) for name, array in item.items()}
     scales = {
-        name: tuple({scale: change(array) for scale, array in axis.items()} for axis in axes)
-        for name, axes in item.scales.items()
+        name: tuple(axis.mapped(change) for axis in axes) for name, axes in item.scales.items()
     }
     return Item(item.key, arrays, scales, item.attrs, item.damaged, item.group_attrs)
 

@@ -300,8 +300,7 @@ def no_dataset(filename: str, path: str, children: list[str] | None) -> Unsuppor
 def lost_scale(filename: str, path: str, axis: int, why: str) -> MissingDatasetError:
     """Compose the error for a dimension scale that a dataset names and that is not there."""
     return MissingDatasetError(
-        f"a dimension scale of axis {axis} of {path!r} in {filename!r} is missing: {why} (expected "
-        "a reference to a dataset)",
+        f"a dimension scale of axis {axis} of {path!r} in {filename!r} is missing: {why}",
         good="The dataset and its other scales are not affected",
         advice="Read it without this scale, or have its writer attach the scale again",
         path=path,

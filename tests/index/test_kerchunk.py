@@ -18,6 +18,7 @@ from typing import Any
 
 import h5py
 import hdf5plugin
+import lost_scales
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -75,6 +76,13 @@ def test_attributes(path: Path) -> None:
         if key.endswith(".zarray"):
             names = json.loads(refs[key.replace(".zarray", ".zattrs")])["_ARRAY_DIMENSIONS"]
             assert len(set(names)) == len(json.loads(value)["shape"])
+
+
+@pytest.mark.parametrize("how", lost_scales.LOST)
+def test_axes_whose_scales_are_lost(h5: Path, how: str) -> None:
+    refs = refs_of(lost_scales.write(h5, lost_scales.LOST[how][0]))
+    names = [json.loads(refs[f"items/1/{name}/.zattrs"])["_ARRAY_DIMENSIONS"] for name in "vw"]
+    assert names == [["phony_dim_0", "u"], ["phony_dim_0"]]
 
 
 #: In a process of its own, as zarr starts threads that stay.

@@ -106,7 +106,8 @@ class Naming:
 def nodes(file: OpenFile, refused: Callable[[str, str], None]) -> Iterator[Node]:
     """Yield all nodes of a file, groups before what is in them."""
     found = list(_objects(file))
-    naming = Naming(file.metadata, {offset: path for offset, path, _ in found})
+    datasets = {offset: path for offset, path, kind in found if kind == "dataset"}
+    naming = Naming(file.metadata, datasets)
     for offset, path, kind in found:
         with _errors_named(file, path):
             attributes = file.metadata.attributes(offset)

@@ -7,16 +7,33 @@ Law
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from _multitables.errors import CorruptChunkError
+from _multitables.errors import CorruptChunkError, MultitablesError
 from _multitables.parent.ragged.ragged_block import RaggedBlock
 from _multitables.parent.titles import count
 from _multitables.tree import NamedArrays
+
+
+class Scales(dict[str, Any]):
+    """The dimension scales of one axis by name, and in `missing` why others are not among them."""
+
+    missing: dict[str, MultitablesError]
+
+    def __init__(self, arrays: Mapping[str, Any], missing: dict[str, MultitablesError]) -> None:
+        super().__init__(arrays)
+        self.missing = missing
+
+    def mapped(self, change: Callable[[Any], Any]) -> Scales:
+        """Return scales of which each array is what a function makes of it."""
+        return Scales({name: change(array) for name, array in self.items()}, self.missing)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Scales, (dict(self), self.missing)
 
 
 class Item(NamedArrays):
@@ -33,6 +50,8 @@ class Item(NamedArrays):
         What the wildcard stands for that tells items apart.
     scales : mapping of str to tuple of dict
         Of each dataset, for each of its axes, the dimension scales by name; with ``scales=True``.
+        One that was deleted, is a group, or cannot be read is not among them: ``missing`` of the
+        axis has an error by its name, which says why.
     attrs : mapping of str to dict
         For each dataset, its chosen attributes.
     group_attrs : dict of str to dict
@@ -53,7 +72,7 @@ class Item(NamedArrays):
         self,
         key: str,
         arrays: dict[str, Any],
-        scales: Mapping[str, tuple[dict[str, Any], ...]],
+        scales: Mapping[str, tuple[Scales, ...]],
         attrs: Mapping[str, dict[str, Any]],
         damaged: dict[str, CorruptChunkError],
         group_attrs: Mapping[str, dict[str, Any]] = MappingProxyType({}),
@@ -69,8 +88,7 @@ class Item(NamedArrays):
         """Return an item with copies of all arrays, which outlive the stream's memory."""
         arrays = {name: _copied(array) for name, array in self._arrays.items()}
         scales = {
-            name: tuple({scale: _copied(array) for scale, array in axis.items()} for axis in axes)
-            for name, axes in self.scales.items()
+            name: tuple(axis.mapped(_copied) for axis in axes) for name, axes in self.scales.items()
         }
         return Item(self.key, arrays, scales, self.attrs, self.damaged, self.group_attrs)
 

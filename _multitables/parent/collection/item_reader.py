@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,9 +27,13 @@ from _multitables.errors import (
     CorruptChunkError,
     CorruptChunkWarning,
     FileChangedError,
+    MissingDatasetError,
+    MissingFilterError,
     MultitablesError,
     StoreError,
+    UnsupportedDatasetError,
 )
+from _multitables.index import hdf5_errors
 from _multitables.index.kept_source import KeptSource
 from _multitables.parent.collection.alone import (
     Alone,
@@ -39,7 +43,7 @@ from _multitables.parent.collection.alone import (
     open_alone,
     value_of,
 )
-from _multitables.parent.collection.item import Item
+from _multitables.parent.collection.item import Item, Scales
 from _multitables.parent.collection.open_items import OpenedItems
 from _multitables.parent.random.pieces import PieceError, Pieces, SharedTable
 from _multitables.parent.random.request import Request
@@ -187,7 +191,8 @@ class ItemReader:
         """Plan requests for scales that items share, and for datasets that are alone."""
         shared, every = self._opened.shared, (*asked.own, *asked.scales)
         common = [s for s in asked.scales if s in shared and self._is_together(s)]
-        alone = [n for n in every if not self._is_together(n) and n not in self.damaged]
+        gone = self.damaged.keys() | self._opened.lost.keys()
+        alone = [n for n in every if not self._is_together(n) and n not in gone]
         for scale in common:
             if scale in self._kept:
                 self._kept.move_to_end(scale)
@@ -230,6 +235,15 @@ class ItemReader:
         else:
             whole = Selection(dataset)[...]
             asked.alone[number] = self._service.ask(whole, self._service.pool, tries)
+
+    def _loses(self, number: int, error: BaseException) -> bool:
+        """Note that a scale cannot be read; False if that is no reason to go on without it."""
+        if self._opened.is_in_item(number) or isinstance(error, MissingFilterError):
+            return False
+        if not isinstance(error, UnsupportedDatasetError | MissingDatasetError):
+            return False
+        self._opened.lost[number] = error.happened
+        return True
 
     def _file_of(self, number: int) -> KeptSource:
         """Return the file in which a dataset, or a scale, was found."""
@@ -280,9 +294,13 @@ class ItemReader:
         scales, attrs, damaged = {}, {}, {}
         if opened.has_scales:
             for name in found:
+                axes = enumerate(opened.axes(objects[name]))
                 scales[name] = tuple(
-                    {scale: arrays[s] for scale, s in axis.items() if s in arrays}
-                    for axis in opened.axes(objects[name])
+                    Scales(
+                        {scale: arrays[s] for scale, s in of_axis.items() if s in arrays},
+                        self._missing(objects[name], axis, of_axis),
+                    )
+                    for axis, of_axis in axes
                 )
         if opened.attributes:
             attrs = {name: opened.attributes.get(objects[name], {}) for name in found}
@@ -290,6 +308,20 @@ class ItemReader:
             damaged = {n: self.damaged[one] for n, one in objects.items() if one in self.damaged}
         groups = opened.groups_of(objects.values()) if opened.group_attributes else {}
         return Item(members.key, found, scales, attrs, damaged, groups)
+
+    def _missing(
+        self, number: int, axis: int, scales: Mapping[str, int]
+    ) -> dict[str, MultitablesError]:
+        """Return why scales of an axis of a dataset are missing."""
+        lost, filename = self._opened.lost, self._opened.survey.places[number].file.filename
+        path = self._opened.path_of(number)
+        missing: dict[str, MultitablesError] = {
+            name: hdf5_errors.lost_scale(filename, path, axis, lost[scale])
+            for name, scale in scales.items()
+            if scale in lost
+        }
+        damaged = {n: self.damaged[scale] for n, scale in scales.items() if scale in self.damaged}
+        return missing | damaged
 
     def _failed(self, asked: Asked) -> BaseException | None:
         for results in asked.results:
@@ -307,7 +339,7 @@ class ItemReader:
             if number not in asked.values:
                 try:
                     asked.values[number] = self._value(number)
-                except CorruptChunkError as error:
+                except (CorruptChunkError, UnsupportedDatasetError) as error:
                     return PieceError(number, "", error)
         return asked.failed[0] if asked.failed else None
 
@@ -332,7 +364,7 @@ class ItemReader:
             if number not in self.damaged:  # items that were asked before fail again
                 self.damaged[number] = error
                 warnings.warn(_left_out(error), stacklevel=2)
-        else:
+        elif not self._loses(number, error):
             raise error.with_traceback(None)
         for scale in [s for s, kept in self._kept.items() if number in kept.numbers]:
             del self._kept[scale]

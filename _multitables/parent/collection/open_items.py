@@ -20,7 +20,13 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.elements.attribute import decoded
-from _multitables.errors import MissingDatasetError, MultitablesError, OptionsError
+from _multitables.errors import (
+    CorruptFileError,
+    MissingDatasetError,
+    MultitablesError,
+    OptionsError,
+    UnsupportedDatasetError,
+)
 from _multitables.index import device, hdf5_errors
 from _multitables.index.hdf5_file import Source, errors_named
 from _multitables.index.joined_source import MissingFiles, is_missing
@@ -67,6 +73,8 @@ class OpenedItems:
     items: Items
     #: Scales without a path -> their names.
     scale_names: Mapping[int, str] = field(repr=False)
+    #: Scales that are not there -> why.
+    lost: dict[int, str] = field(repr=False)
     attributes: Mapping[int, dict[str, Any]] = field(repr=False)
     #: File and path of a group -> its attributes, of groups that have some.
     group_attributes: Mapping[tuple[int, str], dict[str, Any]] = field(repr=False)
@@ -76,6 +84,11 @@ class OpenedItems:
     def is_alone(self, number: int) -> bool:
         """Whether a dataset is read by itself."""
         return bool(self.survey.kind[number] == ALONE)
+
+    def is_in_item(self, number: int) -> bool:
+        """Whether a dataset is an item's own, rather than a scale only."""
+        of_object = self.items.of_object
+        return number < len(of_object) and bool(of_object[number] >= 0)
 
     def path_of(self, number: int) -> str:
         """Return the path by which a dataset, or a scale, was found."""
@@ -127,6 +140,7 @@ class OpenedItems:
         objects, _, scales = self.survey.scales.T
         items, n_objects = self.items.of_object[objects], len(self.survey)
         is_other = np.append(self.items.of_object, np.full(n_objects, -1))[scales] != items
+        is_other &= ~np.isin(scales, list(self.lost))
         pairs = distinct(items[is_other] * n_objects + scales[is_other])
         return pairs // n_objects, pairs % n_objects
 
@@ -220,7 +234,7 @@ def open_items(spec: ItemSpec) -> OpenedItems:
         raise next(iter(lost.values()))
     missing = lost if spec.file.skip_missing else MissingFiles()
     warn_of_missing(missing)
-    told, attributes, names = _joined(surveys)
+    told, attributes, names, lost_scales = _joined(surveys)
     is_dataset = told.kind[: sum(one.count for one in surveys)] != NO_DATASET
     by = spec.file.filenames if isinstance(spec.by, str) else spec.by
     items = Items(found, by, is_dataset)
@@ -234,6 +248,7 @@ def open_items(spec: ItemSpec) -> OpenedItems:
         table=table_of(told, is_direct, bool(rotates)),
         items=items,
         scale_names=names,
+        lost=lost_scales,
         attributes=attributes,
         group_attributes=of_groups,
         missing_files=missing,
@@ -301,6 +316,7 @@ class _OfFile:
     scale_names: dict[int, str]
     #: By path, of groups that have some.
     group_attributes: dict[str, dict[str, Any]]
+    lost: dict[int, str]
 
 
 def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
@@ -342,7 +358,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
     names = {scale: _text(own[SCALE_NAME]) for scale, own in attributes[1].items()}
     of_groups = {path: _of_group(place, spec.attrs) for path, place in groups_on_way.items()}
     of_groups = {path.rstrip("/") or "/": values for path, values in of_groups.items() if values}
-    return found, _OfFile(told, count, attributes[0], names, of_groups)
+    return found, _OfFile(told, count, attributes[0], names, of_groups, _lost(told))
 
 
 def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:
@@ -353,16 +369,40 @@ def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:
         return {wanted[one]: decoded(group, *stored[one]) for one in wanted if one in stored}
 
 
-def _joined(files: Sequence[_OfFile]) -> tuple[Survey, dict[int, Any], dict[int, str]]:
-    """Join the surveys of all files, their attributes and the names of their scales."""
+def _lost(told: Survey) -> dict[int, str]:
+    """Return why scales are not there, by their numbers."""
+    lost = {}
+    for number in distinct(told.scales[:, 2]).tolist():
+        place = told.places[number]
+        if told.kind[number] == NO_DATASET:
+            lost[number] = "its reference leads to a group or a named type"
+        elif told.kind[number] == ALONE:
+            try:
+                with errors_named(place):
+                    place.file.metadata.dataset(place.offset)
+            except UnsupportedDatasetError:
+                pass  # a library may know how it is stored
+            except CorruptFileError:
+                lost[number] = f"nothing is at offset {place.offset}, as after a deletion"
+                continue
+            if not place.path:
+                lost[number] = "no link leads to it, and it cannot be read without one"
+    return lost
+
+
+def _joined(
+    files: Sequence[_OfFile],
+) -> tuple[Survey, dict[int, Any], dict[int, str], dict[int, str]]:
+    """Join the surveys of all files, their attributes, and the names and losses of their scales."""
     if len(files) == 1:
-        return files[0].survey, files[0].attributes, files[0].scale_names
+        return files[0].survey, files[0].attributes, files[0].scale_names, files[0].lost
     told, numbers = joined_surveys([one.survey for one in files], [one.count for one in files])
-    attributes, names = dict[int, Any](), dict[int, str]()
+    attributes, names, lost = dict[int, Any](), dict[int, str](), dict[int, str]()
     for one, at in zip(files, numbers, strict=True):
         attributes |= {int(at[number]): values for number, values in one.attributes.items()}
         names |= {int(at[number]): name for number, name in one.scale_names.items()}
-    return told, attributes, names
+        lost |= {int(at[number]): why for number, why in one.lost.items()}
+    return told, attributes, names, lost
 
 
 def _text(name: Any) -> str:
