@@ -270,3 +270,71 @@ def test_closing_while_others_read(path: Path) -> None:
         thread.join()
     assert {type(one) for one in outcomes} == {multitables.ClosedError}
     gc.collect()
+
+
+def shown(found: Any) -> Any:
+    """What is compared of whatever was taken."""
+    return found.tolist() if isinstance(found, np.ndarray) else getattr(found, "name", found)
+
+
+#: What may be taken from a file, and how it is used when nothing else of the file is kept.
+TAKEN: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "attribute": (lambda file: file.attrs, lambda attrs: attrs["text"]),
+    "attributes": (lambda file: file.attrs, lambda attrs: [*attrs, len(attrs), "text" in attrs]),
+    "items of attributes": (lambda file: file["g1/x1"].attrs.items(), list),
+    "values of attributes": (lambda file: file["g1/x1"].attrs.values(), list),
+    "names of attributes": (lambda file: iter(file.attrs), list),
+    "dataset": (lambda file: file["g1/x4"], lambda dataset: dataset[:]),
+    "type of a dataset": (lambda file: file["g1/x4"], lambda dataset: dataset.dtype.str),
+    "rows": (lambda file: iter(file["g1/x4"]), list),
+    "view": (lambda file: file["g1/x4"].astype("f8"), lambda view: view[1:]),
+    "axes": (lambda file: file["g1/x4"].dims, lambda dims: [one.label for one in dims]),
+    "axis": (lambda file: file["g1/x4"].dims[0], lambda axis: list(axis.keys())),
+    "chunks": (lambda file: file["g0/chunked"].iter_chunks(), list),
+    "group": (lambda file: file["g1"], list),
+    "group in a group": (lambda file: file["g1"]["/g2"], lambda group: group["x2"][()]),
+    "names": (lambda file: file["g1"].keys(), list),
+    "values": (lambda file: file["g1"].values(), lambda values: [one.name for one in values]),
+    "items": (lambda file: file["g1"].items(), lambda items: [one.name for _, one in items]),
+    "iterator of values": (lambda file: iter(file["g1"].values()), lambda one: next(one).name),
+    "named type": (lambda file: file["type"], lambda kind: kind.dtype.str),
+    "file of an object": (lambda file: file["g1/x1"].file, list),
+    "parent": (lambda file: file["g1/x1"].parent, list),
+    "other file": (lambda file: file["external"], lambda group: group["x"][()]),
+    "attributes of another file": (lambda file: file["external"].attrs, list),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("opened", [multitables.open, h5py.File], ids=["ours", "h5py"])
+def test_what_was_taken_keeps_its_file_open(path: Path, name: str, opened: Any) -> None:
+    """Nothing else refers to the file, which is closed with the last of what was taken."""
+    with h5py.File(path, "r+") as file:
+        file.create_dataset("g0/chunked", data=np.arange(10), chunks=(3,))
+    take, use = TAKEN[name]
+    with h5py.File(path) as kept:
+        want = use(take(kept))
+    gc.collect()
+    gc.disable()
+    try:
+        before = set(os.listdir("/proc/self/fd"))
+        taken = take(opened(path))
+        got = use(taken)
+        assert repr(shown(got)) == repr(shown(want))
+        del taken, got
+        if opened is h5py.File:  # whose objects are in circles
+            gc.collect()
+        assert set(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()
+
+
+def test_attributes_are_those_of_one_handle(path: Path) -> None:
+    with multitables.open(path) as other, multitables.open(path) as file:
+        attributes = file["g1/x1"].attrs
+        assert attributes["number"] == 1
+        file.close()
+        with pytest.raises(multitables.ClosedError):
+            attributes["number"]
+        assert repr(attributes) == "<Attributes of closed HDF5 object>"
+        assert other["g1/x1"].attrs["number"] == 1

@@ -4,6 +4,7 @@ Law
 ---
 1. All attributes of an object are read at once, when one is asked for, and decoded one by one.
 2. Names are in the order of their creation where the object keeps it, else sorted, as in h5py.
+3. They keep the file open, as each object does: no other object of it has to be kept.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from _multitables.elements.attribute import decoded
 from _multitables.errors import MissingAttributeError
 from _multitables.index.numpy_type import dtype_of
 from _multitables.index.open_files import Place
-from _multitables.parent.open.handle import asked
+from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.links import text
 from _multitables.parent.open.mapping import Names, encoded
 
@@ -39,13 +40,14 @@ class Attributes(Names):
         Its structure is damaged.
     """
 
-    __slots__ = ("_found", "_place")
+    __slots__ = ("_found", "_handle", "_place")
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, handle: Handle, place: Place) -> None:
+        self._handle, self._place = handle, place
         self._found: dict[bytes, tuple[Any, ...]] | None = None
 
     def _all(self) -> dict[bytes, tuple[Any, ...]]:
+        self._handle.shared  # noqa: B018 - which is an error once the file is closed
         if self._found is None:
             found = self._place.ask("attributes")
             found.sort(key=_by_creation if all(map(_has_order, found)) else _by_name)
@@ -98,6 +100,8 @@ class Attributes(Names):
         return len(self._all())
 
     def __repr__(self) -> str:
+        if not self._handle.is_open:
+            return "<Attributes of closed HDF5 object>"
         return f"<Attributes of HDF5 object {self._place.path!r}>"
 
 

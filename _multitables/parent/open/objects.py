@@ -54,7 +54,7 @@ class Object:
         """The attributes: a read-only mapping by name."""
         self._handle.shared  # noqa: B018 - which is an error once the file is closed
         if self._attributes is None:
-            self._attributes = Attributes(self._place)
+            self._attributes = Attributes(self._handle, self._place)
         return self._attributes
 
     @property
