@@ -171,6 +171,7 @@
 #   reader/                  runs only in a reader process
 #     __main__.py            hands the control socket to the core
 #     fallback.py            what the core does not decode, through h5py or PyTables
+#     local_file.py          a file for libraries, which open it by its name and lock it
 #     object_file.py         an object as a file object for h5py, or an image for PyTables
 #     box.py                 a NumPy key in two: what a library reads, and the rest
 #     library_failure.py     what a library raised, explained

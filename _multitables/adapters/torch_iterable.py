@@ -23,7 +23,7 @@ from _multitables.adapters.pinned import Cuda, Pinned
 from _multitables.adapters.torch_items import check_alone, of_tensors
 from _multitables.adapters.torch_tensors import crossing, distributed, loader_number, split, tensor
 from _multitables.errors import OptionsError, SubprocessException
-from _multitables.index.file_names import Filename, files_named
+from _multitables.index.file_names import Filename, files_named, whole_names
 from _multitables.options import check_number
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.item import Item
@@ -124,6 +124,7 @@ class TorchDataset(IterableDataset[Any]):
         storage = StorageOptions.of((open_options or {}).get("storage_options"))
         if not isinstance(filename, Collection):
             self.filename, storage = files_named(filename, storage)
+            self._names = whole_names(self.filename)
         self.path = path
         self.batch_size = batch_size
         self._pin_memory = pin_memory
@@ -254,10 +255,9 @@ class TorchDataset(IterableDataset[Any]):
         if self._items is not None:
             return self._items._sharded(rank, world_size, part)
         options = {"n_procs": None if part is None else 1, **self._options}
-        filename: Any = self.filename
         path: Any = self.path
         size: Any = self.batch_size
-        batches = Streamer(filename, **self._open_options).get_batches(
+        batches = Streamer(self._names, **self._open_options).get_batches(
             path, size, rank=rank, world_size=world_size, **options
         )
         if part is not None:

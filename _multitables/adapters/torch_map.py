@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 
 from _multitables.adapters.torch_tensors import crossing, split, tensor
 from _multitables.errors import OptionsError, SubprocessException, UnsupportedDatasetError
-from _multitables.index.file_names import check_one_file, files_named
+from _multitables.index.file_names import check_one_file, files_named, whole_names
 from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey
 from _multitables.options import check_any_version
@@ -116,6 +116,8 @@ class TorchMapDataset(Dataset[Any]):
         storage = StorageOptions.of((open_options or {}).get("storage_options"))
         #: Without a query, which may be a signature; the options have it.
         self.filename, storage = files_named(filename, storage)
+        check_one_file(self.filename, "TorchMapDataset")
+        self._name = whole_names(self.filename)[0]
         self.path = path
         self._structure, self._paths = structure_of(path)
         self._n_procs = n_procs
@@ -132,7 +134,7 @@ class TorchMapDataset(Dataset[Any]):
     def __len__(self) -> int:
         """Rows of the dataset."""
         if self._length is None:  # without readers: a DataLoader asks where nothing is read
-            file = KeptSource(self.filename, self._open_options, keeps=False)
+            file = KeptSource(self._name, self._open_options, keeps=False)
             spec = DataSpec(file, self.path, self._field, version=self._version)
             self._length = open_data(spec).indexes[0].n_rows
         return self._length
@@ -219,7 +221,7 @@ class TorchMapDataset(Dataset[Any]):
         if self._mine is None or self._mine[0] != os.getpid():
             n_procs = self._n_procs or (None if split() is None else 1)
             reader = Reader(
-                self.filename,
+                self._name,
                 n_procs,
                 memory_limit_bytes=self._memory_limit_bytes,
                 cache_limit_bytes=self._cache_limit_bytes,

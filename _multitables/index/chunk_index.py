@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from _multitables import sizes
+from _multitables import _core, sizes
 from _multitables.index.element_type import Fix
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.remote.access import Access
@@ -51,6 +51,8 @@ class Fingerprint:
     #: Of an object of a store: how to get at it. It has no device and no time of change, and the
     #: number of its version is its inode.
     access: Access | None = field(default=None, compare=False, repr=False)
+    #: Keeps a file of this machine open, which may lose its name before its data is read.
+    opened: _core.OpenedFile | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(cls, stat: os.stat_result) -> Fingerprint:
@@ -60,10 +62,10 @@ class Fingerprint:
     def for_library(self, open_options: Mapping[str, object]) -> Mapping[str, object]:
         """Return options with how a library's process gets at an object: see `object_file.Access`.
 
-        They have secrets then, and are not to be shown.
+        They have secrets then, and are not to be shown. Of a file, they say which one it is.
         """
         if self.access is None:
-            return open_options
+            return {**open_options, "file": [self.device, self.inode]}
         client = [self.access.etag, self.access.options.client_text(self.access.name)]
         return {**open_options, "access": {"client": client, "size": self.size_bytes}}
 

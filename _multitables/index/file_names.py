@@ -4,7 +4,8 @@ Law
 ---
 1. A name of a file is that file, whatever characters it has.
 2. What matches a pattern comes in one order everywhere: by name, numbers in it as numbers.
-3. A list of one file is that file.
+3. A list of one file is that file. What is not a name, or a list, a tuple or an iterator of names,
+   is refused: a file object's lines and a mapping's keys are no names.
 
 This file must never open a file. A store is asked for names, where a pattern needs them.
 """
@@ -14,8 +15,8 @@ from __future__ import annotations
 import fnmatch
 import glob
 import os
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from _multitables.errors import MissingFileError, OptionsError
@@ -27,6 +28,7 @@ from _multitables.remote.options import StorageOptions
 #: Of one file, and of one or several.
 Filename: TypeAlias = str | os.PathLike[str] | bytes
 Filenames: TypeAlias = Filename | list[str]
+NAME = (str, bytes, os.PathLike)
 
 
 def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
@@ -39,18 +41,20 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
     MissingFileError
         Nothing matches a pattern.
     OptionsError
-        A list without files.
+        A list without files, or something that is no name.
     """
-    if isinstance(filename, (str, bytes, os.PathLike)):
+    if isinstance(filename, NAME):
         if is_remote(filename):
             return _objects(str(filename), storage)
         if not glob.has_magic(os.fsdecode(filename)) or os.path.exists(filename):
             return filename, storage
         return _one_or_all(_matches(os.fsdecode(filename))), storage
-    if not isinstance(filename, Iterable):
-        return filename, storage  # no name: who opens it says so
+    if not _is_list(filename):
+        raise _not_a_name(filename)
     found: list[str] = []
     for one in filename:
+        if not isinstance(one, NAME):
+            raise _not_a_name(one)
         named, storage = files_named(one, storage)
         found += named if isinstance(named, list) else [os.fsdecode(named)]
     if not found:
@@ -61,6 +65,12 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
             got=found,
         )
     return _one_or_all(found), storage
+
+
+def whole_names(named: Any) -> list[str]:
+    """Return the whole names of what `files_named` returned, as the working directory is now."""
+    names = named if isinstance(named, list) else [named]
+    return [absolute(os.fsdecode(name)) for name in names]
 
 
 def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
@@ -99,16 +109,45 @@ def _matches_parts(parts: list[str], patterns: list[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _matches_parts(parts[1:], rest)
 
 
-def check_one_file(filename: Filename | Iterable[Filename], who: str) -> None:
-    """Raise `OptionsError` if several files are given to what takes one."""
-    if isinstance(filename, Iterable) and not isinstance(filename, (str, bytes)):
-        names = list(filename)
-        raise OptionsError(
-            f"{who} takes one file, got a list of {len(names)}",
-            advice=f"Call {who} for each file, or stream several files with Streamer",
-            option="filename",
-            got=names,
-        )
+def _is_list(given: object) -> bool:
+    """Whether something is a list, a tuple or an iterator, but no file object."""
+    return isinstance(given, (list, tuple, Iterator)) and not hasattr(given, "read")
+
+
+def _not_a_name(given: Any) -> OptionsError:
+    """Compose the error for what does not name a file."""
+    kind, name = type(given).__name__, getattr(given, "name", None)
+    opened = getattr(given, "filename", None)  # as h5py's and our files have it
+    if hasattr(given, "read"):
+        got = f"a file object ({kind})"
+        advice = "Write its bytes to a file (one on /dev/shm stays in memory), and give its name"
+        if isinstance(name, str) and os.path.isfile(name):
+            advice = "Give its name: that of a file object is its attribute name"
+    elif isinstance(opened, NAME):
+        got, advice = f"an open file ({kind})", "Give its name, which is its attribute filename"
+    else:
+        got, advice = f"an object of type {kind}", "Give names as str, bytes or pathlib.Path"
+    return OptionsError(
+        f"filename must be the name of a file, or a list of names, got {got}",
+        advice=advice,
+        option="filename",
+        got=kind,
+    )
+
+
+def check_one_file(filename: object, who: str) -> None:
+    """Raise `OptionsError` if anything but one name is given to what takes one file."""
+    if isinstance(filename, NAME):
+        return
+    if not _is_list(filename):
+        raise _not_a_name(filename)
+    names = list(cast(Iterable[Any], filename))
+    raise OptionsError(
+        f"{who} takes one file, got a list of {len(names)}",
+        advice=f"Call {who} for each file, or stream several files with Streamer",
+        option="filename",
+        got=names,
+    )
 
 
 def one_file_named(

@@ -89,9 +89,7 @@ class Source:
         self.filename = self._base + (open_options.meta_ext if self.is_split else "")
         self._depth, self._grows = 0, grows
         self._shown: dict[tuple[str, int], tuple[dict[str, Any], ChunkIndex]] = {}
-        self.files = files or OpenFiles(
-            self.filename, is_split=self.is_split, grows=grows, storage=open_options.storage
-        )
+        self.files = files or OpenFiles(self.filename, open_options, grows=grows)
 
     @property
     def direct(self) -> bool:
@@ -119,9 +117,9 @@ class Source:
         """Close the file. May be called again."""
         self.files.close()
 
-    def reopen(self, filenames: list[str]) -> bool:
-        """Use a closed source again; False if its file, of this absolute name, has changed."""
-        return filenames == [self._base] and self.files.reopen()
+    def reopen(self) -> bool:
+        """Use a closed source again; False if its file has changed."""
+        return self.files.reopen()
 
     def __enter__(self) -> Source:
         return self

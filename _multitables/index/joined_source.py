@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from _multitables.errors import (
@@ -31,7 +31,6 @@ from _multitables.index.joined import joined
 from _multitables.index.open_options import OpenOptions
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.index.stored_files import changed
-from _multitables.remote.names import absolute
 from _multitables.tree import Joined
 
 #: A dataset, or several whose rows follow each other, and a column of it.
@@ -107,14 +106,17 @@ class JoinedSource(Source):
                 option="DRIVER",
                 got="H5FD_SPLIT",
             )
-        self._filenames = [absolute(name) for name in filenames]
+        # It is of the first file, which may be one of those that are left out.
+        before = None if skip_missing else open_options.before
+        self._filenames = filenames
         self._skips = skip_missing
         self._known: dict[tuple[Wanted, ...], _Indexed] = {}
         #: Files that cannot be opened.
         self._closed: MissingFiles = {}
         for number, name in enumerate(filenames):
-            with self._skipping(self._filenames[number], self._closed):
-                super().__init__(name, open_options)
+            with self._skipping(name, self._closed):
+                super().__init__(name, replace(open_options, before=before))
+                self._options = replace(open_options, before=None)
                 self._number = number
                 return
         raise next(iter(self._closed.values()))
@@ -144,10 +146,6 @@ class JoinedSource(Source):
             answer = ask(source)
         source.files.forget()
         return answer
-
-    def reopen(self, filenames: list[str]) -> bool:
-        """Use it again when it was closed; False if its first file has changed."""
-        return filenames == self._filenames and self.files.reopen()
 
     def index(self, path: str, field: str | None = None) -> ChunkIndex:
         """Index the rows of all files; see `index_all` for the errors."""

@@ -4,6 +4,8 @@ Law
 ---
 1. One thread has the kept file at a time; another one, meanwhile, opens it for itself.
 2. Between two uses no lock is held, so others may write; what changed is opened anew.
+3. A name is what it meant when this was made, wherever the working directory is later. A file that
+   has no name any more is read through the descriptor that is kept since it was opened first.
 
 This file must never know what a file is opened for.
 """
@@ -13,10 +15,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from _multitables.index.file_names import Filename, files_named
-from _multitables.index.hdf5_file import Source, open_source
+from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.file_names import Filename, files_named, whole_names
+from _multitables.index.hdf5_file import Source
 from _multitables.index.joined_source import JoinedSource
 from _multitables.index.open_options import parse_open_options
 from _multitables.remote.access import Access, told_requests
@@ -49,9 +53,14 @@ class KeptSource:
         #: As it was given; of several files, a list of their names.
         self.filename: Any
         self.filename, storage = files_named(filename, storage)
+        #: The whole names of all files.
+        self.names = whole_names(self.filename)
+        self._directory = absolute("")
         self._options = {**open_options, "storage_options": storage}
         self.keeps = keeps
         self.skip_missing = skip_missing
+        #: The file, or the first of several, as it was opened first; it stays open.
+        self.before: Fingerprint | None = None
         self._kept: Source | None = None
         self._accesses: list[Access | None] = []
 
@@ -59,6 +68,10 @@ class KeptSource:
     def is_several(self) -> bool:
         """Whether there are several files."""
         return isinstance(self.filename, list)
+
+    def is_opened(self, file: Fingerprint, directory: str) -> None:
+        """Take the file that is open elsewhere, by names that count from a directory there."""
+        self.before, self._directory = file, directory
 
     @contextlib.contextmanager
     def open(self, *, grows: bool = False) -> Iterator[Source]:
@@ -68,39 +81,44 @@ class KeptSource:
                 yield growing
             return
         source, self._kept = self._kept, None
-        if source is None or not source.reopen([absolute(name) for name in self.filenames]):
+        if source is None or not source.reopen():
             source = self._opened()
         with source:
             yield source
-        self._accesses = [source.files.main.fingerprint.access]
+        self.before = source.files.main.fingerprint
+        self._accesses = [self.before.access]
         if self.keeps:
             self._kept = source
 
     @property
     def filenames(self) -> list[str]:
-        """The names of all files."""
+        """The names of all files, as they were given."""
         return [os.fsdecode(one) for one in (self.filename if self.is_several else [self.filename])]
 
     def one(self, number: int) -> KeptSource:
         """Return one of several files."""
         if not self.is_several:
             return self
-        return KeptSource(self.filename[number], self._options, keeps=False)
+        one = KeptSource(self.names[number], self._options, keeps=False)
+        one.filename = self.filename[number]
+        return one
 
     def told_requests(self) -> dict[str, dict[str, int]]:
         """Return what statistics tell of the file's metadata."""
         return told_requests(self._accesses)
 
     def _opened(self, *, grows: bool = False) -> Source:
+        options = parse_open_options(self._options)
+        options = replace(options, directory=self._directory, before=self.before)
         if self.is_several:
-            options = parse_open_options(self._options)
-            return JoinedSource(self.filename, options, self.skip_missing)
-        return open_source(self.filename, self._options, grows=grows)
+            return JoinedSource(self.names, options, self.skip_missing)
+        return Source(self.names[0], options, grows=grows)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_kept": None, "keeps": False}  # another process opens it anew
+        # Another process opens it anew.
+        return {**self.__dict__, "_kept": None, "keeps": False, "before": None}
 
     def close(self) -> None:
         """Keep nothing any more."""
         self.keeps = False
-        self._kept = None
+        self._kept = self.before = None

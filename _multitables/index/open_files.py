@@ -8,6 +8,7 @@ Law
    looks for the other file.
 3. Each file is opened once, and holds the lock of HDF5's readers as long as it is open. One that
    grows is opened without, in whatever state its writer has it.
+4. A file is the one that was opened, though it may have no name any more.
 
 This file must never know datasets: what an object is, others ask.
 """
@@ -19,16 +20,24 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, TypeVar, cast
 
 from _multitables import _core
 from _multitables.errors import FileChangedError, MultitablesError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.kerchunk.layout import is_references
+from _multitables.index.open_options import OpenOptions
 from _multitables.index.saved.metadata import with_saved_index
-from _multitables.index.stored_files import changed, fingerprint_of, first_bytes, is_file
+from _multitables.index.stored_files import (
+    changed,
+    fingerprint_of,
+    first_bytes,
+    is_file,
+    opening_name,
+)
 from _multitables.index.whole_object import WholeObject, fetch_index, has_cached_index, of_object
 from _multitables.remote.names import absolute, folder_of, is_remote
 from _multitables.remote.names import joined as in_folder
@@ -39,6 +48,7 @@ UNKNOWN_WAY = "a group on the way to it is stored as the core does not know"
 #: Headers of this many objects are fetched from a store at a time.
 PREFETCHED = 256
 NO_OPTIONS = StorageOptions()
+PLAIN = OpenOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
 ORIGIN = "${ORIGIN}"
 SIGNATURE = "HDF5's signature"
@@ -58,7 +68,8 @@ class OpenFile:
     def check_unchanged(self) -> None:
         """Raise `FileChangedError` if the file is not the one that was opened."""
         access = self.fingerprint.access
-        got = _fingerprint(self.filename, access.options if access else NO_OPTIONS)
+        opened = opening_name(self.filename, self.fingerprint)
+        got = _fingerprint(opened, access.options if access else NO_OPTIONS)
         if got != self.fingerprint:
             raise FileChangedError(
                 f"{self.filename!r} changed while it was read "
@@ -109,13 +120,13 @@ class OpenFiles:
     def __init__(
         self,
         filename: str,
+        options: OpenOptions = PLAIN,
         *,
-        is_split: bool = False,
         grows: bool = False,
-        storage: StorageOptions = NO_OPTIONS,
     ) -> None:
-        self._grows, self.storage = grows, storage
-        self.main = open_file(filename, is_split=is_split, grows=grows, storage=storage)
+        self._grows, self.storage = grows, options.storage
+        self.main = open_file(filename, options, grows=grows)
+        self._others = replace(options, kind="plain", before=None)
         self._files = {filename: self.main}
 
     @property
@@ -150,7 +161,7 @@ class OpenFiles:
                     return False
                 is_reference = file.opened_by != file.filename
                 if is_reference or (_takes_locks() and not file.fingerprint.access):
-                    file.metadata.lock(file.filename)
+                    file.metadata.lock(opening_name(file.filename, file.fingerprint))
         except OSError:
             self.close()
             return False
@@ -243,7 +254,7 @@ class OpenFiles:
             yield known
             return
         # there may be more than may be open
-        file = open_file(filename, storage=self.storage)
+        file = open_file(filename, self._others)
         try:
             yield file
         finally:
@@ -251,7 +262,7 @@ class OpenFiles:
 
     def _opened(self, filename: str) -> OpenFile:
         if filename not in self._files:
-            self._files[filename] = open_file(filename, grows=self._grows, storage=self.storage)
+            self._files[filename] = open_file(filename, self._others, grows=self._grows)
         return self._files[filename]
 
     def _existing(self, home: str, named: str, kind: str) -> Iterator[str]:
@@ -290,11 +301,10 @@ def prefetched(file: OpenFile, items: Sequence[_T], offset: Callable[[_T], int])
 
 def open_file(
     filename: str,
+    options: OpenOptions = PLAIN,
     *,
-    is_split: bool = False,
     uses_index: bool = True,
     grows: bool = False,
-    storage: StorageOptions = NO_OPTIONS,
 ) -> OpenFile:
     """Open a file, and its saved index if it has one that may be used.
 
@@ -306,18 +316,22 @@ def open_file(
         Its first structures are damaged.
     """
     if is_references(filename):
-        return _open_references(filename, storage)
+        return _open_references(filename, options)
     if is_remote(filename):
-        return _open_object(filename, storage, uses_index)
-    fingerprint = _fingerprint(filename)  # before anything is read
+        return _open_object(filename, options.storage, uses_index)
+    before = options.before
+    opened = opening_name(filename, before)
+    fingerprint = _fingerprint(opened)  # before anything is read
     locks = _takes_locks() and not grows
-    with _refusals(filename):
-        metadata = _core.MetadataFile(filename, takes_lock=locks)
+    with _refusals(filename, opened):
+        metadata = _core.MetadataFile(opened, takes_lock=locks)
     if grows:
         return OpenFile(filename, fingerprint, metadata, filename)
-    if metadata.is_written or (not locks and _written_here(filename)):
-        raise _written(filename, "written")
-    if not is_split:
+    if metadata.is_written or (not locks and _written_here(opened)):
+        raise _written(filename, opened, "written")
+    same = before is not None and before.opened is not None and before == fingerprint
+    fingerprint = before if same else changed_fields(fingerprint, opened=metadata.opened)
+    if options.kind != "split":
         _checked(filename, fingerprint, metadata)
         if uses_index:
             metadata = with_saved_index(filename, fingerprint, metadata)
@@ -325,7 +339,7 @@ def open_file(
 
 
 @contextlib.contextmanager
-def _refusals(filename: str) -> Iterator[None]:
+def _refusals(filename: str, opened: str = "") -> Iterator[None]:
     """Turn the core's errors about a file's first structures into errors that name the file."""
     try:
         yield
@@ -333,7 +347,7 @@ def _refusals(filename: str) -> Iterator[None]:
         if isinstance(error, _core.Corrupt) and error.args[2].startswith(SIGNATURE):
             raise hdf5_errors.refused(filename, "signature") from None
         if isinstance(error, OSError) and error.errno == errno.EWOULDBLOCK:
-            raise _written(filename, "locked") from None
+            raise _written(filename, opened or filename, "locked") from None
         raise hdf5_errors.of_core(filename, "/", error) from None
 
 
@@ -365,11 +379,11 @@ def _checked(filename: str, fingerprint: Fingerprint, metadata: _core.MetadataFi
         raise hdf5_errors.truncated(filename, metadata.end, fingerprint.size_bytes)
 
 
-def _open_references(filename: str, storage: StorageOptions) -> OpenFile:
+def _open_references(filename: str, options: OpenOptions) -> OpenFile:
     from _multitables.index.kerchunk.metadata import open_references  # few need it
 
     with _refusals(filename):
-        target, metadata = open_references(filename, storage)
+        target, metadata = open_references(filename, options.storage, options.directory)
     return OpenFile(target.filename, target.fingerprint, metadata, filename)
 
 
@@ -385,8 +399,8 @@ def _fingerprint(filename: str, storage: StorageOptions = NO_OPTIONS) -> Fingerp
     return fingerprint
 
 
-def _written(filename: str, where: str) -> MultitablesError:
-    return hdf5_errors.refused(filename, "here" if _written_here(filename) else where)
+def _written(filename: str, opened: str, where: str) -> MultitablesError:
+    return hdf5_errors.refused(filename, "here" if _written_here(opened) else where)
 
 
 def _written_here(filename: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from _multitables.errors import OptionsError
+from _multitables.index.chunk_index import Fingerprint
 from _multitables.remote.names import is_remote
 from _multitables.remote.options import StorageOptions
 
@@ -37,6 +38,7 @@ NOT_FOR_LIBRARY = {
     "DRIVER_CORE_IMAGE",
     "STORAGE_OPTIONS",
     "ACCESS",  # of an object: `Fingerprint.for_library` adds it
+    "FILE",  # and this, of a file
 }
 
 
@@ -51,6 +53,10 @@ class OpenOptions:
     for_library: dict[str, object] = field(default_factory=dict)  # for PyTables in a reader
     trusted: bool = True  # False: no library opens the file
     storage: StorageOptions = field(default_factory=StorageOptions)
+    #: Where names in references count from; "": the working directory.
+    directory: str = ""
+    #: The file as it was opened before: if it has no name any more, it is read through that.
+    before: Fingerprint | None = None
 
     @property
     def direct(self) -> bool:

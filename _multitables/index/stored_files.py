@@ -42,6 +42,21 @@ def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
     return _told(name, options, *_asked(client.head, name, options))
 
 
+def opening_name(name: str, before: Fingerprint | None) -> str:
+    """Return a name that opens a file: its own, or of one that has none any more a descriptor's.
+
+    `before` is the file as it was opened before, if it was.
+    """
+    descriptor = before.opened.descriptor if before and before.opened else None
+    if descriptor is None or os.path.exists(name):
+        return name
+    found = f"/proc/self/fd/{descriptor}"
+    try:
+        return found if Fingerprint.of(os.stat(found)) == before else name
+    except OSError:  # it was closed meanwhile
+        return name
+
+
 def first_bytes(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
     """Return what identifies an object, and its first bytes, by one request."""
     etag, state, data = _asked(_first_bytes, name, options)
@@ -75,7 +90,8 @@ def changed(name: str, fingerprint: Fingerprint) -> bool:
     """Whether a file is not the one that was indexed."""
     access = fingerprint.access
     try:
-        return fingerprint_of(name, access.options if access else StorageOptions()) != fingerprint
+        options = access.options if access else StorageOptions()
+        return fingerprint_of(opening_name(name, fingerprint), options) != fingerprint
     except OSError:
         return True
 

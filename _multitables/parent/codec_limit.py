@@ -16,6 +16,7 @@ from _multitables import _core, options
 from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
+from _multitables.index.file_names import one_file_named
 from _multitables.index.hdf5_file import open_source
 from _multitables.index.plugins import READERS_FILTERS
 from _multitables.parent.readers import error_report
@@ -23,6 +24,7 @@ from _multitables.parent.readers.place import place_of
 from _multitables.parent.readers.supervisor import Readers
 from _multitables.parent.stream.open_stream import control_bytes
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
+from _multitables.remote.options import StorageOptions
 from _multitables.tree import one_path
 from _multitables.wire import plan_bytes
 
@@ -61,7 +63,8 @@ def measure_limit(
         As a stream raises them.
     """
     n_procs, direct = options.check_procs("n_procs", n_procs), bool(direct)
-    with open_source(filename, {}) as source:
+    name, _ = one_file_named(filename, "measure_limit", StorageOptions())
+    with open_source(name, {}) as source:
         index = source.index(one_path(path), None)
     if direct:
         device.check_direct(index.filename, "direct")

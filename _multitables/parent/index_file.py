@@ -31,6 +31,7 @@ from _multitables.index.kerchunk.layout import JSON, PARQUET, is_references
 from _multitables.index.kerchunk.writer import replaced_folder, write_json, write_parquet
 from _multitables.index.kerchunk.zarr_nodes import Node, nodes
 from _multitables.index.open_files import OpenFile, open_file
+from _multitables.index.open_options import OpenOptions
 from _multitables.index.saved.format import replaced
 from _multitables.index.saved.metadata import places
 from _multitables.index.saved.writer import save
@@ -121,7 +122,7 @@ def index_file(
             f"got {to!r}",
             to=to,
         )
-    file = open_file(name, uses_index=is_kerchunk, storage=storage)
+    file = open_file(name, OpenOptions(storage=storage), uses_index=is_kerchunk)
     with _names_failures(name), _shown(progress, name) as advance:
         if where is not None and is_kerchunk:
             if not in_store:

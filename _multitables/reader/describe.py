@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from _multitables.reader.fallback import OPENERS
+from _multitables.reader.fallback import OPENERS, where_from
 from _multitables.reader.object_file import OtherFilesError, check_alone
 from _multitables.remote.failures import StoreFailure
 
@@ -28,7 +28,7 @@ def described(filename: str, path: str, open_options: dict[str, Any]) -> dict[st
     """Return what the core tells of a dataset it knows, but where the bytes lie."""
     import h5py
 
-    filename = open_options.pop("filename", filename)
+    filename, open_options = where_from(filename, open_options)
     file, root = OPENERS["h5py"](filename, "/", open_options)
     with file:
         found = root.get(path)

@@ -8,7 +8,7 @@ Law
 3. The result has the dtype that was asked for, in C order, in the memory that is given. A result
    that is too large is kept for one retry of the same call.
 4. Keeps the last files open, as long as they are the same files. Objects of stores are read by
-   `object_file`.
+   `object_file`, others are opened as `local_file` says.
 5. Raises the library's own exceptions, or what `explained` makes of them. The parent adds where it
    happened.
 
@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from _multitables.reader.box import boxed
 from _multitables.reader.library_failure import UntrustedError, explained
+from _multitables.reader.local_file import is_unlinked, opening_name, takes_locks, whole
 from _multitables.reader.object_file import (
     Access,
     ObjectFile,
@@ -326,7 +327,7 @@ def _ends(part: Any) -> tuple[int, int]:
 def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     """Return the library that opened the dataset, and the dataset."""
     filename, path, options = _where_from(told)
-    same = _state(told["filename"], options.get("access"))
+    same = _state(told["filename"], told["open_options"])
     key = (library, told["filename"], told["path"], json.dumps(options, sort_keys=True), same)
     if key in _open:
         _open.move_to_end(key)
@@ -349,17 +350,25 @@ def _dataset(told: dict[str, Any], library: str) -> tuple[str, Any]:
     return library, dataset
 
 
-def _state(filename: str, access: Access | None) -> Any:
+def _state(filename: str, options: dict[str, Any]) -> Any:
     """Return what changes with a file."""
+    access: Access | None = options.get("access")
     if access is not None:
         return access["client"][0], access["size"]
-    stat = os.stat(filename)
+    stat = os.stat(opening_name(filename, options.get("file")))
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _where_from(told: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    options = dict(told["open_options"])
-    return options.pop("filename", told["filename"]), told["path"], options
+    filename, options = where_from(told["filename"], told["open_options"])
+    return filename, told["path"], options
+
+
+def where_from(filename: str, open_options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name that opens a file, and the options of the library that opens it."""
+    options = dict(open_options)
+    identity, base = options.pop("file", None), options.pop("filename", None)
+    return base or opening_name(filename, identity), options
 
 
 def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[Any, Any]:
@@ -375,7 +384,12 @@ def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[
             "raw_ext": open_options.get("driver_split_raw_ext", "-r.h5").encode(),
         }
     access = open_options.get("access")
-    file = h5py.File(ObjectFile(filename, access) if access else filename, "r", **driver)
+    given: Any = ObjectFile(filename, access) if access else filename
+    if is_unlinked(filename):  # HDF5 asks where such a name leads, and it leads nowhere
+        given = open(filename, "rb")  # noqa: SIM115 - h5py closes it with the file
+    elif not access and not takes_locks(filename):
+        driver["locking"] = False
+    file = h5py.File(given, "r", **driver)
     found = file[path]
     if isinstance(found, h5py.Dataset):
         try:
@@ -387,6 +401,9 @@ def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[
 
 
 def _open_tables(filename: str, path: str, open_options: dict[str, Any]) -> tuple[Any, Any]:
+    if "access" not in open_options and not takes_locks(filename):
+        # PyTables has no option for it; its HDF5 looks here when it is imported.
+        os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
     import tables
 
     # A reader is one process of several: their number is the user's parallelism.
@@ -395,9 +412,10 @@ def _open_tables(filename: str, path: str, open_options: dict[str, Any]) -> tupl
         tables.set_blosc2_max_threads(1)
     given = {name.upper(): value for name, value in open_options.items()}
     access = given.pop("ACCESS", None)
-    if access:
+    if access or is_unlinked(filename):
         given["DRIVER"], given["DRIVER_CORE_BACKING_STORE"] = "H5FD_CORE", 0
-        given["DRIVER_CORE_IMAGE"] = copy_of(filename, access)
+        given["DRIVER_CORE_IMAGE"] = copy_of(filename, access) if access else whole(filename)
+        filename += "" if access else "-copy"  # PyTables takes no name that there is
     file = tables.open_file(filename, "r", **given)
     return file, file.get_node(path)
 

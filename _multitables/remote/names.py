@@ -44,7 +44,10 @@ def kind_of(name: str) -> str:
 def absolute(name: str) -> str:
     """Return the whole name of a file; that of an object without its query."""
     if not is_remote(name):
-        return os.path.abspath(name)
+        try:
+            return os.path.abspath(name)
+        except FileNotFoundError:  # the working directory is gone, and so is what is in it
+            return os.path.normpath(name)
     return name.split("?", 1)[0] if kind_of(name) == "http" else name
 
 

@@ -53,7 +53,7 @@ class Local:
     """One dataset of a file, read as it is indexed."""
 
     def __init__(self, reader: _core.LocalReader, path: Path, name: str) -> None:
-        self.index = index = index_of(path, name)
+        index = index_of(path, name)
         table = lookup_table(index, direct=False, native_filters=_core.native_filters())
         self.core = reader.dataset(encode_datasets(table))
 

@@ -366,7 +366,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         multitables.open(text)
     with pytest.raises(multitables.FileOpenError, match="folder"):
         multitables.open(tmp_path)
-    with pytest.raises(TypeError):
+    with pytest.raises(multitables.OptionsError, match="got an object of type int"):
         multitables.open(5)  # type: ignore[arg-type]
 
 

@@ -105,6 +105,7 @@ LONG_FUNCTIONS = {"plan_batches"}
 #: `TorchDataset` needs of `Batches` and nobody else does.
 FRIENDS = {
     "fallback_call": {"_asdict"},
+    "file": {"_file"},
     "process": {"_exit"},
     "relay_process": {"_exit"},
     "torch_iterable": {

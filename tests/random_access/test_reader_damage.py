@@ -85,15 +85,3 @@ def test_a_column_of_a_file_that_was_written_to(h5: Path) -> None:
             file["more"] = 3
         with pytest.raises(multitables.FileChangedError):
             reader.request(dataset["b"][3:5]).get()
-
-
-def test_a_file_that_is_gone(numbered: Path, h5: Path) -> None:
-    h5.write_bytes(numbered.read_bytes())
-    with multitables.Reader(h5, n_procs=1) as reader:
-        dataset = reader.get_dataset("/rows")
-        h5.unlink()
-        with pytest.raises(OSError, match="rows") as caught:
-            reader.request(dataset[5]).get()
-        assert isinstance(caught.value, multitables.SubprocessException)
-        with pytest.raises(FileNotFoundError):
-            reader.get_dataset("/raw")

@@ -53,7 +53,7 @@ MAX_RANK = 32
 
 
 def open_references(
-    filename: str, storage: StorageOptions
+    filename: str, storage: StorageOptions, directory: str = ""
 ) -> tuple[SourceFile, _core.MetadataFile]:
     """Return the first file that references are to, and what they say of it.
 
@@ -66,7 +66,7 @@ def open_references(
     """
     store = Store(storage)
     try:
-        metadata = ReferencesMetadata(references.read(filename, store), filename, store)
+        metadata = ReferencesMetadata(references.read(filename, store), filename, store, directory)
     except ReferencesError as error:
         raise FileOpenError(
             f"{filename!r} holds no references of Kerchunk that can be used: {error}",
@@ -94,11 +94,11 @@ class ReferencesMetadata:
 
     root = user_block = 0
 
-    def __init__(self, of: References, filename: str, store: Store) -> None:
+    def __init__(self, of: References, filename: str, store: Store, directory: str) -> None:
         self._references, self._filename, self._store = of, filename, store
         #: Of the references.
         self.fingerprint = of.fingerprint
-        self._targets = Targets(filename.rstrip("/"), store)
+        self._targets = Targets(filename.rstrip("/"), store, directory)
         self._paths = sorted({*of.groups, *of.arrays})
         self._numbers = {path: number for number, path in enumerate(self._paths)}
         self._children: dict[str, list[str]] = {}

@@ -3,8 +3,8 @@
 Law
 ---
 1. A plain name is that of a file beside the references; if none is there, it counts from the
-   current directory. References in a store are to objects only: they come from elsewhere, and must
-   not read the files of this machine.
+   directory that was the working one when they were named. References in a store are to objects
+   only: they come from elsewhere, and must not read the files of this machine.
 2. The state of each target is asked for once, and of objects many at a time. A target that is
    missing is an error that names it and the references.
 
@@ -28,8 +28,9 @@ from _multitables.remote.names import absolute, folder_of, is_remote, joined
 class Targets:
     """Files by their URLs in references. Any thread may use it."""
 
-    def __init__(self, references: str, store: Store) -> None:
+    def __init__(self, references: str, store: Store, directory: str = "") -> None:
         self._references, self._store = references, store
+        self._directory = directory or absolute("")
         self._known: dict[str, SourceFile] = {}
 
     def files(self, urls: Sequence[str]) -> list[SourceFile]:
@@ -83,7 +84,7 @@ class Targets:
             return unquote(urlsplit(url).path)
         elif not scheme:
             beside = os.path.join(os.path.dirname(self._references), url)
-            return beside if os.path.exists(beside) else url
+            return beside if os.path.exists(beside) else os.path.join(self._directory, url)
         here = "" if is_remote(self._references) else " and no file of this machine"
         raise FileOpenError(
             f"{self._references!r} refers to {url!r}, which is no object of a known store{here}",

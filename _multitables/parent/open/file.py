@@ -143,7 +143,10 @@ class File(Group):
         if self._handle.inside:
             options["root_uep"] = self._handle.inside + options.get("root_uep", "/")
         options.setdefault("storage_options", self._handle.options.storage_options)
-        return Streamer(self._place.file.opened_by, trusted=self._handle.trusted, **options)
+        file = self._place.file
+        streamer = Streamer(file.opened_by, trusted=self._handle.trusted, **options)
+        streamer._file.is_opened(file.fingerprint, self._handle.directory)
+        return streamer
 
     def close(self) -> None:
         """Close the file and all that was reached through it. May be called again."""

@@ -73,9 +73,9 @@ class Shared:
         return found
 
 
-def shared(filename: str, options: FileOptions) -> Shared:
+def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     """Open a file, or find it open already with these options."""
-    files = OpenFiles(filename, storage=options.storage_options)
+    files = OpenFiles(filename, OpenOptions(storage=options.storage_options, directory=directory))
     opened_by = files.main.fingerprint
     if files.main.opened_by != files.main.filename:  # references change by themselves
         opened_by = cast(Any, files.main.metadata).fingerprint
@@ -89,15 +89,23 @@ def shared(filename: str, options: FileOptions) -> Shared:
 class Handle:
     """One `open`, until it is closed."""
 
-    __slots__ = ("__weakref__", "_shared", "contents", "filename", "main", "options", "root")
+    __slots__ = (
+        "__weakref__", "_shared", "contents", "directory", "filename", "main", "options", "root",
+    )  # fmt: skip
 
     def __init__(
-        self, filename: str, options: FileOptions, version: CheckedVersion | None = None
+        self,
+        filename: str,
+        options: FileOptions,
+        version: CheckedVersion | None = None,
+        directory: str = "",
     ) -> None:
         #: As the user gave it.
         self.filename = filename
         self.options = options
-        self._shared: Shared | None = shared(absolute(filename), options)
+        #: Where names in references count from.
+        self.directory = directory or absolute("")
+        self._shared: Shared | None = shared(absolute(filename), options, self.directory)
         self.main: OpenFile = self._shared.files.main
         self.root: Place = self._shared.files.root
         if version is not None:
@@ -182,17 +190,24 @@ class Handle:
         """Return a handle whose main file is this one."""
         if file is self.main:
             return self
-        return Handle(file.opened_by, self.options)
+        return Handle(file.opened_by, self.options, directory=self.directory)
 
     def __reduce__(self) -> tuple[Any, ...]:
         version = posixpath.basename(self.inside) or None
-        return _reopened, (self.main.opened_by, self.main.fingerprint, self.options, version)
+        main = self.main
+        return _reopened, (
+            main.opened_by, main.fingerprint, self.options, version, self.directory,
+        )  # fmt: skip
 
 
 def _reopened(
-    filename: str, fingerprint: Fingerprint, options: FileOptions, version: str | None
+    filename: str,
+    fingerprint: Fingerprint,
+    options: FileOptions,
+    version: str | None,
+    directory: str,
 ) -> Handle:
-    handle = Handle(filename, options)
+    handle = Handle(filename, options, None, directory)
     if handle.main.fingerprint != fingerprint:
         raise FileChangedError(
             f"{filename!r} is not the file that it was when it was pickled "
@@ -202,7 +217,7 @@ def _reopened(
             expected=fingerprint,
             got=handle.main.fingerprint,
         )
-    return Handle(filename, options, version) if version else handle
+    return Handle(filename, options, version, directory) if version else handle
 
 
 def asked(question: Callable[..., _T], place: Place, *arguments: Any) -> _T:

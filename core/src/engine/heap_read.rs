@@ -17,10 +17,7 @@ use crate::format::file::File;
 use crate::format::source::ByteSource;
 use crate::tables::dataset::Source;
 use crate::task_error::TaskError;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -122,15 +119,15 @@ impl HeapFile {
     pub fn open(source: &Source, files: &OpenFiles) -> Result<HeapFile, TaskError> {
         let fetch = |error| TaskError::Fetch(NO_CHUNK, error);
         let file = DataFile::of_library(source, files).map_err(fetch)?;
-        let path = Path::new(OsStr::from_bytes(&source.filename));
-        let bytes: Box<dyn ByteSource> = match Object::of(source, &files.caches) {
-            Some(object) => Box::new(Arc::new(RemoteMetadata::new(Arc::new(object)))),
-            None => {
-                let local = LocalFile::open(path);
+        let bytes: Box<dyn ByteSource> = match (&file, Object::of(source, &files.caches)) {
+            (_, Some(object)) => Box::new(Arc::new(RemoteMetadata::new(Arc::new(object)))),
+            (Some(file), None) => {
+                let local = LocalFile::of(file.descriptor());
                 Box::new(Arc::new(
                     local.map_err(|error| fetch(FetchError::Open(error)))?,
                 ))
             }
+            (None, None) => return Err(TaskError::Internal("a source without a file".into())),
         };
         let metadata = File::open(bytes, true).map_err(stopped)?;
         Ok(HeapFile { metadata, file })

@@ -2,7 +2,8 @@
 //!
 //! Law:
 //! 1. A file is what the parent indexed, or it is an error: device, inode, size and time are
-//!    compared at opening and after each fetch. Of one that grows, only device and inode are.
+//!    compared at opening and after each fetch. Of one that grows, only device and inode are. One
+//!    that has no name any more is opened through a descriptor, as long as the parent has one.
 //! 2. The page cache can be asked without waiting for the device.
 //! 3. Bytes that came with the plan are copied from there; the file is still compared.
 //! 4. Those who read one file together share its descriptor; a position is named with each read.
@@ -11,10 +12,12 @@
 use super::recent::Recent;
 use super::remote::object::Caches;
 use crate::os::descriptors::at_most;
+use crate::os::unlinked;
 use crate::tables::dataset::{Fingerprint, Source};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kernel's default of how far it reads ahead.
@@ -72,10 +75,23 @@ impl OpenFiles {
             *fingerprint == source.fingerprint && *around == direct && *name == source.filename
         };
         let found = open.get_or_make(is_it, || {
-            let fd = Arc::new(descriptor(&source.filename, direct)?);
+            let fd = Arc::new(opened(source, direct)?);
             Ok(((source.filename.clone(), source.fingerprint, direct), fd))
         });
         found.map(|fd| fd.clone())
+    }
+}
+
+fn opened(source: &Source, direct: bool) -> Result<OwnedFd, FetchError> {
+    let fingerprint = &source.fingerprint;
+    match descriptor(&source.filename, direct) {
+        Err(FetchError::Open(error)) if error.kind() == io::ErrorKind::NotFound => {
+            match unlinked::name_of(fingerprint.device, fingerprint.inode) {
+                Some(name) => descriptor(name.as_os_str().as_bytes(), direct),
+                None => Err(FetchError::Open(error)),
+            }
+        }
+        known => known,
     }
 }
 

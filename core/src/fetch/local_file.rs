@@ -2,12 +2,13 @@
 //!
 //! Law:
 //! 1. Its length is that at its opening. It is not mapped, as others may truncate it.
-//! 2. Who holds the lock of HDF5's readers keeps HDF5 libraries from opening the file for writing.
+//! 2. It may be kept open by others than who reads it, as long as nobody closes it.
+//! 3. Who holds the lock of HDF5's readers keeps HDF5 libraries from opening the file for writing.
 
 use crate::format::source::ByteSource;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,15 @@ pub struct LocalFile {
 
 impl LocalFile {
     pub fn open(path: &Path) -> io::Result<LocalFile> {
-        let file = File::open(path)?;
+        LocalFile::over(File::open(path)?)
+    }
+
+    /// The file of a descriptor, which stays its owner's.
+    pub fn of(descriptor: &OwnedFd) -> io::Result<LocalFile> {
+        LocalFile::over(File::from(descriptor.try_clone()?))
+    }
+
+    fn over(file: File) -> io::Result<LocalFile> {
         let size = file.metadata()?.len();
         let file = Mutex::new(Some(Arc::new(file)));
         Ok(LocalFile { file, size })
@@ -29,6 +38,11 @@ impl LocalFile {
     /// Close the file, though others may hold this. What was not read yet cannot be read then.
     pub fn close(&self) {
         self.file().take();
+    }
+
+    /// The number of its descriptor; None: it was closed.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.file().as_ref().map(|file| file.as_raw_fd())
     }
 
     fn file(&self) -> MutexGuard<'_, Option<Arc<File>>> {

@@ -13,4 +13,5 @@ pub mod prefetch;
 pub mod recycled;
 pub mod spawn;
 pub mod turns;
+pub mod unlinked;
 pub mod workers;

@@ -17,15 +17,46 @@ use crate::format::filter_pipeline::Filter;
 use crate::format::layout::Layout;
 use crate::format::link::{Link, Target};
 use crate::format::source::ByteSource;
+use crate::os::unlinked;
 use crate::tables::access::Access;
 use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A file of this machine, which is kept open by this as it is by its metadata.
+#[pyclass(frozen)]
+pub struct OpenedFile(Arc<LocalFile>);
+
+#[pymethods]
+impl OpenedFile {
+    /// The number of its descriptor; None: it was closed.
+    #[getter]
+    fn descriptor(&self) -> Option<i32> {
+        self.0.descriptor()
+    }
+
+    /// Close it, for its metadata too.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    /// None: no descriptor is of any use to another process.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyTuple>) {
+        (py.None().bind(py).get_type().into_any(), PyTuple::empty(py))
+    }
+}
+
+/// A name by which a file opens that has none any more, if it is open here or in the parent.
+#[pyfunction]
+pub fn name_of_unlinked(device: u64, inode: u64) -> Option<OsString> {
+    unlinked::name_of(device, inode).map(PathBuf::into_os_string)
+}
 
 /// The metadata of an HDF5 file. May be used by several threads at once.
 #[pyclass(frozen)]
@@ -97,6 +128,15 @@ impl MetadataFile {
         let lock = py.detach(|| ReadLock::take(&filename)).map_err(os_error)?;
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
         Ok(())
+    }
+
+    /// What keeps the file open, of a file of this machine.
+    #[getter]
+    fn opened(&self) -> Option<OpenedFile> {
+        match &self.source {
+            Source::File(file) => Some(OpenedFile(file.clone())),
+            _ => None,
+        }
     }
 
     /// Release the lock, if it is held.

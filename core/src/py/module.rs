@@ -264,6 +264,7 @@ fn build_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<metadata::MetadataFile>()?;
+    module.add_class::<metadata::OpenedFile>()?;
     module.add_class::<ring::Ring>()?;
     module.add_class::<ring::Guard>()?;
     module.add_class::<ring::Guards>()?;
@@ -319,6 +320,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(start_together, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;
+    module.add_function(wrap_pyfunction!(metadata::name_of_unlinked, module)?)?;
     module.add_function(wrap_pyfunction!(load_plugin, module)?)?;
     module.add_function(wrap_pyfunction!(control_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(order_rows, module)?)?;
