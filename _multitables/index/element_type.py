@@ -336,3 +336,19 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
     if element.dtype.subdtype is not None:
         element = replace(element, dtype=flat(element.dtype))
     return FieldType(element, offset, leading)
+
+
+def fixed(datatype: Datatype) -> Datatype | None:
+    """Return a type without the members of compounds that have no fixed size, others in place.
+
+    None: nothing is left.
+    """
+    kind = datatype["kind"]
+    if kind == "array":
+        base = fixed(datatype["base"])
+        return base and {**datatype, "base": base}
+    if kind != "compound":
+        return None if kind in NOT_FIXED else datatype
+    members = [(name, at, fixed(member)) for name, at, member in datatype["fields"]]
+    left = [member for member in members if member[2]]
+    return {**datatype, "fields": left} if left else None

@@ -29,6 +29,7 @@ from _multitables.index.element_type import (
     Unsupported,
     element_type,
     field_type,
+    fixed,
     flat,
 )
 from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
@@ -155,8 +156,7 @@ class Source:
     ) -> ChunkIndex:
         """Index the dataset at a place; see `index`.
 
-        With `as_stored`, its elements are bytes as they are stored, whatever their type, and a
-        scalar is one row.
+        With `as_stored`, elements are bytes as they are stored, and a scalar is one row.
         """
         with errors_named(place):
             dataset = self._dataset(place)
@@ -164,8 +164,8 @@ class Source:
                 return self._index(dataset, _field_type(dataset, field), dataset.dims)
             return self._index(dataset, _as_stored(dataset), dataset.stored["dims"] or (1,))
 
-    def describe(self, path: str) -> tuple[str, ChunkIndex]:
-        """Index one dataset, which may be ragged, and tell what it is.
+    def describe(self, path: str, field: str | None = None) -> tuple[str, ChunkIndex]:
+        """Say what a dataset is, and index it, or a column, less members without a fixed size.
 
         Returns
         -------
@@ -180,7 +180,7 @@ class Source:
             dataset = self._dataset(place)
             if dataset.datatype["kind"] == "sequence":
                 return "vlarray", self._trusted(self._ragged(dataset))
-            index = self._index(dataset, _field_type(dataset, None), dataset.dims)
+            index = self._index(dataset, _field_type(dataset, field, mixed=True), dataset.dims)
         is_table = index.dtype.names is not None and len(index.shape) == 1
         return "table" if is_table else "array", index
 
@@ -476,13 +476,14 @@ def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
     return hdf5_errors.named(place.file.filename, place.path)
 
 
-def _field_type(dataset: _Dataset, field: str | None) -> FieldType:
-    path, filename = dataset.place.path, dataset.place.file.filename
+def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> FieldType:
+    path, filename, datatype = dataset.place.path, dataset.place.file.filename, dataset.datatype
+    left = fixed(datatype)
     try:
-        return field_type(dataset.datatype, field, dataset.pytables)
+        return field_type((mixed and left) or datatype, field, dataset.pytables)
     except Unsupported as error:
-        is_whole = field is None and dataset.datatype["kind"] == "compound"
-        raise hdf5_errors.not_fixed(filename, path, str(error), has_fields=is_whole) from None
+        others = (left or {}).get("fields", ())
+        raise hdf5_errors.not_fixed(filename, path, str(error), others) from None
     except KeyError as error:
         raise hdf5_errors.no_such_field(filename, path, *error.args) from None
 

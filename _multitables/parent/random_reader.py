@@ -139,7 +139,8 @@ class Reader:
         Returns
         -------
         TableDataset, ArrayDataset or VLArrayDataset
-            It has a ``dtype`` and a ``shape``, and can make stages.
+            It has a ``dtype`` and a ``shape``, and can make stages. A table has its columns of a
+            fixed size: text of any length, sequences and references are left out of its dtype.
 
         Raises
         ------

@@ -128,7 +128,11 @@ def normalize(selection: Selection) -> Native | LibraryCall | Refused:
     except KeyError as error:
         missing, names = error.args
         listed = ", ".join(map(repr, names)) or "no names"
-        return _refused(dataset, MissingFieldError(f"no field {missing!r} (expected {listed})"))
+        kind = " of a fixed size" if dataset.is_mixed else ""
+        text = f"no field {missing!r}{kind} (expected {listed})"
+        if dataset.is_mixed:
+            text += ". Read the others with multitables.open"
+        return _refused(dataset, MissingFieldError(text))
     except (IndexError, ValueError, TypeError) as error:
         return _refused(dataset, error)
 

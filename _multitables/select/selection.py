@@ -55,6 +55,13 @@ class DatasetInfo:
     #: The first index, too, means what NumPy means; else it follows PyTables' grammar.
     is_numpys: bool = False
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether elements have bytes of no field: those of fields of any length, perhaps."""
+        dtype = self.dtype
+        named = sum(dtype[name].itemsize for name in dtype.names or ())
+        return dtype.names is not None and named < dtype.itemsize
+
 
 class Read(NamedTuple):
     """A range of rows, as PyTables' ``read`` takes it."""

@@ -56,7 +56,7 @@ class Catalogues:
                 return known
             file, path, version = self._dataset
             with file.open() as source:
-                index = of_version(source, version).index(path, field)
+                _, index = of_version(source, version).describe(path, field)
             before = self._parts[""].index.fingerprint
             if index.fingerprint != before:
                 raise FileChangedError(
