@@ -1,4 +1,4 @@
-"""HDF5's numbers of the filters that libraries bring along, and their names.
+"""HDF5's numbers of filters, their names, and the libraries that bring them along.
 
 Law
 ---
@@ -27,3 +27,39 @@ HDF5PLUGIN = {
 }
 #: Filters that PyTables adds to its own HDF5, where its build has them, for what it wrote itself.
 PYTABLES = {305: "lzo", 307: "bzip2", 32001: "blosc", 32026: "blosc2"}
+#: What files are met with beside these. Source: the HDF Group's list of registered filter plugins
+#: (docs/RegisteredFilterPlugins.md of HDFGroup/hdf5_plugins).
+REGISTERED = {
+    257: "hzip",
+    258: "fpzip",
+    305: "lzo",
+    32000: "lzf",
+    32002: "MAFISC",
+    32003: "Snappy",
+    32005: "APAX",
+    32006: "CBF",
+    32007: "JPEG-XR",
+    32009: "SPDP",
+    32010: "LPC-Rice",
+    32011: "CCSDS-123",
+    32012: "JPEG-LS",
+    32014: "fpzip",
+    32016: "B3D",
+    32019: "JPEG",
+    32020: "VBZ",
+    32021: "FAPEC",
+    32022: "BitGroom",
+    32023: "Granular BitRound",
+    32025: "Delta-Rice",
+    32027: "FLAC",
+    32029: "TERSE/PROLIX",
+    32030: "FFMPEG",
+}
+#: Not registered, and in many files: the recordings of MaxWell Biosystems.
+UNREGISTERED = {401: "MaxWell"}
+NAMES = {**UNREGISTERED, **REGISTERED, **PYTABLES, **HDF5PLUGIN, **HDF5}
+
+
+def name_of(number: int, stored: str) -> str:
+    """Return the name that a file has for a filter, or the one by which it is known; "": none."""
+    return stored or NAMES.get(number, "")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from _multitables.filter_names import HDF5, PYTABLES
+from _multitables.filter_names import PYTABLES, name_of
 from _multitables.index.numpy_type import datatype_of
 
 #: Name, number in the order of creation, datatype, dims (None: a null dataspace) and elements.
@@ -50,7 +50,7 @@ def pipeline_of(
 ) -> tuple[FilterSpec, ...]:
     """Return the filters that the core tells of a dataset, in the order of writing."""
     return tuple(
-        FilterSpec(number, flags, values, name.decode("utf-8", "replace") or HDF5.get(number, ""))
+        FilterSpec(number, flags, values, name_of(number, name.decode("utf-8", "replace")))
         for number, flags, values, name in filters
     )
 

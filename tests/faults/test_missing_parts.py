@@ -86,7 +86,12 @@ def test_a_virtual_dataset_of_one(h5: Path, ask: Callable[[Path], Any]) -> None:
 
 @pytest.mark.parametrize(
     ("number", "parts"),
-    [(499, ["no name", "HDF5_PLUGIN_PATH"]), (305, ["lzo", "pip install tables"])],
+    [
+        (499, ["no name", "HDF5_PLUGIN_PATH"]),
+        (305, ["lzo", "pip install tables"]),
+        (401, ["MaxWell", "HDF5_PLUGIN_PATH"]),
+        (32020, ["VBZ", "HDF5_PLUGIN_PATH"]),
+    ],
 )
 def test_a_filter_that_h5py_cannot_have(
     h5: Path, ask: Callable[[Path], Any], number: int, parts: list[str]

@@ -24,6 +24,7 @@ from numpy.typing import DTypeLike
 from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
+from _multitables.filter_names import name_of
 from _multitables.index.numpy_type import datatype_of, dtype_of
 from _multitables.index.open_files import UNKNOWN
 from _multitables.index.references import RegionReference
@@ -150,9 +151,11 @@ class Dataset(Object):
 
     @property
     def filter_names(self) -> tuple[str, ...]:
-        """Names of the filters, as they stand in the file."""
-        names = (found[3] for found in self._stored["filters"])
-        return tuple(name.decode("utf-8", "surrogateescape") for name in names)
+        """Names of the filters: those in the file or, where it has none, the registered ones."""
+        return tuple(
+            name_of(found[0], found[3].decode("utf-8", "surrogateescape"))
+            for found in self._stored["filters"]
+        )
 
     @property
     def compression(self) -> str | None:

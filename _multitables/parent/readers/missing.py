@@ -16,7 +16,7 @@ from _multitables.errors import (
     UnsupportedDatasetError,
     refused_error,
 )
-from _multitables.filter_names import HDF5PLUGIN, PYTABLES
+from _multitables.filter_names import HDF5PLUGIN, NAMES, PYTABLES
 from _multitables.index import hdf5_errors
 from _multitables.parent.readers.place import Place
 
@@ -34,7 +34,7 @@ def missing_filter(place: Place, text: str) -> MissingFilterError:
     """
     digits, _, stored = text.partition(" ")
     number, by_h5py = int(digits), place.index.library != "tables"
-    known = HDF5PLUGIN.get(number) or PYTABLES.get(number)
+    known = NAMES.get(number)
     if by_h5py and number in HDF5PLUGIN:
         advice = "Install the filter: pip install hdf5plugin"
     elif number in PYTABLES:

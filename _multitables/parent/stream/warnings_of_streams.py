@@ -14,10 +14,8 @@ import warnings
 from collections.abc import Container, Mapping
 
 from _multitables.errors import MissingFileWarning, MultitablesError, SlowFilterWarning
-from _multitables.filter_names import HDF5, HDF5PLUGIN, PYTABLES
+from _multitables.filter_names import NAMES
 from _multitables.plan.stream_plan import ReadPlan
-
-_NAMES = {**PYTABLES, **HDF5PLUGIN, **HDF5}
 
 
 def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None:
@@ -28,7 +26,7 @@ def warn_of_slow_filters(plan: ReadPlan, native_filters: Container[int]) -> None
         if index.layout == "library" or index.n_rows == 0 or not unknown:
             continue
         number = unknown[0].id
-        name = _NAMES.get(number) or unknown[0].name or "unnamed"
+        name = NAMES.get(number) or unknown[0].name or "unnamed"
         library = "PyTables" if index.library == "tables" else "h5py"
         warning = SlowFilterWarning(
             f"the core does not decode filter {number} ({name}) of {index.path!r} in "
