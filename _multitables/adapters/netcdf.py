@@ -108,7 +108,7 @@ class NetcdfGroup:
         self._groups: dict[str, NetcdfGroup | None] = {}
         found: dict[str, Dataset] = {}
         for key in group:
-            one, name = group.get(key), _text(key)
+            one, name = _at(group, key), _text(key)
             if isinstance(one, Dataset):
                 found[name] = one
             elif isinstance(one, Datatype):
@@ -194,12 +194,10 @@ class NetcdfGroup:
         if not _is_dimension(dataset):
             attached = enumerate(dataset.dims.attached)
             axes = [self._called(dataset, axis, scales) for axis, scales in attached]
-        elif "_Netcdf4Coordinates" in dataset.attrs:
-            of_number = {self.all_dims[key].number: key for key in self.all_dims}
-            numbers = np.atleast_1d(dataset.attrs["_Netcdf4Coordinates"]).tolist()
-            axes = [of_number.get(number) for number in numbers]
         else:
-            axes = [name]
+            of_number = {self.all_dims[key].number: key for key in self.all_dims}
+            numbers = np.ravel(_attribute(dataset, "_Netcdf4Coordinates", ())).tolist()
+            axes = [of_number.get(number) for number in numbers] or [name]
         axes = [*axes, *[None] * len(shape)][: len(shape)]
         return [
             one if one is None or extent <= self.all_dims[one].size else None
@@ -264,7 +262,7 @@ class NetcdfGroup:
     def named_type(self, dtype: np.dtype[Any]) -> Datatype | None:
         """Return the named type, of this group or those above, that a dtype is of."""
         for one in self.types:
-            with contextlib.suppress(TypeError):
+            with contextlib.suppress(CorruptFileError, TypeError, ValueError):  # it is damaged
                 if one.dtype == dtype and one.dtype.metadata == dtype.metadata:
                     return one
         return None
@@ -369,6 +367,16 @@ def _attribute(of: Object, name: str, default: Any) -> Any:
 # ---- datasets -----------------------------------------------------------------------------
 
 
+def _at(group: Group, key: str | bytes) -> Any:
+    """Return what a link leads to; None: nothing, or an object of no known kind."""
+    try:
+        return group.get(key)
+    except TypeError:
+        where = f"{key!r} of {group.name!r} in {group.file.filename!r}"
+        _warn(f"{where} is left out, because it is no group, dataset or named type")
+        return None
+
+
 def _is_dimension(dataset: Dataset) -> bool:
     kind = _attribute(dataset, "CLASS", None)
     return bool(dataset.shape) and isinstance(kind, bytes) and kind == b"DIMENSION_SCALE"
@@ -391,9 +399,11 @@ def _is_variable(dataset: Dataset) -> bool:
 
 def _extents(scale: Dataset) -> Iterator[int]:
     """Yield the extents of the axes that a scale lists as its own."""
-    for reference, axis in _attribute(scale, "REFERENCE_LIST", ()):
+    file = scale.file
+    for one in np.atleast_1d(_attribute(scale, "REFERENCE_LIST", ())):
         with contextlib.suppress(CorruptFileError, UnsupportedDatasetError, *NOT_THERE):
-            yield scale.file[reference].shape[axis]
+            reference, axis = one
+            yield file[reference].shape[axis]
 
 
 def _text(name: str | bytes) -> str:

@@ -24,9 +24,11 @@ class Scales(dict[str, Any]):
 
     missing: dict[str, MultitablesError]
 
-    def __init__(self, arrays: Mapping[str, Any], missing: dict[str, MultitablesError]) -> None:
+    def __init__(
+        self, arrays: Mapping[str, Any], missing: dict[str, MultitablesError] | None = None
+    ) -> None:
         super().__init__(arrays)
-        self.missing = missing
+        self.missing = missing or {}
 
     def mapped(self, change: Callable[[Any], Any]) -> Scales:
         """Return scales of which each array is what a function makes of it."""
