@@ -124,6 +124,9 @@ class MetadataFile:
     def strings(self, descriptors: bytes, each: int) -> list[bytes]: ...
 
 def datatype(body: bytes) -> dict[str, Any]: ...
+def converted(
+    stored: bytes, size: int, delivered: int, words: Sequence[int]
+) -> npt.NDArray[np.uint8]: ...
 
 class ReadFailed(Exception):  # noqa: N818 - becomes the error that a Reader raises
     """A read of a `LocalDataset` failed; the result holds anything.

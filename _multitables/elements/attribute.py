@@ -14,18 +14,14 @@ from typing import Any
 import numpy as np
 
 from _multitables.elements.empty import Empty
-from _multitables.elements.values import (
-    NULL_PADDED,
-    NULL_TERMINATED,
-    SPACE_PADDED,
-    decode,
-    is_plain,
-)
+from _multitables.elements.values import decode
+from _multitables.index.element_type import element_type
 from _multitables.index.numpy_type import datatype_of, dtype_of
 from _multitables.index.open_files import Place
 
 #: Kinds whose values are mostly stored as NumPy has them.
 NUMBERS = {"integer", "float"}
+NULL_TERMINATED, NULL_PADDED, SPACE_PADDED = 0, 1, 2
 #: By the padding of a string: its bytes without it, as most attributes are one string.
 ENDED: dict[int, Callable[[bytes], bytes]] = {
     NULL_TERMINATED: lambda stored: stored.partition(b"\0")[0],
@@ -36,7 +32,7 @@ ENDED: dict[int, Callable[[bytes], bytes]] = {
 
 @lru_cache(maxsize=1024)
 def _is_plain(body: bytes) -> bool:
-    return is_plain(datatype_of(body))
+    return not element_type(datatype_of(body), False).changes
 
 
 def decoded(place: Place, body: bytes, dims: tuple[int, ...] | None, stored: bytes) -> Any:

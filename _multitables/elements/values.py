@@ -2,7 +2,8 @@
 
 Law
 ---
-1. One kind of type, one function; `DECODERS` is all of them, and `numpy_dtype` says the dtype.
+1. The core converts what has a fixed size, as it does for chunks. Of the others one kind of type is
+   one function; `DECODERS` is all of them, and `numpy_dtype` says the dtype.
 2. What is of variable length is read for all elements at once, level by level.
 3. What contradicts HDF5's specification is `_core.Corrupt`; callers know whose it is, and say so.
 
@@ -18,19 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from _multitables import _core
-from _multitables.elements import numbers
-from _multitables.index.numpy_type import numpy_dtype
+from _multitables.index.element_type import element_type
+from _multitables.index.numpy_type import NoDtypeError, has_kind, numpy_dtype
 from _multitables.index.references import Reference, RegionReference
 
 Datatype = dict[str, Any]
 Raw = NDArray[np.uint8]  # (n, bytes of an element)
 
 #: Kinds whose elements are in the global heap, or are objects.
-OBJECTS = {"variable_string", "sequence", "reference"}
+OBJECTS = ("variable_string", "sequence", "reference")
 #: Bytes that a descriptor may name beyond those of the file, as fill values are shared. Sequences
 #: of sequences may not: what they name names more.
 SHARED_BYTES = 1024
-NULL_TERMINATED, NULL_PADDED, SPACE_PADDED = 0, 1, 2
 ADDRESS_BYTES = 8  # at most
 #: How a reference of HDF5 1.12 begins that is to an object of the same file.
 OBJECT_HERE = bytes([2, 0])
@@ -62,8 +62,8 @@ def decode(stored: NDArray[Any], datatype: Datatype, file: HasMetadata) -> NDArr
 
     Raises
     ------
-    TypeError
-        NumPy or h5py has no dtype for the type.
+    NoDtypeError
+        NumPy has no dtype for the type.
     _core.Corrupt
         A descriptor names what is not there.
     """
@@ -73,51 +73,21 @@ def decode(stored: NDArray[Any], datatype: Datatype, file: HasMetadata) -> NDArr
     return found if found.flags.writeable else found.copy()
 
 
-def is_plain(datatype: Datatype) -> bool:
-    """Whether elements are stored as they are delivered, byte by byte."""
-    kind = datatype["kind"]
-    if kind in ("integer", "bitfield", "float"):
-        return numbers.is_plain(datatype)
-    if kind == "string":
-        return bool(datatype["padding"] == NULL_PADDED)
-    if kind == "compound":
-        return all(is_plain(member) for _, _, member in datatype["fields"])
-    if kind == "enum":
-        return is_plain(datatype["base"]) and numpy_dtype(datatype).itemsize == datatype["size"]
-    if kind in ("array", "complex"):
-        return is_plain(datatype["base"])
-    return bool(kind == "opaque")
-
-
 def _decoded(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
     """Decode (n, size) bytes to (n, *dims of an array type)."""
-    if datatype["kind"] not in OBJECTS and is_plain(datatype):
-        return _viewed(raw, numpy_dtype(datatype))
-    return DECODERS[datatype["kind"]](raw, datatype, file)
-
-
-def _viewed(raw: Raw, dtype: np.dtype[Any]) -> NDArray[Any]:
-    if dtype.itemsize != raw.shape[1]:
-        raise TypeError(f"{dtype} for {raw.shape[1]} bytes")
-    whole = np.ascontiguousarray(raw)
-    return np.ndarray(len(raw), dtype, whole.data)  # which makes dims of an array type's
-
-
-def _integer(raw: Raw, datatype: Datatype, _: HasMetadata) -> NDArray[Any]:
-    return numbers.integers(raw, datatype, numpy_dtype(datatype))
-
-
-def _float(raw: Raw, datatype: Datatype, _: HasMetadata) -> NDArray[Any]:
-    return numbers.floats(raw, datatype, numpy_dtype(datatype))
-
-
-def _string(raw: Raw, datatype: Datatype, _: HasMetadata) -> NDArray[Any]:
-    """Replace the padding by NULs, as HDF5 does."""
-    if datatype["padding"] == NULL_TERMINATED:
-        is_padding = np.logical_or.accumulate(raw == 0, axis=1)
-    else:
-        is_padding = np.logical_and.accumulate(raw[:, ::-1] == ord(" "), axis=1)[:, ::-1]
-    return _viewed(np.where(is_padding, np.uint8(0), raw), numpy_dtype(datatype))
+    if has_kind(datatype, *OBJECTS):
+        kind = datatype["kind"]
+        if kind not in DECODERS:
+            raise NoDtypeError(f"{kind} of what has no fixed size")
+        return DECODERS[kind](raw, datatype, file)
+    element = element_type(datatype, False)
+    made: NDArray[Any] = raw
+    if element.changes:
+        words = [word for one in element.conversions for word in one.words]
+        size, delivered = element.size_bytes, element.delivered_bytes
+        made = _core.converted(raw.tobytes(), size, delivered, words)
+    # NumPy makes dims of an array type's.
+    return np.ndarray(len(raw), element.dtype, np.ascontiguousarray(made).data)
 
 
 def _variable_string(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
@@ -128,7 +98,7 @@ def _variable_string(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray
 
 def _sequence(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
     base = datatype["base"]
-    each = 0 if _names_more(base) else SHARED_BYTES
+    each = 0 if has_kind(base, *OBJECTS) else SHARED_BYTES
     stored, ends = file.metadata.sequences(raw.tobytes(), base["size"], each)
     elements = _decoded(stored.reshape(-1, base["size"]), base, file)
     if elements.dtype.kind in "biufcO":  # as h5py has them: in the machine's order, no metadata
@@ -140,12 +110,6 @@ def _sequence(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
         found[number] = elements[begin:end]
         begin = end
     return found
-
-
-def _names_more(datatype: Datatype) -> bool:
-    parts = [member for _, _, member in datatype.get("fields", ())]
-    parts += [datatype["base"]] if "base" in datatype else []
-    return datatype["kind"] in OBJECTS or any(map(_names_more, parts))
 
 
 def _reference(raw: Raw, datatype: Datatype, _: HasMetadata) -> NDArray[Any]:
@@ -170,7 +134,7 @@ def _of_any_kind(stored: bytes) -> Reference:
     if not any(stored):
         return Reference(0)
     if stored[:2] != OBJECT_HERE:
-        raise TypeError("a reference of HDF5 1.12 to something else than an object of the file")
+        raise NoDtypeError("a reference of HDF5 1.12 to something else than an object of the file")
     return Reference(int.from_bytes(stored[3 : 3 + min(stored[2], ADDRESS_BYTES)], "little"))
 
 
@@ -179,11 +143,6 @@ REFERENCES: dict[int, Callable[[bytes], Reference | RegionReference]] = {
     1: _region,
     2: _of_any_kind,
 }
-
-
-def _enum(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
-    values, dtype = _decoded(raw, datatype["base"], file), numpy_dtype(datatype)
-    return values != 0 if dtype == np.bool_ else values.view(dtype)
 
 
 def _array(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
@@ -195,31 +154,15 @@ def _array(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
 def _compound(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
     dtype = numpy_dtype(datatype)
     found = np.zeros(len(raw), dtype)
-    fields = datatype["fields"]
-    # Two floats called r and i are a complex number.
-    parts = (found.real, found.imag) if dtype.kind == "c" else (found[n] for n in dtype.names or ())
-    for part, (_, at, member) in zip(parts, fields, strict=True):
-        part[...] = _decoded(raw[:, at : at + member["size"]], member, file)
-    return found
-
-
-def _complex(raw: Raw, datatype: Datatype, file: HasMetadata) -> NDArray[Any]:
-    base, found = datatype["base"], np.zeros(len(raw), numpy_dtype(datatype))
-    found.real = _decoded(raw[:, : base["size"]], base, file)
-    found.imag = _decoded(raw[:, base["size"] :], base, file)
+    for name, (_, at, member) in zip(dtype.names or (), datatype["fields"], strict=True):
+        found[name] = _decoded(raw[:, at : at + member["size"]], member, file)
     return found
 
 
 DECODERS: dict[str, Callable[[Raw, Datatype, HasMetadata], NDArray[Any]]] = {
-    "integer": _integer,
-    "bitfield": _integer,
-    "float": _float,
-    "string": _string,
     "variable_string": _variable_string,
     "sequence": _sequence,
     "reference": _reference,
-    "enum": _enum,
     "array": _array,
     "compound": _compound,
-    "complex": _complex,
 }

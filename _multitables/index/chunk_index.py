@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core, sizes
-from _multitables.index.element_type import Fix
+from _multitables.index.element_type import Conversion
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.remote.access import Access
 
@@ -175,14 +175,28 @@ class ChunkIndex:
     pipeline: tuple[FilterSpec, ...] = ()
     #: As one stored element.
     fill_value: bytes = b""
-    #: Their offsets count from the field's first byte.
-    fixes: tuple[Fix, ...] = ()
+    #: What makes delivered elements of stored ones, counted from the field's first byte; and their
+    #: bytes then, 0 where they stay in their place.
+    conversions: tuple[Conversion, ...] = ()
+    converted_bytes: int = 0
     #: "h5py" or "tables": which library reads what the core does not.
     library: str = "h5py"
     reason: str = ""
     #: What rows have of each axis behind the first of `dims`; (): all. And their shape then.
     windows: tuple[AxisWindow, ...] = ()
     selected_shape: tuple[int, ...] = ()
+
+    @property
+    def conversion(self) -> tuple[int, int, tuple[int, ...]] | None:
+        """How whole stored elements become delivered ones (`DatasetInfo`); None: in place."""
+        changes, delivered = self.conversions, self.converted_bytes
+        if not delivered:
+            if self.field_bytes == self.element_bytes:
+                return None
+            changes, delivered = (Conversion.of(self.field_bytes), *changes), self.field_bytes
+        moved = (one.moved(self.field_offset, 0) for one in changes)
+        words = tuple(word for one in moved for word in one.words)
+        return self.element_bytes, delivered, words
 
     @property
     def files(self) -> tuple[SourceFile, ...]:

@@ -1,35 +1,49 @@
-"""HDF5 element type -> NumPy dtype, and whether the stored bytes are the delivered bytes.
+"""HDF5 element type -> NumPy dtype, and what makes delivered elements of stored ones.
 
-1. The dtype is what h5py gives (numpy_type.py). In PyTables' own datasets the types that PyTables
-   defines are what PyTables gives: 8-bit bitfields are bool, Time32 is int32, Time64 is float64.
-2. A type is ``direct`` only if HDF5's conversion from file to memory leaves every byte as it is,
-   except for each `Fix`: h5py replaces the padding of fixed strings by NULs, HDF5 extends the sign
-   of numbers over bits that they do not use, and PyTables makes floats of its Time64. PyTables
-   delivers strings as stored.
-3. A type that neither library reads into elements of fixed size raises `Unsupported`.
+Law
+---
+1. The dtype is that of numpy_type.py. In PyTables' own datasets the types that PyTables defines are
+   what PyTables gives (`as_pytables`).
+2. What HDF5's conversion from file to memory, or h5py, or PyTables changes is a list of conversions
+   of values, wherever they lie in an element. The core applies it (core/src/convert): to chunks as
+   they are read, and to elements that Python has.
+3. A type that is not read into elements of fixed size raises `Unsupported`.
 
 This file must never know paths, chunks or files.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from _multitables.index.numpy_type import Datatype, numpy_dtype
+from _multitables.index.numpy_type import (
+    PADDING_NULLPAD,
+    Datatype,
+    NoDtypeError,
+    Unsupported,
+    as_pytables,
+    has_kind,
+    numpy_dtype,
+)
 
-MAX_FIXES = 4096  # with more of them a library is as fast
+MAX_CONVERSIONS = 1 << 14  # with more of them a library is as fast
 VERY_MANY = "very many strings or odd numbers in one element"
 
-PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD = PADDINGS = 0, 1, 2
+PADDING_NULLTERM, PADDING_SPACEPAD = 0, 2
+PADDINGS = PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD
 
-#: The kind of a `Fix`: microseconds and seconds, of 4 bytes each, become a float of seconds.
-TIME64 = 8
+#: Kinds of conversions, as the core numbers them (core/src/convert/kind.rs), beside the paddings of
+#: strings. Numbers and truth values have flags and bits, floats a format.
+COPY, FLOAT, NUMBER, TIME64, TRUTH = 1, 3, 4, 8, 12
+SIGNED, BIG_ENDIAN = 1, 2
+ORDERS = {"<": 0, ">": 1, "vax": 2}
+IMPLIED = 2  # the highest bit of the mantissa is not stored, but for subnormal numbers
 
 #: NumPy's floats, by bytes and bits of mantissa: where the sign, the exponent (with its bits), the
 #: mantissa lie, the bias, and whether the first bit of the mantissa is left out (2) or stored (0).
@@ -48,28 +62,44 @@ NOT_FIXED = {
 }
 
 
-class Unsupported(Exception):  # noqa: N818 - internal, turned into UnsupportedDatasetError
-    """Its text is the kind of type."""
-
-
 @dataclass(frozen=True)
-class Fix:
-    """``count`` consecutive values of ``size`` bytes, ``offset`` bytes into one element.
+class Conversion:
+    """``count`` values of an element, ``step`` bytes apart, and where they are delivered.
 
     ``kind`` is as the core reads it. 0 (NULLTERM): all bytes of a string after the first NUL become
-    NUL. 2 (SPACEPAD): its trailing spaces become NUL. 8: `TIME64`. Others: `number_fix`.
+    NUL. 2 (SPACEPAD): its trailing spaces become NUL. Others: `COPY`, `FLOAT` and so on.
     """
 
-    offset: int
+    start: int
     size: int
-    count: int
-    kind: int
+    step: int
+    to: int
+    to_size: int
+    to_step: int
+    count: int = 1
+    kind: int = COPY
+    bias: int = 0
 
+    @classmethod
+    def of(cls, size: int, kind: int = COPY, to_size: int = 0, bias: int = 0) -> Conversion:
+        """Return that of one value, with which an element begins, of the same size by default."""
+        to_size = to_size or size
+        return cls(0, size, size, 0, to_size, to_size, 1, kind, bias)
 
-def number_fix(datatype: Datatype) -> Fix:
-    """Return what extends integers over the bits above those that count."""
-    flags = 4 | bool(datatype["signed"]) | (datatype["order"] == ">") << 1
-    return Fix(0, datatype["size"], 1, flags | datatype["bits"][1] << 8)
+    @property
+    def words(self) -> tuple[int, ...]:
+        """The conversion as a plan has it."""
+        here = (self.start, self.size, self.step)
+        return (*here, self.to, self.to_size, self.to_step, self.count, self.kind, self.bias)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether values stay where they are."""
+        return (self.start, self.size, self.step) == (self.to, self.to_size, self.to_step)
+
+    def moved(self, by: int, to: int) -> Conversion:
+        """Return it for an element that lies further behind on both sides."""
+        return replace(self, start=self.start + by, to=self.to + to)
 
 
 @dataclass(frozen=True)
@@ -78,11 +108,36 @@ class ElementType:
 
     dtype: np.dtype[Any]  # may be a subarray dtype, as nested as h5py's
     size_bytes: int  # as stored
+    #: All that is delivered; of plain bytes `COPY`.
+    conversions: tuple[Conversion, ...]
+    delivered_bytes: int
+    #: The core converts it. If not, the reason why a library reads it.
     direct: bool = True
-    reason: str = ""  # why not direct
+    reason: str = ""
     library: str = ""  # which library must read it; "" if either can
-    fixes: tuple[Fix, ...] = ()
-    own: bool = False  # one of PyTables' types: h5py has another dtype for it
+
+    @cached_property
+    def is_in_place(self) -> bool:
+        """Whether delivered elements are stored elements of which some values are changed."""
+        alike = self.delivered_bytes == self.size_bytes
+        return alike and all(one.is_in_place for one in self.conversions)
+
+    @cached_property
+    def changes(self) -> tuple[Conversion, ...]:
+        """What the core has to do: in place, no copies."""
+        if not self.is_in_place:
+            return self.conversions
+        return tuple(one for one in self.conversions if one.kind != COPY)
+
+    @property
+    def converted_bytes(self) -> int:
+        """Bytes of an element that is converted to another place, 0 if it stays in its own."""
+        return 0 if self.is_in_place else self.delivered_bytes
+
+
+def as_stored(n_bytes: int) -> ElementType:
+    """Return the type of elements that are bytes."""
+    return ElementType(np.dtype(f"V{n_bytes}"), n_bytes, (Conversion.of(n_bytes),), n_bytes)
 
 
 def flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -102,126 +157,126 @@ def element_type(datatype: Datatype, pytables: bool) -> ElementType:
     Raises
     ------
     Unsupported
-        No NumPy dtype of fixed size stands for it.
+        Its elements have no fixed size; `NoDtypeError`: NumPy has no dtype for it.
     """
-    kind = datatype["kind"]
-    if kind in NOT_FIXED:
-        raise Unsupported(NOT_FIXED[kind])
-    return ELEMENTS[kind](datatype, pytables)
-
-
-def _dtype(datatype: Datatype) -> np.dtype[Any]:
-    try:
-        dtype = numpy_dtype(datatype)
-    except TypeError as error:
-        raise Unsupported(str(error)) from None
+    datatype = as_pytables(datatype) if pytables else datatype
+    if why := _not_fixed(datatype):
+        raise Unsupported(why)
+    dtype = numpy_dtype(datatype)
     if dtype.hasobject:
         raise Unsupported("object")
-    return dtype
+    return _with(dtype, datatype["size"], _conversions(datatype, dtype), dtype.itemsize)
 
 
-def _is_whole(datatype: Datatype) -> bool:
-    """Whether all bits of a number count, in an order that NumPy has."""
-    return datatype["bits"] == (0, 8 * datatype["size"]) and datatype["order"] in "<>"
+def _with(
+    dtype: np.dtype[Any], size: int, conversions: Iterable[Conversion], delivered: int
+) -> ElementType:
+    found = tuple(_merged(conversions))
+    element = ElementType(dtype, size, found, delivered)
+    if len(element.changes) > MAX_CONVERSIONS:
+        if not element.is_in_place:  # which no library delivers so
+            raise NoDtypeError(VERY_MANY)
+        return replace(element, direct=False, reason=VERY_MANY)
+    return element
 
 
-def _is_numpys_float(datatype: Datatype, dtype: np.dtype[Any]) -> bool:
+def _not_fixed(datatype: Datatype) -> str:
+    """Return what in a type has no fixed size."""
+    kind = datatype["kind"]
+    for name, _, member in _members(datatype) if kind == "compound" else ():
+        if why := _not_fixed(member):
+            return f"{why}, field {name!r}"
+    return _not_fixed(datatype["base"]) if kind == "array" else NOT_FIXED.get(kind, "")
+
+
+# ---- conversions of each kind -----------------------------------------------------------------
+
+
+def _conversions(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    return CONVERSIONS[datatype["kind"]](datatype, dtype)
+
+
+def _copied(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
     if dtype.itemsize != datatype["size"]:
-        return False
-    fields = tuple(datatype[name] for name in ("sign_at", "exponent", "mantissa", "exponent_bias"))
-    layout = FLOATS.get((dtype.itemsize, np.finfo(dtype).nmant))
-    return layout == (*fields, datatype["normalization"])
+        raise NoDtypeError(f"opaque ({dtype})")
+    return [Conversion.of(datatype["size"])]
 
 
-def _number(datatype: Datatype, is_numpys: bool) -> ElementType:
-    dtype = _dtype(datatype)
-    if is_numpys:
-        return ElementType(dtype, datatype["size"])
-    reason = f"a number format that NumPy does not have (read as {dtype})"
-    return ElementType(dtype, datatype["size"], False, reason)
+def _bits(datatype: Datatype) -> int:
+    """Return which bits of an integer count, and the order of its bytes, as part of a kind."""
+    offset, count = datatype["bits"]
+    return BIG_ENDIAN * (datatype["order"] == ">") | count << 8 | offset << 24
 
 
-def _integer(datatype: Datatype, _: bool) -> ElementType:
-    found = _number(datatype, _is_whole(datatype))
-    first, n_bits = datatype["bits"]
-    counts = first == 0 and 0 < n_bits <= 8 * datatype["size"]
-    if not found.direct and counts and datatype["order"] in "<>":
-        if datatype["size"] == 1 and datatype["order"] == ">":
-            return ElementType(found.dtype, 1)  # HDF5 only swaps the order of bytes
-        return ElementType(found.dtype, found.size_bytes, fixes=(number_fix(datatype),))
-    return found
+def _integer(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    size, (first, count) = datatype["size"], datatype["bits"]
+    # Of one big-endian byte HDF5 only swaps the order of bytes.
+    is_byte = size == 1 and first == 0 and datatype["order"] == ">" and "signed" in datatype
+    if dtype.itemsize == size and ((first, count) == (0, 8 * size) or is_byte):
+        return [Conversion.of(size)]
+    kind = NUMBER | SIGNED * bool(datatype.get("signed")) | _bits(datatype)
+    return [Conversion.of(size, kind, dtype.itemsize)]
 
 
-def _float(datatype: Datatype, _: bool) -> ElementType:
-    return _number(datatype, _is_numpys_float(datatype, _dtype(datatype)))
-
-
-def _complex(datatype: Datatype, pytables: bool) -> ElementType:
-    return _number(datatype, element_type(datatype["base"], pytables).direct)
-
-
-def _bitfield(datatype: Datatype, pytables: bool) -> ElementType:
+def _float(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
     size = datatype["size"]
-    if pytables and size == 1:
-        return ElementType(np.dtype(np.bool_), 1, own=True)
-    dtype = _dtype(datatype)
-    if _is_whole(datatype):
-        return ElementType(dtype, size)
-    return ElementType(dtype, size, False, "a bitfield with unused bits")
+    sign, exponent, mantissa = (datatype[name] for name in ("sign_at", "exponent", "mantissa"))
+    bias, is_implied = datatype["exponent_bias"], datatype["normalization"] == IMPLIED
+    layout = (sign, exponent, mantissa, bias, datatype["normalization"])
+    is_numpys = layout == FLOATS.get((dtype.itemsize, np.finfo(dtype).nmant))
+    if is_numpys and size == dtype.itemsize and datatype["order"] != "vax":
+        return [Conversion.of(size)]
+    order = ORDERS[datatype["order"]] | is_implied << 2
+    parts = (FLOAT, order, sign, *exponent, *mantissa)
+    return [Conversion.of(size, int.from_bytes(parts, "little"), dtype.itemsize, bias)]
 
 
-def _string(datatype: Datatype, pytables: bool) -> ElementType:
-    size, padding = datatype["size"], datatype["padding"]
-    fixes: tuple[Fix, ...] = ()
-    if padding != PADDING_NULLPAD and not pytables:
-        is_padded = padding == PADDING_SPACEPAD  # a damaged file may say anything
-        fixes = (Fix(0, size, 1, PADDING_SPACEPAD if is_padded else PADDING_NULLTERM),)
-    return ElementType(_dtype(datatype), size, fixes=fixes)
+def _string(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    padding = datatype["padding"]
+    if padding == PADDING_NULLPAD:
+        return _copied(datatype, dtype)
+    is_padded = padding == PADDING_SPACEPAD  # a damaged file may say anything
+    kind = PADDING_SPACEPAD if is_padded else PADDING_NULLTERM
+    return [Conversion.of(datatype["size"], kind)]
 
 
-def _opaque(datatype: Datatype, _: bool) -> ElementType:
-    found = ElementType(_dtype(datatype), datatype["size"])
-    if found.dtype.itemsize != found.size_bytes:
-        raise Unsupported(f"opaque ({found.dtype})")
-    return found
+def _enum(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    base = datatype["base"]
+    if dtype != np.bool_:
+        return _conversions(base, dtype)
+    if base["size"] == 1 and base["bits"] == (0, 8):
+        return [Conversion.of(1)]
+    return [Conversion.of(base["size"], TRUTH | _bits(base), 1)]
 
 
-def _enum(datatype: Datatype, pytables: bool) -> ElementType:
-    base = element_type(datatype["base"], pytables)
-    found = replace(base, dtype=_dtype(datatype))  # h5py keeps the names as metadata
-    if base.fixes:
-        return replace(found, direct=False, reason="an enum of numbers with unused bits", fixes=())
-    if found.dtype.itemsize == base.size_bytes:
-        return found
-    return replace(found, direct=False, reason=f"a bool in {base.size_bytes} bytes")
+def _time(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    if dtype.kind == "i":
+        return _copied(datatype, dtype)
+    return [Conversion.of(8, TIME64 | (datatype["order"] == ">"))]
 
 
-def _time(datatype: Datatype, _: bool) -> ElementType:
-    order, size = datatype["order"], datatype["size"]
-    if size == 4:
-        return ElementType(np.dtype(order + "i4"), 4, library="tables", own=True)
-    if size == 8:
-        reason = "" if order == "<" else "Time64 in an order that PyTables does not write"
-        found = ElementType(np.dtype(order + "f8"), 8, not reason, reason, "tables", own=True)
-        return found if reason else replace(found, fixes=(Fix(0, 8, 1, TIME64),))
-    raise Unsupported("time")
+def _array(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    inner = numpy_dtype(datatype["base"])
+    found = _merged(_conversions(datatype["base"], inner))
+    steps = datatype["base"]["size"], inner.itemsize
+    return _repeated(found, math.prod(datatype["dims"]), *steps)
 
 
-def _array(datatype: Datatype, pytables: bool) -> ElementType:
-    base, dims = element_type(datatype["base"], pytables), datatype["dims"]
-    count = math.prod(dims)
-    found = replace(base, dtype=np.dtype((base.dtype, dims)), size_bytes=datatype["size"])
-    if not base.fixes:
-        return found
-    first = base.fixes[0]
-    if len(base.fixes) == 1 and first.size * first.count == base.size_bytes:
-        return replace(found, fixes=(replace(first, count=first.count * count),))
-    if len(base.fixes) * count > MAX_FIXES:
-        return replace(found, fixes=(), direct=False, reason=VERY_MANY)
-    starts = range(0, count * base.size_bytes, base.size_bytes)
-    return replace(
-        found, fixes=tuple(replace(f, offset=f.offset + at) for at in starts for f in base.fixes)
-    )
+def _complex(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    part = np.zeros(0, dtype).real.dtype
+    found = _conversions(datatype["base"], part)
+    return _repeated(found, 2, datatype["base"]["size"], part.itemsize)
+
+
+def _compound(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
+    if dtype.kind == "c":
+        part = np.zeros(0, dtype).real.dtype
+        places = {"r": (part, 0), "i": (part, part.itemsize)}
+    else:
+        places = dict(dtype.fields or {})
+    for name, offset, member in _members(datatype):
+        inner, to = places[name][:2]
+        yield from (one.moved(offset, to) for one in _conversions(member, inner))
 
 
 def _members(datatype: Datatype) -> Iterator[tuple[str, int, Datatype]]:
@@ -229,54 +284,14 @@ def _members(datatype: Datatype) -> Iterator[tuple[str, int, Datatype]]:
         yield name.decode("utf-8", "surrogateescape"), offset, member
 
 
-def _compound(datatype: Datatype, pytables: bool) -> ElementType:
-    size = datatype["size"]
-    seen: np.dtype[Any] | None = None
-    with contextlib.suppress(TypeError):  # h5py has none for some member
-        seen = numpy_dtype(datatype)
-    names, offsets, members = [], [], []
-    for name, offset, member in _members(datatype):
-        try:
-            members.append(element_type(member, pytables))
-        except Unsupported as error:
-            raise Unsupported(f"{error}, field {name!r}") from None
-        names.append(name)
-        offsets.append(offset)
-    if seen is not None and seen.kind == "c":
-        numpys = all(member.direct for member in members) and offsets == [0, size // 2]
-        return _number(datatype, numpys and seen.itemsize == size)
-    dtype = np.dtype(
-        {
-            "names": names,
-            "formats": [member.dtype for member in members],
-            "offsets": offsets,
-            "itemsize": size,
-        }
-    )
-    own = any(member.own for member in members)
-    odd = next((n for n, m in zip(names, members, strict=True) if not m.direct), None)
-    reason = "" if odd is None else f"field {odd!r}: {members[names.index(odd)].reason}"
-    library = next((member.library for member in members if member.library), "")
-    if not own and seen is not None:
-        reason = reason if seen == dtype else "a compound that h5py lays out in another way"
-        dtype = seen
-    fixes = tuple(
-        replace(fix, offset=fix.offset + offset)
-        for offset, member in zip(offsets, members, strict=True)
-        for fix in member.fixes
-    )
-    if len(fixes) > MAX_FIXES:
-        fixes, reason = (), reason or VERY_MANY
-    return ElementType(dtype, size, not reason, reason, library, fixes, own)
-
-
-ELEMENTS: dict[str, Callable[[Datatype, bool], ElementType]] = {
+CONVERSIONS: dict[str, Callable[[Datatype, np.dtype[Any]], Iterable[Conversion]]] = {
     "integer": _integer,
     "float": _float,
     "complex": _complex,
-    "bitfield": _bitfield,
+    "bitfield": _integer,
+    "truth": _copied,
     "string": _string,
-    "opaque": _opaque,
+    "opaque": _copied,
     "enum": _enum,
     "time": _time,
     "array": _array,
@@ -284,10 +299,48 @@ ELEMENTS: dict[str, Callable[[Datatype, bool], ElementType]] = {
 }
 
 
-def _has_time(datatype: Datatype) -> bool:
-    inner = [member for _, _, member in datatype.get("fields", ())]
-    inner += [datatype["base"]] if datatype["kind"] == "array" else []
-    return datatype["kind"] == "time" or any(map(_has_time, inner))
+def _repeated(
+    conversions: Iterable[Conversion], count: int, step: int, to_step: int
+) -> Iterator[Conversion]:
+    """Yield the conversions of several elements, one behind the other."""
+    for one in conversions:
+        if (one.step * one.count == step and one.to_step * one.count == to_step) or count == 1:
+            yield replace(one, count=one.count * count)
+        elif one.count <= count:  # the fewer are told one by one
+            each = replace(one, count=count, step=step, to_step=to_step)
+            yield from (each.moved(n * one.step, n * one.to_step) for n in range(one.count))
+        else:
+            yield from (one.moved(n * step, n * to_step) for n in range(count))
+
+
+def _merged(conversions: Iterable[Conversion]) -> Iterator[Conversion]:
+    """Yield the conversions with neighbouring bytes that are copied in one."""
+    last: Conversion | None = None
+    for one in map(_joined, conversions):
+        if last is not None and _follows(one, last):
+            last = Conversion.of(last.size + one.size).moved(last.start, last.to)
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
+
+
+def _joined(one: Conversion) -> Conversion:
+    """Return bytes that are copied and lie together as one value."""
+    if one.kind != COPY or not one.step == one.size == one.to_step:
+        return one
+    return Conversion.of(one.size * one.count).moved(one.start, one.to)
+
+
+def _follows(one: Conversion, last: Conversion) -> bool:
+    plain = one.kind == last.kind == COPY and one.count == last.count == 1
+    places = (one.start - last.start, one.to - last.to)
+    return plain and places == (last.size, last.size)
+
+
+# ---- fields -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -310,13 +363,13 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
         As `element_type`.
     """
     # h5py reads no field of a compound that has a time anywhere in it.
-    times = _has_time(datatype)
-    offset, leading, inside_array = 0, (), False
-    rest = field or ""
+    library = "tables" if has_kind(datatype, "time") else ""
+    arrays: list[tuple[int, Datatype]] = []  # that hold the field, and where: the outermost first
+    offset, rest = 0, field or ""
     while rest:
         while datatype["kind"] == "array":
-            leading, inside_array = (*leading, *datatype["dims"]), True
-            datatype = datatype["base"]
+            arrays.append((offset, datatype))
+            offset, datatype = 0, datatype["base"]
         found = {}
         if datatype["kind"] == "compound":
             found = {name: (at, member) for name, at, member in _members(datatype)}
@@ -327,14 +380,17 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
             raise KeyError(rest, list(found))
         at, datatype = found[name]
         offset, rest = offset + at, after
-    element = element_type(datatype, pytables)
-    if inside_array:
-        reason = element.reason or "a field inside an array of compounds"
-        element = replace(element, direct=False, reason=reason, fixes=())
-    if times:
-        element = replace(element, library="tables")
+    element = replace(element_type(datatype, pytables), library=library)
     if element.dtype.subdtype is not None:
         element = replace(element, dtype=flat(element.dtype))
+    leading: tuple[int, ...] = ()
+    for at, array in reversed(arrays):
+        inside = [one.moved(offset, 0) for one in element.conversions]
+        count, delivered = math.prod(array["dims"]), element.delivered_bytes
+        found_inside = _repeated(inside, count, array["base"]["size"], delivered)
+        element = _with(element.dtype, array["size"], found_inside, delivered * count)
+        element = replace(element, library=library)
+        offset, leading = at, (*array["dims"], *leading)
     return FieldType(element, offset, leading)
 
 

@@ -29,6 +29,7 @@ from _multitables.errors import (
     MultitablesError,
     UnsupportedDatasetError,
 )
+from _multitables.index.numpy_type import NoDtypeError
 from _multitables.remote.failures import store_error
 
 NAMES_SHOWN = 20
@@ -337,6 +338,17 @@ def not_fixed(
     )
 
 
+def no_dtype(filename: str, path: str, what: str) -> UnsupportedDatasetError:
+    """Compose the error for elements of a type that NumPy has none for."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} has elements of a type that NumPy does not have: {what}",
+        good="Its shape and attributes, and fields of other types, can be read",
+        advice="Read it with a program in C",
+        path=path,
+        filename=filename,
+    )
+
+
 def no_such_field(filename: str, path: str, field: str, names: list[str]) -> MissingFieldError:
     """Compose the error for a column that does not exist."""
     there = f"its fields: {_listed(names)}" if names else "its elements have no fields"
@@ -360,8 +372,8 @@ def closed(filename: str) -> ClosedError:
     )
 
 
-#: What the core raises of a file, and what the system raises.
-FROM_CORE = (_core.Corrupt, _core.Unknown, _core.Forbidden, OSError)
+#: What the core raises of a file, and what the system raises; and of a type without a dtype.
+FROM_CORE = (_core.Corrupt, _core.Unknown, _core.Forbidden, NoDtypeError, OSError)
 
 
 def of_core(filename: str, path: str, error: Exception) -> MultitablesError:
@@ -375,6 +387,8 @@ def of_core(filename: str, path: str, error: Exception) -> MultitablesError:
             return unknown(filename, path, error)
         case _core.Forbidden():
             return forbidden(filename, path, error)
+        case NoDtypeError():
+            return no_dtype(filename, path, str(error))
         case OSError(errno=errno.EBADF):  # it was closed meanwhile
             return closed(filename)
         case OSError():

@@ -24,9 +24,8 @@ from _multitables.errors import UnsupportedDatasetError
 from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual, virtual_parts
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
-    ElementType,
     FieldType,
-    Unsupported,
+    as_stored,
     element_type,
     field_type,
     fixed,
@@ -34,7 +33,7 @@ from _multitables.index.element_type import (
 )
 from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
 from _multitables.index.hdf5_metadata import Attribute
-from _multitables.index.numpy_type import datatype_of
+from _multitables.index.numpy_type import NoDtypeError, Unsupported, datatype_of
 from _multitables.index.open_files import UNKNOWN, UNKNOWN_WAY, OpenFiles, Place, children
 from _multitables.index.open_options import (
     OpenOptions,
@@ -207,8 +206,8 @@ class Source:
             atoms = self._ragged(dataset) if kind == "sequence" else None
             if atoms is not None:
                 element = element_type(dataset.datatype["base"], dataset.pytables)
-                if not element.direct or element.fixes:
-                    reason = element.reason or "strings that end with a NUL"
+                if element.changes:
+                    reason = "strings that end with a NUL, or numbers that are converted"
                     raise UnsupportedDatasetError(
                         f"{place.path!r} in {place.file.filename!r} has rows of {reason}, which "
                         "are not streamed (expected numbers, or compounds of them)",
@@ -270,7 +269,8 @@ class Source:
             field_bytes=part.element.size_bytes,
             layout="library",
             pipeline=pipeline,
-            fixes=part.element.fixes,
+            conversions=part.element.changes,
+            converted_bytes=part.element.converted_bytes,
             library=part.element.library or hdf5_metadata.library_for(dataset.pytables, pipeline),
             reason=self._reason(part, stored, raw),
         )
@@ -481,6 +481,8 @@ def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> Fi
     left = fixed(datatype)
     try:
         return field_type((mixed and left) or datatype, field, dataset.pytables)
+    except NoDtypeError:
+        raise
     except Unsupported as error:
         others = (left or {}).get("fields", ())
         raise hdf5_errors.not_fixed(filename, path, str(error), others) from None
@@ -489,5 +491,4 @@ def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> Fi
 
 
 def _as_stored(dataset: _Dataset) -> FieldType:
-    n_bytes = dataset.stored["element_bytes"]
-    return FieldType(ElementType(np.dtype(f"V{n_bytes}"), n_bytes), 0)
+    return FieldType(as_stored(dataset.stored["element_bytes"]), 0)

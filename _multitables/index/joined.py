@@ -71,7 +71,8 @@ def _whole(indexes: Sequence[ChunkIndex]) -> ChunkIndex:
         layout="contiguous",
         joined=tuple(indexes),
         fill_value=first.fill_value,
-        fixes=first.fixes,
+        conversions=first.conversions,
+        converted_bytes=first.converted_bytes,
         library=first.library,
     )
 
@@ -148,7 +149,8 @@ def _as_stored(index: ChunkIndex) -> ChunkIndex:
         shape=index.dims,
         field_offset=0,
         field_bytes=index.element_bytes,
-        fixes=(),
+        conversions=(),
+        converted_bytes=0,
     )
 
 
@@ -157,6 +159,7 @@ def _check_alike(index: ChunkIndex, first: ChunkIndex) -> None:
         ("dtype", first.dtype, index.dtype),
         ("shape of a row", first.row_shape, index.row_shape),
         ("layout of an element", _element(first), _element(index)),
+        ("format of numbers or texts", first.conversions, index.conversions),
     ):
         if expected != got:
             raise UnsupportedDatasetError(

@@ -329,8 +329,10 @@ def open_file(
         return OpenFile(filename, fingerprint, metadata, filename)
     if metadata.is_written or (not locks and _written_here(opened)):
         raise _written(filename, opened, "written")
-    same = before is not None and before.opened is not None and before == fingerprint
-    fingerprint = before if same else changed_fields(fingerprint, opened=metadata.opened)
+    if before is not None and before.opened is not None and before == fingerprint:
+        fingerprint = before
+    else:
+        fingerprint = changed_fields(fingerprint, opened=metadata.opened)
     if options.kind != "split":
         _checked(filename, fingerprint, metadata)
         if uses_index:

@@ -24,9 +24,9 @@ import numpy.typing as npt
 from _multitables import _core
 from _multitables.index import hdf5_metadata
 from _multitables.index.chunk_index import U64, ChunkIndex
-from _multitables.index.element_type import ElementType, Unsupported, field_type
+from _multitables.index.element_type import ElementType, field_type
 from _multitables.index.hdf5_metadata import FilterSpec
-from _multitables.index.numpy_type import datatype_of
+from _multitables.index.numpy_type import Unsupported, datatype_of
 from _multitables.index.open_files import OpenFile
 from _multitables.index.runs import I64, Places, Run, distinct
 from _multitables.index.saved.metadata import SavedMetadata
@@ -142,7 +142,7 @@ class Survey:
             stored_size=stored_size,
             filter_mask=filter_mask,
             pipeline=kind.pipeline,
-            fixes=kind.element.fixes,
+            conversions=kind.element.changes,
             library=kind.library,
         )
         inline = self.inline[int(self.file[number])] if kind.layout == "compact" else b""
@@ -352,7 +352,7 @@ def _kind(told: dict[str, Any]) -> Kind | None:
         element = field_type(datatype_of(told["datatype"]), None, pytables).element
     except Unsupported:
         return None
-    if not element.direct or not told["element_bytes"]:
+    if not element.direct or element.converted_bytes or not told["element_bytes"]:
         return None
     pipeline = hdf5_metadata.pipeline_of(told["filters"])
     return Kind(

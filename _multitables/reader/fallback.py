@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from _multitables import _core
 from _multitables.reader.box import boxed
 from _multitables.reader.library_failure import UntrustedError, explained
 from _multitables.reader.local_file import is_unlinked, opening_name, takes_locks, whole
@@ -160,6 +161,11 @@ def _getitem(
 ) -> Any:
     library, dataset = _dataset(told, told["library"])
     box, rest = boxed(key, shape, n_dims)
+    if library == "h5py" and "conversion" in told:
+        values = _converted(told, dataset, box)
+        for field in fields:
+            values = field_of(values, field)
+        return values[rest]
     if library == "h5py" and not fields and all(isinstance(part, slice) for part in (*box, *rest)):
         result = _in_place(told["dtype"], dataset, box, out)
         if result is not None:
@@ -188,6 +194,28 @@ def _in_place(dtype: np.dtype[Any], dataset: Any, box: Sequence[Any], out: memor
 def _viewed(out: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     n_bytes = math.prod(shape) * dtype.itemsize
     return np.frombuffer(out, np.uint8, n_bytes).view(dtype).reshape(shape)
+
+
+def _converted(told: dict[str, Any], dataset: Any, box: Sequence[Any]) -> Any:
+    """Read elements as they are stored, and convert them as the core does."""
+    from h5py import h5s
+
+    size, delivered, words = told["conversion"]
+    hulls = [part if isinstance(part, slice) else slice(part[0], part[-1] + 1) for part in box]
+    ranges = [range(hull.start, hull.stop, hull.step or 1) for hull in hulls]
+    shape = tuple(map(len, ranges))
+    stored = np.zeros((*shape, size), np.uint8)
+    if stored.size:
+        space = dataset.id.get_space()
+        if shape:
+            starts, steps = zip(*((along.start, along.step) for along in ranges), strict=True)
+            space.select_hyperslab(starts, shape, steps)
+        memory = h5s.create_simple(shape) if shape else h5s.create(h5s.SCALAR)
+        dataset.id.read(memory, space, stored, dataset.id.get_type())
+    made = _core.converted(stored.tobytes(), size, delivered, words)
+    values = np.ndarray(shape, told["element"], made.data)
+    lists = (slice(None) if isinstance(part, slice) else part - part[0] for part in box)
+    return values[tuple(lists)]
 
 
 def _from_h5py(dataset: Any, fields: Sequence[str], box: tuple[Any, ...]) -> Any:

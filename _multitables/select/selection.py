@@ -54,6 +54,9 @@ class DatasetInfo:
     atom_shape: tuple[int, ...] = ()
     #: The first index, too, means what NumPy means; else it follows PyTables' grammar.
     is_numpys: bool = False
+    #: Bytes of a stored and of a delivered element and the words of conversions, where a library
+    #: reads elements as they are stored, as it would deliver others. None: it delivers them.
+    conversion: tuple[int, int, tuple[int, ...]] | None = None
 
     @property
     def is_mixed(self) -> bool:

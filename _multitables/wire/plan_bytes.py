@@ -28,12 +28,12 @@ from _multitables.wire.request_bytes import encode_rows
 
 #: Not the core's: they tell a core of another layout.
 PLAN_MAGIC = int.from_bytes(b"MTPLAN05", "little")
-TABLE_MAGIC = int.from_bytes(b"MTDATA03", "little")
+TABLE_MAGIC = int.from_bytes(b"MTDATA04", "little")
 _PLAN_HEADER = struct.Struct("<19Q")
 _TAPE = struct.Struct("<5Q")
 TABLE_HEADER = struct.Struct("<8Q")
 SOURCE = struct.Struct("<11Q")
-DATASET = struct.Struct("<20Q")
+DATASET = struct.Struct("<21Q")
 
 
 class _Tables:
@@ -210,10 +210,10 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
     filters_at = tables.n_words
     for spec in pipeline:
         tables.add_words([spec.id, spec.flags, len(spec.values), *spec.values])
-    fixes_at = tables.n_words
-    fixes = () if dataset.reason else index.fixes
-    for fix in fixes:
-        tables.add_words([fix.offset, fix.size, fix.count, fix.kind])
+    conversions_at = tables.n_words
+    conversions = () if dataset.reason else index.conversions
+    for conversion in conversions:
+        tables.add_words(conversion.words)
     parts = index.parts.copy() if dataset.shown else index.parts[:0]
     if len(parts):  # the first word is how many axes their datasets have
         length = 2 + 3 * (len(index.dims) + int(parts[0]))
@@ -230,8 +230,8 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         filters_at,
         len(pipeline),
         fill_at,
-        fixes_at,
-        len(fixes),
+        conversions_at,
+        len(conversions),
         _core.DATASET_CLIPPED * dataset.clipped
         | _core.DATASET_LIBRARY * bool(dataset.reason)
         | _core.DATASET_WINDOWS * bool(dataset.windows)
@@ -242,6 +242,7 @@ def _encode_dataset(dataset: Dataset, source: int, tables: _Tables, call: bytes)
         dataset.n_chunks,
         tables.add_words(parts),
         len(parts),
+        0 if dataset.reason else index.converted_bytes,
     )
 
 
@@ -256,8 +257,10 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
         n_dims=len(index.dims),
         library=index.library,
         open_options=index.fingerprint.for_library(open_options),
+        conversion=index.conversion,
     )
-    fields = (field,) if field else ()
+    # What is converted is the field already.
+    fields = (field,) if field and not info.conversion else ()
     key = (ALL, *(window.key for window in index.windows))
     arguments = {"fields": fields, "key": key, "shape": index.shape, "n_dims": info.n_dims}
     return LibraryCall(info, "getitem", arguments, (), index.dtype)

@@ -158,6 +158,9 @@ def _text(call: LibraryCall, blobs: bytearray) -> bytes:
         "dtype": encode_dtype(call.dtype),
         "ragged": call.ragged,
     }
+    if dataset.conversion is not None:
+        told["conversion"] = dataset.conversion
+        told["element"] = encode_dtype(np.dtype((dataset.dtype, dataset.shape[dataset.n_dims :])))
     return json.dumps(told).encode()
 
 
@@ -182,6 +185,8 @@ def decode_library(call: bytes | str) -> dict[str, Any]:
     told["arguments"] = _decoded(told["arguments"], blobs)
     told["steps"] = tuple(_decoded(step, blobs) for step in told["steps"]["tuple"])
     told["dtype"] = decode_dtype(told["dtype"])
+    if "conversion" in told:
+        told["element"] = decode_dtype(told["element"])
     return told
 
 

@@ -180,7 +180,7 @@ def _sources(survey: Survey, direct: bool, turnstile: bool, blob: bytearray) -> 
 
 
 class _Words:
-    """What records say of kinds: filters and fixes as words, fill values as bytes."""
+    """What records say of kinds: filters and conversions as words, fill values as bytes."""
 
     def __init__(self, kinds: tuple[Kind, ...], n_extents: int) -> None:
         words: list[int] = []
@@ -191,15 +191,15 @@ class _Words:
             filters_at = n_extents + len(words)
             for spec in kind.pipeline:
                 words += [spec.id, spec.flags, len(spec.values), *spec.values]
-            fixes_at = n_extents + len(words)
-            for fix in kind.element.fixes:
-                words += [fix.offset, fix.size, fix.count, fix.kind]
+            conversions_at = n_extents + len(words)
+            for conversion in kind.element.changes:
+                words += conversion.words
             told = (
                 filters_at,
                 len(kind.pipeline),
                 len(self.blob),
-                fixes_at,
-                len(kind.element.fixes),
+                conversions_at,
+                len(kind.element.changes),
             )
             self.blob += kind.fill_value
             for of_kind, number in zip(self.of_kinds.values(), told, strict=True):

@@ -250,7 +250,7 @@ impl TestPlan {
                     | bit(dataset.flags, 4) << 1
                     | u64::from(dataset.window.is_some()) << 2,
                 8 + name.len() as u64, 1,
-                dataset.chunks_at, self.n_chunks(dataset), 0, 0,
+                dataset.chunks_at, self.n_chunks(dataset), 0, 0, 0,
             ]);
         }
         // The text for the library is the dataset's number, told by its length only: one digit.

@@ -2,13 +2,14 @@
 //!
 //! Law:
 //! 1. This file only lists modules; each part says its own law, and `py` what Python may call.
-//! 2. os, filters, shuffle, format -> tables -> fetch, select -> scatter -> engine -> ring or requests -> process
+//! 2. os, convert -> filters, shuffle, format -> tables -> fetch, select -> scatter -> engine -> ring or requests -> process
 //!    -> py: what stands further left knows nothing of what stands further right
 //!    (tests/test_laws_rust.py).
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod autotune;
+pub mod convert;
 pub mod engine;
 pub mod fetch;
 pub mod filters;

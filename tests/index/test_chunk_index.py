@@ -25,7 +25,7 @@ from _multitables.errors import (
     OptionsError,
     UnsupportedDatasetError,
 )
-from _multitables.index.element_type import Fix
+from _multitables.index.element_type import Conversion
 from _multitables.index.hdf5_file import open_source
 
 
@@ -158,9 +158,9 @@ def test_strings_whose_padding_h5py_changes(h5: Path) -> None:
             kind.set_strpad(padding)
             h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((3,)))
         file["plain"] = np.array([b"ab", b"c"])
-    assert index_of(h5, "null").fixes == (Fix(0, 5, 1, 0),)
-    assert index_of(h5, "space").fixes == (Fix(0, 5, 1, 2),)
-    assert index_of(h5, "plain").fixes == ()
+    assert index_of(h5, "null").conversions == (Conversion.of(5, 0),)
+    assert index_of(h5, "space").conversions == (Conversion.of(5, 2),)
+    assert index_of(h5, "plain").conversions == ()
 
 
 def test_pytables_is_known_by_its_class_only(h5: Path) -> None:

@@ -20,7 +20,7 @@ CORE = Path(__file__).parents[2] / "core" / "src"
 #: that stand together none may see another.
 LAYERS = (
     ("os",),
-    ("autotune",),
+    ("autotune", "convert"),
     ("filters", "shuffle", "format"),
     ("tables",),
     ("fetch", "select"),

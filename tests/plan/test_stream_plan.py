@@ -226,7 +226,7 @@ def chunked(
         filter_mask=np.zeros(len(ids), np.uint32),
         pipeline=(FilterSpec(filter_id, 0, (4,), ""),),
         fill_value=bytes(size),
-        fixes=(),
+        conversions=(),
         library="h5py",
         reason="",
     )
@@ -368,7 +368,8 @@ def test_wire(case: Case, turnstile: bool) -> None:
         assert chunk_dims == list(dataset.chunk_dims)
         native = not dataset.reason
         assert record["n_filters"] == (len(index.pipeline) if native else 0)
-        assert record["n_fixes"] == (len(index.fixes) if native else 0)
+        assert record["n_conversions"] == (len(index.conversions) if native else 0)
+        assert record["delivered_bytes"] == (index.converted_bytes if native else 0)
         if native:
             part = (index.element_bytes, index.field_offset, index.field_bytes)
             assert (record["element_bytes"], record["field_offset"], record["field_bytes"]) == part

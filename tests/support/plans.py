@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from _multitables import _core
 from _multitables.index.chunk_index import ChunkIndex, Fingerprint
-from _multitables.index.element_type import Fix
+from _multitables.index.element_type import Conversion
 from _multitables.index.hdf5_metadata import FilterSpec
 from _multitables.plan.dataset_table import CHUNK
 from _multitables.plan.ring_size import whole_pages
@@ -71,7 +71,7 @@ def an_index(draw: st.DrawFn, rows: int) -> ChunkIndex:
         filter_mask=(np.arange(len(ids)) % 3).astype(np.uint32),
         pipeline=pipeline,
         fill_value=bytes(range(256)) * (element // 256) + bytes(element % 256),
-        fixes=(Fix(0, 1, field, 2),) if draw(st.booleans()) else (),
+        conversions=(Conversion(0, 1, 1, 0, 1, 1, field, 2),) if draw(st.booleans()) else (),
         library="h5py",
         reason="a virtual dataset" if layout == "library" else "",
     )
@@ -97,7 +97,7 @@ def plain_index(rows: int = 100, chunk: int = 10, element: int = 8) -> ChunkInde
         filter_mask=np.zeros(count, np.uint32),
         pipeline=(FilterSpec(1, 0, (4,), "deflate"),),
         fill_value=bytes(element),
-        fixes=(Fix(0, element, 1, 2),),
+        conversions=(Conversion.of(element, 2),),
     )
 
 
@@ -122,8 +122,8 @@ SOURCE_WORDS = """
 """.split()  # noqa: SIM905
 DATASET_WORDS = """
     source row_bytes element_bytes field_offset field_bytes n_dims dims_at chunk_dims_at
-    filters_at n_filters fill_at fixes_at n_fixes flags library_at library_len chunks_at n_chunks
-    parts_at n_parts_words
+    filters_at n_filters fill_at conversions_at n_conversions flags library_at library_len chunks_at
+    n_chunks parts_at n_parts_words delivered_bytes
 """.split()  # noqa: SIM905
 
 

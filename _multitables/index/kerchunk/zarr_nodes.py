@@ -26,7 +26,6 @@ from _multitables.index.element_type import (
     PADDING_SPACEPAD,
     PADDINGS,
     ElementType,
-    Unsupported,
     element_type,
     flat,
 )
@@ -38,6 +37,7 @@ from _multitables.index.kerchunk.zarr_types import (
     filters_to_zarr,
     to_zarr,
 )
+from _multitables.index.numpy_type import Unsupported
 from _multitables.index.open_files import OpenFile
 
 #: What HDF5's dimension scales and netCDF-4 keep in attributes for themselves.
@@ -199,14 +199,15 @@ def _array(
 
 def _check(dataset: dict[str, Any], element: ElementType) -> None:
     """Refuse what is not stored as Zarr would have it."""
-    kinds = {fix.kind for fix in element.fixes}
+    kinds = {conversion.kind for conversion in element.changes}
     for is_so, reason in (
         (dataset["is_null"], "a null dataspace, which has no elements"),
         (dataset["layout"] == "virtual", "a virtual dataset"),
         (dataset["external_files"], "bytes in external files"),
         (not element.direct, element.reason),
+        (bool(element.converted_bytes), "elements that are converted"),
         (PADDING_SPACEPAD in kinds, "strings that are padded with spaces"),
-        (bool(kinds.difference(PADDINGS)), "numbers with unused bits"),
+        (bool(kinds.difference(PADDINGS)), "numbers of a format of their own"),
     ):
         if is_so:
             raise NotRepresentableError(reason)
@@ -233,7 +234,7 @@ def _json_attributes(metadata: _core.MetadataFile, attributes: list[Attribute]) 
             continue
         try:
             value = _json_value(metadata, _core.datatype(datatype), dims, elements)
-        except (NotRepresentableError, Unsupported):
+        except (NotRepresentableError, Unsupported, _core.Corrupt):
             continue
         found[name.decode("utf-8", "surrogateescape")] = value
     return found
@@ -257,7 +258,7 @@ def _json_value(
         words = np.array([_text(one.rstrip(padding)) for one in stored], object)
         return words.reshape(dims).tolist()
     element = element_type(datatype, False)
-    if not element.direct or element.dtype.kind not in "biuf":
+    if element.changes or element.dtype.kind not in "biuf":
         raise NotRepresentableError(f"an attribute of the type {element.dtype}")
     return np.frombuffer(elements, element.dtype).reshape(dims).tolist()
 

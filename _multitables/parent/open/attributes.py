@@ -34,7 +34,7 @@ class Attributes(Names):
     ------
     KeyError
         There is no attribute of this name (as `MissingAttributeError`).
-    TypeError
+    UnsupportedDatasetError
         The attribute has a type that NumPy does not have.
     CorruptFileError
         Its structure is damaged.

@@ -24,8 +24,19 @@ from numpy.typing import DTypeLike
 from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
+from _multitables.errors import MultitablesError, UnsupportedDatasetError
 from _multitables.filter_names import name_of
-from _multitables.index.numpy_type import datatype_of, dtype_of
+from _multitables.index.hdf5_metadata import is_pytables
+from _multitables.index.numpy_type import (
+    Datatype,
+    NoDtypeError,
+    as_pytables,
+    datatype_of,
+    dtype_of,
+    has_own_types,
+    numpy_dtype,
+    readable,
+)
 from _multitables.index.open_files import UNKNOWN
 from _multitables.index.references import RegionReference
 from _multitables.parent.open import filters
@@ -77,12 +88,29 @@ class Dataset(Object):
         return self._handle.shared.source.told(self._place)
 
     @cached_property
-    def _datatype(self) -> dict[str, Any]:
-        return datatype_of(self._stored["datatype"])
+    def _datatype(self) -> Datatype:
+        body, place = self._stored["datatype"], self._place
+        datatype = datatype_of(body)
+        if has_own_types(body) and place.offset != UNKNOWN:
+            attributes = asked(place.file.metadata.attributes, place, place.offset)
+            if is_pytables(attributes):
+                return as_pytables(datatype, strings=False)
+        return datatype
 
     @cached_property
     def _dtype(self) -> np.dtype[Any]:
-        return dtype_of(self._stored["datatype"])
+        body = self._stored["datatype"]
+        if self._datatype is not datatype_of(body):
+            return asked(numpy_dtype, self._place, self._datatype)
+        return asked(dtype_of, self._place, body)
+
+    @cached_property
+    def _readable(self) -> tuple[Datatype, np.dtype[Any]]:
+        """The type and its dtype, of a compound without the members that NumPy has no type for."""
+        with contextlib.suppress(UnsupportedDatasetError):
+            return self._datatype, self._dtype
+        datatype = readable(self._datatype)
+        return datatype, asked(numpy_dtype, self._place, datatype)
 
     @cached_property
     def _shape(self) -> Any:
@@ -92,10 +120,12 @@ class Dataset(Object):
     def dtype(self) -> np.dtype[Any]:
         """Of one element, with h5py's metadata for strings, enums and what is of any length.
 
+        What h5py lacks has the smallest that holds its values; PyTables' own types are PyTables'.
+
         Raises
         ------
-        TypeError
-            NumPy, or h5py, has no such type.
+        UnsupportedDatasetError
+            NumPy has no such type.
         """
         return self._dtype
 
@@ -225,7 +255,13 @@ class Dataset(Object):
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 dataset>"
-        return f'<HDF5 dataset {self._title()}: shape {self.shape}, type "{self.dtype.str}">'
+        try:
+            kind = numpy_dtype(self._datatype).str
+        except NoDtypeError as error:
+            kind = str(error)
+        except MultitablesError as error:
+            return f"<HDF5 dataset: {error.happened}>"
+        return f'<HDF5 dataset {self._title()}: shape {self.shape}, type "{kind}">'
 
     # ---- reading
 
@@ -254,7 +290,7 @@ class Dataset(Object):
         FileChangedError
             The file changed after it was opened.
         UnsupportedDatasetError
-            Only an HDF5 library reads it, and ``trusted=False``.
+            Only an HDF5 library reads it, and ``trusted=False``; or NumPy has no such type.
         ClosedError
             The file is closed.
         """
@@ -287,7 +323,8 @@ class Dataset(Object):
     def _selected(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
         """Read any selection, into `out` if it is the result's like."""
         names, items = names_and_items(key)
-        if names is not None and self._dtype.names is None:
+        dtype = self._dtype if names is None else self._readable[1]
+        if names is not None and dtype.names is None:
             raise ValueError(f"only a compound dataset has fields (got the name {names!r})")
         whole = items == () or (len(items) == 1 and items[0] is Ellipsis)
         if self._shape is None:
@@ -321,7 +358,9 @@ class Dataset(Object):
         found = known.get(self._key)
         if found is None:
             shared, place = self._handle.shared, self._place
-            made = Contents(shared, place, self._shape, self._datatype, self._dtype)
+            made = Contents(shared, place, self._shape, *self._readable)
+            if self._readable[0] is not self._datatype:
+                made.rows = None  # whole ones have no dtype
             found = known.setdefault(self._key, made)
             if len(known) > MAX_CONTENTS:
                 with contextlib.suppress(RuntimeError):  # others add some meanwhile
@@ -447,7 +486,7 @@ class Dataset(Object):
         ValueError
             There are no such fields.
         """
-        return FieldsView(self, names)
+        return FieldsView(self, names, self._readable[1])
 
     # ---- the fast ways
 

@@ -107,6 +107,7 @@ class Library:
             library=index.library,
             open_options=index.fingerprint.for_library(self._open_options),
             is_numpys=True,
+            conversion=index.conversion,
             catalogues=NoCatalogues(index),
         )
         # Of a scalar, h5py takes no other index than ().

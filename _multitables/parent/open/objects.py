@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from _multitables import _core
-from _multitables.index.numpy_type import numpy_dtype
+from _multitables.errors import MultitablesError
+from _multitables.index.numpy_type import dtype_of
 from _multitables.index.open_files import UNKNOWN, Place
 from _multitables.index.references import Reference
 from _multitables.parent.open.attributes import Attributes
-from _multitables.parent.open.handle import Handle
+from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.links import text
 from _multitables.parent.open.visits import objects_below, stored_links
 
@@ -140,15 +140,18 @@ class Datatype(Object):
 
         Raises
         ------
-        TypeError
+        UnsupportedDatasetError
             NumPy has no such type.
         """
-        return numpy_dtype(_core.datatype(self._ask("datatype")))
+        return asked(dtype_of, self._place, self._ask("datatype"))
 
     def __repr__(self) -> str:
         if not self:
             return "<Closed HDF5 named type>"
-        return f"<HDF5 named type {self._title()} (dtype {self.dtype.str})>"
+        try:
+            return f"<HDF5 named type {self._title()} (dtype {self.dtype.str})>"
+        except MultitablesError as error:
+            return f"<HDF5 named type: {error.happened}>"
 
 
 def shown(name: Name) -> str:

@@ -3,7 +3,7 @@
 Law
 ---
 1. The stored bytes of a result are read once, straight into it. Where they are not yet what h5py
-   gives (strings and sequences of any length, references, odd numbers), they are decoded after.
+   gives (strings and sequences of any length, references), they are decoded after.
 2. A column is read by itself: no other bytes of its elements are delivered.
 3. What the core cannot read is asked of the library: the same selection.
 4. A failure has the address that a `Reader`'s has.
@@ -23,9 +23,9 @@ from _multitables import _core
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex, changed
-from _multitables.index.element_type import Unsupported, field_type, flat
+from _multitables.index.element_type import field_type, flat
 from _multitables.index.hdf5_file import Source
-from _multitables.index.numpy_type import Datatype, numpy_dtype
+from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
 from _multitables.index.open_files import Place
 from _multitables.parent.open.library import Library
 from _multitables.parent.open.results import new_array
@@ -360,5 +360,6 @@ def _direct(
         shape=(dims or index.dims) + part.leading_dims + element.dtype.shape,
         field_offset=part.offset,
         field_bytes=element.size_bytes,
-        fixes=element.fixes,
+        conversions=element.changes,
+        converted_bytes=element.converted_bytes,
     )

@@ -136,10 +136,9 @@ class FieldsView(View):
         The dataset has no fields, or not these (`MissingFieldError`).
     """
 
-    def __init__(self, dataset: Readable, names: str | Iterable[str]) -> None:
+    def __init__(self, dataset: Readable, names: str | Iterable[str], dtype: np.dtype[Any]) -> None:
         super().__init__(dataset)
         self._names = names if isinstance(names, str) else list(names)
-        dtype = dataset.dtype
         if dtype.names is None:
             raise ValueError("only a compound dataset has fields")
         if isinstance(names, str):

@@ -143,5 +143,6 @@ def handle_of(
         library=index.library,
         open_options=index.fingerprint.for_library(source.open_options),
         atom_shape=index.dtype.shape,
+        conversion=index.conversion,
         catalogues=catalogues,
     )

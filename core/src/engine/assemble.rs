@@ -80,6 +80,8 @@ pub struct Assembler {
     found: Vec<usize>,
     words: Vec<u64>,
     buffer: Vec<u8>,
+    /// Elements that are to be converted.
+    stored: Vec<u8>,
 }
 
 impl Assembler {
@@ -93,11 +95,29 @@ impl Assembler {
             found: Vec::new(),
             words: Vec::new(),
             buffer: Vec::new(),
+            stored: Vec::new(),
         }
     }
 
-    /// Write what is wanted into `out`.
+    /// Write what is wanted into `out`, as it is delivered.
     pub fn read(
+        &mut self,
+        wanted: &Elements<'_>,
+        out: &mut [u8],
+        record: &Record,
+    ) -> Result<(), TaskError> {
+        let Some(conversion) = &wanted.dataset.conversion else {
+            return self.read_stored(wanted, out, record);
+        };
+        let mut stored = std::mem::take(&mut self.stored);
+        let bytes = room(&mut stored, conversion.stored_size(out.len()), NO_CHUNK)?;
+        let done = self.read_stored(wanted, bytes, record);
+        conversion.convert(bytes, out);
+        self.stored = stored;
+        done
+    }
+
+    fn read_stored(
         &mut self,
         wanted: &Elements<'_>,
         out: &mut [u8],
@@ -117,7 +137,7 @@ impl Assembler {
         let pieces: Vec<Piece<'_>> = pieces.filter(|piece| piece.elements() > 0).collect();
         self.found = found;
         if !covers(&pieces, wanted) {
-            fill::repeat(&wanted.dataset.fill, out);
+            fill::repeat(&wanted.dataset.stored_fill, out);
         }
         let mut done = Ok(());
         for piece in &pieces {
@@ -190,7 +210,7 @@ fn covers(pieces: &[Piece<'_>], wanted: &Elements<'_>) -> bool {
 /// Where a piece begins among the wanted elements, in bytes, and how it is copied there from one behind
 /// the other.
 fn place(wanted: &Elements<'_>, piece: &Piece<'_>) -> (usize, StridedCopy) {
-    let bytes = wanted.dataset.element_bytes;
+    let bytes = wanted.dataset.stored_element_bytes;
     let mut copy = StridedCopy::item(bytes, 0, 0);
     let (mut at, mut from, mut to) = (0, bytes, bytes);
     for axis in (0..wanted.n_dims()).rev() {

@@ -43,7 +43,8 @@ impl OpenDataset {
     ) -> Result<OpenDataset, TaskError> {
         let start = Instant::now();
         let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size)
-            .map_err(TaskError::UnknownFilter)?;
+            .map_err(TaskError::UnknownFilter)?
+            .with(dataset.conversion.as_ref());
         let queue = FetchQueue::open(table, dataset, &shared.files);
         let queue = queue.map_err(|error| TaskError::Fetch(number, error))?;
         add_ns(&record.open_ns, start);
@@ -103,7 +104,7 @@ fn check_chunk(
         let short = FetchError::Short { expected, got };
         return Err(TaskError::Fetch(number, short));
     }
-    let decoded = dataset.decoded_size as u64;
+    let decoded = dataset.stored_size(dataset.decoded_size) as u64;
     if chunk.stored_size <= decoded.saturating_mul(2) + PLAUSIBLE_EXTRA_BYTES {
         return Ok(());
     }
@@ -153,12 +154,24 @@ impl<'a> Lookup<'a> {
         if dataset.clipped {
             // Pieces follow each other without gaps, the last one is shorter.
             let row = grid_index.saturating_mul(dataset.chunk_dims[0]);
-            let before = grid_index.saturating_mul(dataset.decoded_size as u64);
+            let piece = dataset.stored_size(dataset.decoded_size) as u64;
+            let before = grid_index.saturating_mul(piece);
             chunk.grid_index = grid_index;
             chunk.byte_offset = chunk.byte_offset.saturating_add(before);
-            chunk.stored_size = dataset.decoded_size_at(row) as u64;
+            chunk.stored_size = dataset.stored_size(dataset.decoded_size_at(row)) as u64;
         }
         Some((dataset.chunks_at + number as u64, chunk))
+    }
+
+    /// What a chunk decodes to.
+    pub fn decoded_size(&self, chunk: &Chunk) -> usize {
+        match self.dataset.clipped {
+            true => {
+                let row = chunk.grid_index.saturating_mul(self.dataset.chunk_dims[0]);
+                self.dataset.decoded_size_at(row)
+            }
+            false => self.dataset.decoded_size,
+        }
     }
 
     pub fn check(&self, number: u64, chunk: &Chunk) -> Result<(), TaskError> {

@@ -10,6 +10,7 @@
 //! 4. On a rotating disk a task's first fetches are asked for in its turn, those of small ones all.
 //! 5. What was read of a file that changed meanwhile is an error.
 
+use crate::convert::ElementConversion;
 use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::open_dataset::Lookup;
 use crate::engine::place_rows::PlaceRows;
@@ -118,6 +119,7 @@ struct ReadBy<'a> {
 struct Way {
     is_direct: bool,
     filters: Vec<FilterSpec>,
+    conversion: Option<Arc<ElementConversion>>,
     pipeline: Pipeline,
 }
 
@@ -187,10 +189,12 @@ impl OpenPieces {
             return Ok(known);
         }
         let pipeline = Pipeline::new(&dataset.filters, dataset.decoded_size);
+        let pipeline = pipeline.map_err(TaskError::UnknownFilter)?;
         self.ways.push(Way {
             is_direct: self.table.source(dataset).direct,
             filters: dataset.filters.clone(),
-            pipeline: pipeline.map_err(TaskError::UnknownFilter)?,
+            conversion: dataset.conversion.clone(),
+            pipeline: pipeline.with(dataset.conversion.as_ref()),
         });
         Ok(self.ways.len() - 1)
     }
@@ -261,7 +265,9 @@ impl OpenPieces {
 
 impl Way {
     fn is_of(&self, table: &DatasetTable, dataset: &Dataset) -> bool {
-        self.is_direct == table.source(dataset).direct && self.filters == dataset.filters
+        self.is_direct == table.source(dataset).direct
+            && self.filters == dataset.filters
+            && self.conversion == dataset.conversion
     }
 }
 

@@ -87,7 +87,7 @@ impl PlaceSelected<'_> {
 
     fn whole(&self, wanted: &Wanted) -> Option<Row> {
         let row = (self.unit).only_row(&wanted.cursor.segments, self.chunk_iter.pairs());
-        whole(&self.unit, row, self.dataset.decoded_size)
+        whole(&self.unit, row, wanted.len)
     }
 }
 

@@ -109,7 +109,7 @@ impl Shared {
             let what = (&file.fingerprint, file.direct, &file.inline);
             self.numbers.hash_one(what)
         });
-        let how = (&dataset.filters, dataset.decoded_size);
+        let how = (&dataset.filters, &dataset.conversion, dataset.decoded_size);
         let decoding = self.numbers.hash_one(how);
         let chunks = table.chunks_of(dataset);
         let is_alone = chunks.iter().all(|c| c.source as usize == dataset.source);
@@ -199,7 +199,7 @@ impl ReadContext {
         };
         let unit = Unit::new(slab, of.dataset(), chunk_iter.together);
         let (segments, pairs) = (&cursor.segments, chunk_iter.pairs());
-        if of.dataset().filters.is_empty() {
+        if of.dataset().is_as_stored() {
             let row = unit.only_row(segments, pairs);
             let row = row.filter(|row| unit.is_plain() && unit.is_contiguous(row));
             let is_sound = lookup.check(number, &chunk).is_ok()

@@ -201,13 +201,10 @@ impl<'a> SelectedRead<'a> {
         self.stored.mark(number);
         count(&record.chunks, 1);
         lookup.check(number, &chunk)?;
-        let (size, stored) = (lookup.dataset.decoded_size, chunk.stored_size as usize);
-        let enough = match stored == size {
-            true => size..=size,
-            false => lookup.dataset.needed(cursor.grid_index)..=size,
-        };
+        let (size, stored) = (lookup.decoded_size(&chunk), chunk.stored_size as usize);
+        let is_enough = || stored < size && stored >= lookup.dataset.needed(cursor.grid_index);
         match (as_stored, self.stored.queue.is_async()) {
-            (true, _) if !lookup.dataset.clipped && !enough.contains(&stored) => {
+            (true, _) if !lookup.dataset.clipped && stored != size && !is_enough() => {
                 Err(here.wrong(Fault::wrong_size(size, stored).of(0)))
             }
             (true, false) => match self.piece(cursor) {
@@ -280,7 +277,7 @@ impl<'a> SelectedRead<'a> {
 
     /// The cache lacks a chunk: decode it, or what is wanted of it.
     fn miss(&mut self, here: &InHand<'_>) -> Result<(), TaskError> {
-        let size = self.stored.lookup.dataset.decoded_size;
+        let size = self.stored.lookup.decoded_size(&here.chunk);
         let row = (self.unit).only_row(&here.cursor.segments, self.chunk_iter().pairs());
         let is_part = whole(&self.unit, row, size).is_none();
         let worth = is_part && self.keeps && self.cache.is_worth_it(here.key, size);

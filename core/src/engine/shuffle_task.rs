@@ -201,7 +201,7 @@ impl ShuffleTask {
         let size = dataset.decoded_size_at(first_row);
         if let ([chunk], 1) = (records, inner) {
             let row_bytes = dataset.decoded_size as u64 / dataset.chunk_dims[0];
-            let plain = row_bytes > 0 && dataset.filters.is_empty() && dataset.spans_rows();
+            let plain = row_bytes > 0 && dataset.is_as_stored() && dataset.spans_rows();
             if plain && chunk.byte_offset != UNALLOCATED && chunk.stored_size == size as u64 {
                 let stored = StoredRows {
                     chunk,

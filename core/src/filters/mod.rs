@@ -24,6 +24,7 @@ mod blosc_format;
 mod blosc_partial;
 mod bzip2;
 mod codecs;
+mod converted;
 mod deflate;
 mod fletcher32;
 mod lz4;

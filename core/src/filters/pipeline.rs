@@ -15,12 +15,15 @@
 //!
 //! It must never know what a filter's bytes look like.
 
+use super::converted::Converted;
 use super::partial::Parts;
 use super::{
     Decoder, FILTERS, Fault, FilterError, FilterErrorKind, FilterSpec, OutputSize, plugin,
 };
 use crate::autotune::{AutoTuner, Way};
+use crate::convert::ElementConversion;
 use multi_inflate::MAX_STREAMS;
+use std::sync::Arc;
 
 /// A group makes at most this, as what is in use at once, the chunks before and after each stage,
 /// grows with it. Tasks are planned with the same number.
@@ -41,8 +44,9 @@ pub struct GroupItem<'a> {
 
 /// The decoder of chunks with the same filters, for one thread.
 pub struct Pipeline {
-    /// In the order of decoding.
+    /// In the order of decoding; a conversion of elements is the last one.
     stages: Vec<Stage>,
+    conversion: Option<Arc<ElementConversion>>,
     decoded_size: usize,
     /// Where stages between the first and the last write, in turns.
     scratch: [Vec<u8>; 2],
@@ -77,11 +81,23 @@ impl Pipeline {
         }
         Ok(Pipeline {
             stages,
+            conversion: None,
             decoded_size,
             scratch: [Vec::new(), Vec::new()],
             group: [const { Vec::new() }; MAX_STREAMS],
             tuner: AutoTuner::NEW,
         })
+    }
+
+    /// Convert the elements that the filters give.
+    pub fn with(mut self, conversion: Option<&Arc<ElementConversion>>) -> Pipeline {
+        self.stages.extend(conversion.map(|conversion| Stage {
+            id: 0,
+            mask_bit: 0,
+            decoder: Box::new(Converted(conversion.clone())),
+        }));
+        self.conversion = conversion.cloned();
+        self
     }
 
     /// Chunks that come next decode to about this many bytes.
@@ -116,7 +132,7 @@ impl Pipeline {
         out: &mut [u8],
         needed: impl FnOnce() -> usize,
     ) -> Result<(), FilterError> {
-        let limit = scratch_limit(self.decoded_size.max(out.len()));
+        let limit = self.scratch_limit(self.decoded_size.max(out.len()));
         let [mut from, mut into] = std::mem::take(&mut self.scratch);
         let scratch = [&mut from, &mut into];
         let timer = self.tuner.start(Way::Baseline);
@@ -129,6 +145,14 @@ impl Pipeline {
         }
         let last = self.stages.iter().rfind(|s| s.is_active(filter_mask));
         Err(Fault::wrong_size(out.len(), made).of(last.map_or(0, |stage| stage.id)))
+    }
+
+    /// A filter that makes data much larger is of no use, and HDF5 drops its output then, so what
+    /// stands between two stages is little larger than the chunk.
+    fn scratch_limit(&self, decoded_size: usize) -> usize {
+        let stored = |of: &Arc<ElementConversion>| of.stored_size(decoded_size);
+        let most = decoded_size.max(self.conversion.as_ref().map_or(0, stored));
+        most.saturating_mul(2).saturating_add(1 << 16)
     }
 
     /// The most chunks of a group, which should be at hand together.
@@ -200,6 +224,7 @@ impl Pipeline {
         mut outs: [&mut [u8]; N],
     ) -> bool {
         let active = |s: &Stage| s.is_active(filter_mask);
+        let limit = self.scratch_limit(self.decoded_size);
         for i in 0..self.stages.len() {
             let (stage, rest) = self.stages[i..].split_first_mut().expect("i is a stage");
             if !active(stage) {
@@ -222,7 +247,6 @@ impl Pipeline {
             if !rest.iter().any(active) {
                 return stage.decoder.decode_group(&stored, &mut outs);
             }
-            let limit = scratch_limit(self.decoded_size);
             let Some(made) = self.group.first_chunk_mut::<N>() else {
                 return false;
             };
@@ -245,12 +269,6 @@ impl Pipeline {
         }
         false
     }
-}
-
-/// A filter that makes data much larger is of no use, and HDF5 drops its output then, so what
-/// stands between two stages is little larger than the chunk.
-fn scratch_limit(decoded_size: usize) -> usize {
-    decoded_size.saturating_mul(2).saturating_add(1 << 16)
 }
 
 /// The bytes that these stages need to make `decoded_size`. None: nothing tells.

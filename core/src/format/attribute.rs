@@ -1,17 +1,21 @@
 //! Attributes: small named values of objects (IV.A.2.m), of versions 1 to 3.
+//!
+//! Law: one whose name can be read is there. Where the rest of its message is damaged, or not known, its
+//! value cannot be had, and the others of its object can.
 
 use super::blocks::Blocks;
 use super::cursor::{Block, Cursor};
 use super::dataspace::{Dataspace, dataspace};
 use super::datatype::datatype;
-use super::error::{Result, corrupt};
+use super::error::{FormatError, Result, corrupt};
 use super::object_header::{SHARED, message};
 use super::shared_messages::SharedMessages;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     pub name: Vec<u8>,
-    /// The message that says the type (`datatype`), wherever it is.
+    /// The message that says the type (`datatype`), wherever it is; that of a bad attribute is no such
+    /// message, or has no bytes.
     pub datatype: Block,
     pub dataspace: Dataspace,
     /// As stored: what is of variable length is in the global heap.
@@ -37,28 +41,55 @@ pub fn attribute(blocks: &Blocks, shared: &SharedMessages, body: &Block) -> Resu
     let flags = if version == 1 { 0 } else { flags };
     let name = cursor.take(padded(sizes[0]))?;
     let end = name.iter().position(|&byte| byte == 0);
+    let name = name[..end.unwrap_or(name.len())].to_vec();
     let part = |cursor: &mut Cursor<'_>, len: usize, kind: u16, bit: u8| {
         let address = cursor.address();
         let bytes = cursor.take(padded(len))?[..len].to_vec();
         let flags = if flags & bit == 0 { 0 } else { SHARED };
         shared.body(blocks, kind, flags, &Block { bytes, address })
     };
-    let type_body = part(&mut cursor, sizes[1], message::DATATYPE, 1)?;
-    let space_body = part(&mut cursor, sizes[2], message::DATASPACE, 2)?;
-    let element = datatype(&mut blocks.cursor(&type_body))?;
-    let dataspace = dataspace(&mut blocks.cursor(&space_body))?;
-    let len = dataspace
-        .n_elements()
-        .and_then(|count| count.checked_mul(element.size.into()))
-        .and_then(|len| usize::try_from(len).ok());
-    let Some(len) = len else {
-        let got = format!("{:?} elements of {} bytes", dataspace.dims, element.size);
-        return corrupt(body.address, "an attribute within its message", got);
+    let mut value = || {
+        let type_body = part(&mut cursor, sizes[1], message::DATATYPE, 1)?;
+        let space_body = part(&mut cursor, sizes[2], message::DATASPACE, 2)?;
+        // The one who asks for its value sees what is wrong with the type.
+        let Ok(element) = datatype(&mut blocks.cursor(&type_body)) else {
+            return Ok(Attribute::bad(&name, type_body));
+        };
+        let dataspace = dataspace(&mut blocks.cursor(&space_body))?;
+        let len = dataspace
+            .n_elements()
+            .and_then(|count| count.checked_mul(element.size.into()))
+            .and_then(|len| usize::try_from(len).ok());
+        let Some(len) = len else {
+            let got = format!("{:?} elements of {} bytes", dataspace.dims, element.size);
+            return corrupt(body.address, "an attribute within its message", got);
+        };
+        Ok(Attribute {
+            name: name.clone(),
+            datatype: type_body,
+            dataspace,
+            elements: cursor.take(len)?.to_vec(),
+        })
     };
-    Ok(Attribute {
-        name: name[..end.unwrap_or(name.len())].to_vec(),
-        datatype: type_body,
-        dataspace,
-        elements: cursor.take(len)?.to_vec(),
-    })
+    match value() {
+        Err(FormatError::Corrupt { address, .. } | FormatError::Unknown { address, .. }) => {
+            let bytes = Vec::new();
+            Ok(Attribute::bad(&name, Block { bytes, address }))
+        }
+        value => value,
+    }
+}
+
+impl Attribute {
+    fn bad(name: &[u8], datatype: Block) -> Attribute {
+        Attribute {
+            name: name.to_vec(),
+            datatype,
+            dataspace: Dataspace {
+                is_null: true,
+                ..Dataspace::default()
+            },
+            elements: Vec::new(),
+        }
+    }
 }

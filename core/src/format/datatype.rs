@@ -141,7 +141,7 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
             padding: (flags >> 1 & 3) as u8,
             bits: bits(cursor, size)?,
         },
-        1 => float(cursor, flags, size)?,
+        1 => float(cursor, version, flags, size)?,
         2 => Kind::Time {
             order,
             precision: cursor.u16()?,
@@ -210,8 +210,10 @@ fn text(flags: u32) -> Text {
     }
 }
 
-fn float(cursor: &mut Cursor<'_>, flags: u32, size: u32) -> Result<Kind> {
-    let order = match (flags & 1, flags >> 6 & 1) {
+fn float(cursor: &mut Cursor<'_>, version: u8, flags: u32, size: u32) -> Result<Kind> {
+    // HDF5 writes VAX's order in any version, and reads it from version 3 on.
+    let is_vax = if version < 3 { 0 } else { flags >> 6 & 1 };
+    let order = match (flags & 1, is_vax) {
         (0, 0) => ByteOrder::Little,
         (1, 0) => ByteOrder::Big,
         (1, _) => ByteOrder::Vax,
@@ -236,8 +238,9 @@ fn float(cursor: &mut Cursor<'_>, flags: u32, size: u32) -> Result<Kind> {
         (mantissa_at, mantissa_bits),
     ];
     let end = parts.map(|(at, bits)| u16::from(at) + u16::from(bits));
-    if end.iter().any(|&end| end > bits.precision) {
-        let within = format!("sign, exponent and mantissa within {} bits", bits.precision);
+    // They are counted from the element's first bit, and HDF5 does not ask the precision.
+    if end.iter().any(|&end| u32::from(end) > 8 * size) {
+        let within = format!("sign, exponent and mantissa within {size} bytes");
         return corrupt(address, within, format_args!("ends at bits {end:?}"));
     }
     Ok(Kind::Float {

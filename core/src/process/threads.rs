@@ -319,7 +319,7 @@ impl Blocks {
         n_threads: u64,
     ) -> Option<Blocks> {
         // Of what is stored as it is only the wanted bytes are read.
-        let as_stored = dataset.filters.is_empty() && dataset.parts.is_empty();
+        let as_stored = dataset.is_as_stored() && dataset.parts.is_empty();
         let (each, least) = match as_stored {
             true => (slab.out_bytes() as u64 / n_chunks, MIN_COPIED_BYTES),
             false => (dataset.decoded_size as u64, MIN_SHARED_BYTES),

@@ -5,6 +5,7 @@
 //! 2. Each binding says what it binds; the work is done in the other folders.
 
 pub mod codec_limit;
+pub mod convert;
 pub mod datatype;
 pub mod format_error;
 pub mod metadata;

@@ -4,8 +4,8 @@
 //! 1. What Python may call is named here, and nowhere else.
 
 use super::{
-    codec_limit, datatype, format_error, metadata, pieces, read, request_handle, requests, ring,
-    saved_parts, store, survey,
+    codec_limit, convert, datatype, format_error, metadata, pieces, read, request_handle, requests,
+    ring, saved_parts, store, survey,
 };
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::engine::heap_read;
@@ -327,6 +327,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(order_positions, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
     module.add_function(wrap_pyfunction!(datatype::describe_datatype, module)?)?;
+    module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
     module.add_function(wrap_pyfunction!(survey::survey, module)?)?;
     module.add_function(wrap_pyfunction!(saved_parts::saved_parts, module)?)?;
     Ok(())

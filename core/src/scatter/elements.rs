@@ -6,11 +6,12 @@
 //! 3. Strings end here where HDF5's conversion ends them, element by element.
 //! 4. Knows nothing of files, filters or the cache.
 
+use crate::convert::Conversion;
 use crate::scatter::fill::repeat;
 use crate::scatter::strided::{Axis, MIN_LISTED_FOR, StridedCopy};
 use crate::select::chunk_iter::{Pair, Segment};
 use crate::select::selection::Hyperslab;
-use crate::tables::plan::{Dataset, Fix};
+use crate::tables::plan::Dataset;
 use std::ops::Range;
 
 /// `n` units of a chunk, `step` bytes apart from byte `src` on, which are contiguous in the result
@@ -34,7 +35,7 @@ pub struct Unit<'a> {
     pub bytes: usize,
     /// Several runs: byte offset in the unit and length of each.
     runs: &'a [u64],
-    fixes: &'a [Fix],
+    fixes: &'a [Conversion],
     /// Fixes are those of fields of this size.
     field_bytes: usize,
 }

@@ -106,8 +106,8 @@ fn each_run(dataset: &Dataset, at: Place<'_>, mut run: impl FnMut(usize, usize))
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::Conversion;
     use crate::scatter::rows::tests::dataset;
-    use crate::tables::plan::{Fix, FixKind};
 
     #[test]
     fn a_value_is_repeated_to_the_last_byte() {
@@ -131,20 +131,8 @@ mod tests {
     #[test]
     fn strings_end_where_hdf5_ends_them() {
         let mut dataset = dataset(&[2], &[2], 8, (0, 8));
-        dataset.fixes = vec![
-            Fix {
-                offset: 0,
-                size: 4,
-                count: 1,
-                kind: FixKind::NulTerminated,
-            },
-            Fix {
-                offset: 4,
-                size: 4,
-                count: 1,
-                kind: FixKind::SpacePadded,
-            },
-        ];
+        let fix = |at, kind| Conversion::parse(&[at, 4, 4, at, 4, 4, 1, kind, 0], 8, 8);
+        dataset.fixes = vec![fix(0, 0).unwrap(), fix(4, 2).unwrap()];
         let mut dst = *b"a\0xyb c abcd    ";
         apply_fixes(
             &dataset,

@@ -11,17 +11,18 @@
 
 use super::access::Access;
 pub use super::axis_window::AxisWindow;
-pub use super::fix::{Fix, FixKind};
+use super::elements::Elements;
 use super::parts::Parts;
 use super::source::SourceRecord;
 pub use super::source::{Fingerprint, Source};
 pub use super::words::Memory;
 use super::words::{Refused, after, header, part, product, table};
+use crate::convert::{CONVERSION_WORDS, Conversion, ElementConversion};
 use crate::filters::FilterSpec;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA03");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTDATA04");
 /// The address of a chunk that was never allocated in the file, as if it had no record: its elements
 /// are the fill value.
 pub const UNALLOCATED: u64 = u64::MAX;
@@ -59,8 +60,8 @@ struct DatasetRecord {
     filters_at: u64,
     n_filters: u64,
     fill_at: u64,
-    fixes_at: u64,
-    n_fixes: u64,
+    conversions_at: u64,
+    n_conversions: u64,
     flags: u64,
     library_at: u64,
     library_len: u64,
@@ -68,6 +69,8 @@ struct DatasetRecord {
     n_chunks: u64,
     parts_at: u64,
     n_parts_words: u64,
+    /// Bytes of a delivered element; 0: it is the stored field, converted in place.
+    delivered_bytes: u64,
 }
 
 /// One stored chunk; those of a dataset are sorted by their number in its grid.
@@ -101,9 +104,13 @@ pub struct Dataset {
     /// The file that it is in. Of a virtual dataset, chunks may lie in others.
     pub source: usize,
     pub row_bytes: usize,
+    /// Of the elements of decoded chunks, and what is delivered of each: all of it, if it was converted.
     pub element_bytes: usize,
     pub field_offset: usize,
     pub field_bytes: usize,
+    pub stored_element_bytes: usize,
+    /// What makes decoded elements of stored ones, behind the filters.
+    pub conversion: Option<Arc<ElementConversion>>,
     pub dims: Vec<u64>,
     pub chunk_dims: Vec<u64>,
     /// What rows have of each axis behind the first.
@@ -112,9 +119,11 @@ pub struct Dataset {
     /// the next chunk.
     pub ends: Vec<u64>,
     pub filters: Vec<FilterSpec>,
-    /// An element that was never stored, its strings ended.
+    /// An element that was never stored: as it is stored, and as it is delivered.
+    pub stored_fill: Vec<u8>,
     pub fill: Vec<u8>,
-    pub fixes: Vec<Fix>,
+    /// What is converted in place.
+    pub fixes: Vec<Conversion>,
     /// Stored pieces end with the dataset's last row (contiguous layout), not with a full chunk.
     pub clipped: bool,
     /// The library reads it (said by tasks; of shares, here).
@@ -173,9 +182,16 @@ impl Dataset {
             && axes.all(|(window, dim)| window.is_whole(*dim))
     }
 
+    /// Chunks decode to their stored bytes.
+    pub fn is_as_stored(&self) -> bool {
+        self.filters.is_empty() && self.conversion.is_none()
+    }
+
     /// The size of its elements, if they are delivered as they are stored.
     pub fn whole_elements(&self) -> Option<usize> {
-        let is_whole = self.field_bytes == self.element_bytes && self.fixes.is_empty();
+        let is_whole = self.field_bytes == self.element_bytes
+            && self.fixes.is_empty()
+            && self.conversion.is_none();
         is_whole.then_some(self.element_bytes)
     }
 
@@ -202,6 +218,11 @@ impl Dataset {
             last * chunk + extent.saturating_sub(1)
         });
         (last as usize + 1) * self.element_bytes
+    }
+
+    /// What decoded bytes of whole elements are in front of the conversion.
+    pub fn stored_size(&self, decoded: usize) -> usize {
+        (self.conversion.as_ref()).map_or(decoded, |conversion| conversion.stored_size(decoded))
     }
 
     /// Bytes of the decoded chunk that begins at row `row`; in contiguous layout the last piece is
@@ -363,34 +384,20 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
     let by_library = record.flags & FLAG_LIBRARY != 0;
     let windows = windows(record, words, &dims)?;
     let counts: Vec<u64> = windows.iter().map(|window| window.count).collect();
-    if product(&counts, record.field_bytes)? != record.row_bytes {
+    let n_words = (record.n_conversions).saturating_mul(CONVERSION_WORDS as u64);
+    let elements = Elements::of(
+        (record.field_offset, record.field_bytes),
+        record.delivered_bytes,
+        part(words, record.conversions_at, n_words)?,
+        part(blob, record.fill_at, record.element_bytes)?,
+    )?;
+    if product(&counts, elements.field_bytes as u64)? != record.row_bytes {
         return Err("a row of the plan has another size than its dataset");
     }
-    let decoded_size = product(&chunk_dims, record.element_bytes)?;
-    if decoded_size > isize::MAX as u64 {
+    let decoded_size = product(&chunk_dims, elements.bytes as u64)?;
+    let stored_size = product(&chunk_dims, record.element_bytes)?;
+    if decoded_size.max(stored_size) > isize::MAX as u64 {
         return Err("a chunk of the plan is too large");
-    }
-    let mut fixes = Vec::new();
-    for fix in part(words, record.fixes_at, record.n_fixes.saturating_mul(4))?.chunks_exact(4) {
-        let end = fix[1]
-            .checked_mul(fix[2])
-            .and_then(|n| n.checked_add(fix[0]));
-        if end.is_none_or(|end| end > record.field_bytes) {
-            return Err("a string of the plan lies outside its element");
-        }
-        let kind = FixKind::of_word(fix[3], fix[1]);
-        fixes.push(Fix {
-            offset: fix[0] as usize,
-            size: fix[1] as usize,
-            count: fix[2] as usize,
-            kind: kind.ok_or("a fix of the plan is of no known kind")?,
-        });
-    }
-    let mut fill = part(blob, record.fill_at, record.element_bytes)?.to_vec();
-    // Of parts, elements without one are fixed with the others.
-    for fix in fixes.iter().filter(|_| record.n_parts_words == 0) {
-        let field = record.field_offset as usize..field_end.unwrap_or(0) as usize;
-        fix.apply(&mut fill[field]);
     }
     let inner = windows.iter().zip(&chunk_dims[1..]);
     let grid: Vec<u64> = inner
@@ -407,16 +414,19 @@ fn dataset(record: &DatasetRecord, words: &[u64], blob: &[u8]) -> Result<Dataset
     Ok(Dataset {
         source: usize::try_from(record.source).unwrap_or(usize::MAX),
         row_bytes: record.row_bytes as usize,
-        element_bytes: record.element_bytes as usize,
-        field_offset: record.field_offset as usize,
-        field_bytes: record.field_bytes as usize,
+        element_bytes: elements.bytes,
+        field_offset: elements.field_offset,
+        field_bytes: elements.field_bytes,
+        stored_element_bytes: record.element_bytes as usize,
+        conversion: elements.conversion,
         dims,
         chunk_dims,
         windows,
         ends: ends(record, words)?,
         filters: filters(words, record.filters_at, record.n_filters)?,
-        fill,
-        fixes,
+        stored_fill: elements.stored_fill,
+        fill: elements.fill,
+        fixes: elements.fixes,
         clipped: record.flags & FLAG_CLIPPED != 0,
         by_library,
         chunks_at: record.chunks_at,

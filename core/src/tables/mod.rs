@@ -7,7 +7,7 @@
 pub mod access;
 pub mod axis_window;
 pub mod dataset;
-mod fix;
+mod elements;
 pub mod parts;
 pub mod plan;
 pub mod source;

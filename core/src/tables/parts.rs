@@ -135,7 +135,7 @@ impl Parts {
                 // Those that are shown come later: there is no circle.
                 part.dataset() > number
                     && !source.by_library
-                    && source.whole_elements() == Some(of.element_bytes)
+                    && source.whole_elements() == Some(of.stored_element_bytes)
                     && self.len >= 2 + AXIS * (self.n_dims + source.dims.len())
                     && part.fits(&of.dims, source)
             })

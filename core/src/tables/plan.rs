@@ -9,7 +9,7 @@
 //! 4. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed.
 //! 5. This file does no I/O on data files and knows nothing of clocks or processes.
 
-pub use super::dataset::{Chunk, Dataset, DatasetTable, Fingerprint, Fix, FixKind, UNALLOCATED};
+pub use super::dataset::{Chunk, Dataset, DatasetTable, Fingerprint, UNALLOCATED};
 pub use super::task::{KIND_LIBRARY, KIND_SHARE, Share, Task, Work};
 use super::words::{Memory, Refused, Table, after, header, table};
 use crate::os::memory::{Mapping, file_len};

@@ -1,0 +1,184 @@
+//! Where the values of an element are, as stored and as delivered.
+//!
+//! Law:
+//! 1. The words of a conversion are written by `Conversion` in `_multitables/index/element_type.py`.
+//! 2. Bytes of a delivered element that no conversion writes are zero.
+
+use super::kind::Kind;
+
+pub const CONVERSION_WORDS: usize = 9;
+/// Elements are converted by the block, each conversion for all elements of it: a block of about as
+/// many bytes stays in the first cache.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// Values of one kind in an element: `count`, some steps apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Conversion {
+    pub from: usize,
+    pub size: usize,
+    pub from_step: usize,
+    pub to: usize,
+    pub to_size: usize,
+    pub to_step: usize,
+    pub count: usize,
+    pub kind: Kind,
+}
+
+impl Conversion {
+    /// None: it is of no known kind, or its values lie outside of elements of these sizes.
+    pub fn parse(words: &[u64], stored: u64, delivered: u64) -> Option<Conversion> {
+        let &[
+            from,
+            size,
+            from_step,
+            to,
+            to_size,
+            to_step,
+            count,
+            kind,
+            bias,
+        ] = words
+        else {
+            return None;
+        };
+        let is_inside = |at: u64, size: u64, step: u64, all: u64| {
+            let last = count.checked_sub(1)?.checked_mul(step)?.checked_add(at)?;
+            (last.checked_add(size)? <= all).then_some(())
+        };
+        is_inside(from, size, from_step, stored)?;
+        is_inside(to, to_size, to_step, delivered)?;
+        Some(Conversion {
+            from: from as usize,
+            size: size as usize,
+            from_step: from_step as usize,
+            to: to as usize,
+            to_size: to_size as usize,
+            to_step: to_step as usize,
+            count: count as usize,
+            kind: Kind::parse(kind, bias, size, to_size)?,
+        })
+    }
+
+    /// Values stay where they are.
+    pub fn is_in_place(&self) -> bool {
+        (self.from, self.size, self.from_step) == (self.to, self.to_size, self.to_step)
+    }
+
+    /// Convert the values of an element in place.
+    pub fn apply(&self, element: &mut [u8]) {
+        for number in 0..self.count {
+            let at = self.from + number * self.from_step;
+            self.kind.apply(&mut element[at..at + self.size]);
+        }
+    }
+}
+
+/// All of an element, or of a field of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ElementConversion {
+    /// Bytes of a stored element, before its field, and of a delivered one.
+    stored: usize,
+    field_offset: usize,
+    delivered: usize,
+    all: Vec<Conversion>,
+    /// Some bytes of a delivered element are of no conversion.
+    has_gaps: bool,
+}
+
+impl ElementConversion {
+    /// The offsets of conversions count from the first byte of the field.
+    pub fn new(
+        stored: usize,
+        field_offset: usize,
+        delivered: usize,
+        all: Vec<Conversion>,
+    ) -> ElementConversion {
+        let written = all.iter().map(|one| one.to_size.saturating_mul(one.count));
+        ElementConversion {
+            has_gaps: written.fold(0, usize::saturating_add) < delivered,
+            stored: stored.max(1),
+            field_offset,
+            delivered: delivered.max(1),
+            all,
+        }
+    }
+
+    /// The stored bytes of elements that have this number of delivered ones.
+    pub fn stored_size(&self, delivered: usize) -> usize {
+        (delivered / self.delivered).saturating_mul(self.stored)
+    }
+
+    /// The delivered bytes of elements that have this number of stored ones; None: these are no elements.
+    pub fn delivered_size(&self, stored: usize) -> Option<usize> {
+        let is_whole = stored % self.stored == 0;
+        is_whole.then(|| (stored / self.stored).checked_mul(self.delivered))?
+    }
+
+    /// Convert whole elements, as many as there are on both sides.
+    pub fn convert(&self, stored: &[u8], delivered: &mut [u8]) {
+        if self.has_gaps {
+            delivered.fill(0);
+        }
+        let block = (BLOCK_BYTES / self.stored.max(self.delivered)).max(1);
+        let blocks = stored.chunks(block * self.stored);
+        for (from, to) in blocks.zip(delivered.chunks_mut(block * self.delivered)) {
+            for one in &self.all {
+                self.convert_values(one, from, to);
+            }
+        }
+    }
+
+    fn convert_values(&self, one: &Conversion, stored: &[u8], delivered: &mut [u8]) {
+        let elements = stored.chunks_exact(self.stored);
+        for (from, to) in elements.zip(delivered.chunks_exact_mut(self.delivered)) {
+            for number in 0..one.count {
+                let at = self.field_offset + one.from + number * one.from_step;
+                let into = one.to + number * one.to_step;
+                let (from, to) = (&from[at..at + one.size], &mut to[into..into + one.to_size]);
+                one.kind.convert(from, to);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copies `size` bytes from `from` to `to`, `count` times.
+    fn copies(from: u64, size: u64, step: u64, to: u64, to_step: u64, count: u64) -> [u64; 9] {
+        [from, size, step, to, size, to_step, count, 1, 0]
+    }
+
+    #[test]
+    fn values_are_moved_and_gaps_are_zero() {
+        let swapped = [copies(3, 2, 1, 0, 1, 1), copies(1, 1, 1, 2, 2, 2)];
+        let parsed = swapped.map(|words| Conversion::parse(&words, 5, 6).unwrap());
+        let all = ElementConversion::new(6, 1, 6, parsed.to_vec());
+        let stored: Vec<u8> = (0..12).collect();
+        let mut delivered = [99; 12];
+        all.convert(&stored, &mut delivered);
+        assert_eq!(delivered, [4, 5, 2, 0, 3, 0, 10, 11, 8, 0, 9, 0]);
+        assert_eq!(
+            (all.stored_size(12), all.delivered_size(12)),
+            (12, Some(12))
+        );
+        assert_eq!(all.delivered_size(11), None);
+    }
+
+    #[test]
+    fn a_conversion_outside_of_its_element_is_refused() {
+        for words in [
+            copies(0, 4, 4, 0, 4, 3),
+            copies(5, 4, 4, 0, 4, 1),
+            copies(0, 4, 4, 5, 4, 1),
+            copies(0, 4, u64::MAX, 0, 4, 3),
+            copies(0, 4, 4, 0, 4, 0),
+            copies(u64::MAX, 4, 4, 0, 4, 1),
+        ] {
+            assert_eq!(Conversion::parse(&words, 8, 8), None, "{words:?}");
+        }
+        assert!(Conversion::parse(&copies(0, 4, 4, 0, 4, 2), 8, 8).is_some());
+        assert_eq!(Conversion::parse(&[0; 8], 8, 8), None);
+    }
+}

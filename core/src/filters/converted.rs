@@ -1,0 +1,35 @@
+//! The last stage: decoded elements as they are delivered.
+//!
+//! Law: no filter of a file. It is never skipped, and has no number.
+
+use super::{Decoder, Fault, OutputSize};
+use crate::convert::ElementConversion;
+use std::sync::Arc;
+
+pub(super) struct Converted(pub Arc<ElementConversion>);
+
+impl Converted {
+    fn size(&self, stored: &[u8]) -> Result<usize, Fault> {
+        let size = self.0.delivered_size(stored.len());
+        size.ok_or_else(|| Fault::wrong_size(0, stored.len()))
+    }
+}
+
+impl Decoder for Converted {
+    fn stored_size(&self, decoded_size: usize) -> Option<usize> {
+        Some(self.0.stored_size(decoded_size))
+    }
+
+    fn output_size(&self, stored: &[u8]) -> Result<OutputSize, Fault> {
+        self.size(stored).map(OutputSize::Exactly)
+    }
+
+    fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault> {
+        let size = self.size(stored)?;
+        let Some(out) = out.get_mut(..size) else {
+            return Err(Fault::wrong_size(out.len(), size));
+        };
+        self.0.convert(stored, out);
+        Ok(size)
+    }
+}
