@@ -37,8 +37,8 @@
 #     hdf5_metadata.py       who wrote a dataset, and its filters
 #     by_library.py          what the core does not know, asked of libhdf5 in another process
 #     plugins.py             which filters readers decode, with those of plugins
-#     numpy_type.py          HDF5 type -> the NumPy dtype that h5py gives
-#     element_type.py        the same, and whether stored bytes are delivered
+#     numpy_type.py          HDF5 type -> the NumPy dtype of its elements
+#     element_type.py        the same, and what makes delivered elements of stored ones
 #     saved/                 the index of a file, saved in another one
 #       format.py            the bytes of it, written and read
 #       objects.py           what is saved of each object, in both directions
@@ -61,7 +61,6 @@
 #     device.py              what kind of device holds a file
 #   elements/                stored elements -> values of NumPy, in the user's process
 #     values.py              elements of any type, as h5py gives them
-#     numbers.py             numbers of formats that NumPy does not have
 #     attribute.py           the value of an attribute
 #     empty.py               the public Empty: a type without elements
 #   select/                  what indexing a dataset means (pure)

@@ -191,7 +191,7 @@ class ChunkIndex:
         """How whole stored elements become delivered ones (`DatasetInfo`); None: in place."""
         changes, delivered = self.conversions, self.converted_bytes
         if not delivered:
-            if self.field_bytes == self.element_bytes:
+            if self.field_bytes == self.element_bytes or self.library != "h5py":
                 return None
             changes, delivered = (Conversion.of(self.field_bytes), *changes), self.field_bytes
         moved = (one.moved(self.field_offset, 0) for one in changes)

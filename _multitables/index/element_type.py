@@ -130,14 +130,17 @@ class ElementType:
         return tuple(one for one in self.conversions if one.kind != COPY)
 
     @property
+    def oddness(self) -> str:
+        """Say what elements are, if they are not delivered as they are stored."""
+        kinds = {one.kind for one in self.changes}
+        if kinds.issubset(PADDINGS):
+            return "strings that end with a NUL" if kinds else ""
+        return f"numbers that are stored in another way than {self.dtype}"
+
+    @property
     def converted_bytes(self) -> int:
         """Bytes of an element that is converted to another place, 0 if it stays in its own."""
         return 0 if self.is_in_place else self.delivered_bytes
-
-
-def as_stored(n_bytes: int) -> ElementType:
-    """Return the type of elements that are bytes."""
-    return ElementType(np.dtype(f"V{n_bytes}"), n_bytes, (Conversion.of(n_bytes),), n_bytes)
 
 
 def flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -205,7 +208,8 @@ def _copied(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
 def _bits(datatype: Datatype) -> int:
     """Return which bits of an integer count, and the order of its bytes, as part of a kind."""
     offset, count = datatype["bits"]
-    return BIG_ENDIAN * (datatype["order"] == ">") | count << 8 | offset << 24
+    is_big: bool = datatype["order"] == ">"
+    return BIG_ENDIAN * is_big | int(count) << 8 | int(offset) << 24
 
 
 def _integer(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
@@ -273,9 +277,9 @@ def _compound(datatype: Datatype, dtype: np.dtype[Any]) -> Iterable[Conversion]:
         part = np.zeros(0, dtype).real.dtype
         places = {"r": (part, 0), "i": (part, part.itemsize)}
     else:
-        places = dict(dtype.fields or {})
+        places = {name: field[:2] for name, field in (dtype.fields or {}).items()}
     for name, offset, member in _members(datatype):
-        inner, to = places[name][:2]
+        inner, to = places[name]
         yield from (one.moved(offset, to) for one in _conversions(member, inner))
 
 
@@ -350,6 +354,12 @@ class FieldType:
     element: ElementType  # of the field, or of the whole element; its dtype is `flat`
     offset: int  # bytes into the stored element
     leading_dims: tuple[int, ...] = ()  # of arrays of compounds that hold the field
+
+
+def stored_type(n_bytes: int) -> FieldType:
+    """Return the type of elements that are delivered as bytes, as they are stored."""
+    copied = (Conversion.of(n_bytes),)
+    return FieldType(ElementType(np.dtype(f"V{n_bytes}"), n_bytes, copied, n_bytes), 0)
 
 
 def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldType:

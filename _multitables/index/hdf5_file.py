@@ -25,11 +25,11 @@ from _multitables.index import by_library, hdf5_errors, hdf5_metadata, virtual, 
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.element_type import (
     FieldType,
-    as_stored,
     element_type,
     field_type,
     fixed,
     flat,
+    stored_type,
 )
 from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
 from _multitables.index.hdf5_metadata import Attribute
@@ -161,7 +161,11 @@ class Source:
             dataset = self._dataset(place)
             if not as_stored:
                 return self._index(dataset, _field_type(dataset, field), dataset.dims)
-            return self._index(dataset, _as_stored(dataset), dataset.stored["dims"] or (1,))
+            return self._index(
+                dataset,
+                stored_type(dataset.stored["element_bytes"]),
+                dataset.stored["dims"] or (1,),
+            )
 
     def describe(self, path: str, field: str | None = None) -> tuple[str, ChunkIndex]:
         """Say what a dataset is, and index it, or a column, less members without a fixed size.
@@ -206,8 +210,7 @@ class Source:
             atoms = self._ragged(dataset) if kind == "sequence" else None
             if atoms is not None:
                 element = element_type(dataset.datatype["base"], dataset.pytables)
-                if element.changes:
-                    reason = "strings that end with a NUL, or numbers that are converted"
+                if reason := element.oddness:
                     raise UnsupportedDatasetError(
                         f"{place.path!r} in {place.file.filename!r} has rows of {reason}, which "
                         "are not streamed (expected numbers, or compounds of them)",
@@ -314,7 +317,9 @@ class Source:
                 with errors_named(place):
                     source = self._dataset(place)
                     dims = source.stored["dims"] or (1,)
-                    index = self._index(source, _as_stored(source), dims, depth + 1)
+                    index = self._index(
+                        source, stored_type(source.stored["element_bytes"]), dims, depth + 1
+                    )
                 known = source.datatype, index
                 if place.file is file and place.offset != UNKNOWN and not self._grows:
                     if len(self._shown) == MAX_SHOWN:
@@ -488,7 +493,3 @@ def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> Fi
         raise hdf5_errors.not_fixed(filename, path, str(error), others) from None
     except KeyError as error:
         raise hdf5_errors.no_such_field(filename, path, *error.args) from None
-
-
-def _as_stored(dataset: _Dataset) -> FieldType:
-    return FieldType(as_stored(dataset.stored["element_bytes"]), 0)

@@ -159,9 +159,9 @@ def _getitem(
     shape: tuple[int, ...],
     n_dims: int,
 ) -> Any:
-    library, dataset = _dataset(told, told["library"])
+    library, dataset = _dataset(told, "h5py" if "conversion" in told else told["library"])
     box, rest = boxed(key, shape, n_dims)
-    if library == "h5py" and "conversion" in told:
+    if "conversion" in told:
         values = _converted(told, dataset, box)
         for field in fields:
             values = field_of(values, field)

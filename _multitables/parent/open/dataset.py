@@ -24,19 +24,8 @@ from numpy.typing import DTypeLike
 from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
-from _multitables.errors import MultitablesError, UnsupportedDatasetError
+from _multitables.errors import MultitablesError
 from _multitables.filter_names import name_of
-from _multitables.index.hdf5_metadata import is_pytables
-from _multitables.index.numpy_type import (
-    Datatype,
-    NoDtypeError,
-    as_pytables,
-    datatype_of,
-    dtype_of,
-    has_own_types,
-    numpy_dtype,
-    readable,
-)
 from _multitables.index.open_files import UNKNOWN
 from _multitables.index.references import RegionReference
 from _multitables.parent.open import filters
@@ -46,6 +35,7 @@ from _multitables.parent.open.handle import asked
 from _multitables.parent.open.objects import Object
 from _multitables.parent.open.reading import Contents
 from _multitables.parent.open.results import new_array
+from _multitables.parent.open.stored_type import StoredType
 from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
 from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
 from _multitables.select.region import region_steps
@@ -88,29 +78,12 @@ class Dataset(Object):
         return self._handle.shared.source.told(self._place)
 
     @cached_property
-    def _datatype(self) -> Datatype:
-        body, place = self._stored["datatype"], self._place
-        datatype = datatype_of(body)
-        if has_own_types(body) and place.offset != UNKNOWN:
-            attributes = asked(place.file.metadata.attributes, place, place.offset)
-            if is_pytables(attributes):
-                return as_pytables(datatype, strings=False)
-        return datatype
+    def _type(self) -> StoredType:
+        return StoredType(self._place, self._stored["datatype"])
 
-    @cached_property
+    @property
     def _dtype(self) -> np.dtype[Any]:
-        body = self._stored["datatype"]
-        if self._datatype is not datatype_of(body):
-            return asked(numpy_dtype, self._place, self._datatype)
-        return asked(dtype_of, self._place, body)
-
-    @cached_property
-    def _readable(self) -> tuple[Datatype, np.dtype[Any]]:
-        """The type and its dtype, of a compound without the members that NumPy has no type for."""
-        with contextlib.suppress(UnsupportedDatasetError):
-            return self._datatype, self._dtype
-        datatype = readable(self._datatype)
-        return datatype, asked(numpy_dtype, self._place, datatype)
+        return self._type.dtype
 
     @cached_property
     def _shape(self) -> Any:
@@ -163,11 +136,11 @@ class Dataset(Object):
     @property
     def fillvalue(self) -> Any:
         """What elements are that were never written, zero by default."""
-        fill, size = self._stored.get("fill_value"), self._datatype["size"]
-        if not fill and self._dtype.hasobject and self._datatype["kind"] not in TEXTS:
+        fill, size = self._stored.get("fill_value"), self._type.datatype["size"]
+        if not fill and self._dtype.hasobject and self._type.datatype["kind"] not in TEXTS:
             return np.empty(1, self._dtype)[0]  # as h5py, which finds no objects there
         stored = np.frombuffer(fill or bytes(size), f"V{size}")
-        return asked(decode, self._place, stored, self._datatype, self._place.file)[0]
+        return asked(decode, self._place, stored, self._type.datatype, self._place.file)[0]
 
     @property
     def filters(self) -> dict[str, Any]:
@@ -256,12 +229,10 @@ class Dataset(Object):
         if not self:
             return "<Closed HDF5 dataset>"
         try:
-            kind = numpy_dtype(self._datatype).str
-        except NoDtypeError as error:
-            kind = str(error)
+            shape, kind = self.shape, str(self._type)
         except MultitablesError as error:
             return f"<HDF5 dataset: {error.happened}>"
-        return f'<HDF5 dataset {self._title()}: shape {self.shape}, type "{kind}">'
+        return f'<HDF5 dataset {self._title()}: shape {shape}, type "{kind}">'
 
     # ---- reading
 
@@ -323,8 +294,7 @@ class Dataset(Object):
     def _selected(self, key: Any, out: npt.NDArray[Any] | None = None) -> Any:
         """Read any selection, into `out` if it is the result's like."""
         names, items = names_and_items(key)
-        dtype = self._dtype if names is None else self._readable[1]
-        if names is not None and dtype.names is None:
+        if self._type.dtype_for(names).names is None and names is not None:
             raise ValueError(f"only a compound dataset has fields (got the name {names!r})")
         whole = items == () or (len(items) == 1 and items[0] is Ellipsis)
         if self._shape is None:
@@ -358,8 +328,8 @@ class Dataset(Object):
         found = known.get(self._key)
         if found is None:
             shared, place = self._handle.shared, self._place
-            made = Contents(shared, place, self._shape, *self._readable)
-            if self._readable[0] is not self._datatype:
+            made = Contents(shared, place, self._shape, *self._type.readable)
+            if not self._type.is_readable:
                 made.rows = None  # whole ones have no dtype
             found = known.setdefault(self._key, made)
             if len(known) > MAX_CONTENTS:
@@ -486,7 +456,7 @@ class Dataset(Object):
         ValueError
             There are no such fields.
         """
-        return FieldsView(self, names, self._readable[1])
+        return FieldsView(self, names, self._type.readable[1])
 
     # ---- the fast ways
 

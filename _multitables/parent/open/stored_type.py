@@ -1,0 +1,84 @@
+"""The element type of a dataset: its dtype, and the part of it that NumPy has a dtype for.
+
+Law
+---
+1. Nothing is read before it is asked for. Attributes are read only where they change a type: those
+   of datasets that PyTables wrote (`as_pytables`).
+2. Fields that NumPy has types for can be read, whatever the others are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.hdf5_metadata import is_pytables
+from _multitables.index.numpy_type import (
+    Datatype,
+    NoDtypeError,
+    as_pytables,
+    datatype_of,
+    dtype_of,
+    has_own_types,
+    numpy_dtype,
+    readable,
+)
+from _multitables.index.open_files import UNKNOWN, Place
+from _multitables.parent.open.handle import asked
+from _multitables.select.h5py_grammar import Names
+
+
+class StoredType:
+    """A type as a file stores it (`body`), of the dataset at a place."""
+
+    def __init__(self, place: Place, body: bytes) -> None:
+        self._place, self._body = place, body
+
+    @cached_property
+    def datatype(self) -> Datatype:
+        """What the core tells of it."""
+        place, datatype = self._place, datatype_of(self._body)
+        if not has_own_types(self._body) or place.offset == UNKNOWN:
+            return datatype
+        attributes = asked(place.file.metadata.attributes, place, place.offset)
+        return as_pytables(datatype, strings=False) if is_pytables(attributes) else datatype
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of all of it, or an `UnsupportedDatasetError`."""
+        if self.datatype is datatype_of(self._body):
+            return asked(dtype_of, self._place, self._body)
+        return asked(numpy_dtype, self._place, self.datatype)
+
+    @cached_property
+    def readable(self) -> tuple[Datatype, np.dtype[Any]]:
+        """The type and its dtype, without the fields that NumPy has no type for."""
+        with contextlib.suppress(UnsupportedDatasetError):
+            return self.datatype, self.dtype
+        datatype = readable(self.datatype)
+        return datatype, asked(numpy_dtype, self._place, datatype)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether NumPy has types for all of it."""
+        return self.readable[0] is self.datatype
+
+    def dtype_for(self, names: Names) -> np.dtype[Any]:
+        """Return the dtype in which these fields are looked up; None: all of it is read."""
+        if names is None or self.is_readable:
+            return self.dtype
+        dtype, known = self.readable[1], {name for name, *_ in self.datatype["fields"]}
+        for name in (names,) if isinstance(names, str) else names:
+            if name not in (dtype.names or ()) and name.encode("utf-8", "surrogateescape") in known:
+                return self.dtype  # which says why
+        return dtype
+
+    def __str__(self) -> str:
+        try:
+            return numpy_dtype(self.datatype).str
+        except NoDtypeError as error:
+            return str(error)
