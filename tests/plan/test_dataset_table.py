@@ -124,5 +124,5 @@ def test_kinds_of_datasets(h5: Path) -> None:
             assert "ragged" in index.reason
             assert index.shape == ((2,) if name == "lists" else (1,))
         for name in ("pickled", "bytes", "text", "grid", "strings"):
-            with pytest.raises(UnsupportedDatasetError, match="PyTables"):
+            with pytest.raises(UnsupportedDatasetError, match=f"'/{name}' in .* Read it with"):
                 source.describe(name)
