@@ -245,3 +245,39 @@ def test_read(path: Path) -> None:
     assert multitables.read(path, "scalar", ()) == 5
     with pytest.raises(multitables.MissingDatasetError, match="nothing"):
         multitables.read(path, "nothing")
+
+
+def test_arrays_of_texts(path: Path) -> None:
+    texts = np.array([f"text {number}é" for number in range(500)], object)
+    with h5py.File(path, "a") as file:
+        for name, data in (("texts", texts), ("square", texts.reshape(20, 25))):
+            file.create_dataset(name, data=data, dtype=h5py.string_dtype(), chunks=True)
+        rows = file.create_dataset("rows", (3,), h5py.vlen_dtype("i4"))
+        rows[1] = [1, 2]
+        record = np.zeros(500, [("n", "i4"), ("s", h5py.string_dtype())])
+        record["n"], record["s"] = np.arange(500), texts
+        file["record"] = record
+        file.create_group("mixed")["a"] = np.arange(3)
+        file["mixed/rows"] = rows
+    done = run_script(
+        "import sys, dask, h5py, multitables, numpy\n"
+        "with h5py.File(sys.argv[1]) as file, dask.config.set(scheduler='threads'):\n"
+        "    for name in ('texts', 'square', 'record'):\n"
+        "        for chunks in ('auto', 7, -1):\n"
+        "            array = multitables.to_dask(sys.argv[1], name, chunks=chunks)\n"
+        "            assert array.dtype == file[name].dtype\n"
+        "            assert array.compute().tolist() == file[name][()].tolist()\n"
+        "            assert array[3:9].compute().tolist() == file[name][3:9].tolist()\n"
+        "    got = multitables.to_dask(sys.argv[1], 'rows').compute()\n"
+        "    assert [row.tolist() for row in got] == [[], [1, 2], []]\n"
+        "    frame = multitables.to_dask_dataframe(sys.argv[1], 'record').compute()\n"
+        "    assert frame.s.tolist() == [text.decode() for text in file['texts'][()]]\n"
+        "    try:\n"
+        "        multitables.to_dask_dataframe(sys.argv[1], 'mixed')\n"
+        "    except multitables.UnsupportedDatasetError as error:\n"
+        "        assert \"'rows'\" in str(error) and 'columns=' in error.advice\n"
+        "        print(len(multitables.to_dask_dataframe(sys.argv[1], 'mixed', ['a'])))\n",
+        path,
+        flags=(),
+    )
+    assert done.stdout == "3\n", done.stderr
