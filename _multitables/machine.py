@@ -1,4 +1,4 @@
-"""What the kernel says of this machine: the cores and the memory that the process may use.
+"""What this machine has: the cores and the memory that the process may use, and Python's program.
 
 Law
 ---
@@ -9,9 +9,11 @@ Law
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 
 import _multitables
+from _multitables.errors import ReaderDiedError
 
 #: Memory that rings and stages leave to others, at least.
 SPARED_BYTES = 256 << 20
@@ -56,6 +58,31 @@ def memory_limit_bytes() -> int:
     """
     limit = available_bytes()
     return limit - max(limit // 8, min(limit, SPARED_BYTES))
+
+
+def python_program() -> str:
+    """Return Python's program; an embedding program names it with `multiprocessing`.
+
+    Raises
+    ------
+    ReaderDiedError
+        It is not known, as in a program that embeds Python.
+    """
+    spawn = sys.modules.get("multiprocessing.spawn")  # not imported: nothing was named
+    named = (spawn.get_executable() if spawn else None) or sys.executable
+    if named:
+        return os.fsdecode(named)
+    name = "python{}.{}".format(*sys.version_info)
+    folders = [os.path.join(prefix, "bin") for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
+    found = shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
+    if found is None:
+        raise ReaderDiedError(
+            f"no process can be started: Python's program is not known (sys.executable is "
+            f"{sys.executable!r}), and there is no {name} in {', '.join(folders)} or PATH",
+            advice=f"Name it with multiprocessing.set_executable('/path/of/{name}')",
+            executable=named,
+        )
+    return found
 
 
 def python_path() -> str:

@@ -13,13 +13,12 @@ from __future__ import annotations
 import json
 import os
 import posixpath
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_metadata import Attribute
-from _multitables.machine import python_path
+from _multitables.machine import python_path, python_program
 from _multitables.remote.failures import StoreFailure, error_of
 
 if TYPE_CHECKING:
@@ -44,13 +43,13 @@ def asked(module: str, *arguments: str, told: str = "") -> subprocess.CompletedP
     Hung
         It was ended.
     OSError
-        The system starts no process.
+        The system starts no process, or Python's program is not known.
     """
     import subprocess
 
     try:
         return subprocess.run(
-            [sys.executable, "-S", "-m", module, *arguments],
+            [python_program(), "-S", "-m", module, *arguments],
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
             env={**os.environ, "PYTHONPATH": python_path()},

@@ -17,6 +17,7 @@ from typing import Any
 from _multitables import options
 from _multitables.errors import OptionsError, QueueClosed
 from _multitables.index.file_names import Filename
+from _multitables.index.kept_source import KeptSource
 from _multitables.index.versions import VersionKey, VersionKeys
 from _multitables.options import (
     BatchOptions,
@@ -77,7 +78,8 @@ class Streamer(ManyDatasets):
     Notes
     -----
     As a context manager the streamer keeps its readers between streams, of batches too, and ends
-    them at exit: what streams many small datasets is several times as fast for it.
+    them at exit: what streams many small datasets is several times as fast for it. A streamer can
+    be pickled; its streams and readers stay where they are.
 
     Examples
     --------
@@ -109,6 +111,9 @@ class Streamer(ManyDatasets):
             ),
             {**kw_args, "trusted": trusted},
         )
+
+    def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
+        super().__setstate__(state)
         self._queues: weakref.WeakSet[StreamQueue | RaggedQueue] = weakref.WeakSet()
 
     def __repr__(self) -> str:

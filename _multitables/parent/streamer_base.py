@@ -31,10 +31,16 @@ class StreamerBase:
         wanted: StreamerOptions,
         open_options: Mapping[str, object],
     ) -> None:
-        self._wanted = wanted
-        self._file = KeptSource(
-            filename, open_options, keeps=False, skip_missing=wanted.skip_missing
-        )
+        file = KeptSource(filename, open_options, keeps=False, skip_missing=wanted.skip_missing)
+        self.__setstate__((wanted, file))
+
+    def __getstate__(self) -> tuple[StreamerOptions, KeptSource]:
+        """Return what another process makes the same streamer of; its streams stay here."""
+        self._check_open()
+        return self._wanted, self._file
+
+    def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
+        self._wanted, self._file = state
         #: As it was given; of several files, a list of their names.
         self.filename: Any = self._file.filename
         self._closed = False

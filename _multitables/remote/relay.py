@@ -18,12 +18,11 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from typing import Any
 
 from _multitables import errors
-from _multitables.machine import python_path
+from _multitables.machine import python_path, python_program
 from _multitables.remote.failures import StoreFailure
 
 #: As for readers, modules in the working directory are not imported.
@@ -46,7 +45,7 @@ class Relay:
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-S", "-c", PROGRAM],
+                    [python_program(), "-S", "-c", PROGRAM],
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
                     env={**os.environ, "PYTHONPATH": python_path()},

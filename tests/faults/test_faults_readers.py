@@ -239,7 +239,7 @@ def test_a_poisonous_chunk_is_named(h5: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that ends at once: an error with its status, not a loop of new ones."""
-    monkeypatch.setattr("_multitables.parent.readers.process._executable", lambda: "/bin/false")
+    monkeypatch.setattr("_multitables.parent.readers.process.python_program", lambda: "/bin/false")
     stream = multitables.Streamer(numbered).get_queue("/rows", n_procs=2)
     with pytest.raises(multitables.ReaderDiedError, match="exited with status 1") as caught:
         stream.get()
@@ -249,7 +249,7 @@ def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPat
 
 def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+        "_multitables.parent.readers.process.python_program", lambda: "/no/such/python"
     )
     for call in ("get_queue", "get_generator"):
         wanted = "2 reader processes of '/no/such/python' cannot be started: No such file"
@@ -300,7 +300,7 @@ def test_a_dead_reader_that_cannot_be_replaced(
     with multitables.Streamer(numbered).get_queue("/rows", n_procs=2, cyclic=True) as stream:
         first_readers(2)
         monkeypatch.setattr(
-            "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+            "_multitables.parent.readers.process.python_program", lambda: "/no/such/python"
         )
         kill_all()
         with pytest.raises(multitables.ReaderDiedError, match="was killed by SIGKILL") as caught:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def test_a_request_that_kills_twice_fails_alone(h5: Path, monkeypatch: pytest.Mo
 
 def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An interpreter that ends at once: an error with its status, not a loop of new ones."""
-    monkeypatch.setattr("_multitables.parent.readers.process._executable", lambda: "/bin/false")
+    monkeypatch.setattr("_multitables.parent.readers.process.python_program", lambda: "/bin/false")
     reader = multitables.Reader(numbered, n_procs=2)
     dataset = reader.get_dataset("/rows")
     requests = [reader.request(dataset[3]), reader.request(dataset[4:9])]
@@ -128,10 +129,35 @@ def test_readers_that_cannot_start(numbered: Path, monkeypatch: pytest.MonkeyPat
 
 def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+        "_multitables.parent.readers.process.python_program", lambda: "/no/such/python"
     )
     with pytest.raises(OSError, match="/no/such/python"):
         multitables.Reader(numbered, n_procs=2)
+    assert children() == {}
+
+
+@pytest.mark.parametrize("known", [None, ""])
+def test_a_program_that_embeds_python(
+    numbered: Path, monkeypatch: pytest.MonkeyPatch, known: str | None
+) -> None:
+    """It has no Python's program to name: the one of its version is looked for, or asked for."""
+    import multiprocessing.spawn
+
+    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", None)
+    monkeypatch.setattr(sys, "executable", known)
+    with multitables.Reader(numbered, n_procs=1) as reader:
+        check(reader)
+    for prefix in ("exec_prefix", "base_exec_prefix"):
+        monkeypatch.setattr(sys, prefix, "/no/such")
+    monkeypatch.setenv("PATH", "/no/such/bin")
+    calls = (
+        lambda: multitables.Reader(numbered, n_procs=1),
+        lambda: multitables.Streamer(numbered).get_queue("/rows", n_procs=1),
+        lambda: list(multitables.Streamer(numbered).get_batches("/rows", 5, n_procs=1)),
+    )
+    for call in calls:
+        with pytest.raises(multitables.ReaderDiedError, match=r"set_executable\('/path/of/python3"):
+            call()
     assert children() == {}
 
 
@@ -150,7 +176,7 @@ def test_a_dead_reader_that_cannot_be_replaced(
         if watched:
             request.add_done_callback(lambda _: told.set())
         monkeypatch.setattr(
-            "_multitables.parent.readers.process._executable", lambda: "/no/such/python"
+            "_multitables.parent.readers.process.python_program", lambda: "/no/such/python"
         )
         for pid in pids:
             kill(pid, signal.SIGKILL)

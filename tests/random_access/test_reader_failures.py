@@ -203,7 +203,7 @@ def test_a_request_of_a_reader_that_ended_holds_no_memory(
             reader.stop()
         else:
             monkeypatch.setattr(
-                "_multitables.parent.readers.process._executable", lambda: "/no/such"
+                "_multitables.parent.readers.process.python_program", lambda: "/no/such"
             )
             kill(*first_readers(1), signal.SIGKILL)
         for request in requests[:2]:

@@ -2,15 +2,20 @@
 
 1. A name that exists is a file; another one with wildcards is a pattern, in a list too.
 2. Matches are sorted by name, with numbers in order.
+3. What is no name is refused by name, in all that takes one.
 """
 
 from __future__ import annotations
 
+import copy
+import io
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import pytest
 
 import multitables
@@ -114,3 +119,63 @@ def test_what_is_kept_is_what_the_files_are_now(folder: Path) -> None:
                 file["x"] = [number, number + 1]
             assert rows(streamer)[-2:] == [30, 31]
         assert rows(streamer) == [10, 11, 30, 31]
+
+
+@pytest.mark.parametrize("given", ["g.h5", ["g.h5", Path("f9.h5")], "f*.h5"])
+def test_pickles_of_streamers(folder: Path, monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
+    """The same files, from anywhere; not the streams, which are the process's."""
+    streamer = Streamer(given, trusted=False)
+    want = rows(streamer)
+    with streamer:
+        queue = streamer.get_queue("/x", n_procs=1, block_size=1)
+        pickled = pickle.dumps(streamer)
+        monkeypatch.chdir("/")
+        same = pickle.loads(pickled)
+        assert repr(same) == repr(streamer).replace("1 open queue", "0 open queues")
+        assert rows(same) == rows(copy.copy(same)) == want
+        del queue
+    with pytest.raises(multitables.ClosedError):
+        pickle.dumps(streamer)
+
+
+NO_NAMES: dict[str, tuple[Any, str]] = {
+    "bytes in memory": (io.BytesIO(b"/etc/host*\n"), r"a file object \(BytesIO\).*/dev/shm"),
+    "lines": (io.StringIO("https://example.org/x.h5"), "a file object"),
+    "mapping": ({"g.h5": 1}, "an object of type dict"),
+    "set": ({"g.h5"}, "an object of type set"),
+    "array": (np.array(["g.h5"]), "an object of type ndarray"),
+    "number": (5, "an object of type int"),
+    "nothing": (None, "an object of type NoneType"),
+    "numbers": ([5], "an object of type int"),
+    "list in a list": ([["g.h5"]], "an object of type list"),
+    "file objects": ([io.BytesIO(b"g.h5")], "a file object"),
+}
+TAKERS: dict[str, Any] = {
+    "Streamer": Streamer,
+    "Reader": multitables.Reader,
+    "open": multitables.open,
+    "read": lambda name: multitables.read(name, "/x"),
+    "index_file": multitables.index_file,
+    "versions": multitables.versions,
+    "measure_limit": lambda name: multitables.measure_limit(name, "/x"),
+}
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+@pytest.mark.parametrize("case", NO_NAMES)
+def test_what_is_no_name(folder: Path, case: str, taker: str) -> None:
+    given, what = NO_NAMES[case]
+    takes_several = taker == "Streamer" or not isinstance(given, list)
+    with pytest.raises(OptionsError, match=what if takes_several else "takes one file"):
+        TAKERS[taker](given)
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_what_is_open_already(folder: Path, taker: str) -> None:
+    with open("g.h5", "rb") as raw, h5py.File("g.h5") as theirs, multitables.open("g.h5") as ours:
+        with pytest.raises(OptionsError, match=r"a file object \(BufferedReader\)\. Give its name"):
+            TAKERS[taker](raw)
+        with pytest.raises(OptionsError, match=r"an open file \(File\)\. Give its name, which is"):
+            TAKERS[taker](theirs)
+        with pytest.raises(OptionsError, match=r"an open file \(File\)"):
+            TAKERS[taker](ours)

@@ -16,13 +16,12 @@ import fcntl
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Sequence
 
 from _multitables import _core
 from _multitables.errors import ReaderDiedError
-from _multitables.machine import python_path
+from _multitables.machine import python_path, python_program
 from _multitables.remote import client
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
@@ -100,7 +99,7 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
     ReaderDiedError
         The system starts no process, or not as many; none is left.
     """
-    executable = _executable()
+    executable = python_program()
     pairs: list[tuple[socket.socket, socket.socket]] = []
     processes: list[Process] = []
     try:
@@ -133,7 +132,7 @@ def start_alone(code: str, arguments: Sequence[str]) -> None:
     """Run Python code that leaves a detached process behind."""
     import subprocess
 
-    command = [_executable(), "-S", "-c", code, *arguments]
+    command = [python_program(), "-S", "-c", code, *arguments]
     nothing = subprocess.DEVNULL
     environment = {**os.environ, "PYTHONPATH": python_path()}
     subprocess.run(command, stdin=nothing, stdout=nothing, env=environment, check=False)
@@ -186,10 +185,3 @@ def _command(executable: str, theirs: socket.socket) -> list[bytes]:
     numbers = [str(theirs.fileno()).encode(), str(os.getpid()).encode()]
     stores = [b"stores"] if client.is_expected else []
     return [os.fsencode(executable), b"-S", b"-c", READER.encode(), *numbers, *stores]
-
-
-def _executable() -> str:
-    """Python's program; an embedding program names it with `multiprocessing.set_executable`."""
-    spawn = sys.modules.get("multiprocessing.spawn")  # not imported: nothing was named
-    executable = spawn.get_executable() if spawn else None
-    return os.fsdecode(executable or sys.executable)
