@@ -52,6 +52,7 @@ from _multitables.errors import (
     QueueClosed,
     QueueClosedException,
     ReaderDiedError,
+    ReadOnlyError,
     SavedIndexWarning,
     SharedMemoryError,
     SlowFilterWarning,
@@ -100,6 +101,7 @@ if typing.TYPE_CHECKING:
     from _multitables.parent.open.dataset import Dataset
     from _multitables.parent.open.file import File, open  # noqa: A004 - as gzip has an open
     from _multitables.parent.open.group import Group
+    from _multitables.parent.open.is_hdf5 import is_hdf5
     from _multitables.parent.open.links import ExternalLink, HardLink, SoftLink, UserLink
     from _multitables.parent.open.objects import Datatype
     from _multitables.parent.open.read import read
@@ -160,6 +162,7 @@ __all__ = [
     "Ragged",
     "RaggedBlock",
     "RaggedQueue",
+    "ReadOnlyError",
     "Reader",
     "ReaderDiedError",
     "Reference",
@@ -187,6 +190,7 @@ __all__ = [
     "VersionsQueue",
     "build_info",
     "index_file",
+    "is_hdf5",
     "measure_limit",
     "open",
     "read",

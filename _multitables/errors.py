@@ -10,6 +10,7 @@ This file must never import anything but the standard library, nor know who rais
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -170,6 +171,10 @@ class MissingAttributeError(MultitablesError, KeyError):
 
 class MissingFieldError(MultitablesError, KeyError, NameError, ValueError):
     """The dataset has no such field (column)."""
+
+
+class ReadOnlyError(MultitablesError, io.UnsupportedOperation):
+    """Something would write, and the library only reads."""
 
 
 class MissingLibraryError(MultitablesError, ImportError):

@@ -28,6 +28,7 @@ LATER = {
     "Version": "index.versions",
     "Versions": "parent.versions",
     "index_file": "parent.index_file",
+    "is_hdf5": "parent.open.is_hdf5",
     "open": "parent.open.file",
     "read": "parent.open.read",
     "versions": "parent.versions",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import pickle
 from typing import Any
@@ -36,6 +37,7 @@ BUILTINS = {
     "MultitablesError": Exception,
     "OptionsError": ValueError,
     "QueueClosedException": Exception,
+    "ReadOnlyError": io.UnsupportedOperation,
     "ReaderDiedError": ChildProcessError,
     "SavedIndexWarning": UserWarning,
     "SharedMemoryError": MemoryError,

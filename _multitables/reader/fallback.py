@@ -127,6 +127,9 @@ def _answer(
         return parts, [sum(part.nbytes for part in parts)]
     array = np.asarray(result)
     shape = list(array.shape)
+    names = told["dtype"].names
+    if names and array.dtype.names and len(names) < len(array.dtype.names):
+        array = array[list(names)]  # others have no fixed size
     if array.dtype != told["dtype"]:  # PyTables, for one, delivers the machine's byte order
         array = array.astype(told["dtype"])
     flat = np.ascontiguousarray(array).reshape(-1)

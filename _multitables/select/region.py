@@ -55,3 +55,14 @@ def _blocks(bounds: I64) -> tuple[Any, ...]:
     if math.prod(map(len, lists)) == len(points):
         return tuple((*[slice(None)] * axis, found) for axis, found in enumerate(lists))
     return (tuple(axes),)
+
+
+def region_shape(steps: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of what the indexes of `region_steps` give of a dataset of this shape."""
+    if not steps:
+        return shape
+    if all(isinstance(item, slice) for item in steps[0]):
+        return (0,) * len(shape)
+    if len(steps) < len(shape):  # of points, or of blocks that are no box
+        return (len(steps[0][0]),)
+    return tuple(len(step[-1]) for step in steps)

@@ -32,7 +32,7 @@ BENCHMARK = sorted((ROOT / "_benchmark").rglob("*.py")) + [
 
 #: A folder, or a loose file, may import its own files and what has a lower number.
 LEVELS = {
-    "errors": 0,
+    "errors": -1,
     "filter_names": 0,
     "machine": 0,
     "sizes": 0,

@@ -22,8 +22,10 @@ from _multitables.index.open_files import Place
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.links import text
 from _multitables.parent.open.mapping import Names, encoded
+from _multitables.parent.open.read_only import ATTRIBUTES, writes
 
 
+@writes(*ATTRIBUTES)
 class Attributes(Names):
     """The attributes of an object: a read-only mapping from names to values.
 

@@ -30,10 +30,13 @@ from _multitables.index.open_files import UNKNOWN
 from _multitables.index.references import RegionReference
 from _multitables.parent.open import filters
 from _multitables.parent.open.conversion import converted, encoding_of
+from _multitables.parent.open.dataset_id import DatasetId
 from _multitables.parent.open.dimensions import Dimensions
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.objects import Object
+from _multitables.parent.open.read_only import DATASET, writes
 from _multitables.parent.open.reading import Contents
+from _multitables.parent.open.regions import Regions, VDSmap, virtual_sources
 from _multitables.parent.open.results import new_array
 from _multitables.parent.open.stored_type import StoredType
 from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
@@ -52,6 +55,7 @@ TEXTS = ("variable_string", "array")
 MAX_CONTENTS = 1 << 13
 
 
+@writes(*DATASET)
 class Dataset(Object):
     """A dataset of an open file, which is only read: ``dataset[...]``.
 
@@ -198,11 +202,25 @@ class Dataset(Object):
         """Whether its elements are those of other datasets."""
         return bool(self._stored["layout"] == "virtual")
 
+    def virtual_sources(self) -> list[VDSmap]:
+        """Return what it shows, if it is virtual: ``vspace, file_name, dset_name, src_space``."""
+        return virtual_sources(self._place, self._stored)
+
+    @property
+    def regionref(self) -> Regions:
+        """What region references say: ``shape(reference)`` and ``selection(reference)``."""
+        return Regions(self, self._place)
+
     @property
     def is_scale(self) -> bool:
         """Whether it is a dimension scale."""
         kind = self.attrs.get("CLASS", b"")
         return bool(kind in (b"DIMENSION_SCALE", "DIMENSION_SCALE"))
+
+    @property
+    def id(self) -> DatasetId:
+        """How it is stored: its chunks, where they are, and their bytes."""
+        return DatasetId(self, self._place, self._stored)
 
     @property
     def dims(self) -> Dimensions:
@@ -416,6 +434,12 @@ class Dataset(Object):
         if chunks is None:
             raise TypeError("a chunked dataset is needed, and this one has no chunks")
         return chunk_slices(self._shape, chunks, sel)
+
+    def flush(self) -> None:
+        """Do nothing, as nothing is written; for programs that call it."""
+
+    def refresh(self) -> None:
+        """Do nothing: what a writer adds is seen when the file is opened again."""
 
     # ---- views
 

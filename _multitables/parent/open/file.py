@@ -22,13 +22,17 @@ from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.group import Group
 from _multitables.parent.open.handle import CLASSES, Handle
 from _multitables.parent.open.objects import Datatype
+from _multitables.parent.open.read_only import refused
 from _multitables.parent.streamer import Streamer
 from _multitables.remote.options import StorageOptions
 
 
 def open(  # noqa: A001 - as gzip.open and others are called
     filename: str | os.PathLike[str] | bytes,
+    mode: str | None = "r",
     *,
+    libver: object = None,
+    track_order: object = None,
     n_threads: int | None = None,
     cache_bytes: int | None = None,
     trusted: bool = True,
@@ -45,6 +49,10 @@ def open(  # noqa: A001 - as gzip.open and others are called
     ----------
     filename : str, path-like or bytes
         Name of the file.
+    mode : str
+        ``"r"``: files are only read.
+    libver, track_order : object
+        As h5py takes them; both matter to what writes.
     n_threads : int, optional
         Threads that decode chunks, the caller's included. Default: the cores available.
     cache_bytes : int, optional
@@ -70,6 +78,8 @@ def open(  # noqa: A001 - as gzip.open and others are called
     ------
     OptionsError
         An option that cannot work.
+    ReadOnlyError
+        A mode that writes (an `OSError`, and a `ValueError`).
     MissingFileError, FileOpenError
         No such file; not an HDF5 file, truncated, open for writing, not allowed.
     CorruptFileError
@@ -84,6 +94,8 @@ def open(  # noqa: A001 - as gzip.open and others are called
     ...     batch = images[128:256]
     ...     camera = images.attrs["camera"]
     """
+    if mode not in ("r", None):
+        raise refused(f"open(..., {mode!r})", repr(filename))
     name, storage = one_file_named(filename, "open", StorageOptions.of(storage_options))
     options = checked(
         FileOptions,
@@ -122,6 +134,14 @@ class File(Group):
     def driver(self) -> str:
         """``"sec2"``: h5py's word for a file on a file system."""
         return "sec2"
+
+    @property
+    def libver(self) -> tuple[str, str]:
+        """The versions of HDF5's format that are read: all."""
+        return "earliest", "latest"
+
+    def flush(self) -> None:
+        """Do nothing, as nothing is written; for programs that call it."""
 
     @property
     def swmr_mode(self) -> bool:

@@ -17,16 +17,20 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from _multitables.errors import MissingDatasetError, UnsupportedDatasetError
 from _multitables.index.open_files import Lost, Place
 from _multitables.index.references import Reference, RegionReference
-from _multitables.parent.open.handle import Handle, asked
+from _multitables.parent.open.handle import CLASSES, Handle, asked
 from _multitables.parent.open.links import link, text
 from _multitables.parent.open.mapping import Names, encoded
 from _multitables.parent.open.objects import Object, joined, shown
+from _multitables.parent.open.read_only import GROUP, refused, writes
 from _multitables.parent.open.visits import Link, links_below, objects_below, sorted_links
 
 
+@writes(*GROUP)
 class Group(Object, Names):
     """A group of a file: a read-only mapping from names, or paths, to objects.
 
@@ -173,6 +177,57 @@ class Group(Object, Names):
 
     def __reversed__(self) -> Iterator[Any]:
         return (text(told[0]) for told in reversed(self._told()))
+
+    def require_group(self, name: Any) -> Group:
+        """Return a group that there is; one that there is not cannot be made.
+
+        Raises
+        ------
+        TypeError
+            It is something else.
+        ReadOnlyError
+            There is no such group.
+        """
+        found: Group = self._required(name, Group, "require_group")
+        return found
+
+    def require_dataset(
+        self, name: Any, shape: Any, dtype: Any, exact: bool = False, **_: Any
+    ) -> Any:
+        """Return a dataset that there is; one that there is not cannot be made.
+
+        Parameters
+        ----------
+        name : str or bytes
+            A name or a path.
+        shape, dtype : tuple of int, dtype-like
+            What it has, or h5py's conversion could make of it.
+        exact : bool
+            Its dtype must be this one. Default False.
+
+        Raises
+        ------
+        TypeError
+            It is something else, or has another shape or dtype.
+        ReadOnlyError
+            There is no such dataset.
+        """
+        found = self._required(name, CLASSES["dataset"], "require_dataset")
+        wanted, extents = np.dtype(dtype), (shape,) if isinstance(shape, int) else tuple(shape)
+        if extents != found.shape:
+            raise TypeError(f"Shapes do not match (existing {found.shape} vs new {extents})")
+        fits = found.dtype == wanted if exact else np.can_cast(wanted, found.dtype)
+        if not fits:
+            raise TypeError(f"Datatypes do not match (existing {found.dtype} vs new {wanted})")
+        return found
+
+    def _required(self, name: Any, kind: type[Any], what: str) -> Any:
+        found = self.get(name)
+        if found is None:
+            raise refused(f"{what}({name!r})", repr(self))
+        if not isinstance(found, kind):
+            raise TypeError(f"Incompatible object ({type(found).__name__}) already exists")
+        return found
 
     def visit(self, func: Callable[[Any], Any]) -> Any:
         """Call a function with the path of each object below, in the order of the names.

@@ -1,0 +1,193 @@
+"""What h5py has in ``dataset.id`` of how a dataset is stored: its chunks, and their bytes.
+
+Law
+---
+1. Names, meanings and values are h5py's. Chunks are those that are stored, by their place in the
+   dataset.
+2. Nothing is decoded here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.chunk_index import grid_of
+from _multitables.index.open_files import Place
+from _multitables.parent.open.handle import asked
+
+
+class StoreInfo(NamedTuple):
+    """Where a chunk is stored; None and 0 for one that is not."""
+
+    chunk_offset: tuple[int, ...] | None
+    filter_mask: int
+    byte_offset: int | None
+    size: int
+
+
+class Stored(Protocol):
+    """What is asked of a dataset."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def name(self) -> Any: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def shape(self) -> Any: ...
+    def __bool__(self) -> bool: ...
+
+
+class DatasetId:
+    """How a dataset is stored: ``dataset.id.get_chunk_info(0)``."""
+
+    def __init__(self, dataset: Stored, place: Place, stored: dict[str, Any]) -> None:
+        self._dataset, self._place, self._stored = dataset, place, stored
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of one element."""
+        return self._dataset.dtype
+
+    @property
+    def shape(self) -> Any:
+        """Extents."""
+        return self._dataset.shape
+
+    @property
+    def rank(self) -> int:
+        """How many axes there are."""
+        return self._dataset.ndim
+
+    @property
+    def valid(self) -> bool:
+        """Whether the file is open."""
+        return bool(self._dataset)
+
+    def get_num_chunks(self) -> int:
+        """Return how many chunks are stored.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            The dataset has no chunks.
+        """
+        return len(self._chunks()[0])
+
+    def get_chunk_info(self, index: int) -> StoreInfo:
+        """Return where a chunk is stored, by its number among the stored ones."""
+        table = self._chunks()
+        if not 0 <= index < len(table[0]):
+            raise ValueError(f"chunk index out of range (expected < {len(table[0])}, got {index})")
+        return self._info(table, index)
+
+    def get_chunk_info_by_coord(self, offset: Sequence[int]) -> StoreInfo:
+        """Return where the chunk that has an element is stored, with the element's place."""
+        table = self._chunks()
+        index = self._number(table, offset)
+        if index is None:
+            return StoreInfo(None, 0, None, 0)
+        return StoreInfo(tuple(offset), *self._info(table, index)[1:])
+
+    def chunk_iter(self, func: Callable[[StoreInfo], Any]) -> Any:
+        """Call a function with each chunk, until it returns something; return that."""
+        table = self._chunks()
+        answers = (func(self._info(table, index)) for index in range(len(table[0])))
+        return next((answer for answer in answers if answer is not None), None)
+
+    def get_offset(self) -> int | None:
+        """Return where the elements begin in the file; None if they are not together there."""
+        found: int | None = self._stored.get("byte_offset")
+        return found
+
+    def get_storage_size(self) -> int:
+        """Return how many bytes are stored."""
+        stored = self._stored
+        if stored["layout"] == "chunked":
+            return int(self._chunks()[2].sum())
+        if stored["layout"] == "contiguous" and stored.get("byte_offset") is not None:
+            return int(np.prod(stored["dims"], dtype=np.uint64)) * int(stored["element_bytes"])
+        return len(stored.get("elements") or b"")
+
+    def read_direct_chunk(
+        self, offsets: Sequence[int], out: Any = None
+    ) -> tuple[int, bytes | memoryview]:
+        """Read a chunk as it is stored, with its filter mask.
+
+        Parameters
+        ----------
+        offsets : sequence of int
+            The chunk's first element.
+        out : buffer, optional
+            Receives the bytes.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            The dataset has no chunks, or they are not in a file of this machine.
+        ValueError
+            No chunk begins there, none is stored there, or `out` is too small.
+        FileChangedError
+            The file changed after it was opened.
+        """
+        table, place = self._chunks(), self._place
+        index = self._number(table, offsets)
+        found = None if index is None else self._info(table, index)
+        if found is None or found.byte_offset is None or found.chunk_offset != tuple(offsets):
+            raise ValueError(f"no stored chunk begins at {tuple(offsets)}")
+        file = place.file
+        opened, is_own = file.fingerprint.opened, file.opened_by == file.filename
+        descriptor = opened.descriptor if opened and is_own else None
+        if descriptor is None:
+            raise self._refused("in no file of this machine that is open")
+        if out is not None and memoryview(out).nbytes < found.size:
+            raise ValueError(f"out has {memoryview(out).nbytes} bytes, the chunk {found.size}")
+        data = os.pread(descriptor, found.size, found.byte_offset)
+        file.check_unchanged()
+        if out is None:
+            return found.filter_mask, data
+        view = memoryview(out).cast("B")[: found.size]
+        view[:] = data
+        return found.filter_mask, view
+
+    def _chunks(self) -> tuple[Any, ...]:
+        place = self._place
+        if self._stored["layout"] != "chunked":
+            raise self._refused("not in chunks")
+        return asked(place.file.metadata.chunks, place, place.offset)
+
+    def _refused(self, how: str) -> UnsupportedDatasetError:
+        path, filename = self._place.path, self._place.file.filename
+        return UnsupportedDatasetError(
+            f"{path!r} in {filename!r} is stored {how}", path=path, filename=filename
+        )
+
+    def _grid(self) -> tuple[int, ...]:
+        return grid_of(self._stored["dims"], self._stored["chunk_dims"])
+
+    def _info(self, table: tuple[Any, ...], index: int) -> StoreInfo:
+        numbers, byte_offset, size, mask = (int(column[index]) for column in table)
+        at = np.unravel_index(numbers, self._grid())
+        place = tuple(
+            int(number) * extent
+            for number, extent in zip(at, self._stored["chunk_dims"], strict=True)
+        )
+        return StoreInfo(place, mask, byte_offset, size)
+
+    def _number(self, table: tuple[Any, ...], offset: Sequence[int]) -> int | None:
+        """Return which of the stored chunks has an element; None: it is not stored."""
+        grid, extents = self._grid(), self._stored["chunk_dims"]
+        if len(offset) != len(extents):
+            raise TypeError(f"expected {len(extents)} coordinates, got {len(offset)}")
+        at = [int(number) // extent for number, extent in zip(offset, extents, strict=True)]
+        if not all(0 <= number < count for number, count in zip(at, grid, strict=True)):
+            return None
+        wanted = int(np.ravel_multi_index(at, grid))
+        found = int(np.searchsorted(table[0], np.uint64(wanted)))
+        return found if found < len(table[0]) and int(table[0][found]) == wanted else None

@@ -1,0 +1,131 @@
+"""Parts of datasets as h5py has them: regions of references, and what virtual datasets show.
+
+Law
+---
+1. Names and values are h5py's. Nothing of the parts is read.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.open_files import Place
+from _multitables.index.references import RegionReference
+from _multitables.index.virtual import Mappings, Selections
+from _multitables.parent.open.handle import asked
+from _multitables.parent.open.read_only import refused
+from _multitables.select.region import region_shape, region_steps
+
+MAX_RANK = 32
+
+
+class Regions:
+    """What region references say: ``dataset.regionref.shape(reference)``."""
+
+    def __init__(self, home: Any, place: Place) -> None:
+        self._home, self._place = home, place
+
+    def shape(self, reference: RegionReference) -> Any:
+        """Return the extents of the dataset that is referred to."""
+        return self._home.file[reference].shape
+
+    def selection(self, reference: RegionReference) -> Any:
+        """Return the shape of what is selected of it."""
+        place, shape = self._place, self.shape(reference)
+        metadata = place.file.metadata
+        _, told = asked(metadata.region, place, reference.heap, reference.number)
+        return region_shape(region_steps(told, len(shape)), shape)
+
+    def __getitem__(self, key: object) -> NoReturn:
+        """Raise `ReadOnlyError`: a new reference is written to the file."""
+        raise refused("a region reference", repr(self._home))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Elements of a dataset: a grid of blocks; methods are those of h5py's ``SpaceID``."""
+
+    #: Extents of the dataset; None where the mapping does not say them.
+    shape: tuple[int, ...] | None
+    start: tuple[int, ...]
+    stride: tuple[int, ...]
+    count: tuple[int, ...]
+    block: tuple[int, ...]
+
+    def get_regular_hyperslab(self) -> tuple[tuple[int, ...], ...]:
+        """Return start, stride, count and block along each axis."""
+        return self.start, self.stride, self.count, self.block
+
+    def get_select_bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the first and the last element along each axis."""
+        axes = zip(*self.get_regular_hyperslab(), strict=True)
+        last = (start + stride * (count - 1) + block - 1 for start, stride, count, block in axes)
+        return self.start, tuple(last)
+
+    def get_select_npoints(self) -> int:
+        """Return how many elements there are."""
+        return math.prod(self.count) * math.prod(self.block)
+
+
+class VDSmap(NamedTuple):
+    """One mapping of a virtual dataset: a part of it, and the part of a source that it shows.
+
+    ``src_space`` is None for all of the source, whose extents a mapping does not say.
+    """
+
+    vspace: Part
+    file_name: str
+    dset_name: str
+    src_space: Part | None
+
+
+def virtual_sources(place: Place, stored: dict[str, Any]) -> list[VDSmap]:
+    """Return the mappings of a virtual dataset.
+
+    Raises
+    ------
+    UnsupportedDatasetError
+        It is not virtual, or a mapping is of single elements.
+    """
+    if stored["layout"] != "virtual":
+        raise _refused(place, "is not a virtual dataset")
+    mappings = Mappings.of(asked(place.file.metadata.mappings, place, *stored["mappings"]))
+    found = []
+    for number, named in enumerate(mappings.source.tolist()):
+        file, path = mappings.names[named]
+        shown = _part(place, mappings.in_virtual, number, stored["dims"])
+        source = _source(place, mappings.in_source, number, shown)
+        name = path.decode("utf-8", "surrogateescape")
+        found.append(VDSmap(shown, os.fsdecode(file), name, source))
+    return found
+
+
+def _source(place: Place, selections: Selections, number: int, shown: Part) -> Part | None:
+    """Return the part of a source: that of as many axes that it is as large as what shows it."""
+    if not len(selections.of(number)):
+        return None
+    for rank in range(1, MAX_RANK + 1):
+        axes = selections.regular(np.array([number]), (0,) * rank)
+        if axes is not None and math.prod(axes[0, :, 2:].ravel().tolist()) == (
+            shown.get_select_npoints()
+        ):
+            return Part(None, *(tuple(found) for found in axes[0].T.tolist()))
+    raise _refused(place, "maps elements that are no grid of blocks, or that are not limited")
+
+
+def _part(place: Place, selections: Selections, number: int, dims: tuple[int, ...]) -> Part:
+    axes = selections.regular(np.array([number]), dims)
+    if axes is None:
+        raise _refused(place, "maps elements that are no grid of blocks, or that are not limited")
+    return Part(dims, *(tuple(found) for found in axes[0].T.tolist()))
+
+
+def _refused(place: Place, what: str) -> UnsupportedDatasetError:
+    path, filename = place.path, place.file.filename
+    return UnsupportedDatasetError(f"{path!r} in {filename!r} {what}", path=path, filename=filename)
