@@ -5,12 +5,15 @@ Law
 1. "native" is what is read with ``trusted=False``, where no HDF5 library may help. "trusted" needs
    a filter's plugin, or files of any name, "library" an HDF5 library. All equal what h5py reads, or
    PyTables, or it is an `AssertionError`.
-2. What is refused is refused by an exception of `REFUSALS`, with a reason; others are passed on.
+2. A refusal is one of the library's errors that say that a dataset is not read: `REFUSALS`. Any
+   other exception is passed on, whoever raised it: it is a failure.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -26,9 +29,9 @@ from _multitables.index.plugins import READERS_FILTERS
 
 NATIVE, TRUSTED, LIBRARY, REFUSED = "native", "trusted", "library", "refused"
 EXTERNAL = "its bytes lie in external files"
-#: As h5py, `open` has others than ours for types that NumPy does not have.
+REFUSALS = (multitables.UnsupportedDatasetError,)
+#: What h5py raises for types that NumPy does not have.
 NO_TYPE = (TypeError, ValueError)
-REFUSALS = (multitables.UnsupportedDatasetError, multitables.SubprocessException, *NO_TYPE)
 OBJECTS = (h5py.Reference, h5py.RegionReference)
 
 
@@ -57,14 +60,27 @@ class Faces(contextlib.ExitStack):
     def opened(self, name: str) -> Any:
         return self.file[name][()]
 
+    def item(self, name: str) -> Any:
+        with self.streamer.get_collection(only(name), scales=False, n_procs=1) as items:
+            (item,) = items
+            (value,) = item.values()
+            return value
+
 
 Entry = Callable[[Faces, str], Any]
 ENTRIES: dict[str, Entry] = {
     "get_queue": Faces.queue,
     "get_batches": Faces.batches,
     "Reader": Faces.request,
+    "get_collection": Faces.item,
     "open": Faces.opened,
 }
+
+
+def only(name: str) -> str:
+    """A pattern that only this path matches: its last letter in brackets."""
+    at = max(n for n, letter in enumerate(name) if letter.isalnum())
+    return f"{glob.escape(name[:at])}[{name[at]}]{glob.escape(name[at + 1 :])}"
 
 
 def _joined(parts: list[Any]) -> np.ndarray | None:
@@ -81,7 +97,7 @@ class Oracle:
         self.path, self.name = path, name
         self.reads: list[Any] = []
         with contextlib.suppress(OSError, *NO_TYPE), h5py.File(path) as file:
-            self.reads.append(file[name][()])
+            self.reads.append(file[os.fsencode(name)][()])  # a name may be of any bytes
 
     def check(self, got: Any) -> None:
         """Fail unless these are the rows of one of them."""
@@ -158,12 +174,8 @@ def outcome(entry: Entry, natively: Faces, fully: Faces, oracle: Oracle) -> tupl
     return (TRUSTED if why == EXTERNAL else LIBRARY), why
 
 
-def reason(error: Exception, oracle: Oracle) -> str:
+def reason(error: multitables.MultitablesError, oracle: Oracle) -> str:
     """What an error says, without where."""
-    if not isinstance(error, multitables.MultitablesError):
-        if oracle.reads:
-            raise error
-        return f"NumPy has no such type: {error}"
     text = error.happened.split("switches off: ")[-1]
     text = re.sub(r"\(expected.*|;.*|: needed to.*", "", text)
     text = re.sub(rf"{re.escape(repr(oracle.name))} in '[^']*'(, chunk \([^)]*\))?,?", "", text)

@@ -23,6 +23,7 @@ from _multitables.index.references import Reference
 from _multitables.parent.open.attributes import Attributes
 from _multitables.parent.open.handle import Handle, asked
 from _multitables.parent.open.links import text
+from _multitables.parent.open.mapping import encoded
 from _multitables.parent.open.visits import objects_below, stored_links
 
 Name = str | bytes | None
@@ -161,7 +162,7 @@ def shown(name: Name) -> str:
 
 def joined(name: str | bytes, path: str | bytes) -> str | bytes:
     """Return the path of what is at a path, from the group of this name."""
-    raw_name, raw = (one if isinstance(one, bytes) else one.encode() for one in (name, path))
+    raw_name, raw = encoded(name), encoded(path)
     parts = [part for part in raw.split(b"/") if part not in (b"", b".")]
     before = b"" if raw.startswith(b"/") else raw_name.rstrip(b"/")
     return text(b"/".join([before, *parts]) or b"/")
