@@ -4,8 +4,8 @@ Law
 ---
 1. Argument parsing and dispatch only; what is measured lives in `_benchmark`.
 2. Without the name of a study the arguments are the device sweep's, as they were in 2.x.
-3. Every study's results are published when it has run and kept rows; what cannot be made there fails
-   no study but `report`.
+3. Every study's results are published when it has run and kept rows; what cannot be made there
+   fails no study but `report`.
 4. Every end but SIGKILL runs the studies' clean-up; the exit status says what happened:
    0 done, 1 a data check failed, 2 it could not be run, 130 interrupted.
 5. `all` runs every study with its default options. One that cannot be run does not end the others.
