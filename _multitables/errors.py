@@ -182,7 +182,7 @@ class MissingLibraryError(MultitablesError, ImportError):
 
 
 class SharedMemoryError(MultitablesError, MemoryError):
-    """Shared memory cannot be reserved, or a result is larger than its stage."""
+    """Memory cannot be reserved, or a result is larger than its stage."""
 
 
 class StageBusyError(MultitablesError, RuntimeError):

@@ -4,8 +4,11 @@ Law
 ---
 1. Each file is cut short at every byte, and each of its bytes is flipped, or every STEP-th one.
    `damaged_files` in tests/support says what is right then; what is wrong is listed.
+2. With ``calls``, so many variants of each file are drawn, and every public call is tried on them
+   (`public_walk` in tests/support).
 
-Usage: ``PYTHONPATH=tests/support python tools/damage.py [STEP [LAYOUT ...]]``.
+Usage: ``PYTHONPATH=tests/support python tools/damage.py [STEP [LAYOUT ...]]``, or
+``... tools/damage.py calls COUNT [FILE ...]``.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from damaged_files import LAYOUTS, wrong  # type: ignore[import-not-found]  # of the tests
+from public_walk import FILES, leaks  # type: ignore[import-not-found]
 
 
 def main(step: int, layouts: list[str]) -> int:
@@ -28,7 +32,20 @@ def main(step: int, layouts: list[str]) -> int:
     return count
 
 
+def calls(n_variants: int, names: list[str]) -> int:
+    """Try every public call on variants of files, print what is wrong, and return how much."""
+    count = 0
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            found = list(leaks(name, Path(folder), range(n_variants), readers=True))
+        print(f"{name}: {len(found)} wrong", *found, sep="\n  ", flush=True)
+        count += len(found)
+    return count
+
+
 if __name__ == "__main__":
     arguments = sys.argv[1:]
+    if arguments[:1] == ["calls"]:
+        sys.exit(bool(calls(int(arguments[1]), arguments[2:] or list(FILES))))
     chosen = arguments[1:] or list(LAYOUTS)
     sys.exit(bool(main(int(arguments[0]) if arguments else 1, chosen)))

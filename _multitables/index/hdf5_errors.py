@@ -27,6 +27,7 @@ from _multitables.errors import (
     MissingFieldError,
     MissingFileError,
     MultitablesError,
+    SharedMemoryError,
     UnsupportedDatasetError,
 )
 from _multitables.index.numpy_type import NoDtypeError
@@ -372,8 +373,18 @@ def closed(filename: str) -> ClosedError:
     )
 
 
+def no_memory(filename: str, path: str) -> SharedMemoryError:
+    """Compose the error for what is larger than the memory that can be had."""
+    return SharedMemoryError(
+        f"what is read of {path!r} in {filename!r} needs more memory than there is",
+        advice="Read a part of it, or stream it",
+        path=path,
+        filename=filename,
+    )
+
+
 #: What the core raises of a file, and what the system raises; and of a type without a dtype.
-FROM_CORE = (_core.Corrupt, _core.Unknown, _core.Forbidden, NoDtypeError, OSError)
+FROM_CORE = (_core.Corrupt, _core.Unknown, _core.Forbidden, NoDtypeError, OSError, MemoryError)
 
 
 def of_core(filename: str, path: str, error: Exception) -> MultitablesError:
@@ -393,6 +404,8 @@ def of_core(filename: str, path: str, error: Exception) -> MultitablesError:
             return closed(filename)
         case OSError():
             return cannot_open(filename, error)
+        case MemoryError():
+            return no_memory(filename, path)
     raise error
 
 

@@ -401,7 +401,7 @@ class Source:
                 raise _core.Unknown(UNKNOWN_WAY, 0)
             kind = metadata.kind(place.offset)
             if kind != "dataset":
-                names = children(place) if kind == "group" else None
+                names = _names(place) if kind == "group" else None
                 raise hdf5_errors.no_dataset(filename, place.path, names)
             stored = metadata.dataset(place.offset)
             attributes = metadata.attributes(place.offset)
@@ -446,6 +446,13 @@ class Source:
         if stored["external_files"] and not raw:
             return "its bytes lie in external files"
         return REASONS.get(stored["layout"], "")
+
+
+def _names(group: Place) -> list[str]:
+    try:
+        return children(group)
+    except UnsupportedDatasetError:  # its links are stored in a way that the core does not know
+        return []
 
 
 def _mappings(place: Place, stored: dict[str, Any]) -> virtual.Mappings:

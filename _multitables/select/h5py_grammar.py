@@ -15,7 +15,6 @@ Pure: this file must never know datasets, readers or files.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -182,14 +181,18 @@ def chunk_slices(
         not 0 <= start < stop <= length for (start, stop), length in zip(bounds, shape, strict=True)
     ):
         raise ValueError(f"a selection must lie in the dataset of shape {shape}, got {selection}")
-    along = [
-        [
-            slice(max(start, at), min(stop, at + extent), 1)
-            for at in range(start // extent * extent, stop, extent)
-        ]
-        for (start, stop), extent in zip(bounds, chunks, strict=True)
-    ]
-    return itertools.product(*along)
+    return _boxes(list(zip(bounds, chunks, strict=True)))
+
+
+def _boxes(axes: list[tuple[tuple[int, int], int]]) -> Iterator[tuple[slice, ...]]:
+    """Yield the chunks within some bounds of each axis, of which there may be very many."""
+    if not axes:
+        yield ()
+        return
+    ((start, stop), extent), *others = axes
+    for at in range(start // extent * extent, stop, extent):
+        for rest in _boxes(others):
+            yield slice(max(start, at), min(stop, at + extent), 1), *rest
 
 
 def _bounds(item: Any, length: int) -> tuple[int, int]:

@@ -157,9 +157,14 @@ def _streamed(streamer: multitables.Streamer) -> np.ndarray:
         return rows
 
 
+def limit_memory() -> None:
+    """Let this process, and its readers, have no more than `MEMORY_BYTES` mapped."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
 def ours(good_file: Path, folder: Path, numbers: list[int]) -> None:
     """Print what is read of some variants."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    limit_memory()
     good, path, made = good_file.read_bytes(), folder / "damaged.h5", folder / "made.h5"
     with multitables.Streamer(path, library_timeout_seconds=5) as streamer:
         for number in numbers:
@@ -186,7 +191,7 @@ def theirs(path: Path) -> None:
 def read_by_h5py(path: Path) -> str:
     """What h5py reads of a file, or how it failed."""
     try:
-        done = _child("h5py", path)
+        done = child(__file__, "h5py", path)
         out, _ = done.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         done.kill()
@@ -195,8 +200,9 @@ def read_by_h5py(path: Path) -> str:
     return out.strip() if done.returncode == 0 else ERROR + str(done.returncode)
 
 
-def _child(*arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "ignore", __file__, *map(str, arguments)]
+def child(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """A script in a process of its own, whose output is read."""
+    command = [sys.executable, "-W", "ignore", script, *map(str, arguments)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
 
@@ -230,13 +236,13 @@ def wrong(layout: str, folder: Path, numbers: Callable[[int], list[int]]) -> Ite
 
 def _answers(good_file: Path, folder: Path, numbers: list[int]) -> Iterator[tuple[int, Any, int]]:
     """Yield what a child prints, until it is done, dies or hangs."""
-    with contextlib.closing(_Lines(_child("ours", good_file, folder, *numbers))) as lines:
+    with contextlib.closing(Lines(child(__file__, "ours", good_file, folder, *numbers))) as lines:
         for line in lines:
             number, found, used = json.loads(line)
             yield number, found, used
 
 
-class _Lines:
+class Lines:
     """The lines of a child, each within some time."""
 
     def __init__(self, child: subprocess.Popen[str]) -> None:

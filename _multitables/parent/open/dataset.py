@@ -303,6 +303,8 @@ class Dataset(Object):
                         some = new_array((len(wanted), *row_shape), dtype)
                         core.read_rows(wanted.start, wanted.step, len(wanted), some)
                         return some
+            except MemoryError:
+                pass  # the long way tells what is too large
             except _core.ReadFailed as failure:
                 # The long way tells why, or goes another. A store was asked often enough already.
                 if _core.ERROR_KINDS[failure.args[0]] == "store":

@@ -11,8 +11,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from _multitables.index import hdf5_errors
 from _multitables.index.versions import VersionKey
+from _multitables.parent.open.dataset import Dataset
 from _multitables.parent.open.file import open as open_file
+from _multitables.parent.open.group import Group
+from _multitables.parent.open.objects import shown
 
 
 def read(
@@ -61,4 +65,8 @@ def read(
         version=version,
         storage_options=storage_options,
     ) as file:
-        return file[path][selection]
+        found = file[path]
+        if isinstance(found, Dataset):
+            return found[selection]
+        children = list(map(shown, found)) if isinstance(found, Group) else None
+        raise hdf5_errors.no_dataset(file.filename, shown(path), children)

@@ -19,9 +19,18 @@ from _multitables import _core
 
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return an array whose elements are to be written; objects are None."""
+    """Return an array whose elements are to be written; objects are None.
+
+    Raises
+    ------
+    MemoryError
+        It is larger than the memory that can be had.
+    """
     n_bytes = math.prod(shape) * dtype.itemsize
     if n_bytes >= _core.ResultMemory.MIN_BYTES and not dtype.hasobject:
-        with contextlib.suppress(OSError):  # then NumPy says that there is no memory
+        with contextlib.suppress(OSError, OverflowError):  # then NumPy says why
             return np.asarray(_core.ResultMemory(n_bytes)).view(dtype).reshape(shape)
-    return np.empty(shape, dtype)
+    try:
+        return np.empty(shape, dtype)
+    except ValueError as error:  # more than NumPy counts
+        raise MemoryError(str(error)) from None

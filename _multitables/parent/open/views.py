@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import DTypeLike
 
+from _multitables.elements.empty import Empty
 from _multitables.errors import MissingFieldError
 from _multitables.parent.open.conversion import converted, decoded
 from _multitables.select.h5py_grammar import names_and_items
@@ -102,6 +103,8 @@ class AsTypeView(View):
         elif names is not None:
             dtype = np.dtype([(name, dtype[name]) for name in names])
         found = self._dataset[key]
+        if isinstance(found, Empty):
+            return Empty(dtype)
         if isinstance(found, np.ndarray):
             return converted(found, dtype.base)
         one = np.empty((), self._dataset.dtype if names is None else np.asarray(found).dtype)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.machine import available_cores
 from _multitables.parent.readers import error_report
@@ -53,7 +54,10 @@ class LocalRows:
         CorruptChunkError
             A chunk of them does not decode. Others as of a stream.
         """
-        out = np.empty((end - begin, *self.index.row_shape), self.index.dtype)
+        try:
+            out = np.empty((end - begin, *self.index.row_shape), self.index.dtype)
+        except (MemoryError, ValueError):
+            raise hdf5_errors.no_memory(self.index.filename, self.index.path) from None
         if not out.size or self._core is None:
             return out
         try:

@@ -68,9 +68,6 @@ pub fn chunk_table(
     element_bytes: u64,
     has_filters: bool,
 ) -> Result<ChunkTable> {
-    if layout.address == UNDEFINED {
-        return Ok(ChunkTable::default());
-    }
     let address = blocks.address(layout.address);
     let (rank, chunk_dims) = (dims.len(), &layout.chunk_dims);
     if rank == 0 || chunk_dims.len() != rank || max_dims.len() != rank || chunk_dims.contains(&0) {
@@ -88,7 +85,7 @@ pub fn chunk_table(
     let Some(axes) = axes(dims, chunk_dims) else {
         return unknown(address, "a grid of more than 2^63 chunks");
     };
-    if dims.contains(&0) {
+    if dims.contains(&0) || layout.address == UNDEFINED {
         return Ok(ChunkTable::default());
     }
     let index = Index {

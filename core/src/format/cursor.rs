@@ -146,6 +146,13 @@ impl<'a> Cursor<'a> {
         self.uint(self.sizes.length)
     }
 
+    /// Bytes of what names a sequence or a string in the global heap: a count, a heap and a number
+    /// there. None: the size of addresses is not known.
+    pub fn descriptor_bytes(&self) -> Option<u32> {
+        let address = self.sizes.address as u32;
+        (address > 0).then_some(4 + address + 4)
+    }
+
     /// Expect the four letters that a structure begins with.
     pub fn signature(&mut self, letters: &[u8; 4]) -> Result<()> {
         let address = self.address();

@@ -189,7 +189,7 @@ fn nested(cursor: &mut Cursor<'_>, depth: usize) -> Result<Datatype> {
         11 => Kind::Complex(boxed(cursor)?),
         other => return corrupt(address, "a datatype of class 0 to 11", other),
     };
-    check_size(address, size, &kind)?;
+    check_size(address, size, &kind, cursor.descriptor_bytes())?;
     Ok(Datatype { size, kind })
 }
 
@@ -352,11 +352,13 @@ fn array_dims(cursor: &mut Cursor<'_>, version: u8) -> Result<Vec<u32>> {
 }
 
 /// Whether the parts of a type make up its size.
-fn check_size(address: u64, size: u32, kind: &Kind) -> Result<()> {
+/// `descriptor`: bytes of the descriptor of what has any length, if the file is known.
+fn check_size(address: u64, size: u32, kind: &Kind, descriptor: Option<u32>) -> Result<()> {
     let expected = match kind {
         Kind::Array { dims, base } => array_size(dims, base.size),
         Kind::Enum { base, .. } => Some(base.size.into()),
         Kind::Complex(base) => Some(2 * u64::from(base.size)),
+        Kind::Sequence(_) | Kind::VariableString(_) => Some(descriptor.unwrap_or(size).into()),
         _ => Some(size.into()),
     };
     match expected {

@@ -15,8 +15,9 @@ pub fn describe_datatype<'py>(py: Python<'py>, body: Vec<u8>) -> PyResult<Bound<
         bytes: body,
         address: 0,
     };
+    // Which file it is of is not known.
     let sizes = Sizes {
-        address: 8,
+        address: 0,
         length: 8,
         checks_sums: true,
     };
