@@ -300,7 +300,7 @@ fn rows_without_elements_are_no_chunks() {
     let blob = 8 + file.0.to_str().unwrap().len() + 1;
     let words = encoded.len() - blob - 8 * (2 + 2);
     encoded[words + 8..words + 16].fill(0);
-    let row_bytes = words - 8 * 20 + 8;
+    let row_bytes = words - 8 * 21 + 8;
     encoded[row_bytes..row_bytes + 8].fill(0);
     let shared = Shared::new(&encoded);
     let (plan, maps) = shared.map();

@@ -97,6 +97,7 @@ def types(path: Path) -> Kinds:
         yield stored(file, "strings of fixed length", np.array([b"ab", b"c"] * 15, "S5"))
         yield stored(file, "long double", smooth((30,), "g"))
         yield _bfloat(file)
+        yield from _laid_out_in_another_way(file)
         text = ["a", "bb"] * 15
         yield stored(file, "strings of variable length", text, dtype=h5py.string_dtype())
         ragged = file.create_dataset("ragged", (30,), h5py.vlen_dtype("<i4"))
@@ -115,6 +116,26 @@ def _arrays(file: h5py.File) -> tuple[str, str]:
     made = create(file, "arrays", h5t.array_create(h5t.IEEE_F32LE, (3,)), (30,))
     made[...] = smooth((30, 3), "<f4")
     return "arrays", "/arrays"
+
+
+def _laid_out_in_another_way(file: h5py.File) -> Kinds:
+    bits = h5t.STD_I32LE.copy()
+    bits.set_precision(20)
+    bits.set_offset(7)
+    create(file, "bits", bits, (30,))[...] = smooth((30,)) - 7
+    yield "integers of which some bits count", "/bits"
+    short = h5t.IEEE_F32LE.copy()
+    short.set_fields(26, 20, 6, 7, 13)
+    short.set_offset(7)
+    short.set_precision(20)
+    short.set_ebias(31)
+    create(file, "short", short, (30,))[...] = np.arange(30) - 7.5
+    yield "floats that do not begin at the first bit", "/short"
+    parts = h5t.create(h5t.COMPOUND, 24)
+    parts.insert(b"r", 16, h5t.IEEE_F64LE)
+    parts.insert(b"i", 0, h5t.IEEE_F64LE)
+    create(file, "parts", parts, (30,))[...] = np.arange(30) * (1 - 2j)
+    yield "complex, stored in another order", "/parts"
 
 
 def _bfloat(file: h5py.File) -> tuple[str, str]:

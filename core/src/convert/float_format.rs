@@ -152,8 +152,13 @@ impl FloatFormat {
 
     #[inline]
     pub fn convert(&self, from: &[u8], to: &mut [u8]) {
-        let bytes = self.converted(from).to_le_bytes();
-        to.copy_from_slice(&bytes[..to.len().min(MAX_BYTES)]);
+        match self.normal(from).filter(|_| to.len() <= 8) {
+            Some(bits) => to.copy_from_slice(&bits.to_le_bytes()[..to.len()]),
+            None => {
+                let bytes = self.converted(from).to_le_bytes();
+                to.copy_from_slice(&bytes[..to.len().min(MAX_BYTES)]);
+            }
+        }
         if self.order != Order::Little {
             to.reverse();
         }
@@ -164,6 +169,36 @@ impl FloatFormat {
         let stored = &mut stored[..value.len().min(MAX_BYTES)];
         stored.copy_from_slice(value);
         self.convert(stored, value);
+    }
+
+    /// A number like most others are, in words of the machine: a normal one of at most 8 bytes, which is
+    /// one as a double or a shorter float, too.
+    #[inline]
+    fn normal(&self, from: &[u8]) -> Option<u64> {
+        let target = self.target;
+        let is_plain = self.implied && !target.explicit && target.mantissa_bits <= 52;
+        if !is_plain || self.exponent_bits == 0 || self.mantissa_bits == 0 {
+            return None;
+        }
+        let mut bytes = [0; 8];
+        bytes.get_mut(..from.len())?.copy_from_slice(from);
+        let bits = match self.order {
+            Order::Little => u64::from_le_bytes(bytes),
+            Order::Big => u64::from_be_bytes(bytes) >> (64 - 8 * from.len() as u32),
+            Order::Vax => return None,
+        };
+        let part = |at: u32, count: u32| bits >> at & ((1 << count) - 1);
+        let exponent = part(self.exponent_at, self.exponent_bits);
+        let most = (1i64 << target.exponent_bits) - 1;
+        let biased = exponent as i64 - self.bias + most / 2;
+        let is_normal = exponent != 0 && exponent != (1 << self.exponent_bits) - 1;
+        if !is_normal || biased < 1 || biased >= most {
+            return None;
+        }
+        let more = target.mantissa_bits.checked_sub(self.mantissa_bits)?;
+        let sign = part(self.sign_at, 1) << (target.mantissa_bits + target.exponent_bits);
+        let mantissa = part(self.mantissa_at, self.mantissa_bits) << more;
+        Some(sign | (biased as u64) << target.mantissa_bits | mantissa)
     }
 
     fn converted(&self, from: &[u8]) -> u128 {
@@ -262,6 +297,15 @@ mod tests {
         let mut value = [0x20, 0x40, 0x00, 0x00]; // the pair 0x4020 is the higher one
         vax.apply(&mut value);
         assert_eq!(f32::from_be_bytes(value), 2.5);
+        // No bits of an exponent, or of a mantissa, at the very end.
+        for word in [
+            4 | 63 << 8 | 64 << 16 | 63 << 40,
+            4 | 63 << 8 | 63 << 24 | 64 << 32,
+        ] {
+            if let Some(format) = FloatFormat::of_words(word, 1, 8, 8) {
+                format.apply(&mut [255; 8]);
+            }
+        }
         assert_eq!(FloatFormat::of_words(ieee(8, 23) | 3, 127, 4, 4), None);
         assert_eq!(FloatFormat::of_words(ieee(8, 24), 127, 4, 4), None);
         assert_eq!(FloatFormat::of_words(ieee(8, 7), 127, 2, 3), None);

@@ -310,7 +310,9 @@ impl TestDataset {
             words.extend([id, 0, 1, value]);
         }
         let fixes_at = words.len() as u64;
-        words.extend(self.fixes.iter().flatten());
+        for &[at, size, count, padding] in &self.fixes {
+            words.extend([at, size, size, at, size, size, count, padding, 0]);
+        }
         let [device, inode, size, time] = self.fingerprint;
         let (element, n_chunks) = (self.element as u64, self.chunks.len() as u64);
         let direct = u64::from(self.layout.is_direct());
@@ -323,7 +325,7 @@ impl TestDataset {
         let dataset = [
             0, row_bytes, element, self.field.0 as u64, self.field.1 as u64, n, 0, n,
             filters_at, filters.len() as u64, 0, fixes_at, self.fixes.len() as u64, clipped,
-            0, 0, 0, n_chunks, 0, 0,
+            0, 0, 0, n_chunks, 0, 0, 0,
         ];
         let blob = [&self.fill[..], name].concat();
         let body = [&source[..], &dataset, &self.chunks.concat(), &words].concat();
