@@ -34,7 +34,7 @@ from _multitables.index.element_type import (
 from _multitables.index.external_files import Piece, raw_pieces, rows_of_all
 from _multitables.index.hdf5_metadata import Attribute
 from _multitables.index.numpy_type import NoDtypeError, Unsupported, datatype_of
-from _multitables.index.open_files import UNKNOWN, UNKNOWN_WAY, OpenFiles, Place, children
+from _multitables.index.open_files import UNKNOWN, UNKNOWN_WAY, OpenFiles, Place
 from _multitables.index.open_options import (
     OpenOptions,
     check_stored,
@@ -401,7 +401,8 @@ class Source:
                 raise _core.Unknown(UNKNOWN_WAY, 0)
             kind = metadata.kind(place.offset)
             if kind != "dataset":
-                names = _names(place) if kind == "group" else None
+                links = metadata.links(place.offset) if kind == "group" else None
+                names = links and [link[0].decode("utf-8", "surrogateescape") for link in links]
                 raise hdf5_errors.no_dataset(filename, place.path, names)
             stored = metadata.dataset(place.offset)
             attributes = metadata.attributes(place.offset)
@@ -446,13 +447,6 @@ class Source:
         if stored["external_files"] and not raw:
             return "its bytes lie in external files"
         return REASONS.get(stored["layout"], "")
-
-
-def _names(group: Place) -> list[str]:
-    try:
-        return children(group)
-    except UnsupportedDatasetError:  # its links are stored in a way that the core does not know
-        return []
 
 
 def _mappings(place: Place, stored: dict[str, Any]) -> virtual.Mappings:

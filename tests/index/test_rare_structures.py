@@ -154,7 +154,7 @@ def test_new_references(stored: Callable[[str], Path]) -> None:
         assert names == ["/scales/a", "/scales/b", "/x"]
         two = ours["x"].attrs["two"][0]
         assert [ours[one] for one in two] == [ours["scales/a"], ours["scales/b"]]
-        with pytest.raises(TypeError, match="something else than an object"):
+        with pytest.raises(multitables.UnsupportedDatasetError, match="something else than an"):
             ours["others"][...]
     with Streamer(path).get_collection("x*", scales=True) as items:
         (item,) = items

@@ -64,7 +64,7 @@ class Faces(contextlib.ExitStack):
         with self.streamer.get_collection(only(name), scales=False, n_procs=1) as items:
             (item,) = items
             (value,) = item.values()
-            return value
+            return _joined([value]) if isinstance(value, multitables.RaggedBlock) else value
 
 
 Entry = Callable[[Faces, str], Any]
