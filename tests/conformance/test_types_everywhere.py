@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import pytest
 import tables
-from h5py import h5a, h5d, h5s, h5t
+from h5py import h5a, h5d, h5p, h5s, h5t
 
 import multitables
 
@@ -221,3 +221,31 @@ def test_files_that_differ_in_what_numbers_mean_are_not_joined(tmp_path: Path) -
             h5d.create(made.id, b"x", kind, h5s.create_simple((5,)))
     with pytest.raises(multitables.UnsupportedDatasetError, match="format of numbers"):
         list(multitables.Streamer(names).get_generator("/x"))
+
+
+@pytest.mark.parametrize("chunk", [None, 4, 5])
+def test_virtual_datasets_convert_what_they_show(h5: Path, chunk: int | None) -> None:
+    """Of whole chunks of the source, and put together of parts."""
+    bfloat16 = h5t.IEEE_F32LE.copy()
+    bfloat16.set_fields(15, 7, 8, 0, 7)
+    bfloat16.set_size(2)
+    bfloat16.set_ebias(127)
+    row = compound(a=(0, bfloat16), n=(2, h5t.STD_I32LE))
+    dtype = [("a", "<f4"), ("n", "<i4")]
+    data = np.array([(1.25 * number, number) for number in range(12)], dtype)
+    with h5py.File(h5, "w") as made:
+        how, shows = (h5p.create(h5p.DATASET_CREATE) for _ in range(2))
+        if chunk:
+            how.set_chunk((chunk,))
+        source = h5d.create(made.id, b"x", row, h5s.create_simple((12,)), how)
+        source.write(h5s.ALL, h5s.ALL, data, h5t.py_create(data.dtype))
+        space = h5s.create_simple((24,))
+        space.select_hyperslab((4,), (12,))
+        shows.set_virtual(space, b".", b"x", h5s.create_simple((12,)))
+        h5d.create(made.id, b"v", row, h5s.create_simple((24,)), shows)
+    want = np.zeros(24, dtype)
+    want[4:16] = data
+    for way in ("open", "queue", "batches", "Reader"):
+        got = WAYS[way](h5, "/v")
+        for name in ("a", "n"):
+            np.testing.assert_array_equal(got[name], want[name], f"{way}, {name}")
