@@ -161,12 +161,14 @@ def _getitem(
     key: Any,
     shape: tuple[int, ...],
     n_dims: int,
+    n_converted: int = 0,
 ) -> Any:
     library, dataset = _dataset(told, "h5py" if "conversion" in told else told["library"])
     box, rest = boxed(key, shape, n_dims)
-    if "conversion" in told:
+    # Where members have no fixed size, HDF5 has elements of another size in memory.
+    if "conversion" in told and dataset.id.get_type().get_size() == told["conversion"][0]:
         values = _converted(told, dataset, box)
-        for field in fields:
+        for field in fields[n_converted:]:
             values = field_of(values, field)
         return values[rest]
     if library == "h5py" and not fields and all(isinstance(part, slice) for part in (*box, *rest)):

@@ -259,8 +259,12 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
         open_options=index.fingerprint.for_library(open_options),
         conversion=index.conversion,
     )
-    # What is converted is the field already.
-    fields = (field,) if field and not info.conversion else ()
     key = (ALL, *(window.key for window in index.windows))
-    arguments = {"fields": fields, "key": key, "shape": index.shape, "n_dims": info.n_dims}
+    arguments = {
+        "fields": (field,) if field else (),
+        "key": key,
+        "shape": index.shape,
+        "n_dims": info.n_dims,
+        "n_converted": int(bool(field)),  # what is converted is the field already
+    }
     return LibraryCall(info, "getitem", arguments, (), index.dtype)

@@ -36,6 +36,8 @@ MANY = settings(
     ],
 )
 N_ROWS = 23
+#: Where values stay in their places, it is HDF5 that converts them for a library.
+AS_HDF5 = TYPES.filter(lambda kind: not kind.has_odd_zeros)
 
 
 def same(got: Any, want: Any, where: str) -> None:
@@ -147,9 +149,9 @@ def test_any_layout(h5: Path, kinds: list[Kind], random: Any) -> None:
 
 @pytest.mark.hang(300)
 @settings(MANY, max_examples=6)
-@given(st.lists(TYPES, min_size=2, max_size=2), st.randoms(use_true_random=False))
+@given(st.lists(AS_HDF5, min_size=2, max_size=2), st.randoms(use_true_random=False))
 def test_any_layout_by_a_library(h5: Path, kinds: list[Kind], random: Any) -> None:
-    """HDF5 reads stored elements; the core converts them."""
+    """HDF5 reads stored elements; the core converts what changes its place."""
     with h5py.File(h5, "w") as file:
         wanted = []
         for number, kind in enumerate(kinds):
