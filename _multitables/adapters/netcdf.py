@@ -262,7 +262,8 @@ class NetcdfGroup:
     def named_type(self, dtype: np.dtype[Any]) -> Datatype | None:
         """Return the named type, of this group or those above, that a dtype is of."""
         for one in self.types:
-            with contextlib.suppress(CorruptFileError, TypeError, ValueError):  # it is damaged
+            # It is damaged, or NumPy has no such type.
+            with contextlib.suppress(CorruptFileError, UnsupportedDatasetError, ValueError):
                 if one.dtype == dtype and one.dtype.metadata == dtype.metadata:
                     return one
         return None
@@ -337,9 +338,9 @@ def attributes(of: Object) -> dict[str, Any]:
         try:
             dtype = of.attrs.dtype(name)
             found[_text(name)] = _value(of.attrs[name], dtype)
-        except TypeError as error:
+        except UnsupportedDatasetError as error:
             where = f"{name!r} of {of.name!r} in {of.file.filename!r}"
-            _warn(f"the attribute {where} is left out, because it has {error}")
+            _warn(f"the attribute {where} is left out: {error.happened}")
     return found
 
 
@@ -359,7 +360,7 @@ def _value(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _attribute(of: Object, name: str, default: Any) -> Any:
     """Return an attribute; the default also if NumPy has no type for it."""
-    with contextlib.suppress(TypeError):
+    with contextlib.suppress(UnsupportedDatasetError):
         return of.attrs.get(name, default)
     return default
 
@@ -386,14 +387,14 @@ def _is_variable(dataset: Dataset) -> bool:
     name = _attribute(dataset, "NAME", b"")
     if NOT_A_VARIABLE in (name.encode("utf-8", "replace") if isinstance(name, str) else name):
         return False
-    why = "a null dataspace: no elements" if dataset.shape is None else ""
+    where = f"{dataset.name!r} in {dataset.file.filename!r}"
+    why = f"{where} has a null dataspace: no elements" if dataset.shape is None else ""
     try:
         dataset.dtype  # noqa: B018 - which not every type has
-    except TypeError as error:
-        why = str(error)
+    except UnsupportedDatasetError as error:
+        why = error.happened
     if why:
-        where = f"{dataset.name!r} in {dataset.file.filename!r}"
-        _warn(f"the variable {where} is left out, because it has {why}")
+        _warn(f"a variable is left out: {why}")
     return not why
 
 

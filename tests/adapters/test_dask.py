@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import pytest
 import table_files
+from h5py import h5d, h5s, h5t
 from processes import run_script
 
 import multitables
@@ -53,6 +54,24 @@ def test_an_array(path: Path, scheduler: str) -> None:
     )
     chunks = ((60,) * 8 + (20,), (5, 3))
     assert done.stdout == f"{chunks} {ROWS.sum()} {ROWS[::7, 3].max()}\n", done.stderr
+
+
+def test_complex_numbers_stored_in_another_order(path: Path) -> None:
+    wanted = np.arange(7) - 2j * np.arange(7)
+    kind = h5t.create(h5t.COMPOUND, 24)
+    kind.insert(b"r", 16, h5t.IEEE_F64LE)
+    kind.insert(b"i", 4, h5t.IEEE_F64LE)
+    with h5py.File(path, "r+") as file:
+        made = h5d.create(file.id, b"swapped", kind, h5s.create_simple((7,)))
+        h5py.Dataset(made)[...] = wanted
+    done = run_script(
+        "import sys, multitables\n"
+        "array = multitables.to_dask(sys.argv[1], 'swapped', chunks=3)\n"
+        "print(array.dtype, array.compute(scheduler='synchronous').tolist())\n",
+        path,
+        flags=(),
+    )
+    assert done.stdout == f"complex128 {wanted.tolist()}\n", done.stderr
 
 
 def test_partitions_are_whole_chunks(path: Path) -> None:

@@ -16,7 +16,6 @@ from _multitables import _core
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
 from _multitables.errors import UnsupportedDatasetError
-from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source, errors_named
 from _multitables.index.kept_source import KeptSource
@@ -117,11 +116,8 @@ def value_of(file: KeptSource, path: str) -> Any:
         place = source.find(path)
         with errors_named(place):
             told = source.told(place)
-            try:
-                if told["is_null"]:
-                    return Empty(dtype_of(told["datatype"]))
-                stored = whole(source.index_at(place, as_stored=True)).reshape(told["dims"])
-                value = decode(stored, datatype_of(told["datatype"]), place.file)
-            except TypeError as error:
-                raise hdf5_errors.not_fixed(place.file.filename, place.path, str(error)) from None
+            if told["is_null"]:
+                return Empty(dtype_of(told["datatype"]))
+            stored = whole(source.index_at(place, as_stored=True)).reshape(told["dims"])
+            value = decode(stored, datatype_of(told["datatype"]), place.file)
             return value[()] if value.dtype.hasobject and not value.ndim else value

@@ -71,13 +71,15 @@ class Attributes(Names):
 
         Raises
         ------
-        KeyError, TypeError
-            There is no attribute of this name, or NumPy has no such type.
+        MissingAttributeError
+            There is no attribute of this name (a `KeyError`).
+        UnsupportedDatasetError
+            NumPy has no such type.
         """
         found = self._all().get(encoded(name))
         if found is None:
             raise self._missing(name)
-        return dtype_of(found[0])
+        return asked(dtype_of, self._place, found[0])
 
     def _missing(self, name: object) -> MissingAttributeError:
         names, place = list(self), self._place

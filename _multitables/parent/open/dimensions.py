@@ -114,7 +114,7 @@ class Dimensions:
         axes = range(len(self))
         try:
             listed = self.dataset.attrs.get("DIMENSION_LIST")
-        except (CorruptFileError, TypeError) as error:
+        except (CorruptFileError, UnsupportedDatasetError) as error:
             return [
                 [self._lost(axis, f"the list of scales cannot be read: {error}")] for axis in axes
             ]
