@@ -42,12 +42,11 @@ def conduct(results: ResultFile, facts: Mapping[str, str], run: Run) -> int:
     text = run.text()
     results.save_text(f"{heading(facts)}\n\n{text}")
     print(f"\n{text}")
-    if results.rows:
+    if interrupted or results.rows:
         end = "interrupted; what was finished" if interrupted else "results"
         print(f"\n{end}: {results.filename}")
     else:
-        end = "interrupted before the first row" if interrupted else "no row could be measured"
-        print(f"\n{end}: there are no results")
+        print("\nno row could be measured: there are no results")
     if run.faults:
         return 1
     return 130 if interrupted else 0 if results.rows else 2

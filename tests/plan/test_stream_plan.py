@@ -390,6 +390,7 @@ def test_wire(case: Case, turnstile: bool) -> None:
             "key": (slice(None),),
             "shape": index.shape,
             "n_dims": len(index.dims),
+            "n_converted": int(bool(field)),
         }
         assert (told["method"], told["steps"], told["ragged"]) == ("getitem", (), False)
         assert (told["library"], told["filename"], told["path"]) == ("h5py", "/tmp/a.h5", "/x")

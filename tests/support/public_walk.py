@@ -42,9 +42,15 @@ _NOTHING: tuple[Any, ...] = ()
 #: Name of a method -> what it is called with, each time.
 ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
     "asstr": [_NOTHING],
+    "chunk_iter": [(lambda _: None,)],
     "fields": [("a",), (["a", "b"],)],
     "get": [("x",), ("g/x",)],
+    "get_chunk_info": [(0,), (99,)],
+    "get_chunk_info_by_coord": [((0,),), ((4, 3),)],
     "iter_chunks": [_NOTHING],
+    "read_direct_chunk": [((0,),), ((4, 3),)],
+    "require_dataset": [("x", (12, 5), "<i4"), ("none", (1,), "f8")],
+    "require_group": [("g",), ("none",)],
     "visit": [(lambda _: None,)],
     "visititems": [(lambda *_: None,)],
     "visit_links": [(lambda _: None,)],
@@ -161,11 +167,16 @@ class Walk:
             self._mapping(name, found)
         if isinstance(found, multitables.Dataset):
             self._read(name, found)
+            stored = self._done(f"{name}.id", lambda: found.id)
+            if stored is not None:
+                self._public(f"{name}.id", stored)
         attributes = self._done(f"{name}.attrs", lambda: found.attrs)
         self._mapping(f"{name}.attrs", attributes)
         for attribute in self._done(f"list({name}.attrs)", lambda: list(attributes)) or ():
             one = lambda attribute=attribute: attributes[attribute]  # noqa: E731
             self._done(f"{name}.attrs[{attribute!r}]", one)
+            dtype = lambda attribute=attribute: attributes.dtype(attribute)  # noqa: E731
+            self._done(f"{name}.attrs.dtype({attribute!r})", dtype)
 
     def _public(self, name: str, found: Any) -> None:
         """All public names of an object."""
