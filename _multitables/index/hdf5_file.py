@@ -401,8 +401,10 @@ class Source:
                 raise _core.Unknown(UNKNOWN_WAY, 0)
             kind = metadata.kind(place.offset)
             if kind != "dataset":
-                links = metadata.links(place.offset) if kind == "group" else None
-                names = links and [link[0].decode("utf-8", "surrogateescape") for link in links]
+                names = None
+                if kind == "group":
+                    raw_names = [link[0] for link in metadata.links(place.offset)]
+                    names = [name.decode("utf-8", "surrogateescape") for name in raw_names]
                 raise hdf5_errors.no_dataset(filename, place.path, names)
             stored = metadata.dataset(place.offset)
             attributes = metadata.attributes(place.offset)
