@@ -46,6 +46,7 @@ SHUFFLES = _core.SHUFFLES
 ORDERS = ("random", "file", "key")
 #: Bits of a seed or an epoch.
 SEED_BITS = 63
+MAX_WHOLE = (1 << SEED_BITS) - 1
 #: Memory of a stream in which all rows are shuffled, by default.
 SHUFFLE_BYTES = 512 << 20
 #: All readers of a `Reader` together keep decoded chunks in one part in this many of the memory
@@ -90,6 +91,8 @@ def _whole(name: str, value: Any, least: int, advice: str) -> int:
         raise _wrong(name, "must be a whole number", value, advice, tell_type=True) from None
     if number < least or isinstance(value, bool):
         raise _wrong(name, f"is out of range: expected at least {least}", value, advice)
+    if number > MAX_WHOLE:
+        raise _wrong(name, f"is out of range: expected at most {MAX_WHOLE}", value, advice)
     return number
 
 
@@ -159,7 +162,8 @@ def _order(name: str, value: Any) -> str:
     return order
 
 
-def _names(name: str, value: Any) -> tuple[str, ...]:
+def check_names(name: str, value: Any) -> tuple[str, ...]:
+    """Check one name, or several."""
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, Iterable) or not all(isinstance(one, str) for one in (*names,)):
         raise _wrong(name, "must be a str, or several", value, "Write ('a', 'b')", tell_type=True)
@@ -380,8 +384,8 @@ class CollectionOptions:
     n_procs: int = _option(check_procs)
     rank: int = _option(_at_least(0, "Ranks count from 0"))
     world_size: int = _option(_at_least(1, "It is the number of ranks"))
-    attrs: tuple[str, ...] = _option(_names)
-    exclude: tuple[str, ...] = _option(_names)
+    attrs: tuple[str, ...] = _option(check_names)
+    exclude: tuple[str, ...] = _option(check_names)
     ring_bytes: int | None = _option(_optional("Leave it out for the library's choice"))
     skip_damaged: bool = _option(_flag)
     share: str | None = _option(_share)

@@ -88,13 +88,28 @@ def to_dask(
     )
     dataset = _dataset(file[path])
     name = f"multitables-{tokenize(dataset, chunks)}"
-    meta = np.empty((0,) * dataset.ndim, dataset.dtype)
-    if dataset.dtype.hasobject:  # Dask does not guess the size of objects
-        guessed = np.dtype(f"V{dataset.dtype.itemsize + OBJECT_BYTES}")
-        chunks = normalize_chunks(
-            chunks, dataset.shape, dtype=guessed, previous_chunks=dataset.chunks
-        )
-    return da.from_array(dataset, chunks, name=name, lock=False, meta=meta)
+    rows: Any = dataset if dataset.dtype.subdtype is None else _InnerAxes(dataset)
+    meta = np.empty((0,) * rows.ndim, rows.dtype)
+    if rows.dtype.hasobject:  # Dask does not guess the size of objects
+        guessed = np.dtype(f"V{rows.dtype.itemsize + OBJECT_BYTES}")
+        chunks = normalize_chunks(chunks, rows.shape, dtype=guessed, previous_chunks=rows.chunks)
+    return da.from_array(rows, chunks, name=name, lock=False, meta=meta)
+
+
+class _InnerAxes:
+    """A dataset whose elements are arrays: their axes are its own, as in arrays of NumPy."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        one = np.empty(0, dataset.dtype)
+        inner = one.shape[1:]
+        self._dataset, self.dtype = dataset, one.dtype
+        self.shape = (*(dataset.shape or ()), *inner)
+        self.ndim = len(self.shape)
+        self.chunks = dataset.chunks and (*dataset.chunks, *inner)
+
+    def __getitem__(self, key: tuple[Any, ...]) -> Any:
+        outer = self._dataset.ndim
+        return self._dataset[key[:outer]][(..., *key[outer:])]
 
 
 def to_dask_dataframe(

@@ -30,6 +30,7 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.parent.open.conversion import encoding_of
 from _multitables.parent.open.file import File
 from _multitables.parent.open.file import open as open_file
+from _multitables.remote.names import absolute
 
 #: Options of the engine h5netcdf that say nothing of a local file that is read.
 OF_H5NETCDF = (
@@ -88,7 +89,7 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
             opening |= {"group": group, "lock": lock, "invalid_netcdf": invalid_netcdf}
             with _needs_h5netcdf(filename_or_obj):
                 return super().open_dataset(filename_or_obj, **decoding, **opening)
-        filename = os.path.abspath(os.fspath(filename_or_obj))
+        filename = absolute(os.fspath(filename_or_obj))
         store = _Store(filename, _group(filename, group, phony_dims), decode_vlen_strings)
         return StoreBackendEntrypoint().open_dataset(store, **decoding)
 
@@ -111,7 +112,7 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
                 return found
         for name in OF_H5NETCDF:
             options.pop(name, None)
-        filename = os.path.abspath(os.fspath(filename_or_obj))
+        filename = absolute(os.fspath(filename_or_obj))
         read = StoreBackendEntrypoint().open_dataset
         return {
             path if not group else path.strip("/") or ".": read(

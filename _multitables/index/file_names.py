@@ -44,6 +44,7 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
         A list without files, or something that is no name.
     """
     if isinstance(filename, NAME):
+        _check_letters(filename)
         if is_remote(filename):
             return _objects(str(filename), storage)
         if not glob.has_magic(os.fsdecode(filename)) or os.path.exists(filename):
@@ -109,6 +110,16 @@ def _matches_parts(parts: list[str], patterns: list[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], first) and _matches_parts(parts[1:], rest)
 
 
+def _check_letters(name: Any) -> None:
+    if "\0" in os.fsdecode(name):
+        raise OptionsError(
+            f"filename has a NUL, which no name of a file has, got {name!r}",
+            advice="Check how the name was made",
+            option="filename",
+            got=name,
+        )
+
+
 def _is_list(given: object) -> bool:
     """Whether something is a list, a tuple or an iterator, but no file object."""
     return isinstance(given, (list, tuple, Iterator)) and not hasattr(given, "read")
@@ -138,6 +149,7 @@ def _not_a_name(given: Any) -> OptionsError:
 def check_one_file(filename: object, who: str) -> None:
     """Raise `OptionsError` if anything but one name is given to what takes one file."""
     if isinstance(filename, NAME):
+        _check_letters(filename)
         return
     if not _is_list(filename):
         raise _not_a_name(filename)

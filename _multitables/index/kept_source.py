@@ -61,6 +61,7 @@ class KeptSource:
         self.skip_missing = skip_missing
         #: The file, or the first of several, as it was opened first; it stays open.
         self.before: Fingerprint | None = None
+        self._only: Fingerprint | None = None
         self._kept: Source | None = None
         self._accesses: list[Access | None] = []
 
@@ -70,8 +71,9 @@ class KeptSource:
         return isinstance(self.filename, list)
 
     def is_opened(self, file: Fingerprint, directory: str) -> None:
-        """Take the file that is open elsewhere, by names that count from a directory there."""
-        self.before, self._directory = file, directory
+        """Take the file that is open elsewhere, and no other, by names from a directory there."""
+        self.before = self._only = file
+        self._directory = directory
 
     @contextlib.contextmanager
     def open(self, *, grows: bool = False) -> Iterator[Source]:
@@ -84,6 +86,8 @@ class KeptSource:
         if source is None or not source.reopen():
             source = self._opened()
         with source:
+            if self._only is not None:
+                source.files.main.check_is(self._only)
             yield source
         self.before = source.files.main.fingerprint
         self._accesses = [self.before.access]
@@ -116,7 +120,7 @@ class KeptSource:
 
     def __getstate__(self) -> dict[str, object]:
         # Another process opens it anew.
-        return {**self.__dict__, "_kept": None, "keeps": False, "before": None}
+        return {**self.__dict__, "_kept": None, "keeps": False, "before": None, "_only": None}
 
     def close(self) -> None:
         """Keep nothing any more."""

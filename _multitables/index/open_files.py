@@ -71,12 +71,19 @@ class OpenFile:
         opened = opening_name(self.filename, self.fingerprint)
         got = _fingerprint(opened, access.options if access else NO_OPTIONS)
         if got != self.fingerprint:
-            raise FileChangedError(
-                f"{self.filename!r} changed while it was read "
-                f"(expected {self.fingerprint}, got {got})",
-                advice="Open it again when it is complete",
-                filename=self.filename,
-            )
+            raise self._changed("while it was read", self.fingerprint, got)
+
+    def check_is(self, before: Fingerprint) -> None:
+        """Raise `FileChangedError` if the file is not the one that was opened before."""
+        if self.fingerprint != before:
+            raise self._changed("after it was opened", before, self.fingerprint)
+
+    def _changed(self, when: str, expected: Fingerprint, got: Fingerprint) -> FileChangedError:
+        return FileChangedError(
+            f"{self.filename!r} changed {when} (expected {expected}, got {got})",
+            advice="Open it again when it is complete",
+            filename=self.filename,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +391,8 @@ def _checked(filename: str, fingerprint: Fingerprint, metadata: _core.MetadataFi
 def _open_references(filename: str, options: OpenOptions) -> OpenFile:
     from _multitables.index.kerchunk.metadata import open_references  # few need it
 
+    if not is_remote(filename) and os.path.exists(filename) and not os.path.isdir(filename):
+        _fingerprint(filename)  # refuses a pipe, which would wait for its writer
     with _refusals(filename):
         target, metadata = open_references(filename, options.storage, options.directory)
     return OpenFile(target.filename, target.fingerprint, metadata, filename)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from _multitables.options import CollectionOptions, ColumnOptions, checked
+from _multitables.options import CollectionOptions, ColumnOptions, check_names, checked
 from _multitables.parent.collection.collection import Collection
 from _multitables.parent.collection.open_items import ItemSpec
 from _multitables.parent.columns.columns import Columns
@@ -18,6 +18,7 @@ from _multitables.parent.columns.open_columns import open_columns
 from _multitables.parent.ranks import Rank, ranks
 from _multitables.parent.stream.open_stream import DataSpec
 from _multitables.parent.streamer_base import StreamerBase
+from _multitables.tree import one_path
 
 
 class ManyDatasets(StreamerBase):
@@ -116,7 +117,7 @@ class ManyDatasets(StreamerBase):
             share=share,
         )
         named = wanted.attrs, wanted.exclude
-        spec = ItemSpec(self._file, path, by, scales, *named, self._wanted.rotational)
+        spec = ItemSpec(self._file, one_path(path), by, scales, *named, self._wanted.rotational)
         pool, owns_pool = self._keeping_pool()
         return Collection(spec, wanted, pool, owns_pool=owns_pool)
 
@@ -186,6 +187,8 @@ class ManyDatasets(StreamerBase):
             share=share,
         )
         spec = DataSpec(self._file, "", rotational=self._wanted.rotational)
-        opened = open_columns(spec, group, columns, index)
+        groups = group if isinstance(group, Mapping) else one_path(group)
+        chosen = None if columns is None else check_names("columns", columns)
+        opened = open_columns(spec, groups, chosen, check_names("index", index))
         pool, owns_pool = self._keeping_pool()
         return Columns(opened, wanted, pool, owns_pool=owns_pool)

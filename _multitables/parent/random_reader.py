@@ -108,6 +108,8 @@ class Reader:
         )
         check_one_file(filename, "Reader")
         self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=True)
+        if self._file.is_several:  # of a pattern
+            check_one_file(self._file.filename, "Reader")
         with self._file.open():
             pass  # what is wrong with it is told at once
         self.filename = self._file.filename  # without the query, which may be a signature

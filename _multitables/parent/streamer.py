@@ -413,6 +413,7 @@ class Streamer(ManyDatasets):
             An option that cannot work (a `ValueError`). Other errors are those of `get_queue`;
             they come from the first iteration, as the file is opened then.
         """
+        self._check_open()
         rank, world_size = ranks(rank, world_size)
         wanted = checked(
             BatchOptions,

@@ -45,9 +45,11 @@ def absolute(name: str) -> str:
     """Return the whole name of a file; that of an object without its query."""
     if not is_remote(name):
         try:
-            return os.path.abspath(name)
+            whole = os.path.join(os.getcwd(), name)
         except FileNotFoundError:  # the working directory is gone, and so is what is in it
-            return os.path.normpath(name)
+            whole = name
+        # What is before ".." may be a link, whose folder only the system knows.
+        return whole if ".." in whole.split("/") else os.path.normpath(whole)
     return name.split("?", 1)[0] if kind_of(name) == "http" else name
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -72,6 +73,26 @@ def test_complex_numbers_stored_in_another_order(path: Path) -> None:
         flags=(),
     )
     assert done.stdout == f"complex128 {wanted.tolist()}\n", done.stderr
+
+
+@pytest.mark.parametrize("base", ["<i2", [("a", "<i2"), ("b", ">f4")]])
+def test_elements_that_are_arrays(path: Path, base: Any) -> None:
+    dtype = np.dtype((np.dtype(base), (2, 3)))
+    with h5py.File(path, "r+") as file:
+        made = file.create_dataset("arrays", (7,), dtype, chunks=(3,))
+        kind, stored = made.id.get_type(), np.arange(7 * dtype.itemsize, dtype="u1")
+        made.id.write(h5s.ALL, h5s.ALL, stored, kind)
+        wanted = made[:]
+    done = run_script(
+        "import sys, multitables\n"
+        "array = multitables.to_dask(sys.argv[1], 'arrays')\n"
+        "print(array.shape, array.numblocks, array.compute(scheduler='synchronous').tolist())\n"
+        "print(array[2:6, 1, ::2].compute(scheduler='synchronous').tolist())\n",
+        path,
+        flags=(),
+    )
+    expected = f"(7, 2, 3) (1, 1, 1) {wanted.tolist()}\n{wanted[2:6, 1, ::2].tolist()}\n"
+    assert done.stdout == expected, done.stderr
 
 
 def test_partitions_are_whole_chunks(path: Path) -> None:
@@ -266,7 +287,8 @@ def test_read(path: Path) -> None:
         multitables.read(path, "nothing")
 
 
-def test_arrays_of_texts(path: Path) -> None:
+@pytest.fixture
+def of_texts(path: Path) -> Path:
     texts = np.array([f"text {number}é" for number in range(500)], object)
     with h5py.File(path, "a") as file:
         for name, data in (("texts", texts), ("square", texts.reshape(20, 25))):
@@ -278,6 +300,10 @@ def test_arrays_of_texts(path: Path) -> None:
         file["record"] = record
         file.create_group("mixed")["a"] = np.arange(3)
         file["mixed/rows"] = rows
+    return path
+
+
+def test_arrays_of_texts(of_texts: Path) -> None:
     done = run_script(
         "import sys, dask, h5py, multitables, numpy\n"
         "with h5py.File(sys.argv[1]) as file, dask.config.set(scheduler='threads'):\n"
@@ -289,6 +315,18 @@ def test_arrays_of_texts(path: Path) -> None:
         "            assert array[3:9].compute().tolist() == file[name][3:9].tolist()\n"
         "    got = multitables.to_dask(sys.argv[1], 'rows').compute()\n"
         "    assert [row.tolist() for row in got] == [[], [1, 2], []]\n"
+        "print('same')\n",
+        of_texts,
+        flags=(),
+    )
+    assert done.stdout == "same\n", done.stderr
+
+
+def test_data_frames_of_texts(of_texts: Path) -> None:
+    pytest.importorskip("pandas", reason="data frames of Dask are made of those of pandas")
+    done = run_script(
+        "import sys, h5py, multitables\n"
+        "with h5py.File(sys.argv[1]) as file:\n"
         "    frame = multitables.to_dask_dataframe(sys.argv[1], 'record').compute()\n"
         "    assert frame.s.tolist() == [text.decode() for text in file['texts'][()]]\n"
         "    try:\n"
@@ -296,7 +334,7 @@ def test_arrays_of_texts(path: Path) -> None:
         "    except multitables.UnsupportedDatasetError as error:\n"
         "        assert \"'rows'\" in str(error) and 'columns=' in error.advice\n"
         "        print(len(multitables.to_dask_dataframe(sys.argv[1], 'mixed', ['a'])))\n",
-        path,
+        of_texts,
         flags=(),
     )
     assert done.stdout == "3\n", done.stderr

@@ -122,3 +122,15 @@ def test_a_cluster_that_loses_a_worker(shots: Path) -> None:
     done = run_script("import dask.bag\n" + BEGIN + code, shots, "0", flags=())
     same(done.stdout, shots, 0)
     assert len(SHOTS) == len(eval(done.stdout))
+
+
+def test_what_is_left_out(shots: Path) -> None:
+    done = run_script(
+        "import sys, multitables\n"
+        "streamer = multitables.Streamer(sys.argv[1])\n"
+        f"items = streamer.get_collection({PATTERN!r}, exclude='/shots/9')\n"
+        "print(sorted(items.to_dask_bag().map(lambda item: item.key).compute(scheduler='sync')))\n",
+        shots,
+        flags=(),
+    )
+    assert done.stdout == f"{sorted(str(shot) for shot in SHOTS if shot != 9)}\n", done.stderr

@@ -167,9 +167,10 @@ def test_files(path: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("text")
     (tmp_path / "part").write_bytes(path.read_bytes()[:1500])
     (tmp_path / "empty").touch()
-    for name in ("text", "part", "empty", "missing", ".", path.name, "a\0b"):
-        theirs = name != "a\0b" and h5py.is_hdf5(str(tmp_path / name))
-        assert multitables.is_hdf5(tmp_path / name) == theirs, name
+    for name in ("text", "part", "empty", "missing", ".", path.name):
+        assert multitables.is_hdf5(tmp_path / name) == h5py.is_hdf5(str(tmp_path / name)), name
+    with pytest.raises(ValueError, match="NUL"):  # h5py's is a ValueError, too
+        multitables.is_hdf5("a\0b")
     assert multitables.is_hdf5(path)
     assert multitables.is_hdf5(str(path).encode())
     with pytest.raises(multitables.OptionsError, match="a file object"):
@@ -194,6 +195,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "new group": lambda file: file["group"].require_group("y"),
     "required": lambda file: file.require_dataset("x", (2,), "i4"),
     "extent": lambda file: file["gzip"].resize((30,)),
+    "label": lambda file: setattr(file["gzip"].dims[0], "label", "x"),
+    "scale": lambda file: file["gzip"].dims[0].attach_scale(file["gzip"]),
+    "stored bytes": lambda file: file["gzip"].id.write_direct_chunk((0,), b""),
     "straight": lambda file: file["gzip"].write_direct(np.zeros(20)),
 }
 
@@ -220,5 +224,6 @@ def test_all_names_of_h5py_are_there(path: Path) -> None:
             public = {name for name in dir(other) if not name.startswith("_")}
             assert public - set(dir(ours)) <= left_out
             for name in writing:
+                is_read = isinstance(getattr(type(ours), name), property)
                 with pytest.raises(multitables.ReadOnlyError):
-                    getattr(ours, name)(1, 2)
+                    setattr(ours, name, 1) if is_read else getattr(ours, name)(1, 2)

@@ -62,6 +62,23 @@ def test_a_list_of_numbers(tmp_path: Path) -> None:
         assert [len(axis.missing) for axis in file["v"].dims] == [1, 1]
 
 
+def test_lists_of_fewer_axes_than_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "short.h5"
+    with h5py.File(path, "w") as file:
+        file["time"], file["v"] = np.arange(3.0), np.zeros((3, 4))
+        file["time"].make_scale("time")
+        one, all_axes = np.empty(1, h5py.ref_dtype), np.empty(1, object)
+        one[0], all_axes[0] = file["time"].ref, one
+        attrs = file["v"].attrs
+        attrs.create("DIMENSION_LIST", all_axes, dtype=h5py.vlen_dtype(h5py.ref_dtype))
+        attrs["DIMENSION_LABELS"] = ["rows"]
+    with multitables.open(path) as file:  # HDF5 has what is listed, and may crash behind it
+        dims = file["v"].dims
+        assert [axis.label for axis in dims] == ["rows", ""]
+        assert dims[0]["time"][:].tolist() == [0, 1, 2]
+        assert (dims[1].keys(), dims[1].missing) == ([], [])
+
+
 def test_a_closed_file_says_so(tmp_path: Path) -> None:
     path = lost_scales.write(tmp_path / "lost.h5", lost_scales.LOST["deleted"][0])
     file = multitables.open(path)

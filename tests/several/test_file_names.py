@@ -179,3 +179,74 @@ def test_what_is_open_already(folder: Path, taker: str) -> None:
             TAKERS[taker](theirs)
         with pytest.raises(OptionsError, match=r"an open file \(File\)"):
             TAKERS[taker](ours)
+
+
+def test_what_is_behind_a_link_and_two_dots(folder: Path) -> None:
+    (folder / "sub" / "deep").mkdir()
+    (folder / "link").symlink_to("sub/deep")
+    name = "link/../f2.h5"  # of sub, as the system has it
+    with h5py.File("links.h5", "w") as file:
+        file["x"] = h5py.ExternalLink(name, "x")
+    with h5py.File("f2.h5", "w") as file:
+        file["x"] = [99]
+    assert rows(Streamer(name)) == [5]
+    assert rows(Streamer("link/../f?.h5")) == [5]
+    assert multitables.read(name, "x").tolist() == [5]
+    with multitables.Reader(name, n_procs=1) as reader, multitables.open("links.h5") as file:
+        assert reader.request(reader.get_dataset("/x")[:]).get().tolist() == [5]
+        assert file["x"][:].tolist() == [5]
+
+
+def test_a_pattern_of_several_files_is_not_one(folder: Path) -> None:
+    with pytest.raises(OptionsError, match="Reader takes one file, got a list of 3"):
+        multitables.Reader("f*.h5")
+
+
+@pytest.mark.parametrize("take", [Streamer, multitables.open, multitables.Reader])
+def test_no_name_has_a_nul(take: Any) -> None:
+    with pytest.raises(OptionsError, match="NUL"):
+        take("a\0b.h5")
+
+
+def test_a_pipe_is_no_file(folder: Path) -> None:
+    os.mkfifo("pipe.h5")
+    os.mkfifo("pipe.json")
+    assert not multitables.is_hdf5("pipe.h5")
+    for name in ("pipe.h5", "pipe.json"):
+        with pytest.raises(multitables.FileOpenError, match="not a regular file"):
+            multitables.open(name)
+
+
+def test_an_open_file_is_not_another_one_of_its_name(folder: Path) -> None:
+    with multitables.open("g.h5") as file:
+        before = file["x"].batches(1, n_procs=1)
+        os.replace("f9.h5", "g.h5")
+        for batches in (before, file["x"].batches(1, n_procs=1)):
+            with pytest.raises(multitables.FileChangedError, match="after it was opened"):
+                list(batches)
+        with pytest.raises(multitables.FileChangedError):
+            file["x"].stream(n_procs=1)
+    assert rows(Streamer("g.h5")) == [1]
+
+
+@pytest.mark.parametrize("odd", [3, ["x"], object(), True])
+def test_what_is_no_path(folder: Path, odd: Any) -> None:
+    streamer = Streamer("g.h5")
+    with multitables.open("g.h5") as file:
+        for call in (
+            lambda: streamer.get_collection(odd),
+            lambda: streamer.get_columns(odd, index="x"),
+            lambda: streamer.get_columns("/", index=[odd]),
+            lambda: streamer.get_batches("/x", 1, field=odd),
+            lambda: streamer.get_queue("/x", field=odd),
+            lambda: file.walk(odd),
+        ):
+            with pytest.raises(OptionsError):
+                call()
+
+
+def test_a_closed_streamer_has_no_batches(folder: Path) -> None:
+    with Streamer("g.h5") as streamer:
+        pass
+    with pytest.raises(multitables.ClosedError):
+        streamer.get_batches("/x", 1)

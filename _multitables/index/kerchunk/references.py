@@ -158,7 +158,10 @@ def _bytes(value: Any, key: str) -> bytes:
             return base64.b64decode(value[7:])
         except ValueError as error:
             raise ReferencesError(f"{key!r} is no base64") from error
-    return value.encode("utf-8", "surrogateescape")
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ReferencesError(f"{key!r} is no text: {error}") from error
 
 
 def _reference(value: Any, templates: dict[str, Any], path: str) -> Any:

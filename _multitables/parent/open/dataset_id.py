@@ -19,6 +19,7 @@ from _multitables.errors import UnsupportedDatasetError
 from _multitables.index.chunk_index import grid_of
 from _multitables.index.open_files import Place
 from _multitables.parent.open.handle import asked
+from _multitables.parent.open.read_only import writes
 
 
 class StoreInfo(NamedTuple):
@@ -44,11 +45,15 @@ class Stored(Protocol):
     def __bool__(self) -> bool: ...
 
 
+@writes("set_extent", "write", "write_direct_chunk")
 class DatasetId:
     """How a dataset is stored: ``dataset.id.get_chunk_info(0)``."""
 
     def __init__(self, dataset: Stored, place: Place, stored: dict[str, Any]) -> None:
         self._dataset, self._place, self._stored = dataset, place, stored
+
+    def __bool__(self) -> bool:
+        return self.valid
 
     @property
     def dtype(self) -> np.dtype[Any]:

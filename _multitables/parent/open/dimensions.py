@@ -20,6 +20,7 @@ import numpy as np
 from _multitables.errors import CorruptFileError, MultitablesError, UnsupportedDatasetError
 from _multitables.index import hdf5_errors
 from _multitables.index.references import Reference
+from _multitables.parent.open.read_only import writes
 
 
 class Scaled(Protocol):
@@ -35,6 +36,7 @@ class Scaled(Protocol):
     def ndim(self) -> int: ...
 
 
+@writes("attach_scale", "detach_scale", "label")
 class Dimension:
     """One axis: a mapping from the names of its scales to datasets."""
 
@@ -46,7 +48,8 @@ class Dimension:
     def label(self) -> str:
         """What the axis is called, "" if it has no name."""
         labels = self._dataset.attrs.get("DIMENSION_LABELS")
-        return "" if labels is None else _text(labels[self._axis])
+        is_named = labels is not None and self._axis < len(labels)  # h5py's may be fewer
+        return _text(labels[self._axis]) if is_named else ""
 
     def values(self) -> list[Any]:
         """Return the attached scales, which are datasets."""
@@ -102,6 +105,7 @@ class Dimension:
         return f"<{self.label!r} dimension {self._axis} of {self._dataset!r}>"
 
 
+@writes("create_scale")
 class Dimensions:
     """The axes of a dataset: ``dataset.dims[0].label``."""
 
@@ -120,11 +124,13 @@ class Dimensions:
             ]
         if listed is None:
             return [[] for _ in axes]
-        if not isinstance(listed, np.ndarray) or listed.shape != (len(axes),):
+        if not isinstance(listed, np.ndarray) or listed.ndim != 1 or len(listed) > len(axes):
             return [[self._lost(axis, f"the list of scales is {listed!r}")] for axis in axes]
+        each = [np.atleast_1d(found) for found in listed]
+        each += [np.empty(0, object)] * (len(axes) - len(each))  # the last may not be listed
         return [
-            [self._scale(axis, reference) for reference in np.atleast_1d(listed[axis])]
-            for axis in axes
+            [self._scale(axis, reference) for reference in references]
+            for axis, references in enumerate(each)
         ]
 
     def _scale(self, axis: int, reference: Any) -> Any:

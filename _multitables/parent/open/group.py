@@ -28,6 +28,7 @@ from _multitables.parent.open.mapping import Names, encoded
 from _multitables.parent.open.objects import Object, joined, shown
 from _multitables.parent.open.read_only import GROUP, refused, writes
 from _multitables.parent.open.visits import Link, links_below, objects_below, sorted_links
+from _multitables.tree import one_path
 
 
 @writes(*GROUP)
@@ -291,6 +292,7 @@ class Group(Object, Names):
         >>> for signal in file.walk("/shots/*/signals/*"):  # doctest: +SKIP
         ...     print(signal.name, signal.shape)
         """
+        pattern = one_path(pattern)
         parts = [part for part in pattern.split("/") if part not in ("", ".")]
         return (self.file if pattern.startswith("/") else self)._matching(parts)
 

@@ -51,16 +51,17 @@ def is_hdf5(
         if is_remote(name):
             data = first_bytes(name, storage)[1]
             return any(data.startswith(SIGNATURE, at) for at in _places(len(data)))
+        if not os.path.isfile(name):  # a pipe would wait for its writer
+            return False
         with open(name, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             return any(os.pread(file.fileno(), 8, at) == SIGNATURE for at in _places(size))
     except MissingFileError:
         return False
-    except (OSError, ValueError) as error:
+    except OSError:
         if is_remote(name):
             raise
-        del error  # a folder, no right to read it, a name that no file can have
-        return False
+        return False  # there is no right to read it
 
 
 def _places(size: int) -> list[int]:

@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 
 from _multitables.errors import ReadOnlyError
 
-#: Names of methods that write: of groups, datasets and attributes.
+#: Names of methods that write, and of properties that are set: of groups, datasets and attributes.
 GROUP = (
     "__setitem__", "__delitem__", "build_virtual_dataset", "clear", "copy", "create_dataset",
     "create_dataset_like", "create_group", "create_virtual_dataset", "move", "pop", "popitem",
     "setdefault", "update",
 )  # fmt: skip
-DATASET = ("__setitem__", "make_scale", "resize", "write_direct")
+DATASET = ("__setitem__", "make_scale", "resize", "shape", "write_direct")
 ATTRIBUTES = (
     "__setitem__", "__delitem__", "clear", "create", "modify", "pop", "popitem", "setdefault",
     "update",
@@ -43,11 +43,13 @@ def _refusal(name: str) -> Callable[..., NoReturn]:
 
 
 def writes(*names: str) -> Callable[[type[Any]], type[Any]]:
-    """Return a decorator of classes, that gives them methods which refuse to write."""
+    """Return a decorator of classes: their methods and properties of these names do not write."""
 
     def decorated(kind: type[Any]) -> type[Any]:
         for name in names:
-            setattr(kind, name, _refusal(name))
+            is_read, refusal = getattr(kind, name, None), _refusal(name)
+            made = is_read.setter(refusal) if isinstance(is_read, property) else refusal
+            setattr(kind, name, made)
         return kind
 
     return decorated

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core, machine
-from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
+from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
@@ -50,6 +50,15 @@ class DataSpec:
     #: What rows have of the axes behind the first, as `select_inner` takes it.
     inner: Any = None
     version: CheckedVersion | None = None
+
+    def __post_init__(self) -> None:
+        if self.field is not None and not isinstance(self.field, str):
+            raise OptionsError(
+                f"field must be a str, got {self.field!r}",
+                advice="Name one column; of one in another, 'a/b'",
+                option="field",
+                got=self.field,
+            )
 
 
 @dataclass(frozen=True)
