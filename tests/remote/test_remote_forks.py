@@ -397,7 +397,7 @@ def test_no_relay_can_be_started(
         return str(caught.value)
 
     stored.open().close()
-    monkeypatch.setattr("sys.executable", program)
+    monkeypatch.setattr("multiprocessing.spawn._python_exe", program)
     error = in_fork(told)
     assert said in error
     assert "by spawn" in error

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import tables
 from elements import smooth
-from h5py import h5d, h5p, h5s, h5t
 from oracle import same, streamed
 from stored_copies import Copies
 from structures import packed_links
@@ -25,7 +24,7 @@ import multitables
 from _benchmark.objects.faults import Fault
 from _multitables.errors import StoreError
 from _multitables.index import by_library
-from _multitables.index.hdf5_file import open_source
+from _multitables.index.hdf5_file import Source, open_source
 from _multitables.parent.readers.error_report import Record, task_error
 from _multitables.parent.readers.place import Place
 from _multitables.reader import object_file
@@ -34,21 +33,18 @@ ROWS, CHUNK = 4000, 100
 DATA = np.random.default_rng(1).integers(0, 1000, (ROWS, 256), "<i4")
 
 
-def odd(path: Path) -> Path:
-    """/x of 20-bit numbers, which the core does not read: 4 MB in 40 chunks."""
-    kind, plist = h5t.STD_I32LE.copy(), h5p.create(h5p.DATASET_CREATE)
-    kind.set_precision(20)
-    kind.set_offset(3)
-    plist.set_chunk((CHUNK, 256))
-    with h5py.File(path, "w") as file:
-        space = h5s.create_simple(DATA.shape)
-        h5py.Dataset(h5d.create(file.id, b"x", kind, space, plist))[...] = DATA
-    return path
+@pytest.fixture
+def read_by_library(h5: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """/x of 4 MB in 40 chunks, which a library shall read."""
+    monkeypatch.setattr(Source, "_reason", lambda *_: "a test wants it")
+    with h5py.File(h5, "w") as file:
+        file.create_dataset("x", data=DATA, chunks=(CHUNK, 256))
+    return h5
 
 
-def test_requests_are_few(copies: Copies, h5: Path) -> None:
+def test_requests_are_few(copies: Copies, read_by_library: Path) -> None:
     """In order, blocks that grow; elsewhere a block for the structures and one for the rows."""
-    url = copies.put(odd(h5))
+    url = copies.put(read_by_library)
     copies.n_requests()
     rows, told = streamed(url, "/x", n_procs=1, open_options={"storage_options": copies.options})
     same(rows, DATA)
@@ -152,14 +148,19 @@ def _refused(copies: Copies, ask: Any, line: Any, told: Any) -> Any:
     ids=lambda value: getattr(value, "action", None),
 )
 def test_a_store_that_fails_inside_a_library(
-    copies: Copies, h5: Path, library: str, fault: Fault, error: type[Exception], told: str
+    copies: Copies,
+    read_by_library: Path,
+    library: str,
+    fault: Fault,
+    error: type[Exception],
+    told: str,
 ) -> None:
     if library == "tables":
-        with tables.open_file(str(h5), "w") as file:
+        with tables.open_file(str(read_by_library), "w") as file:
             file.create_table("/", "x", obj=np.array([(1,)] * 9, [("a", "<i4")]))
-    else:
-        odd(h5)
-    with multitables.Reader(copies.put(h5), n_procs=1, storage_options=copies.options) as reader:
+    with multitables.Reader(
+        copies.put(read_by_library), n_procs=1, storage_options=copies.options
+    ) as reader:
         data = reader.get_dataset("/x")
         asked = data.where("a > 0") if library == "tables" else data[10:12]
         copies.proxy.set(faults=(fault,))
@@ -170,18 +171,18 @@ def test_a_store_that_fails_inside_a_library(
         assert len(reader.request(asked).get()) in (2, 9)
 
 
-def test_an_object_that_was_replaced(copies: Copies, h5: Path) -> None:
-    url = copies.put(odd(h5))
+def test_an_object_that_was_replaced(copies: Copies, read_by_library: Path) -> None:
+    url = copies.put(read_by_library)
     with multitables.open(url, storage_options=copies.options) as file:
         same(file["x"][:3], DATA[:3])
-        h5.write_bytes(bytes(h5.stat().st_size))
-        copies.put(h5)
+        read_by_library.write_bytes(bytes(read_by_library.stat().st_size))
+        copies.put(read_by_library)
         with pytest.raises(multitables.FileChangedError):
             file["x"][3500:3503]
 
 
-def test_what_is_not_trusted(copies: Copies, h5: Path) -> None:
-    url = copies.put(odd(h5))
+def test_what_is_not_trusted(copies: Copies, read_by_library: Path) -> None:
+    url = copies.put(read_by_library)
     options = {"storage_options": copies.options, "trusted": False}
     with pytest.raises(multitables.UnsupportedDatasetError, match="trusted=False"):
         multitables.Streamer(url, **options).get_queue("/x")
