@@ -91,6 +91,12 @@ def _whole(name: str, value: Any, least: int, advice: str) -> int:
         raise _wrong(name, "must be a whole number", value, advice, tell_type=True) from None
     if number < least or isinstance(value, bool):
         raise _wrong(name, f"is out of range: expected at least {least}", value, advice)
+    return number
+
+
+def _for_core(name: str, value: Any, least: int, advice: str) -> int:
+    """Check a whole number that the core is given as it is."""
+    number = _whole(name, value, least, advice)
     if number > MAX_WHOLE:
         raise _wrong(name, f"is out of range: expected at most {MAX_WHOLE}", value, advice)
     return number
@@ -181,14 +187,14 @@ def _edges(name: str, value: Any) -> tuple[int, ...]:
 def _threads(name: str, value: Any) -> int:
     if value is None:
         return available_cores()
-    return _whole(name, value, 1, "Leave it out for one thread a core")
+    return _for_core(name, value, 1, "Leave it out for one thread a core")
 
 
 def _open_cache(name: str, value: Any) -> int:
     if value is None:
         share = available_bytes() // OPEN_CACHE_SHARE
         return min(max(1 << max(share, 1).bit_length() - 1, MIN_CACHE_BYTES), MAX_OPEN_CACHE_BYTES)
-    return _whole(name, value, 0, "0 keeps no chunks")
+    return _for_core(name, value, 0, "0 keeps no chunks")
 
 
 def _rotational(name: str, value: Any) -> bool | None:

@@ -21,8 +21,8 @@ def of_tensors(item: Item, to_tensor: Callable[[Any], torch.Tensor]) -> Item:
     """Return an item whose datasets and scales are tensors, which share its memory."""
 
     def change(value: Any) -> Any:
-        is_numbers = isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject
-        return to_tensor(value) if is_numbers else value
+        is_array = isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O"
+        return to_tensor(value) if is_array else value
 
     arrays = {name: change(array) for name, array in item.items()}
     scales = {

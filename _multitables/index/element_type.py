@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from _multitables.index.numpy_type import (
     NoDtypeError,
     Unsupported,
     as_pytables,
+    datatype_of,
     has_kind,
     numpy_dtype,
 )
@@ -356,6 +357,7 @@ class FieldType:
     leading_dims: tuple[int, ...] = ()  # of arrays of compounds that hold the field
 
 
+@lru_cache(maxsize=256)
 def stored_type(n_bytes: int) -> FieldType:
     """Return the type of elements that are delivered as bytes, as they are stored."""
     copied = (Conversion.of(n_bytes),)
@@ -390,7 +392,9 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
             raise KeyError(rest, list(found))
         at, datatype = found[name]
         offset, rest = offset + at, after
-    element = replace(element_type(datatype, pytables), library=library)
+    element = element_type(datatype, pytables)
+    if library:
+        element = replace(element, library=library)
     if element.dtype.subdtype is not None:
         element = replace(element, dtype=flat(element.dtype))
     leading: tuple[int, ...] = ()
@@ -402,6 +406,16 @@ def field_type(datatype: Datatype, field: str | None, pytables: bool) -> FieldTy
         element = replace(element, library=library)
         offset, leading = at, (*array["dims"], *leading)
     return FieldType(element, offset, leading)
+
+
+@lru_cache(maxsize=1024)
+def field_type_of(body: bytes, field: str | None, pytables: bool, mixed: bool) -> FieldType:
+    """Describe a field of a type as a file stores it; `mixed`: without what has no fixed size.
+
+    A file has few types, and very many datasets of each.
+    """
+    datatype = datatype_of(body)
+    return field_type((mixed and fixed(datatype)) or datatype, field, pytables)
 
 
 def fixed(datatype: Datatype) -> Datatype | None:

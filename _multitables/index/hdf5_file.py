@@ -27,6 +27,7 @@ from _multitables.index.element_type import (
     FieldType,
     element_type,
     field_type,
+    field_type_of,
     fixed,
     flat,
     stored_type,
@@ -485,14 +486,13 @@ def errors_named(place: Place) -> contextlib.AbstractContextManager[None]:
 
 
 def _field_type(dataset: _Dataset, field: str | None, mixed: bool = False) -> FieldType:
-    path, filename, datatype = dataset.place.path, dataset.place.file.filename, dataset.datatype
-    left = fixed(datatype)
+    path, filename = dataset.place.path, dataset.place.file.filename
     try:
-        return field_type((mixed and left) or datatype, field, dataset.pytables)
+        return field_type_of(dataset.stored["datatype"], field, dataset.pytables, mixed)
     except NoDtypeError:
         raise
     except Unsupported as error:
-        others = (left or {}).get("fields", ())
+        others = (fixed(dataset.datatype) or {}).get("fields", ())
         raise hdf5_errors.not_fixed(filename, path, str(error), others) from None
     except KeyError as error:
         raise hdf5_errors.no_such_field(filename, path, *error.args) from None

@@ -348,7 +348,7 @@ class Dataset(Object):
         found = known.get(self._key)
         if found is None:
             shared, place = self._handle.shared, self._place
-            made = Contents(shared, place, self._shape, *self._type.readable)
+            made = Contents(shared, place, self._shape, self._type)
             if not self._type.is_readable:
                 made.rows = None  # whole ones have no dtype
             found = known.setdefault(self._key, made)

@@ -23,7 +23,7 @@ from _multitables import _core
 from _multitables.elements.values import decode
 from _multitables.errors import MissingFieldError, UnsupportedDatasetError
 from _multitables.index.chunk_index import ChunkIndex, changed
-from _multitables.index.element_type import field_type, flat
+from _multitables.index.element_type import FieldType, flat
 from _multitables.index.hdf5_file import Source
 from _multitables.index.numpy_type import Datatype, Unsupported, numpy_dtype
 from _multitables.index.open_files import Place
@@ -69,6 +69,17 @@ class Part:
     core: _core.LocalDataset | None
 
 
+class ElementKind(Protocol):
+    """The element type of a dataset."""
+
+    @property
+    def readable(self) -> tuple[Datatype, np.dtype[Any]]:
+        """What the core tells of it, and its dtype, without fields that NumPy has no type for."""
+
+    def part(self, field: str | None) -> FieldType:
+        """Return what one field is, or all of it."""
+
+
 class Contents:
     """Reads the elements of one dataset; may be used by any number of threads.
 
@@ -80,10 +91,8 @@ class Contents:
         Where the dataset is.
     dims : tuple of int
         Its extents; () of a scalar.
-    datatype : dict
-        Its element type.
-    dtype : numpy.dtype
-        What h5py gives for it.
+    kind : ElementKind
+        What its elements are.
 
     Raises
     ------
@@ -96,14 +105,14 @@ class Contents:
         shared: Shared,
         place: Place,
         dims: tuple[int, ...],
-        datatype: Datatype,
-        dtype: np.dtype[Any],
+        kind: ElementKind,
     ) -> None:
         self._reader, self._place = shared.reader, place
-        self._dims, self._datatype, self._dtype = dims, datatype, dtype
+        self._dims, self._type = dims, kind
+        self._datatype, self._dtype = kind.readable
         self._index = shared.source.index_at(place, as_stored=True)
-        direct = _direct(self._index, dims, datatype, None)
-        self._is_direct = direct is not None and direct.dtype == flat(dtype).base
+        direct = _direct(self._index, dims, kind, None)
+        self._is_direct = direct is not None and direct.dtype == flat(self._dtype).base
         index = direct if direct is not None and self._is_direct else self._index
         whole = self._made(index)
         self._parts = {"": whole}
@@ -320,7 +329,7 @@ class Contents:
     def _part(self, field: str) -> Part:
         part = self._parts.get(field)
         if part is None:  # two threads may make it: a lock could be held for ever after a fork
-            index = _direct(self._index, self._dims, self._datatype, field)
+            index = _direct(self._index, self._dims, self._type, field)
             part = self._parts.setdefault(field, self._made(index or self._index))
         return part
 
@@ -344,11 +353,11 @@ def _with_fields(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _direct(
-    index: ChunkIndex, dims: tuple[int, ...], datatype: Datatype, field: str | None
+    index: ChunkIndex, dims: tuple[int, ...], kind: ElementKind, field: str | None
 ) -> ChunkIndex | None:
     """Return the index of elements, or of a field, as h5py gives them, if they are stored so."""
     try:
-        part = field_type(datatype, field, False)
+        part = kind.part(field)
     except Unsupported:
         return None
     element = part.element

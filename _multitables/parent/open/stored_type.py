@@ -9,13 +9,13 @@ Law
 
 from __future__ import annotations
 
-import contextlib
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from _multitables.errors import UnsupportedDatasetError
+from _multitables.index.element_type import FieldType, field_type, field_type_of
 from _multitables.index.hdf5_metadata import is_pytables
 from _multitables.index.numpy_type import (
     Datatype,
@@ -57,10 +57,18 @@ class StoredType:
     @cached_property
     def readable(self) -> tuple[Datatype, np.dtype[Any]]:
         """The type and its dtype, without the fields that NumPy has no type for."""
-        with contextlib.suppress(UnsupportedDatasetError):
+        try:
             return self.datatype, self.dtype
-        datatype = readable(self.datatype)
-        return datatype, asked(numpy_dtype, self._place, datatype)
+        except UnsupportedDatasetError:
+            datatype = readable(self.datatype)
+            return datatype, asked(numpy_dtype, self._place, datatype)
+
+    def part(self, field: str | None) -> FieldType:
+        """Return what one field is, or all of it that is readable; see `field_type` for errors."""
+        datatype = self.readable[0]
+        if datatype is datatype_of(self._body):
+            return field_type_of(self._body, field, pytables=False, mixed=False)
+        return field_type(datatype, field, pytables=False)
 
     @property
     def is_readable(self) -> bool:
