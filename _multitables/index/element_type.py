@@ -311,7 +311,7 @@ def _repeated(
     for one in conversions:
         if (one.step * one.count == step and one.to_step * one.count == to_step) or count == 1:
             yield replace(one, count=one.count * count)
-        elif one.count <= count:  # the fewer are told one by one
+        elif one.count <= count:  # the fewer become conversions of their own
             each = replace(one, count=count, step=step, to_step=to_step)
             yield from (each.moved(n * one.step, n * one.to_step) for n in range(one.count))
         else:

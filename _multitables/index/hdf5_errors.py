@@ -340,7 +340,7 @@ def not_fixed(
 
 
 def no_dtype(filename: str, path: str, what: str) -> UnsupportedDatasetError:
-    """Compose the error for elements of a type that NumPy has none for."""
+    """Compose the error for elements whose type NumPy lacks."""
     return UnsupportedDatasetError(
         f"{path!r} in {filename!r} has elements of a type that NumPy does not have: {what}",
         good="Its shape and attributes, and fields of other types, can be read",

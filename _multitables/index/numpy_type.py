@@ -34,7 +34,7 @@ POINTER_BYTES = {"variable_string": 8, "sequence": 16}
 MAX_INTEGER_BYTES = 8
 #: How PyTables and the core call a string that is delivered with all its bytes.
 PADDING_NULLPAD = 1
-#: By the number of a reference's kind. HDF5 1.12 has one for whatever is referred to, of which h5py
+#: By the number of a reference's kind. HDF5 1.12 has one kind for every target, of which h5py
 #: reads none, and of which objects alone are read here.
 REFERENCES = {0: Reference, 1: RegionReference, 2: Reference}
 CHARSETS = {0: ("ascii", bytes), 1: ("utf-8", str)}

@@ -43,7 +43,7 @@ def fingerprint_of(name: str, options: StorageOptions) -> Fingerprint:
 
 
 def opening_name(name: str, before: Fingerprint | None) -> str:
-    """Return a name that opens a file: its own, or of one that has none any more a descriptor's.
+    """Return a name that opens a file: its own, or a descriptor's if it lost its name.
 
     `before` is the file as it was opened before, if it was.
     """

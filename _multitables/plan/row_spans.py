@@ -1,4 +1,4 @@
-"""Where the elements of ragged rows lie, from whichever numbers say so.
+"""Where the elements of ragged rows lie: offsets, starts, ends or lengths -> spans.
 
 Law
 ---

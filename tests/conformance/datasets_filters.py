@@ -127,7 +127,7 @@ def filter_masks(path: Path) -> Iterator[Dataset]:
 
 @table("earliest", "latest")
 def cut_chunks(path: Path, variant: str) -> Iterator[Dataset]:
-    """Chunks at the edge that have no more than the extent needs, in every index."""
+    """Edge chunks that end with the extent, in every index."""
     kinds: dict[str, dict[str, Any]] = {
         "gzip": {"compression": "gzip", "shuffle": True, "fletcher32": True},
         "sum": {"fletcher32": True},

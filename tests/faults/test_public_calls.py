@@ -1,4 +1,4 @@
-"""Every public call on damaged files: an error of the library, whatever the bytes are.
+"""Every public call on damaged files: the library raises errors of its own only.
 
 1. Some variants of each file, drawn anew for each size of it; ``tools/damage.py calls`` takes more.
 """

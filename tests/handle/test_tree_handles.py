@@ -273,7 +273,7 @@ def test_closing_while_others_read(path: Path) -> None:
 
 
 def shown(found: Any) -> Any:
-    """What is compared of whatever was taken."""
+    """What is compared of an object."""
     return found.tolist() if isinstance(found, np.ndarray) else getattr(found, "name", found)
 
 

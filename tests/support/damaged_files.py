@@ -158,7 +158,7 @@ def _streamed(streamer: multitables.Streamer) -> np.ndarray:
 
 
 def limit_memory() -> None:
-    """Let this process, and its readers, have no more than `MEMORY_BYTES` mapped."""
+    """Limit the mappings of this process and its readers to `MEMORY_BYTES`."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 

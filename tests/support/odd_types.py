@@ -52,7 +52,7 @@ def bits(number: int, at: int, count: int) -> int:
 
 
 def usual_bits(size: int) -> int:
-    """The fewest bits that HDF5 stores in a number of so many bytes without being urged."""
+    """The fewest bits that HDF5 stores in a number of this size by default."""
     return 8 * (1 << (size - 1).bit_length() >> 1) + 1 if size > 1 else 2
 
 

@@ -81,7 +81,7 @@ class Asked:
     #: What still has to be asked.
     todo: list[Callable[[int | None], None]] = field(default_factory=list)
     results: list[Results] = field(default_factory=list)
-    #: Datasets that are alone, one by one; rows of any length are a block if there are none.
+    #: Requests for datasets that are alone; of rows of any length without a row, the empty block.
     alone: dict[int, Request | RaggedRequest | Any] = field(default_factory=dict)
     #: Those that this process reads, and what it has read.
     here: list[int] = field(default_factory=list)

@@ -158,7 +158,7 @@ class Dataset(Object):
 
     @property
     def filter_names(self) -> tuple[str, ...]:
-        """Names of the filters: those in the file or, where it has none, the registered ones."""
+        """Names of the filters: those in the file, or else the registered ones."""
         return tuple(
             name_of(found[0], found[3].decode("utf-8", "surrogateescape"))
             for found in self._stored["filters"]
@@ -304,7 +304,7 @@ class Dataset(Object):
                         core.read_rows(wanted.start, wanted.step, len(wanted), some)
                         return some
             except MemoryError:
-                pass  # the long way tells what is too large
+                pass  # the general read says what is too large
             except _core.ReadFailed as failure:
                 # The long way tells why, or goes another. A store was asked often enough already.
                 if _core.ERROR_KINDS[failure.args[0]] == "store":

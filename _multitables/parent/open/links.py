@@ -77,7 +77,7 @@ def text(name: bytes) -> str | bytes:
 
 
 def link(told: tuple[Any, ...]) -> HardLink | SoftLink | ExternalLink | UserLink:
-    """Return the value of a link, of what the core tells of it."""
+    """Return the value of a link from the core's description."""
     _, _, kind, *target = told
     if kind == "hard":
         return HardLink()

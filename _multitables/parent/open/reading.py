@@ -74,7 +74,7 @@ class ElementKind(Protocol):
 
     @property
     def readable(self) -> tuple[Datatype, np.dtype[Any]]:
-        """What the core tells of it, and its dtype, without fields that NumPy has no type for."""
+        """The core's description and the dtype, without fields whose type NumPy lacks."""
 
     def part(self, field: str | None) -> FieldType:
         """Return what one field is, or all of it."""

@@ -40,7 +40,7 @@ class StoredType:
 
     @cached_property
     def datatype(self) -> Datatype:
-        """What the core tells of it."""
+        """The core's description of the type."""
         place, datatype = self._place, datatype_of(self._body)
         if not has_own_types(self._body) or place.offset == UNKNOWN:
             return datatype

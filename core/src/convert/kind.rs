@@ -4,7 +4,7 @@
 //! Law:
 //! 1. A value is converted as a whole: its bytes are read before any is written, so both sides may be the
 //!    same memory.
-//! 2. Bits are counted from the lowest one of a number, in whichever order its bytes are.
+//! 2. Bits are counted from the lowest one of a number, in either byte order.
 
 use super::float_format::FloatFormat;
 

@@ -312,7 +312,7 @@ fn decode_stages(
             span = span.start + start..span.start + start + part.len();
             continue;
         }
-        // What the later stages take from this one at most: None when nothing tells.
+        // The most bytes that the later stages take from this one; None: not known.
         let most = stored_size(rest, filter_mask, out.len());
         let is_last = !rest.iter().any(active);
         let told = stage.decoder.output_size(bytes).map_err(fail)?;

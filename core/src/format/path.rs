@@ -1,6 +1,6 @@
 //! A path on its way to an object: what soft links put before the names that are left.
 //!
-//! Law: names are bytes; empty ones and "." are none.
+//! Law: names are bytes; empty names and "." are left out.
 
 /// The names that are left of a path, the next one last.
 #[derive(Default)]

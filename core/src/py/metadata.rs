@@ -52,7 +52,7 @@ impl OpenedFile {
     }
 }
 
-/// A name by which a file opens that has none any more, if it is open here or in the parent.
+/// A name that opens a file which lost its own, if this process or the parent has it open.
 #[pyfunction]
 pub fn name_of_unlinked(device: u64, inode: u64) -> Option<OsString> {
     unlinked::name_of(device, inode).map(PathBuf::into_os_string)
