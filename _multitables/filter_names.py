@@ -27,7 +27,7 @@ HDF5PLUGIN = {
 }
 #: Filters that PyTables adds to its own HDF5, where its build has them, for what it wrote itself.
 PYTABLES = {305: "lzo", 307: "bzip2", 32001: "blosc", 32026: "blosc2"}
-#: What files are met with beside these. Source: the HDF Group's list of registered filter plugins
+#: Other filters that files have. Source: the HDF Group's list of registered filter plugins
 #: (docs/RegisteredFilterPlugins.md of HDFGroup/hdf5_plugins).
 REGISTERED = {
     257: "hzip",

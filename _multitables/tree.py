@@ -118,7 +118,7 @@ class Ragged:
 
     @property
     def numbers(self) -> dict[str, str | npt.NDArray[Any]]:
-        """What says where rows lie, by its name."""
+        """The given offsets, starts, ends or lengths, by name."""
         each = {name: getattr(self, name) for name in ("offsets", "starts", "ends", "lengths")}
         return {name: one for name, one in each.items() if one is not None}
 
@@ -127,7 +127,7 @@ class Ragged:
 
 
 def _whole(name: str, given: Any) -> npt.NDArray[Any]:
-    """Return a copy of whole numbers that nobody changes."""
+    """Return a private copy of whole numbers."""
     try:
         numbers = np.array(given)
     except Exception:  # noqa: BLE001 - what others make of themselves may fail in any way

@@ -42,9 +42,9 @@ HIDDEN = frozenset({
     "CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates",
     "_NCProperties", "_nc3_strict",
 })  # fmt: skip
-#: Before the name, in the file, of a variable that is called as a dimension that it does not have.
+#: Prefix in the file of a variable that has the name of a dimension, but not the dimension.
 NOT_A_COORDINATE = "_nc4_non_coord_"
-#: How the name of a scale begins that stands for a dimension only.
+#: Start of the NAME of a scale that is a dimension and no variable.
 NOT_A_VARIABLE = b"This is a netCDF dimension but not a netCDF variable."
 #: Errors of what a damaged list of references may name.
 NOT_THERE = (AttributeError, IndexError, TypeError, ValueError)
@@ -57,13 +57,13 @@ class Dim:
     name: str
     size: int
     is_unlimited: bool = False
-    #: What `_Netcdf4Coordinates` calls it; None of a phony one.
+    #: Its number in `_Netcdf4Coordinates`; None for a phony dimension.
     number: int | None = None
 
 
 @dataclass
 class Counts:
-    """How many dimensions of a file were numbered so far."""
+    """The number of phony dimensions that a file has so far."""
 
     scales: int = 0
     phony: int = 0
@@ -75,7 +75,7 @@ class Variable:
 
     dataset: Dataset
     dims: tuple[str, ...]
-    #: As long as its dimensions are: an unlimited one may have grown since it was written.
+    #: The extents of its dimensions: an unlimited one may have grown since it was written.
     shape: tuple[int, ...]
 
 

@@ -32,7 +32,7 @@ OBJECTS = ("variable_string", "sequence", "reference")
 #: of sequences may not: what they name names more.
 SHARED_BYTES = 1024
 ADDRESS_BYTES = 8  # at most
-#: How a reference of HDF5 1.12 begins that is to an object of the same file.
+#: The first bytes of a reference of HDF5 1.12 to an object of the same file.
 OBJECT_HERE = bytes([2, 0])
 
 

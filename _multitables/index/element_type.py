@@ -83,7 +83,7 @@ class Conversion:
 
     @classmethod
     def of(cls, size: int, kind: int = COPY, to_size: int = 0, bias: int = 0) -> Conversion:
-        """Return that of one value, with which an element begins, of the same size by default."""
+        """Return the conversion of one value at offset 0; its size stays by default."""
         to_size = to_size or size
         return cls(0, size, size, 0, to_size, to_size, 1, kind, bias)
 
@@ -99,7 +99,7 @@ class Conversion:
         return (self.start, self.size, self.step) == (self.to, self.to_size, self.to_step)
 
     def moved(self, by: int, to: int) -> Conversion:
-        """Return it for an element that lies further behind on both sides."""
+        """Return the conversion for an element at these further offsets."""
         return replace(self, start=self.start + by, to=self.to + to)
 
 
@@ -109,7 +109,7 @@ class ElementType:
 
     dtype: np.dtype[Any]  # may be a subarray dtype, as nested as h5py's
     size_bytes: int  # as stored
-    #: All that is delivered; of plain bytes `COPY`.
+    #: Together they make the delivered element; plain bytes are a `COPY`.
     conversions: tuple[Conversion, ...]
     delivered_bytes: int
     #: The core converts it. If not, the reason why a library reads it.
@@ -125,7 +125,7 @@ class ElementType:
 
     @cached_property
     def changes(self) -> tuple[Conversion, ...]:
-        """What the core has to do: in place, no copies."""
+        """The conversions that the core applies; in place, without the copies."""
         if not self.is_in_place:
             return self.conversions
         return tuple(one for one in self.conversions if one.kind != COPY)
@@ -178,7 +178,7 @@ def _with(
     found = tuple(_merged(conversions))
     element = ElementType(dtype, size, found, delivered)
     if len(element.changes) > MAX_CONVERSIONS:
-        if not element.is_in_place:  # which no library delivers so
+        if not element.is_in_place:  # no library delivers such elements
             raise NoDtypeError(VERY_MANY)
         return replace(element, direct=False, reason=VERY_MANY)
     return element

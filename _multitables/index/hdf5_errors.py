@@ -374,7 +374,7 @@ def closed(filename: str) -> ClosedError:
 
 
 def no_memory(filename: str, path: str) -> SharedMemoryError:
-    """Compose the error for what is larger than the memory that can be had."""
+    """Compose the error for a result that is larger than the available memory."""
     return SharedMemoryError(
         f"what is read of {path!r} in {filename!r} needs more memory than there is",
         advice="Read a part of it, or stream it",

@@ -70,7 +70,7 @@ def index_all(source: Source, wanted: Sequence[Wanted]) -> tuple[list[ChunkIndex
 
 
 def _parts(source: Source, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, list[ChunkIndex]]]:
-    """Yield the indexes of the datasets that are one in the end."""
+    """Yield, for each name, the indexes of its datasets."""
     for named, field in wanted:
         places = datasets_named(source, named)
         yield (named, field), [source.index_at(place, field) for place in places]
@@ -177,7 +177,7 @@ class JoinedSource(Source):
         return _Indexed(indexes, files, missing)
 
     def of_first(self, ask: Callable[[Source], _T]) -> _T:
-        """Return what the first file answers that does not lack what it is asked for."""
+        """Return the answer of the first file that lacks nothing of the question."""
         missing = MissingFiles()
         for answer in self._answers(ask, missing):
             return answer

@@ -41,7 +41,7 @@ CHARSETS = {0: ("ascii", bytes), 1: ("utf-8", str)}
 
 
 class Unsupported(Exception):  # noqa: N818 - internal, turned into UnsupportedDatasetError
-    """Its text is the kind of type."""
+    """The text names the kind of type."""
 
 
 class NoDtypeError(Unsupported, TypeError):
@@ -150,7 +150,7 @@ def _order(datatype: Datatype) -> Literal["<", ">"]:
 
 
 def _integer(datatype: Datatype) -> Dtype:
-    """Return that of the same bytes, or the next longer one."""
+    """Return the integer dtype of this size, or the next longer one."""
     size = 1 << (datatype["size"] - 1).bit_length()
     if size > MAX_INTEGER_BYTES:
         raise NoDtypeError(f"{datatype['kind']} of {datatype['size']} bytes")
@@ -230,7 +230,7 @@ def _array(datatype: Datatype) -> Dtype:
 
 
 def _complex(datatype: Datatype) -> Dtype:
-    """Return that of two floats; NumPy has no complex number of two halves."""
+    """Return the complex dtype of two floats; NumPy has none of two halves."""
     base = numpy_dtype(datatype["base"])
     if base.kind != "f":
         raise NoDtypeError(f"complex numbers of a {datatype['base']['kind']}")
@@ -242,7 +242,7 @@ def _truth(datatype: Datatype) -> Dtype:
 
 
 def _time(datatype: Datatype) -> Dtype:
-    """Return that of seconds: whole ones, but of PyTables' Time64."""
+    """Return the dtype of seconds: integers, or floats for PyTables' Time64."""
     size = datatype["size"]
     if size not in (4, 8):
         raise NoDtypeError(f"a time of {size} bytes")

@@ -8,7 +8,7 @@ Law
    looks for the other file.
 3. Each file is opened once, and holds the lock of HDF5's readers as long as it is open. One that
    grows is opened without, in whatever state its writer has it.
-4. A file is the one that was opened, though it may have no name any more.
+4. A file stays the one that was opened, also after it lost its name.
 
 This file must never know datasets: what an object is, others ask.
 """

@@ -55,7 +55,7 @@ class OpenOptions:
     storage: StorageOptions = field(default_factory=StorageOptions)
     #: Where names in references count from; "": the working directory.
     directory: str = ""
-    #: The file as it was opened before: if it has no name any more, it is read through that.
+    #: The file as it was opened before, through which it is read if it lost its name.
     before: Fingerprint | None = None
 
     @property

@@ -473,7 +473,7 @@ class Streamer(ManyDatasets):
 
 
 def _check_not_joined(spec: DataSpec, option: str, got: object) -> None:
-    """Raise if rows are of several datasets, for an option that takes those of one."""
+    """Raise if several datasets are given with an option that takes one."""
     joined = [leaf for leaf in structure_of(spec.path)[1] if isinstance(leaf, Joined)]
     if joined and got is not False:
         raise OptionsError(

@@ -35,7 +35,7 @@ class StreamerBase:
         self.__setstate__((wanted, file))
 
     def __getstate__(self) -> tuple[StreamerOptions, KeptSource]:
-        """Return what another process makes the same streamer of; its streams stay here."""
+        """Return what another process needs to make the same streamer, without its streams."""
         self._check_open()
         return self._wanted, self._file
 

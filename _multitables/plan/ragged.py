@@ -108,7 +108,7 @@ class RaggedPlan:
     laps: int | None
     #: A batch may go on in the next lap.
     crosses: bool
-    #: Bytes of each row, for what has rows of one size, and where the rows of what is ragged lie
+    #: Bytes of a row of datasets with rows of one size; and the spans of ragged rows
     #: with the bytes of one element.
     fixed_bytes: int
     spans: Sequence[tuple[RowSpans, int]]

@@ -3,7 +3,7 @@
 Law
 ---
 1. Pure. Numbers are checked once, before anything is read by them.
-2. Each element belongs to a row, unless the user says that there are gaps: none is lost unseen.
+2. Each element belongs to a row, unless the user says that there are gaps: none is lost silently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from _multitables.index.chunk_index import ChunkIndex
 
 I64 = npt.NDArray[np.int64]
 
-#: What each kind of numbers has, one of them.
+#: The singular of each kind of numbers.
 ONE = {"offsets": "offset", "starts": "start", "ends": "end", "lengths": "length"}
 START: I64 = np.zeros(1, np.int64)
 BEYOND = "ends its row beyond the elements"
@@ -74,14 +74,14 @@ class Numbers:
         return f"{self.index.path!r} in {self.index.filename!r}"
 
     def check_least(self, least: npt.NDArray[Any] | int, what: str) -> None:
-        """Raise if a number is less than what it must be at least."""
+        """Raise if a number is less than its lower bound."""
         bad = self.values < least
         if bad.any():
             at = int(np.argmax(bad))
             raise self._error(at, what, f"at least {np.broadcast_to(least, bad.shape)[at]}")
 
     def check_most(self, most: int, what: str, sums: I64 | None = None) -> None:
-        """Raise if a number, or the sum up to one, is more than it may be."""
+        """Raise if a number, or a running sum, exceeds its upper bound."""
         bad = (self.values if sums is None else sums) > most
         if bad.any():
             raise self._error(int(np.argmax(bad)), what, f"at most {most}", sums)

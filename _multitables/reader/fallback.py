@@ -418,7 +418,7 @@ def _open_h5py(filename: str, path: str, open_options: dict[str, Any]) -> tuple[
         }
     access = open_options.get("access")
     given: Any = ObjectFile(filename, access) if access else filename
-    if is_unlinked(filename):  # HDF5 asks where such a name leads, and it leads nowhere
+    if is_unlinked(filename):  # HDF5 resolves such a name, which leads nowhere
         given = open(filename, "rb")  # noqa: SIM115 - h5py closes it with the file
     elif not access and not takes_locks(filename):
         driver["locking"] = False
@@ -448,7 +448,7 @@ def _open_tables(filename: str, path: str, open_options: dict[str, Any]) -> tupl
     if access or is_unlinked(filename):
         given["DRIVER"], given["DRIVER_CORE_BACKING_STORE"] = "H5FD_CORE", 0
         given["DRIVER_CORE_IMAGE"] = copy_of(filename, access) if access else whole(filename)
-        filename += "" if access else "-copy"  # PyTables takes no name that there is
+        filename += "" if access else "-copy"  # PyTables refuses the name of an existing file
     file = tables.open_file(filename, "r", **given)
     return file, file.get_node(path)
 

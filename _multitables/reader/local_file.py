@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A file that has no name any more is opened through a descriptor of the parent. HDF5 refuses such
+1. A file that lost its name is opened through a descriptor of the parent. HDF5 refuses such
    a name: h5py reads a file object then, and PyTables a copy, as of objects of stores.
 2. A file system may have no locks: a library takes none there, as the core.
 """

@@ -185,7 +185,7 @@ def chunk_slices(
 
 
 def _boxes(axes: list[tuple[tuple[int, int], int]]) -> Iterator[tuple[slice, ...]]:
-    """Yield the chunks within some bounds of each axis, of which there may be very many."""
+    """Yield the chunks within bounds of each axis, one by one, as there may be very many."""
     if not axes:
         yield ()
         return

@@ -60,7 +60,7 @@ class DatasetInfo:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether elements have bytes of no field: those of fields of any length, perhaps."""
+        """Whether elements have bytes that belong to no field."""
         dtype = self.dtype
         named = sum(dtype[name].itemsize for name in dtype.names or ())
         return dtype.names is not None and named < dtype.itemsize

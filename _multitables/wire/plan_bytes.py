@@ -265,6 +265,6 @@ def rows_call(index: ChunkIndex, field: str, open_options: Mapping[str, object])
         "key": key,
         "shape": index.shape,
         "n_dims": info.n_dims,
-        "n_converted": int(bool(field)),  # what is converted is the field already
+        "n_converted": int(bool(field)),  # the conversion gives the field
     }
     return LibraryCall(info, "getitem", arguments, (), index.dtype)

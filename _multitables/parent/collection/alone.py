@@ -1,4 +1,4 @@
-"""Datasets of items that are read one by one: how each is, and what this process reads itself.
+"""Datasets of items that are read one by one, by readers or in this process.
 
 Law
 ---

@@ -31,7 +31,7 @@ class Scales(dict[str, Any]):
         self.missing = missing or {}
 
     def mapped(self, change: Callable[[Any], Any]) -> Scales:
-        """Return scales of which each array is what a function makes of it."""
+        """Return the scales with a function applied to each array."""
         return Scales({name: change(array) for name, array in self.items()}, self.missing)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -86,7 +86,7 @@ class Asked:
     #: Those that this process reads, and what it has read.
     here: list[int] = field(default_factory=list)
     values: dict[int, Any] = field(default_factory=dict)
-    #: What failed before readers were asked.
+    #: Errors that came before a request was made.
     failed: list[PieceError] = field(default_factory=list)
 
 

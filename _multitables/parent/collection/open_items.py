@@ -362,7 +362,7 @@ def _of_file(source: Source, spec: ItemSpec) -> tuple[list[Match], _OfFile]:
 
 
 def _of_group(group: Place, names: Sequence[str]) -> dict[str, Any]:
-    """Return the attributes of a group that are wanted, as far as it has them."""
+    """Return those of the wanted attributes that a group has."""
     wanted = {name.encode("utf-8", "surrogateescape"): name for name in names}
     with errors_named(group):
         stored = {one[0]: one[2:] for one in group.file.metadata.attributes(group.offset)}

@@ -1,4 +1,4 @@
-"""What h5py has in ``dataset.id`` of how a dataset is stored: its chunks, and their bytes.
+"""How a dataset is stored, as h5py's ``dataset.id`` says it: its chunks, and their bytes.
 
 Law
 ---
@@ -32,7 +32,7 @@ class StoreInfo(NamedTuple):
 
 
 class Stored(Protocol):
-    """What is asked of a dataset."""
+    """The properties of a dataset that are used here."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -57,7 +57,7 @@ class DatasetId:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of one element."""
+        """The dtype of an element."""
         return self._dataset.dtype
 
     @property
@@ -67,7 +67,7 @@ class DatasetId:
 
     @property
     def rank(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return self._dataset.ndim
 
     @property

@@ -180,7 +180,7 @@ class Group(Object, Names):
         return (text(told[0]) for told in reversed(self._told()))
 
     def require_group(self, name: Any) -> Group:
-        """Return a group that there is; one that there is not cannot be made.
+        """Return an existing group; a missing one cannot be created.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class Group(Object, Names):
     def require_dataset(
         self, name: Any, shape: Any, dtype: Any, exact: bool = False, **_: Any
     ) -> Any:
-        """Return a dataset that there is; one that there is not cannot be made.
+        """Return an existing dataset; a missing one cannot be created.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What h5py writes by, refused: a file is only read.
+"""h5py's methods that write, refused: a file is only read.
 
 Law
 ---

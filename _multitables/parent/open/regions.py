@@ -107,7 +107,7 @@ def virtual_sources(place: Place, stored: dict[str, Any]) -> list[VDSmap]:
 
 
 def _source(place: Place, selections: Selections, number: int, shown: Part) -> Part | None:
-    """Return the part of a source: that of as many axes that it is as large as what shows it."""
+    """Return the part of a source, of the rank that gives as many elements as are shown."""
     if not len(selections.of(number)):
         return None
     for rank in range(1, MAX_RANK + 1):

@@ -4,7 +4,7 @@ Law
 ---
 1. Nothing is read before it is asked for. Attributes are read only where they change a type: those
    of datasets that PyTables wrote (`as_pytables`).
-2. Fields that NumPy has types for can be read, whatever the others are.
+2. Fields that NumPy has types for can be read, also beside fields that it lacks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ragged rows of requests: what is asked of readers for some, and the block that their results are.
+"""Ragged rows by requests: the spans to read, and the block made of the results.
 
 Law
 ---
@@ -22,7 +22,7 @@ from _multitables.plan.ragged import I64, Fetch
 from _multitables.select.selection import Selection
 from _multitables.wire.request_bytes import encode_heap
 
-#: What a fetch asks: tries for a stage -> a request.
+#: Makes the request of a fetch, from the number of tries for a stage.
 Ask = Callable[[int | None], Request]
 
 
@@ -69,7 +69,7 @@ def _ended(text: Any, offsets: I64) -> tuple[Any, I64]:
 
 
 def nothing(entry: Entry) -> Any:
-    """Return what is delivered of no rows at all."""
+    """Return the empty block."""
     arrays = [np.empty((0, *index.row_shape), index.dtype) for index in entry.indexes]
     if entry.spans is None:
         return arrays[0]

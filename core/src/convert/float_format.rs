@@ -1,8 +1,8 @@
 //! Floats of any format as floats that NumPy has, as HDF5 converts them.
 //!
 //! Law:
-//! 1. Arithmetic with whole numbers: a value is a mantissa times a power of two. Who chooses the target
-//!    takes one that holds every value, so nothing is rounded.
+//! 1. Arithmetic with whole numbers: a value is a mantissa times a power of two. The parent chooses a target
+//!    that holds every value, so nothing is rounded.
 //! 2. A NaN keeps its sign and has all bits of the mantissa, as HDF5 writes it.
 
 /// Bytes of the longest float.
@@ -171,8 +171,8 @@ impl FloatFormat {
         self.convert(stored, value);
     }
 
-    /// A number like most others are, in words of the machine: a normal one of at most 8 bytes, which is
-    /// one as a double or a shorter float, too.
+    /// The common case, in words of the machine: a normal number of at most 8 bytes, which is normal
+    /// as a double or a shorter float, too.
     #[inline]
     fn normal(&self, from: &[u8]) -> Option<u64> {
         let target = self.target;

@@ -5,8 +5,8 @@
 //! Law:
 //! 1. Pure: bytes in, bytes out. That a conversion lies inside its element is checked in `Conversion::parse`,
 //!    so later code indexes freely.
-//! 2. Conversions that change neither place nor size are applied in place (`Conversion::apply`), once to
-//!    each element that is placed: a time is no time before. All others make new elements
+//! 2. Conversions that change neither place nor size are applied in place (`Conversion::apply`), once for
+//!    each element that is placed. All others make new elements
 //!    (`ElementConversion`).
 //!
 //! It must never know datasets, files or filters.

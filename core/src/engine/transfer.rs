@@ -52,7 +52,7 @@ pub unsafe trait Place {
     /// The number of a chunk's record.
     fn number(&self, index: usize) -> u64;
 
-    /// The dataset that a chunk is of.
+    /// The dataset of a chunk.
     fn dataset_of(&self, read: &ChunkRead) -> &Dataset;
 
     /// Where a chunk is decoded, if its decoded bytes are what belongs there.

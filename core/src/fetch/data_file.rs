@@ -3,7 +3,7 @@
 //! Law:
 //! 1. A file is what the parent indexed, or it is an error: device, inode, size and time are
 //!    compared at opening and after each fetch. Of one that grows, only device and inode are. One
-//!    that has no name any more is opened through a descriptor, as long as the parent has one.
+//!    that lost its name is opened through a descriptor, as long as the parent has one.
 //! 2. The page cache can be asked without waiting for the device.
 //! 3. Bytes that came with the plan are copied from there; the file is still compared.
 //! 4. Those who read one file together share its descriptor; a position is named with each read.

@@ -81,7 +81,7 @@ pub struct FilterError {
 }
 
 impl FilterError {
-    /// What a plugin failed with, if HDF5 fails with it, too: it breaks the filter's format.
+    /// Bytes that a plugin and HDF5 fail with: they break the filter's format.
     pub fn of_plugin(self) -> Option<FilterError> {
         let is_plugin = self.filter != 0 && filter_name(self.filter).is_none();
         is_plugin.then_some(FilterError {

@@ -147,7 +147,7 @@ impl Pipeline {
         Err(Fault::wrong_size(out.len(), made).of(last.map_or(0, |stage| stage.id)))
     }
 
-    /// A filter that makes data much larger is of no use, and HDF5 drops its output then, so what
+    /// HDF5 drops the output of a filter that makes data much larger, so what
     /// stands between two stages is little larger than the chunk.
     fn scratch_limit(&self, decoded_size: usize) -> usize {
         let stored = |of: &Arc<ElementConversion>| of.stored_size(decoded_size);

@@ -1,7 +1,7 @@
 //! Attributes: small named values of objects (IV.A.2.m), of versions 1 to 3.
 //!
-//! Law: one whose name can be read is there. Where the rest of its message is damaged, or not known, its
-//! value cannot be had, and the others of its object can.
+//! Law: an attribute whose name can be read is listed. Where the rest of its message is damaged, or not known, its
+//! value cannot be read, and the other attributes of its object can.
 
 use super::blocks::Blocks;
 use super::cursor::{Block, Cursor};
@@ -51,7 +51,7 @@ pub fn attribute(blocks: &Blocks, shared: &SharedMessages, body: &Block) -> Resu
     let mut value = || {
         let type_body = part(&mut cursor, sizes[1], message::DATATYPE, 1)?;
         let space_body = part(&mut cursor, sizes[2], message::DATASPACE, 2)?;
-        // The one who asks for its value sees what is wrong with the type.
+        // An error in the type is raised when its value is read.
         let Ok(element) = datatype(&mut blocks.cursor(&type_body)) else {
             return Ok(Attribute::bad(&name, type_body));
         };

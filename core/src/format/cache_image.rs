@@ -13,7 +13,7 @@ use super::error::Result;
 pub struct CacheImage(Vec<Block>);
 
 impl CacheImage {
-    /// Read the image that a message says the place of.
+    /// Read the image at the place that a message gives.
     pub fn read(blocks: &Blocks, message: &Block) -> Result<CacheImage> {
         let mut cursor = blocks.cursor(message);
         cursor.version("cache image message", 0)?;
