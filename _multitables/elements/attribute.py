@@ -16,17 +16,22 @@ import numpy as np
 from _multitables.elements.empty import Empty
 from _multitables.elements.values import decode
 from _multitables.index.element_type import element_type
-from _multitables.index.numpy_type import datatype_of, dtype_of
+from _multitables.index.numpy_type import (
+    PADDING_NULLPAD,
+    PADDING_NULLTERM,
+    PADDING_SPACEPAD,
+    datatype_of,
+    dtype_of,
+)
 from _multitables.index.open_files import Place
 
 #: Kinds whose values are mostly stored as NumPy has them.
 NUMBERS = {"integer", "float"}
-NULL_TERMINATED, NULL_PADDED, SPACE_PADDED = 0, 1, 2
 #: By the padding of a string: its bytes without it, as most attributes are one string.
 ENDED: dict[int, Callable[[bytes], bytes]] = {
-    NULL_TERMINATED: lambda stored: stored.partition(b"\0")[0],
-    NULL_PADDED: lambda stored: stored.rstrip(b"\0"),
-    SPACE_PADDED: lambda stored: stored.rstrip(b" ").rstrip(b"\0"),
+    PADDING_NULLTERM: lambda stored: stored.partition(b"\0")[0],
+    PADDING_NULLPAD: lambda stored: stored.rstrip(b"\0"),
+    PADDING_SPACEPAD: lambda stored: stored.rstrip(b" ").rstrip(b"\0"),
 }
 
 
@@ -44,7 +49,7 @@ def decoded(place: Place, body: bytes, dims: tuple[int, ...] | None, stored: byt
         number = np.ndarray(dims, dtype_of(body), bytearray(stored))
         return number if dims else number[()]
     if datatype["kind"] == "string" and dims == ():
-        ended = ENDED.get(datatype["padding"], ENDED[SPACE_PADDED])
+        ended = ENDED.get(datatype["padding"], ENDED[PADDING_NULLTERM])  # or damaged
         return np.bytes_(ended(stored))
     elements = np.frombuffer(stored, f"V{datatype['size']}") if stored else np.empty(0, "V1")
     value = decode(elements.reshape(dims), datatype, place.file)

@@ -24,6 +24,9 @@ import numpy as np
 
 from _multitables.index.numpy_type import (
     PADDING_NULLPAD,
+    PADDING_NULLTERM,
+    PADDING_SPACEPAD,
+    PADDINGS,
     Datatype,
     NoDtypeError,
     Unsupported,
@@ -36,8 +39,6 @@ from _multitables.index.numpy_type import (
 MAX_CONVERSIONS = 1 << 14  # with more of them a library is as fast
 VERY_MANY = "very many strings or odd numbers in one element"
 
-PADDING_NULLTERM, PADDING_SPACEPAD = 0, 2
-PADDINGS = PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD
 
 #: Kinds of conversions, as the core numbers them (core/src/convert/kind.rs), beside the paddings of
 #: strings. Numbers and truth values have flags and bits, floats a format.

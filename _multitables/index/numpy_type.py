@@ -32,8 +32,8 @@ Dtype = np.dtype[Any]
 POINTER_BYTES = {"variable_string": 8, "sequence": 16}
 #: Bytes of the longest integer of NumPy.
 MAX_INTEGER_BYTES = 8
-#: How PyTables and the core call a string that is delivered with all its bytes.
-PADDING_NULLPAD = 1
+#: How strings are padded; PyTables delivers theirs with all bytes, as those of the second kind.
+PADDING_NULLTERM, PADDING_NULLPAD, PADDING_SPACEPAD = PADDINGS = 0, 1, 2
 #: By the number of a reference's kind. HDF5 1.12 has one kind for every target, of which h5py
 #: reads none, and of which objects alone are read here.
 REFERENCES = {0: Reference, 1: RegionReference, 2: Reference}

@@ -22,13 +22,7 @@ import numpy as np
 from _multitables import _core
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import U64, grid_of
-from _multitables.index.element_type import (
-    PADDING_SPACEPAD,
-    PADDINGS,
-    ElementType,
-    element_type,
-    flat,
-)
+from _multitables.index.element_type import ElementType, element_type, flat
 from _multitables.index.hdf5_metadata import Attribute, is_pytables
 from _multitables.index.kerchunk.datatype_message import texts
 from _multitables.index.kerchunk.zarr_types import (
@@ -37,7 +31,7 @@ from _multitables.index.kerchunk.zarr_types import (
     filters_to_zarr,
     to_zarr,
 )
-from _multitables.index.numpy_type import Unsupported
+from _multitables.index.numpy_type import PADDING_SPACEPAD, PADDINGS, Unsupported
 from _multitables.index.open_files import OpenFile
 
 #: What HDF5's dimension scales and netCDF-4 keep in attributes for themselves.
