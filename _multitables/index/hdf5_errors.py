@@ -154,10 +154,10 @@ def unknown(filename: str, path: str, error: _core.Unknown) -> UnsupportedDatase
 
 
 def forbidden(filename: str, path: str, error: _core.Forbidden) -> UnsupportedDatasetError:
-    """Compose the error for what a file forbids to read without knowing all of it."""
+    """Compose the error for an unknown message that the file forbids to ignore."""
     return UnsupportedDatasetError(
-        f"{path!r} in {filename!r} must not be read by a library that does not know all of it, as "
-        f"the file says: it has {error.args[0]}",
+        f"{path!r} in {filename!r} has {error.args[0]}, which is not known here, and the file "
+        "forbids to ignore it",
         good="Other datasets are not affected",
         advice="Read it with the program that wrote it",
         path=path,
@@ -344,7 +344,8 @@ def no_dtype(filename: str, path: str, what: str) -> UnsupportedDatasetError:
     return UnsupportedDatasetError(
         f"{path!r} in {filename!r} has elements of a type that NumPy does not have: {what}",
         good="Its shape and attributes, and fields of other types, can be read",
-        advice="Read it with a program in C",
+        advice="HDF5 converts numbers: h5py's dataset.id.read(h5py.h5s.ALL, h5py.h5s.ALL, array) "
+        "fills an array of your dtype",
         path=path,
         filename=filename,
     )
@@ -376,7 +377,7 @@ def closed(filename: str) -> ClosedError:
 def no_memory(filename: str, path: str) -> SharedMemoryError:
     """Compose the error for a result that is larger than the available memory."""
     return SharedMemoryError(
-        f"what is read of {path!r} in {filename!r} needs more memory than there is",
+        f"the selection of {path!r} in {filename!r} is larger than the available memory",
         advice="Read a part of it, or stream it",
         path=path,
         filename=filename,
