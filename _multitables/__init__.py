@@ -124,7 +124,7 @@
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it
 #       open_rows.py         paths -> where rows lie, read and checked
-#       rows_of_requests.py  what is asked for ragged rows, and the block of the results
+#       rows_of_requests.py  requests for ragged rows, and the block of their results
 #       ragged_queue.py      a stream over requests for spans
 #       start_rows.py        options -> a stream that runs
 #     batches/               epochs of batches over streams

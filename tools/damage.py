@@ -4,7 +4,7 @@ Law
 ---
 1. Each file is cut short at every byte, and each of its bytes is flipped, or every STEP-th one.
    `damaged_files` in tests/support says what is right then; what is wrong is listed.
-2. With ``calls``, so many variants of each file are drawn, and every public call is tried on them
+2. With ``calls``, COUNT variants of each file are drawn, and every public call is tried on them
    (`public_walk` in tests/support).
 
 Usage: ``PYTHONPATH=tests/support python tools/damage.py [STEP [LAYOUT ...]]``, or

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. An object of a name is that object, whatever characters the name has. What matches a pattern
+1. A name that an object has is that object, also with wildcards in it. What matches a pattern
    comes by name, numbers in it as numbers, as files do.
 """
 

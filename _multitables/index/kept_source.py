@@ -4,7 +4,7 @@ Law
 ---
 1. One thread has the kept file at a time; another one, meanwhile, opens it for itself.
 2. Between two uses no lock is held, so others may write; what changed is opened anew.
-3. A name is what it meant when this was made, wherever the working directory is later. A file that
+3. A name keeps its meaning when the working directory changes later. A file that
    has no name any more is read through the descriptor that is kept since it was opened first.
 
 This file must never know what a file is opened for.

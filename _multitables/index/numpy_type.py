@@ -4,7 +4,7 @@ Law
 ---
 1. One kind, one function; `DTYPES` is all of them. A type is what `_core.datatype` tells.
 2. A dtype is what h5py gives. Where h5py gives none, it is the smallest of NumPy's that holds every
-   value; a type for which there is none is `NoDtypeError`.
+   value; a type without one is `NoDtypeError`.
 3. Sizes and offsets are those of HDF5's memory, where what is of variable length is a pointer.
    Members that become longer in NumPy, and those behind them, are moved as far as they need.
 4. PyTables' own types are marked by `as_pytables`: nothing else in a type says who wrote it.

@@ -84,7 +84,7 @@ def test_a_scale_of_texts(tmp_path: Path) -> None:
 
 
 def test_a_scale_that_cannot_be_read(tmp_path: Path) -> None:
-    """Here because of a filter that nobody knows, without the libraries that would ask for it."""
+    """Its filter is unknown everywhere, and no library is asked."""
 
     def reference(file: h5py.File) -> h5py.Reference:
         layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)

@@ -2,7 +2,7 @@
 
 1. Rows of any length are a `RaggedBlock` of the rows that h5py reads; other objects are the arrays
    of `multitables.open`.
-2. Damage of one of them is that of a dataset: it can be left out, and it is raised in its item.
+2. A damaged one can be left out as any dataset, and is raised in its own item.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Columns of tables, and of groups that have texts.
 
-1. The oracle are h5py's fields. A table of which every member can be streamed is decoded once.
+1. h5py's fields are the oracle. A table is decoded once if all its members can be streamed.
 2. What no block of columns has is refused, with the columns that can be named.
 """
 
@@ -28,7 +28,7 @@ DTYPE = np.dtype(
         ("one", "<i4", (1,)),
     ]
 )
-#: A table with a member that has no fixed size, and those of which columns can be made.
+#: A table with a member that has no fixed size, and its members that can be columns.
 TEXTS = np.dtype([("evt", "<i8"), ("text", h5py.string_dtype()), ("x", "<f4"), ("y", "<f8")])
 ROWS = 700
 

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. A file is the one that its name meant when it was given. h5py says what is in it.
+1. A name keeps the meaning that it had when it was given. h5py is the oracle.
 2. What was opened goes on without its name, as in h5py; what was not is missing.
 """
 

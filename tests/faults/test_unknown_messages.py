@@ -51,7 +51,9 @@ def test_what_a_message_forbids(h5: Path, kind: int, way: str) -> None:
     _written(h5, kind, FORBIDS)
     with pytest.raises((OSError, KeyError)), h5py.File(h5) as file:
         file["g"]
-    with pytest.raises(multitables.UnsupportedDatasetError, match=rf"type {kind} at .* forbids to ignore"):
+    with pytest.raises(
+        multitables.UnsupportedDatasetError, match=rf"type {kind} at .* forbids to ignore"
+    ):
         READ[way](h5, "/g")
 
 

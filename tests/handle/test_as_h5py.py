@@ -2,8 +2,8 @@
 
 Law
 ---
-1. The oracle is h5py, for values and for what is an error.
-2. Each of h5py's names by which a program writes is refused in one sentence, that says what writes.
+1. h5py is the oracle, for values and errors.
+2. Each of h5py's methods that write is refused in one sentence that says what to write with.
 """
 
 from __future__ import annotations

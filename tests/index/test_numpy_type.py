@@ -4,7 +4,7 @@ Law
 ---
 1. Types are put together from all kinds, at any depth. The core reads them from a file; h5py tells
    its dtype, or that it has none.
-2. Where h5py has none, or one whose fields overlap, ours has fields that do not, or there is none.
+2. Where h5py has no dtype, or overlapping fields, ours has separate fields, or the type is refused.
 """
 
 from __future__ import annotations
@@ -161,21 +161,21 @@ def has_overlap(dtype: np.dtype) -> bool:
 def stored_type(kind: Any) -> tuple[dict[str, Any], Any]:
     """What the core says of a type in a file, and h5py's object of it."""
     with h5py.File("memory", "w", driver="core", backing_store=False, libver="latest") as file:
-        told = h5d.create(file.id, b"kind", kind, h5s.create(h5s.SCALAR)).get_type()
+        of_h5py = h5d.create(file.id, b"kind", kind, h5s.create(h5s.SCALAR)).get_type()
         file.flush()
         core = _core.MetadataFile.from_bytes(file.id.get_file_image())
-        return _core.datatype(core.datatype(core.find(b"/kind")[1])), told
+        return _core.datatype(core.datatype(core.find(b"/kind")[1])), of_h5py
 
 
 @settings(max_examples=300, deadline=None)
 @given(TYPES)
 def test_dtypes_are_h5pys(kind: Any) -> None:
-    datatype, told = stored_type(kind)
+    datatype, of_h5py = stored_type(kind)
     theirs = None
     with contextlib.suppress(Exception):
-        theirs = told.dtype
+        theirs = of_h5py.dtype
     if theirs is not None and not has_overlap(theirs):
-        assert memory_bytes(datatype) == told.get_size()
+        assert memory_bytes(datatype) == of_h5py.get_size()
         same(numpy_dtype(datatype), theirs)
         return
     with contextlib.suppress(NoDtypeError):

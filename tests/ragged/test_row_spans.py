@@ -1,7 +1,7 @@
 """What says where ragged rows lie: offsets, starts, ends, lengths and pairs, of files and arrays.
 
 1. Each kind gives the rows that were written, in every order; the oracle are slices of the data.
-2. What would leave elements to nobody is refused by name, and so is what contradicts the data.
+2. Numbers that leave elements out or contradict the data are refused by name.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_every_kind(
     pair = pickle.loads(pickle.dumps(Ragged("/data", **given)))
     for kind in kinds:
         if given_as == "array":
-            arrays[kind][:] = 0  # nobody sees what becomes of them
+            arrays[kind][:] = 0  # the copy must not change
     same_rows(list(Streamer(path).get_generator(pair, 1)), rows)
     for shuffle in ("window", "full"):
         seen: list[int] = []

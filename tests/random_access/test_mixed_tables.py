@@ -30,7 +30,7 @@ MEMBERS: dict[str, tuple[Any, ...]] = {
     "n": (INNER,), "several": (INNER, (2,)), "fixed": ("S5",), "rows": (NUMBERS,),
     "big": (">u2", (3,)), "only text": (np.dtype([("t", TEXT)]),),
 }  # fmt: skip
-#: Those that have a fixed size, and what is left of them.
+#: The members of fixed size, and what is left of each.
 LEFT = {"i": None, "n": ["b"], "several": ["b"], "fixed": None, "big": None}
 OPEN = r"multitables\.open"
 FILTERS: dict[str, dict[str, Any]] = {
@@ -108,7 +108,7 @@ def test_what_is_left_out(path: Path, reader: Any) -> None:
     for name in ("nothing", "texts"):
         with pytest.raises(multitables.UnsupportedDatasetError, match=OPEN) as e:
             reader.get_dataset(name)
-        assert "field=" not in str(e.value)  # there is none to take
+        assert "field=" not in str(e.value)  # no field can be taken
     with pytest.raises(multitables.UnsupportedDatasetError, match="field='i', or "):
         multitables.Streamer(path).get_queue("chunked")
     with multitables.open(path) as file:  # as the advice says

@@ -140,7 +140,7 @@ def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_program_that_embeds_python(
     numbered: Path, monkeypatch: pytest.MonkeyPatch, known: str | None
 ) -> None:
-    """It has no Python's program to name: the one of its version is looked for, or asked for."""
+    """Without sys.executable, Python is searched by its version, or an error says how to name it."""
     import multiprocessing.spawn
 
     monkeypatch.setattr(multiprocessing.spawn, "_python_exe", None)

@@ -6,7 +6,7 @@ Law
    a filter's plugin, or files of any name, "library" an HDF5 library. All equal what h5py reads, or
    PyTables, or it is an `AssertionError`.
 2. A refusal is one of the library's errors that say that a dataset is not read: `REFUSALS`. Any
-   other exception is passed on, whoever raised it: it is a failure.
+   other exception is passed on: it is a failure.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from h5py import h5s
 
 
 def cut_edges(made: h5py.Dataset, **options: Any) -> None:
-    """Stores chunks at the edge anew, without what is behind their last element in the extent.
+    """Store the edge chunks anew, cut behind their last element in the extent.
 
     `options` are those of the dataset's filters.
     """

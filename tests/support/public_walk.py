@@ -3,7 +3,7 @@
 Law
 ---
 1. What is called is found by looking: each public name of each object that calls lead to. A method
-   that takes arguments has them in `ARGUMENTS`; one without an entry there is told as missing.
+   that takes arguments has them in `ARGUMENTS`; one without an entry there is a fault.
 2. An error is right if it is one of the library's, or a builtin one that the library raises itself
    (a `raise` of its code), such as a TypeError for a type that NumPy lacks.
 3. A variant of a file is a number, from which follows what is damaged; `GOOD` is the file as it is.

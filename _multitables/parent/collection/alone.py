@@ -115,9 +115,9 @@ def value_of(file: KeptSource, path: str) -> Any:
     with file.open() as source:
         place = source.find(path)
         with errors_named(place):
-            told = source.told(place)
-            if told["is_null"]:
-                return Empty(dtype_of(told["datatype"]))
-            stored = whole(source.index_at(place, as_stored=True)).reshape(told["dims"])
-            value = decode(stored, datatype_of(told["datatype"]), place.file)
+            found = source.told(place)
+            if found["is_null"]:
+                return Empty(dtype_of(found["datatype"]))
+            stored = whole(source.index_at(place, as_stored=True)).reshape(found["dims"])
+            value = decode(stored, datatype_of(found["datatype"]), place.file)
             return value[()] if value.dtype.hasobject and not value.ndim else value

@@ -3,7 +3,7 @@
 Law
 ---
 1. HDF5 keeps them in attributes (DIMENSION_LABELS, DIMENSION_LIST, and NAME of a scale), which are
-   read when they are asked for, the list of scales once for all axes.
+   read when they are needed, the list of scales once for all axes.
 2. A scale is found by its place in the list, or by its name.
 3. A reference that leads to no dataset is a scale that is missing: it is left out of the list, and
    `missing` says why. It makes nothing else unreadable.

@@ -3,7 +3,7 @@
 Law
 ---
 1. As h5py's: the signature, which stands behind a user block of any size, and nothing else. What is
-   not there, or is no file, is none.
+   not there, or is no file, is not HDF5.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Regions:
         """Return the shape of what is selected of it."""
         place, shape = self._place, self.shape(reference)
         metadata = place.file.metadata
-        _, told = asked(metadata.region, place, reference.heap, reference.number)
-        return region_shape(region_steps(told, len(shape)), shape)
+        _, selected = asked(metadata.region, place, reference.heap, reference.number)
+        return region_shape(region_steps(selected, len(shape)), shape)
 
     def __getitem__(self, key: object) -> NoReturn:
         """Raise `ReadOnlyError`: a new reference is written to the file."""

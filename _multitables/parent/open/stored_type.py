@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Nothing is read before it is asked for. Attributes are read only where they change a type: those
+1. Nothing is read before it is needed. Attributes are read only where they change a type: those
    of datasets that PyTables wrote (`as_pytables`).
 2. Fields that NumPy has types for can be read, also beside fields that it lacks.
 """

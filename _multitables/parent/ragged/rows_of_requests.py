@@ -29,7 +29,7 @@ Ask = Callable[[int | None], Request]
 def asking_heap(
     service: Service, entry: Entry, handle: DatasetHandle, fetch: Fetch
 ) -> tuple[I64, Ask]:
-    """Return where rows in the global heap end in the result, and what asks for them."""
+    """Return where rows in the global heap end in the result, and what requests them."""
     assert entry.spans is not None
     assert entry.descriptors is not None
     assert entry.atom is not None

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. Its length is that at its opening. It is not mapped, as others may truncate it.
-//! 2. Another owner may keep it open, as long as nobody closes it.
+//! 2. The parent may keep it open beside its readers.
 //! 3. Who holds the lock of HDF5's readers keeps HDF5 libraries from opening the file for writing.
 
 use crate::format::source::ByteSource;

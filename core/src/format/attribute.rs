@@ -14,8 +14,8 @@ use super::shared_messages::SharedMessages;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     pub name: Vec<u8>,
-    /// The message that says the type (`datatype`), wherever it is; that of a bad attribute is no such
-    /// message, or has no bytes.
+    /// The message with the type (`datatype`), also if it is shared; of a bad attribute it does not parse, or
+    /// has no bytes.
     pub datatype: Block,
     pub dataspace: Dataspace,
     /// As stored: what is of variable length is in the global heap.

@@ -3,7 +3,7 @@
 //! Law:
 //! 1. Each block of a header is read once; all of them together are no longer than the file.
 //! 2. A message that no release of HDF5 knows is passed over, unless it forbids that.
-//! 3. A message's body stays as it is until it is asked for. Which one is shared is told by its flags.
+//! 3. A message's body is parsed when it is needed. Its flags say whether it is shared.
 
 use super::blocks::Blocks;
 use super::cursor::{Block, Cursor};

@@ -2,7 +2,7 @@
 //!
 //! Law:
 //! 1. A file is looked for among the descriptors of this process and of its parent, which keeps open
-//!    what its readers shall read. Nothing is asked for as long as a name leads to a file.
+//!    what its readers shall read. It is not used as long as a name leads to a file.
 //! 2. What is found is named by its place in `/proc`. Opening that name opens the file once more.
 
 use std::fs::{metadata, read_dir};
