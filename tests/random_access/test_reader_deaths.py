@@ -140,7 +140,7 @@ def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_program_that_embeds_python(
     numbered: Path, monkeypatch: pytest.MonkeyPatch, known: str | None
 ) -> None:
-    """Without sys.executable, Python is searched by its version, or an error says how to name it."""
+    """Without sys.executable, Python is searched by version, or an error says how to name it."""
     import multiprocessing.spawn
 
     monkeypatch.setattr(multiprocessing.spawn, "_python_exe", None)
