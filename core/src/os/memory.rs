@@ -313,30 +313,6 @@ impl Drop for Mapping {
     }
 }
 
-/// A page that the kernel empties in forked children, so that they know what they are without a
-/// system call (the C library asks the kernel for every getpid).
-#[derive(Debug)]
-pub struct ForkMark(Mapping);
-
-impl ForkMark {
-    pub fn new() -> io::Result<ForkMark> {
-        let page = Mapping::private(page_bytes())?;
-        // SAFETY: a page that nothing else knows.
-        if !unsafe { page.advise(libc::MADV_WIPEONFORK) } {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the page is ours and writable.
-        unsafe { page.base().write_volatile(1) };
-        Ok(ForkMark(page))
-    }
-
-    /// False in a process that was forked from the one that made the mark.
-    pub fn is_mine(&self) -> bool {
-        // SAFETY: the page is mapped as long as the mark lives; volatile, since a fork changes it.
-        unsafe { self.0.base().read_volatile() == 1 }
-    }
-}
-
 /// Which parts of a large tape were entered into this process's page table.
 #[derive(Debug, Default)]
 pub struct Entered {

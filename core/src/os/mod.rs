@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod descriptors;
+pub mod fork;
 pub mod futex;
 pub mod memory;
 pub mod plugin;

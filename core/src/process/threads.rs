@@ -12,7 +12,7 @@
 use crate::engine::counters::Record;
 use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
 use crate::engine::transfer::NO_CHUNK;
-use crate::os::memory::ForkMark;
+use crate::os::fork::ForkMark;
 use crate::os::workers::{PULSE, Workers};
 use crate::select::selection::Hyperslab;
 use crate::tables::dataset::{Dataset, DatasetTable, Memory};

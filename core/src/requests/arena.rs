@@ -8,7 +8,8 @@
 //! 3. Regions are whole pages and never overlap; its holder alone writes to it.
 //! 4. A forked child has no part in it: there, a dropped region frees nothing.
 
-use crate::os::memory::{ForkMark, Mapping, give_pages_back, page_bytes, reserve, sparse_memfd};
+use crate::os::fork::ForkMark;
+use crate::os::memory::{Mapping, give_pages_back, page_bytes, reserve, sparse_memfd};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

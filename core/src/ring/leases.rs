@@ -11,7 +11,7 @@
 //!    (`Own`); which blocks of the stream they are, `block_of` says.
 //! 6. Knows nothing of Python.
 
-use crate::os::memory::ForkMark;
+use crate::os::fork::ForkMark;
 use crate::ring::maps::RingMaps;
 use crate::tables::plan::{ENDLESS, Plan};
 use std::collections::VecDeque;
