@@ -2,7 +2,9 @@
 
 Law
 ---
-1. Asks when it is called and remembers nothing: containers' limits change.
+1. Limits are those of the machine and of every control group that the process is in; the core
+   reads them (core/src/os/limits.rs). Groups' limits change: they are remembered for a second at
+   most.
 2. What the kernel does not tell is no limit, never an error.
 """
 
@@ -13,51 +15,34 @@ import shutil
 import sys
 
 import _multitables
+from _multitables import _core
 from _multitables.errors import ReaderDiedError
 
-#: Memory that rings and stages leave to others, at least.
+#: Memory that rings and stages leave to others, if that is no more than a quarter.
 SPARED_BYTES = 256 << 20
 
 
-#: A container's limit, in version 2 of cgroups and in version 1. What is used of it says little:
-#: the page cache counts, and gives way.
-CGROUP_FILES = ("memory.max", "memory/memory.limit_in_bytes")
-
-
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use: its own, or what quotas allow where that is less."""
     try:
-        return max(1, len(os.sched_getaffinity(0)))
-    except AttributeError:  # not Linux
-        return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    except OSError:  # a sandbox refuses it
+        cores = os.cpu_count() or 1
+    return max(1, min(cores, _core.cpu_quota() or cores))
 
 
 def available_bytes() -> int:
-    """Memory that the machine has to give, or the container's limit where that is less."""
-    limit = 1 << 62
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    limit = int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    for name in CGROUP_FILES:
-        try:
-            with open(f"/sys/fs/cgroup/{name}", encoding="ascii") as file:
-                limit = min(limit, int(file.read()))
-        except (OSError, ValueError):
-            continue
-    return limit
+    """Memory that the machine and the groups of this process have to give."""
+    return _core.available_bytes()
 
 
 def memory_limit_bytes() -> int:
-    """Bytes that a ring or all stages may have: what the machine or container has, less 1/8.
+    """Bytes that a ring or all stages may have: what there is to have, less 1/8.
 
     The kernel charges shared memory to no process: when it takes everything, others are killed.
     """
     limit = available_bytes()
-    return limit - max(limit // 8, min(limit, SPARED_BYTES))
+    return limit - max(limit // 8, min(limit // 4, SPARED_BYTES))
 
 
 def python_program() -> str:

@@ -22,7 +22,7 @@ import numpy as np
 
 from _multitables import _core
 from _multitables.errors import OptionsError
-from _multitables.machine import available_bytes, available_cores
+from _multitables.machine import available_bytes, available_cores, memory_limit_bytes
 from _multitables.remote.options import StorageOptions
 
 #: Readers when `n_procs` is None, if as many cores are available.
@@ -197,6 +197,14 @@ def _open_cache(name: str, value: Any) -> int:
     return _for_core(name, value, 0, "0 keeps no chunks")
 
 
+def _shuffle_memory(name: str, value: Any) -> int:
+    if value is None:
+        # Ranks that look one after the other shall come to the same.
+        limit = max(memory_limit_bytes(), 1)
+        return min(SHUFFLE_BYTES, 1 << limit.bit_length() - 1)
+    return _whole(name, value, 1, "Leave it out for 512 MiB")
+
+
 def _rotational(name: str, value: Any) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
@@ -361,7 +369,7 @@ class BatchOptions:
     read_ahead: int | None = _option(_optional(_READ_AHEAD))
     window_rows: int | None = _option(_optional("Leave it out for about 8 MiB of rows"))
     even: bool = _option(_flag)
-    memory_limit_bytes: int = _option(_optional("Leave it out for 512 MiB", SHUFFLE_BYTES))
+    memory_limit_bytes: int = _option(_shuffle_memory)
     skip_damaged: bool = _option(_flag)
     version: CheckedVersion | None = _option(check_any_version)  # noqa: RUF009 - a field
     share: str | None = _option(_share)

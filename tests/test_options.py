@@ -107,6 +107,13 @@ def test_caches_are_a_small_share_of_the_memory(monkeypatch: pytest.MonkeyPatch)
         assert options.checked(options.ReaderOptions, **given, cache_limit_bytes=5).cache_bytes == 5
 
 
+def test_the_memory_of_a_shuffle_follows_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit, want in ((0, 1), (300 << 20, 256 << 20), (1 << 40, 512 << 20)):
+        monkeypatch.setattr(options, "memory_limit_bytes", lambda limit=limit: limit)
+        assert options._shuffle_memory("memory_limit_bytes", None) == want
+        assert options._shuffle_memory("memory_limit_bytes", 5) == 5
+
+
 def test_the_cache_of_handles_is_a_smaller_share(monkeypatch: pytest.MonkeyPatch) -> None:
     mib = 1 << 20
     for available, want in ((0, 64), (1 << 30, 64), (12_000 * mib, 128), (1 << 62, 256)):

@@ -169,7 +169,8 @@ def against_the_law(module: str) -> set[tuple[str, str]]:
         other = folder(name)
         if name == "_multitables._core":  # of which what is pure knows the numbers only
             allowed = (
-                mine.startswith(("elements", "index", "parent", "reader")) or mine in KNOW_NUMBERS
+                mine.startswith(("elements", "index", "machine", "parent", "reader"))
+                or mine in KNOW_NUMBERS
             )
         elif mine == "reader" or other == "reader":
             allowed = mine == "reader" and other in READER_MAY

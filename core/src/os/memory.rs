@@ -7,6 +7,7 @@
 //! 3. Mappings end when they are dropped, and with them nothing is left: a memfd has no name.
 //! 4. This file knows nothing of plans, tasks or blocks.
 
+use super::limits::{available_bytes, spare_bytes, took};
 use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
@@ -23,24 +24,8 @@ pub fn page_bytes() -> usize {
 /// Reserving so much takes a few milliseconds.
 const RESERVE_STEP_BYTES: libc::off_t = 32 << 20;
 
-/// Larger ones look at the machine's memory first, and again after each such part.
-const CHECK_STEP_BYTES: libc::off_t = 256 << 20;
-
-/// Bytes that may be reserved while a sixteenth of the machine's memory stays available.
-fn spare_bytes() -> libc::off_t {
-    let Ok(text) = std::fs::read_to_string("/proc/meminfo") else {
-        return libc::off_t::MAX;
-    };
-    let bytes = |name: &str| -> Option<libc::off_t> {
-        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-        let kib: libc::off_t = rest.split_whitespace().next()?.parse().ok()?;
-        kib.checked_mul(1024)
-    };
-    match (bytes("MemAvailable:"), bytes("MemTotal:")) {
-        (Some(available), Some(total)) => available - total / 16,
-        _ => libc::off_t::MAX,
-    }
-}
+/// More than this part of the memory is reserved only after a look at what there is now.
+const CHECKED_PART: u64 = 16;
 
 /// A new memfd of `len` reserved bytes, sealed against shrinking and growing.
 pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
@@ -81,22 +66,20 @@ fn no_memory<E>(_: E) -> io::Error {
 pub fn reserve(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<()> {
     let size = libc::off_t::try_from(len).map_err(no_memory)?;
     let offset = libc::off_t::try_from(offset).map_err(no_memory)?;
-    let mut checked = 0;
     // In steps: a signal undoes what one call has reserved, and with a timer of a profiler a single
     // call for a large ring might never end.
     let mut at = 0;
     while at < size {
         // The kernel does not refuse: it would kill some process, perhaps not this one.
-        if at >= checked && size > CHECK_STEP_BYTES {
-            if size - at > spare_bytes() {
-                return Err(no_memory(()));
-            }
-            checked = at + CHECK_STEP_BYTES;
+        let left = (size - at) as u64;
+        if left > available_bytes() / CHECKED_PART && left > spare_bytes() {
+            return Err(no_memory(()));
         }
         let step = (size - at).min(RESERVE_STEP_BYTES);
         // SAFETY: a valid descriptor and a range inside the checked size.
         if unsafe { libc::fallocate(fd.as_raw_fd(), 0, offset + at, step) } == 0 {
             at += step;
+            took(step as u64);
             continue;
         }
         let error = io::Error::last_os_error();
@@ -390,7 +373,7 @@ mod tests {
     fn more_than_there_is_is_refused_before_it_is_taken() {
         let error = reserved_memfd(c"test", 1 << 50).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
-        let spare = usize::try_from(spare_bytes()).unwrap_or(0);
+        let spare = spare_bytes() as usize;
         let error = reserved_memfd(c"test", spare.saturating_add(1 << 30)).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
     }

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod fork;
 pub mod futex;
+pub mod limits;
 pub mod memory;
 pub mod plugin;
 pub mod prefetch;

@@ -14,6 +14,7 @@ use crate::fetch::direct::io_uring_available;
 use crate::fetch::remote::metadata::FIRST_BYTES;
 use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES, plugin};
 use crate::format::survey::{ALONE, NO_DATASET};
+use crate::os::limits;
 use crate::os::memory::page_bytes;
 use crate::os::spawn;
 use crate::process::serve;
@@ -152,6 +153,18 @@ fn start_together(
         .collect::<std::io::Result<Vec<_>>>()?;
     py.detach(|| spawn::start_together(&programs))
         .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
+}
+
+/// Bytes that this process may still take, or might within the last second.
+#[pyfunction]
+fn available_bytes() -> u64 {
+    limits::available_bytes()
+}
+
+/// CPUs that quotas allow this process; 0 without a quota.
+#[pyfunction]
+fn cpu_quota() -> u64 {
+    limits::cpu_quota()
 }
 
 /// A memoryview of some memory.
@@ -319,6 +332,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ERROR_KINDS", kinds)?;
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
     module.add_function(wrap_pyfunction!(start_together, module)?)?;
+    module.add_function(wrap_pyfunction!(available_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(cpu_quota, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;
     module.add_function(wrap_pyfunction!(metadata::name_of_unlinked, module)?)?;
     module.add_function(wrap_pyfunction!(load_plugin, module)?)?;
