@@ -63,6 +63,7 @@ from _multitables.errors import (
     UnsupportedDatasetError,
 )
 from _multitables.index.references import Reference, RegionReference
+from _multitables.machine import set_reader_command
 from _multitables.parent.batches.batch_iterator import BatchIterator
 from _multitables.parent.batches.batches import Batches
 from _multitables.parent.build_info import build_info
@@ -194,5 +195,6 @@ __all__ = [
     "measure_limit",
     "open",
     "read",
+    "set_reader_command",
     "versions",
 ]

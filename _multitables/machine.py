@@ -6,20 +6,41 @@ Law
    reads them (core/src/os/limits.rs). Groups' limits change: they are remembered for a second at
    most.
 2. What the kernel does not tell is no limit, never an error.
+3. A program that is not Python is not started for it, or at most once: never a chain of programs
+   that start themselves. What is started has `STARTED_BY` in its environment, and starts nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import sys
+from collections.abc import Sequence
 
 import _multitables
 from _multitables import _core
-from _multitables.errors import ReaderDiedError
+from _multitables.errors import OptionsError, ReaderDiedError
 
 #: Memory that rings and stages leave to others, if that is no more than a quarter.
 SPARED_BYTES = 256 << 20
+
+#: The variable that a program finds which was started for Python: the process that did so.
+STARTED_BY = "MULTITABLES_STARTED_BY"
+#: What to do where it is not known how Python is started.
+NAME_IT = (
+    "Name a Python {}.{} with multitables.set_reader_command('/path/of/python{}.{}')"
+).format(*2 * sys.version_info[:2])
+#: What to do where the kernel answers that nobody may do this, or that it cannot.
+REFUSED = (
+    "The system refuses a call that multitables needs: look at the rules of the sandbox (a "
+    "container's seccomp profile)"
+)
+_REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSYS)
+
+#: What `set_reader_command` was given.
+_command: list[str] = []
 
 
 def available_cores() -> int:
@@ -45,18 +66,75 @@ def memory_limit_bytes() -> int:
     return limit - max(limit // 8, min(limit // 4, SPARED_BYTES))
 
 
+def set_reader_command(command: str | Sequence[str] | None) -> None:
+    """Say how Python is started for reader processes, where `sys.executable` does not.
+
+    A frozen program (PyInstaller, cx_Freeze) and a program that embeds Python name themselves in
+    `sys.executable`: started as a reader, such a program would begin anew. Name a Python of the
+    same version; it finds modules where this process finds them.
+
+    Parameters
+    ----------
+    command : str or sequence of str, or None
+        A path of Python, or the words of a command that takes Python's options behind them, as in
+        ``["/usr/bin/env", "python3.12"]``. It must become Python (exec), not start another process.
+        None goes back to what the library finds by itself.
+
+    Raises
+    ------
+    OptionsError
+        It is empty, not text, or there is no such program.
+
+    Examples
+    --------
+    >>> import sys
+    >>> multitables.set_reader_command(sys.executable)
+    >>> multitables.set_reader_command(None)
+    """
+    global _command
+    words = [command] if isinstance(command, str) else command or []
+    is_words = isinstance(words, Sequence) and all(isinstance(word, str) for word in words)
+    if command is not None and not (words and is_words):
+        raise _wrong_command("must be a text, or a sequence of texts", command)
+    if words:
+        program = shutil.which(words[0])
+        if program is None:
+            raise _wrong_command("names no program that can be run", command)
+        words = [os.path.abspath(program), *words[1:]]
+    _command = list(words)
+
+
 def python_program() -> str:
-    """Return Python's program; an embedding program names it with `multiprocessing`.
+    """Return the program that is started for Python, which its user may have named.
 
     Raises
     ------
     ReaderDiedError
-        It is not known, as in a program that embeds Python.
+        It is not known, as in a frozen program; or this program was started in its place.
     """
+    if STARTED_BY in os.environ:
+        raise ReaderDiedError(
+            f"this program was started as a reader process of process {os.environ[STARTED_BY]}, "
+            f"but does not run as Python does: {sys.executable!r}",
+            good="It starts no readers of its own, which would go on for ever",
+            advice=NAME_IT,
+            executable=sys.executable,
+        )
+    if _command:
+        return _command[0]
     spawn = sys.modules.get("multiprocessing.spawn")  # not imported: nothing was named
-    named = (spawn.get_executable() if spawn else None) or sys.executable
-    if named:
-        return os.fsdecode(named)
+    own, named = sys.executable or "", os.fsdecode((spawn and spawn.get_executable()) or "")
+    if named and named != own:
+        return named
+    if getattr(sys, "frozen", False):
+        raise ReaderDiedError(
+            f"no process can be started: this is a frozen program, and sys.executable names the "
+            f"program itself, not Python: {own!r}",
+            advice=NAME_IT,
+            executable=own,
+        )
+    if "py" in os.path.basename(own).lower():
+        return own
     name = "python{}.{}".format(*sys.version_info)
     folders = [os.path.join(prefix, "bin") for prefix in (sys.exec_prefix, sys.base_exec_prefix)]
     found = shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
@@ -64,14 +142,40 @@ def python_program() -> str:
         raise ReaderDiedError(
             f"no process can be started: Python's program is not known (sys.executable is "
             f"{sys.executable!r}), and there is no {name} in {', '.join(folders)} or PATH",
-            advice=f"Name it with multiprocessing.set_executable('/path/of/{name}')",
-            executable=named,
+            advice=NAME_IT,
+            executable=sys.executable,
         )
     return found
 
 
+def python_arguments() -> list[str]:
+    """Return what stands behind that program, before Python's own options."""
+    return _command[1:]
+
+
+def python_environment() -> dict[str, str]:
+    """Return the variables with which a child finds the modules that this process finds."""
+    return {**os.environ, "PYTHONPATH": python_path(), STARTED_BY: str(os.getpid())}
+
+
+def refused_or(error: BaseException, advice: str) -> str:
+    """Return what to do after a system call failed: where it was refused, that is no shortage."""
+    number = re.search(r"\(os error (\d+)\)", str(error))  # as the core says it
+    known = int(number[1]) if number else getattr(error, "errno", None)
+    return REFUSED if known in _REFUSALS else advice
+
+
+def _wrong_command(happened: str, got: object) -> OptionsError:
+    return OptionsError(
+        f"the command of set_reader_command {happened}, got {got!r}",
+        advice="Give the path of Python, as '/usr/bin/python3'",
+        option="command",
+        got=got,
+    )
+
+
 def python_path() -> str:
-    """Return the PYTHONPATH with which a child finds the modules that this process finds."""
+    """Return the PYTHONPATH of such a child."""
     paths = [os.path.abspath(path) for path in sys.path if path]
     root = os.path.dirname(os.path.dirname(os.path.abspath(_multitables.__file__)))
     return os.pathsep.join(paths if root in paths else [root, *paths])

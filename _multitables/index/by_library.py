@@ -11,14 +11,13 @@ This file must never import an HDF5 library.
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from _multitables.index import hdf5_errors
 from _multitables.index.hdf5_metadata import Attribute
-from _multitables.machine import python_path, python_program
+from _multitables.machine import python_arguments, python_environment, python_program
 from _multitables.remote.failures import StoreFailure, error_of
 
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ def asked(module: str, *arguments: str, told: str = "") -> subprocess.CompletedP
 
     try:
         return subprocess.run(
-            [python_program(), "-S", "-m", module, *arguments],
+            [python_program(), *python_arguments(), "-S", "-m", module, *arguments],
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
-            env={**os.environ, "PYTHONPATH": python_path()},
+            env=python_environment(),
             check=False,
             input=told.encode(),
         )

@@ -22,7 +22,7 @@ import threading
 from typing import Any
 
 from _multitables import errors
-from _multitables.machine import python_path, python_program
+from _multitables.machine import python_arguments, python_environment, python_program
 from _multitables.remote.failures import StoreFailure
 
 #: As for readers, modules in the working directory are not imported.
@@ -45,10 +45,10 @@ class Relay:
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [python_program(), "-S", "-c", PROGRAM],
+                    [python_program(), *python_arguments(), "-S", "-c", PROGRAM],
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": python_path()},
+                    env=python_environment(),
                     start_new_session=True,  # Ctrl-C in the terminal is for the fork to handle
                 )
         except BaseException:

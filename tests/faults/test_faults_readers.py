@@ -257,7 +257,7 @@ def test_no_interpreter_to_start(numbered: Path, monkeypatch: pytest.MonkeyPatch
             getattr(multitables.Streamer(numbered), call)("/rows", n_procs=2)
         assert isinstance(caught.value, multitables.ReaderDiedError)
         assert caught.value.errno == errno.ENOENT
-        assert "set_executable" in str(caught.value)
+        assert "set_reader_command" in str(caught.value)
         assert children() == {}
 
 
@@ -306,7 +306,7 @@ def test_a_dead_reader_that_cannot_be_replaced(
         with pytest.raises(multitables.ReaderDiedError, match="was killed by SIGKILL") as caught:
             forever(stream)
     assert "1 reader process of '/no/such/python' cannot be started: No such" in str(caught.value)
-    assert "set_executable" in str(caught.value)
+    assert "set_reader_command" in str(caught.value)
     assert children() == {}
 
 

@@ -156,7 +156,9 @@ def test_a_program_that_embeds_python(
         lambda: list(multitables.Streamer(numbered).get_batches("/rows", 5, n_procs=1)),
     )
     for call in calls:
-        with pytest.raises(multitables.ReaderDiedError, match=r"set_executable\('/path/of/python3"):
+        with pytest.raises(
+            multitables.ReaderDiedError, match=r"set_reader_command\('/path/of/python3"
+        ):
             call()
     assert children() == {}
 

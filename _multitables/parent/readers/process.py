@@ -11,6 +11,7 @@ Law
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -19,9 +20,9 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from _multitables import _core
+from _multitables import _core, machine
 from _multitables.errors import ReaderDiedError
-from _multitables.machine import python_path, python_program
+from _multitables.machine import python_arguments, python_environment, python_program
 from _multitables.remote import client
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
@@ -30,15 +31,15 @@ READER = (
     "from _multitables.reader.__main__ import main; main()"
 )
 
-#: What to do where the system starts no process.
+#: What to do where the system starts no process; where it refuses to, see machine.py.
 _ADVICE = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.ENOEXEC, errno.EACCES), machine.NAME_IT),
     errno.EAGAIN: "Fewer n_procs need fewer processes; `ulimit -u`, or a container's pids limit, "
     "says how many there may be",
     errno.EMFILE: "Close files that are not needed, or allow more with `ulimit -n`",
     errno.ENFILE: "Close programs that hold many files open; the whole system has no more",
     errno.ENOMEM: "Fewer n_procs need less memory",
 }
-_NO_PYTHON = "Name the Python to start with multiprocessing.set_executable()"
 
 
 class Process:
@@ -47,22 +48,48 @@ class Process:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._status: int | None = None
+        self._ends_by_itself = False
         # Garbage is collected in the middle of a call, and may call again.
         self._lock = threading.RLock()
 
     def poll(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs."""
-        return self._reap(os.WNOHANG)
+        """Its exit status, negative for a signal; None while it runs.
+
+        Raises
+        ------
+        ReaderDiedError
+            The system does not tell.
+        """
+        try:
+            return self._reap(os.WNOHANG)
+        except OSError as error:
+            raise ReaderDiedError(
+                f"the system does not tell whether reader process {self.pid} runs: "
+                f"{error.strerror}",
+                advice=machine.refused_or(error, ""),
+                pid=self.pid,
+            ) from None
 
     def wait(self) -> int | None:
-        """The same, when it has ended."""
-        return self._reap(0)
+        """The same, when it has ended; None where that is not known."""
+        if self._ends_by_itself:
+            return None
+        try:
+            return self._reap(0)
+        except OSError:
+            return None
 
     def end(self) -> None:
         """End it at once, if it runs."""
         with self._lock:
-            if self.poll() is None:
+            # What is not reaped, since the system refuses that, keeps its number.
+            with contextlib.suppress(ReaderDiedError):
+                if self.poll() is not None:
+                    return
+            try:
                 os.kill(self.pid, signal.SIGKILL)
+            except OSError:  # a sandbox refuses it; a reader ends with its control socket, too
+                self._ends_by_itself = True
 
     def _reap(self, options: int) -> int | None:
         with self._lock:
@@ -132,17 +159,23 @@ def start_alone(code: str, arguments: Sequence[str]) -> None:
     """Run Python code that leaves a detached process behind."""
     import subprocess
 
-    command = [python_program(), "-S", "-c", code, *arguments]
-    nothing = subprocess.DEVNULL
-    environment = {**os.environ, "PYTHONPATH": python_path()}
-    subprocess.run(command, stdin=nothing, stdout=nothing, env=environment, check=False)
+    program, nothing = python_program(), subprocess.DEVNULL
+    code = f"import os; os.environ.pop({machine.STARTED_BY!r}, None); {code}"  # it starts readers
+    command = [program, *python_arguments(), "-S", "-c", code, *arguments]
+    try:
+        subprocess.run(
+            command, stdin=nothing, stdout=nothing, env=python_environment(), check=False
+        )
+    except OSError as error:
+        raise _cannot_start(1, program, error) from None
 
 
 def leave_parent() -> None:
     """Detach this process from its parent, which may go on now."""
     if os.fork():
         os._exit(0)
-    os.setsid()
+    with contextlib.suppress(OSError):  # where it is refused, Ctrl-C in the terminal reaches it
+        os.setsid()
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
@@ -165,8 +198,7 @@ def _above_standard(one: socket.socket) -> socket.socket:
 
 
 def _environment() -> list[bytes]:
-    variables = {**os.environ, "PYTHONPATH": python_path()}
-    return [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+    return [os.fsencode(f"{name}={value}") for name, value in python_environment().items()]
 
 
 def _cannot_start(count: int, executable: str, error: OSError) -> ReaderDiedError:
@@ -174,7 +206,7 @@ def _cannot_start(count: int, executable: str, error: OSError) -> ReaderDiedErro
     return ReaderDiedError(
         f"{count} reader process{'es' if count > 1 else ''} of {executable!r} cannot be started: "
         f"{reason}",
-        advice=_ADVICE.get(error.errno or 0, _NO_PYTHON),
+        advice=_ADVICE.get(error.errno or 0) or machine.refused_or(error, ""),
         errno=error.errno,
         executable=executable,
     )
@@ -184,4 +216,5 @@ def _command(executable: str, theirs: socket.socket) -> list[bytes]:
     # No site (-S): the parent's own path says where everything is, and the start is faster.
     numbers = [str(theirs.fileno()).encode(), str(os.getpid()).encode()]
     stores = [b"stores"] if client.is_expected else []
-    return [os.fsencode(executable), b"-S", b"-c", READER.encode(), *numbers, *stores]
+    words = map(os.fsencode, [executable, *python_arguments()])
+    return [*words, b"-S", b"-c", READER.encode(), *numbers, *stores]
