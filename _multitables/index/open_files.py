@@ -50,6 +50,7 @@ PREFETCHED = 256
 NO_OPTIONS = StorageOptions()
 PLAIN = OpenOptions()
 LINKS_FOLLOWED = 16  # as HDF5 does
+ALL_DESCRIPTORS = 1 << 16  # of a process, where the system does not list them
 ORIGIN = "${ORIGIN}"
 SIGNATURE = "HDF5's signature"
 _T = TypeVar("_T")
@@ -417,7 +418,11 @@ def _written(filename: str, opened: str, where: str) -> MultitablesError:
 def _written_here(filename: str) -> bool:
     """Whether this process has a file open for writing."""
     file = os.stat(filename)
-    for name in os.listdir("/proc/self/fd"):
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:  # /proc is hidden
+        names = [str(number) for number in range(min(os.sysconf("SC_OPEN_MAX"), ALL_DESCRIPTORS))]
+    for name in names:
         try:
             is_it = os.path.samestat(os.fstat(int(name)), file)
             if is_it and fcntl.fcntl(int(name), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:

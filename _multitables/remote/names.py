@@ -46,7 +46,7 @@ def absolute(name: str) -> str:
     if not is_remote(name):
         try:
             whole = os.path.join(os.getcwd(), name)
-        except FileNotFoundError:  # the working directory was removed
+        except OSError:  # the working directory was removed, or a sandbox does not tell it
             whole = name
         # What is before ".." may be a link, whose folder only the system knows.
         return whole if ".." in whole.split("/") else os.path.normpath(whole)

@@ -118,8 +118,11 @@ def shortage(error: BaseException, n_bytes: int) -> SharedMemoryError:
     reason = getattr(error, "strerror", None) or error
     return SharedMemoryError(
         f"shared memory for results cannot be reserved ({n_bytes} bytes): {reason}",
-        advice="Free memory, drop views of earlier results, close stages that are not needed, or "
-        "choose smaller ones",
+        advice=machine.refused_or(
+            error,
+            "Free memory, drop views of earlier results, close stages that are not needed, or "
+            "choose smaller ones",
+        ),
         expected=n_bytes,
     )
 

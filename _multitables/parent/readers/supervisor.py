@@ -222,7 +222,8 @@ class Readers:
             while work.counters(number)[0] not in (_core.STATE_FINISHED, _core.STATE_FAILED):
                 if process.poll() is not None or time.monotonic() > deadline:
                     return False
-                time.sleep(pause)
+                with contextlib.suppress(OSError):  # a sandbox refuses to sleep
+                    time.sleep(pause)
                 pause = min(2 * pause, 0.001)
         return all(process.poll() is None for process, _ in self._members)
 

@@ -233,6 +233,8 @@ def made_ring(
         needed = plan.ring_payload_bytes
         raise SharedMemoryError(
             f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
-            advice="Free memory, or choose a smaller block_size or read_ahead",
+            advice=machine.refused_or(
+                error, "Free memory, or choose a smaller block_size or read_ahead"
+            ),
             expected=needed,
         ) from error

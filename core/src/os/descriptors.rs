@@ -5,14 +5,18 @@
 
 /// The files that one of `users` may open: its share of a fifth of the limit, `bound` at most.
 pub fn at_most(bound: usize, users: usize) -> usize {
+    (limit() / 5 / users.max(1)).clamp(1, bound)
+}
+
+/// How many files this process may have open.
+pub fn limit() -> usize {
     // SAFETY: plain data that getrlimit fills.
     let mut limit: libc::rlimit = unsafe { std::mem::zeroed() };
     // SAFETY: a valid place for the answer.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return bound;
+        return usize::MAX;
     }
-    let all = usize::try_from(limit.rlim_cur / 5).unwrap_or(usize::MAX);
-    (all / users.max(1)).clamp(1, bound)
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! 3. Either all are started, or none is left.
 //! 4. Between clone and exec there are system calls only: the memory is still the parent's.
 
+use super::descriptors;
 use std::ffi::{CString, NulError, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::RawFd;
@@ -86,10 +87,12 @@ fn make_io_context() {
 
 fn end(pids: &[i32]) {
     for &pid in pids {
-        // SAFETY: children of ours that nobody has waited for.
+        // SAFETY: children of ours that nobody has waited for. One that may not be killed ends when its
+        // descriptor does, which may be after this.
         unsafe {
-            libc::kill(pid, libc::SIGKILL);
-            libc::waitpid(pid, ptr::null_mut(), 0);
+            if libc::kill(pid, libc::SIGKILL) == 0 {
+                libc::waitpid(pid, ptr::null_mut(), 0);
+            }
         }
     }
 }
@@ -167,6 +170,10 @@ extern "C" fn child(birth: *mut c_void) -> c_int {
         libc::setsid();
         // Where the parent has closed one of the standard three, something else may be there.
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        if null < 0 {
+            birth.error = *libc::__errno_location();
+            libc::_exit(127);
+        }
         for standard in 0..=2 {
             let inherited = standard > 0 && libc::fcntl(standard, libc::F_GETFD) == 0;
             if !inherited && libc::dup2(null, standard) < 0 {
@@ -232,9 +239,11 @@ fn has_close_range() -> bool {
     unsafe { libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, 0) == 0 }
 }
 
-/// All but the standard ones.
+/// All but the standard ones; where the system does not list them, all that there may be.
 fn open_descriptors() -> Vec<RawFd> {
-    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
+        return (3..descriptors::limit().min(1 << 16) as RawFd).collect();
+    };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers.filter(|&number| number > 2).collect()
 }

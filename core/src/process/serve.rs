@@ -19,6 +19,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+/// Milliseconds between two looks at a parent of which nothing else tells.
+const LOOK_MS: i32 = 200;
+
 /// What a reader does through HDF5 libraries.
 pub struct Library<'a> {
     pub rows: &'a mut LibraryRead<'a>,
@@ -27,7 +30,7 @@ pub struct Library<'a> {
 
 /// Serve streams until the parent closes the socket.
 pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Result<()> {
-    end_with(parent);
+    end_with(parent, socket.as_raw_fd());
     // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
     unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
@@ -88,24 +91,29 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
 }
 
 /// End this process when `parent` ends. A pidfd sees every kind of death, and is not fooled by
-/// descriptors that the parent's other children inherited.
-fn end_with(parent: i32) {
+/// descriptors that the parent's other children inherited. Where a sandbox tells no process ids, the
+/// parent's end of the socket has to do.
+fn end_with(parent: i32, socket: RawFd) {
     // SAFETY: pidfd_open takes a pid and flags and returns a descriptor or -1.
     let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, parent, 0) } as RawFd;
     std::thread::spawn(move || {
-        // SAFETY: getppid cannot fail.
-        while unsafe { libc::getppid() } == parent {
-            if pidfd < 0 {
-                std::thread::sleep(std::time::Duration::from_millis(200));
-                continue;
-            }
+        // SAFETY: plain system calls.
+        let known = parent > 0 && unsafe { libc::getppid() } >= 0;
+        // SAFETY: as above.
+        while !known || unsafe { libc::getppid() } == parent {
             let mut poll = libc::pollfd {
-                fd: pidfd,
-                events: libc::POLLIN,
+                fd: if known { pidfd } else { socket },
+                events: if known { libc::POLLIN } else { 0 },
                 revents: 0,
             };
-            // SAFETY: one valid pollfd.
-            unsafe { libc::poll(&raw mut poll, 1, -1) };
+            // SAFETY: one valid pollfd; a negative descriptor is passed over.
+            let ready =
+                unsafe { libc::poll(&raw mut poll, 1, if pidfd < 0 { LOOK_MS } else { -1 }) };
+            if ready < 0 {
+                std::thread::sleep(std::time::Duration::from_millis(LOOK_MS as u64));
+            } else if ready > 0 && !known {
+                break;
+            }
         }
         // SAFETY: ends the process at once, without running Python's exit code.
         unsafe { libc::_exit(0) };
