@@ -2,7 +2,8 @@
 //!
 //! Law:
 //! 1. A memfd is sealed against resizing before anyone maps it, and its pages are reserved at
-//!    creation, so a shortage is an error here and never a SIGBUS later.
+//!    creation, so a shortage is an error here and never a SIGBUS later. Of memory that another
+//!    process made, the seals are looked at: without them it could be cut off under a mapping.
 //! 2. A tape is mapped twice, back to back: any span up to its capacity is contiguous.
 //! 3. Mappings end when they are dropped, and with them nothing is left: a memfd has no name.
 //! 4. This file knows nothing of plans, tasks or blocks.
@@ -27,11 +28,15 @@ const RESERVE_STEP_BYTES: libc::off_t = 32 << 20;
 /// More than this part of the memory is reserved only after a look at what there is now.
 const CHECKED_PART: u64 = 16;
 
+/// The seals that keep a memfd's size, and those that keep its bytes, too.
+pub const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+pub const ALL_SEALS: libc::c_int = SIZE_SEALS | libc::F_SEAL_WRITE;
+
 /// A new memfd of `len` reserved bytes, sealed against shrinking and growing.
 pub fn reserved_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     let fd = memfd(name)?;
     reserve(fd.as_fd(), 0, len)?;
-    seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+    seal(&fd, SIZE_SEALS)?;
     Ok(fd)
 }
 
@@ -43,7 +48,7 @@ pub fn sparse_memfd(name: &CStr, len: usize) -> io::Result<OwnedFd> {
     if unsafe { libc::ftruncate(fd.as_raw_fd(), size) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    seal(&fd, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
+    seal(&fd, SIZE_SEALS)?;
     Ok(fd)
 }
 
@@ -139,8 +144,21 @@ fn seal(fd: &OwnedFd, seals: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes of a memfd that has these seals. Any other descriptor is refused.
+pub fn sealed_len(fd: BorrowedFd<'_>, seals: libc::c_int) -> io::Result<usize> {
+    // SAFETY: a valid descriptor; F_GET_SEALS takes nothing, and gives -1 for what has no seals.
+    let got = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+    if got < 0 || got & seals != seals {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "shared memory is not sealed",
+        ));
+    }
+    file_len(fd)
+}
+
 /// Bytes in the file behind `fd`.
-pub fn file_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
+fn file_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     // SAFETY: `stat` is plain data that fstat fills.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: a valid descriptor and a valid place for the answer.
@@ -379,9 +397,23 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_its_sender_could_change_is_refused() {
+        let open = memfd(c"test").unwrap();
+        reserve(open.as_fd(), 0, 8).unwrap();
+        assert!(sealed_len(open.as_fd(), SIZE_SEALS).is_err());
+        seal(&open, libc::F_SEAL_GROW).unwrap();
+        assert!(sealed_len(open.as_fd(), SIZE_SEALS).is_err());
+        seal(&open, libc::F_SEAL_SHRINK).unwrap();
+        assert_eq!(sealed_len(open.as_fd(), SIZE_SEALS).unwrap(), 8);
+        assert!(sealed_len(open.as_fd(), ALL_SEALS).is_err());
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(sealed_len(file.as_fd(), SIZE_SEALS).is_err());
+    }
+
+    #[test]
     fn a_sealed_memfd_refuses_writes_and_resizing() {
         let fd = sealed_memfd(c"test", b"plan").unwrap();
-        assert_eq!(file_len(fd.as_fd()).unwrap(), 4);
+        assert_eq!(sealed_len(fd.as_fd(), ALL_SEALS).unwrap(), 4);
         // SAFETY: plain system calls on a live descriptor.
         unsafe {
             assert_eq!(libc::ftruncate(fd.as_raw_fd(), 10), -1);

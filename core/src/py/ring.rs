@@ -384,6 +384,14 @@ impl Ring {
         self.inner.book.ready_blocks()
     }
 
+    /// The consumer that has to give blocks back before readers can go on; None: they can.
+    fn waits_for(&self) -> Option<usize> {
+        let book = &self.inner.book;
+        let frontier = book.state().frontier;
+        let control = &book.maps.control;
+        (control.starved(&book.plan, frontier)).then(|| control.last_consumer())
+    }
+
     /// Blocks received so far, blocks of the whole stream (None when endless).
     fn progress(&self) -> (u64, Option<u64>) {
         let total = self.inner.book.total_blocks();

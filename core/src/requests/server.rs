@@ -8,7 +8,7 @@
 
 use crate::engine::counters::{Mark, Record, STATE_FINISHED, add_ns};
 use crate::fetch::queue::{Turn, Turnstile};
-use crate::os::memory::{Mapping, file_len};
+use crate::os::memory::{Mapping, SIZE_SEALS, sealed_len};
 use crate::requests::answer::Answerer;
 use crate::requests::work_queue::{DONE, FAILED, INLINE_WORDS, MAX_DIMS, MORE, Next, WorkQueue};
 use crate::task_error::{TaskError, panicked};
@@ -42,7 +42,8 @@ pub fn serve_requests(
             "no such reader on the work_queue",
         ));
     }
-    let arena = Arc::new(Mapping::new(arena, 0, file_len(arena)?, true)?);
+    let arena_bytes = sealed_len(arena, SIZE_SEALS)?;
+    let arena = Arc::new(Mapping::new(arena, 0, arena_bytes, true)?);
     let record = work_queue.record(me);
     record.begin();
     let mut desk = Desk {

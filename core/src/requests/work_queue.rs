@@ -19,7 +19,7 @@ use crate::engine::counters::{RECORD_BYTES, Record};
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::futex;
-use crate::os::memory::{Mapping, file_len, reserved_memfd};
+use crate::os::memory::{Mapping, SIZE_SEALS, reserved_memfd, sealed_len};
 use crate::os::turns::Turns;
 use crate::task_error::ErrorRecord;
 use std::io;
@@ -170,7 +170,7 @@ impl WorkQueue {
     }
 
     pub fn open(fd: BorrowedFd<'_>) -> io::Result<WorkQueue> {
-        let len = file_len(fd)?;
+        let len = sealed_len(fd, SIZE_SEALS)?;
         if len < size_of::<Head>() {
             return Err(refused("the work_queue is shorter than its head"));
         }

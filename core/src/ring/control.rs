@@ -337,6 +337,13 @@ impl Control {
         }
     }
 
+    /// The consumer that has released least.
+    pub fn last_consumer(&self) -> usize {
+        let tails = self.tails().iter().map(|tail| tail.load(SeqCst));
+        let last = tails.enumerate().min_by_key(|&(_, tail)| tail);
+        last.map_or(0, |(consumer, _)| consumer)
+    }
+
     /// A consumer takes no more: the others go on without it.
     pub fn leave(&self, consumer: usize, end_row: u64) {
         self.move_tail(consumer, end_row);

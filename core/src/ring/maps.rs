@@ -1,10 +1,11 @@
 //! A ring's memory, mapped as its plan describes it.
 //!
 //! Law:
-//! 1. A ring that does not fit its plan is refused before anything of it is used.
+//! 1. A ring that does not fit its plan, or whose size may change, is refused before anything of it is
+//!    used: another process may have sent it.
 
 use super::control::{Control, control_fits};
-use crate::os::memory::{Mapping, file_len};
+use crate::os::memory::{Mapping, SIZE_SEALS, sealed_len};
 use crate::tables::plan::{Plan, Tape};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,7 +36,7 @@ pub fn map_control(
     fd: BorrowedFd<'_>,
     bytes: usize,
 ) -> io::Result<(Mapping, Control)> {
-    if file_len(fd)? != bytes || !control_fits(plan) {
+    if sealed_len(fd, SIZE_SEALS)? != bytes || !control_fits(plan) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "shared memory does not fit its plan",

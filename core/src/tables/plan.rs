@@ -12,7 +12,7 @@
 pub use super::dataset::{Chunk, Dataset, DatasetTable, Fingerprint, UNALLOCATED};
 pub use super::task::{KIND_LIBRARY, KIND_SHARE, Share, Task, Work};
 use super::words::{Memory, Refused, Table, after, header, table};
-use crate::os::memory::{Mapping, file_len};
+use crate::os::memory::{ALL_SEALS, Mapping, sealed_len};
 use crate::shuffle::order::{Listed, Order};
 use coverage::{Coverage, has_rows};
 use std::ops::Range;
@@ -103,7 +103,7 @@ pub struct Plan {
 
 impl Plan {
     pub fn open(fd: BorrowedFd<'_>) -> Result<Plan, Refused> {
-        let len = file_len(fd).map_err(|_| "the plan cannot be read")?;
+        let len = sealed_len(fd, ALL_SEALS).map_err(|_| "the plan's memory is not sealed")?;
         let map = Mapping::new(fd, 0, len, false).map_err(|_| "the plan cannot be mapped")?;
         let map = Memory::Shared(Arc::new(map));
         // SAFETY: plain words, which do not change (law 4).
