@@ -270,7 +270,7 @@ class Collection:
                 kept_bytes=min(self._kept_bytes, self._ring_bytes // 2),
             )
             if self._shared is not None and not self._asked_scales and opened.shared:
-                self._scales = self._shared.memory(reader.read_shared)
+                self._scales = self._shared.memory(reader.read_shared, reader.n_shared_bytes)
                 self._asked_scales = True
             if self._scales is not None:
                 reader.keep_shared(self._scales)

@@ -122,6 +122,12 @@ class ItemReader:
 
     # ---- scales that all ranks of a node have
 
+    @property
+    def n_shared_bytes(self) -> int:
+        """Bytes of the scales that items share, if they can be kept."""
+        results = self._shared()
+        return 0 if results is None else results.layout.n_bytes
+
     def read_shared(self) -> bytes:
         """Read the scales that items share. Return nothing if they cannot be kept or decoded."""
         results = self._shared()

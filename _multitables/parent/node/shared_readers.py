@@ -7,42 +7,42 @@ Law
 2. A rank takes blocks from the ring without asking the host, which only reports deaths. A rank
    that has closed this counts as present until its blocks are back.
 3. In a forked child everything is closed.
+4. What another process sends is used only if it is what this rank would plan, and cannot change.
+5. A rank that gets nothing looks after the host, and through it after the rank for which it waits
+   (host_link.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
-import json
 import mmap
 import os
-import select
-import socket
 import threading
-import time
 import weakref
-import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from _multitables import _core
-from _multitables.errors import ClosedError, OptionsError, ReaderDiedError
-from _multitables.parent.node import host
-from _multitables.parent.node.place import NodePlace, run_name
+from _multitables.errors import (
+    ClosedError,
+    MultitablesError,
+    OptionsError,
+    ReaderDiedError,
+    SharedMemoryError,
+    StalledError,
+)
+from _multitables.parent.node import messages
+from _multitables.parent.node.host_link import HostLink, host_ended
+from _multitables.parent.node.place import NodePlace
 from _multitables.parent.readers.death import Death
-from _multitables.parent.readers.process import start_alone
 from _multitables.parent.stream.open_stream import Opened, encoded_plan, made_ring, views_of
 from _multitables.parent.stream.stream_queue import StreamQueue
 from _multitables.plan.stream_plan import ReadPlan
 
-HOST = (
-    "import sys; sys.path[:] = filter(None, sys.path); "
-    "from _multitables.parent.node.host import main; main()"
-)
-#: How long a rank tries to reach the host that it, or another one, has started.
-CONNECT_SECONDS = 30.0
+#: How often a rank that waits for an answer looks after the host.
+LOOK_SECONDS = 0.1
 #: Plans a stream, from another rank's bytes if given, and returns bytes for the other ranks.
 Planned = Callable[[bytes | None], tuple[Opened, ReadPlan, int, bytes]]
 
@@ -64,17 +64,13 @@ class SharedReaders:
 
     def __init__(self, place: NodePlace, purpose: str, library_timeout: float | None) -> None:
         self.place = place
-        purpose = hashlib.sha256(f"{run_name()}:{purpose}".encode()).hexdigest()[:24]
         _made[purpose] += 1
-        self._name = f"multitables-{os.getuid()}-{purpose}-{_made[purpose]}"
-        self._library_timeout = library_timeout
-        self._socket: socket.socket | None = None
+        self._link = HostLink(place, f"{_made[purpose]} {purpose}", library_timeout)
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._streams = itertools.count()
-        #: A copy of the socket for each ring, and the identity by which a copy is recognised.
+        #: A copy of the connection for each ring.
         self._ties: list[int] = []
-        self._identity: os.stat_result | None = None
         #: Deaths that ended a stream, by its number.
         self._deaths: dict[int, Death] = {}
         _all.add(self)
@@ -85,22 +81,22 @@ class SharedReaders:
         """Return this rank's blocks of the next stream."""
         return self._next(lambda at, *told: self._stream(at, n_readers, planned, *told))
 
-    def memory(self, made: Callable[[], bytes]) -> mmap.mmap | None:
-        """Return bytes that one of the ranks makes for all; None if there are none.
+    def memory(self, made: Callable[[], bytes], n_bytes: int) -> mmap.mmap | None:
+        """Return bytes that one of the ranks makes for all, `n_bytes` or none; None if none.
 
         What this rank writes there, the others do not see.
         """
 
         def mapped(at: int, answer: dict[str, Any], descriptors: list[int]) -> mmap.mmap | None:
             if "plan" in answer:
-                descriptors = [_filled(made())]
-                self._send({"planned": at, "told": {}}, descriptors)
+                descriptors.append(messages.filled(made()))
+                self._link.send({"planned": at}, descriptors)
             self._leave(at)
-            try:
-                size = os.fstat(descriptors[0]).st_size
+            with _checked("memory"):
+                size = messages.sealed_bytes(descriptors[0])
+                if size not in (0, n_bytes):
+                    raise ValueError(f"it has another size (expected {n_bytes}, got {size} bytes)")
                 return mmap.mmap(descriptors[0], size, access=mmap.ACCESS_COPY) if size else None
-            finally:
-                os.close(descriptors[0])
 
         return self._next(mapped)
 
@@ -114,13 +110,16 @@ class SharedReaders:
             )
         with self._lock:
             at = next(self._streams)
-            self._send({"next": at})
-            answer, descriptors = self._answer(at)
+            self._link.send({"next": at})
+            descriptors: list[int] = []
             try:
+                answer, descriptors = self._answer(at)
                 return act(at, answer, descriptors)
             except BaseException:
                 self._leave(at)
                 raise
+            finally:
+                messages.close(descriptors)
 
     def _stream(
         self,
@@ -130,74 +129,87 @@ class SharedReaders:
         answer: dict[str, Any],
         descriptors: list[int],
     ) -> StreamQueue:
-        number = self.place.number
         if "plan" in answer:
             opened, plan, block_size, extra = planned(None)
             encoded = encoded_plan(plan, opened)
-            ring = made_ring(encoded, plan, opened, consumer=number)
-            given = list(ring.descriptors())
-            more = [_filled(extra)] if extra else []
-            told = {"plan": zlib.crc32(encoded)}
-            try:
-                message = {"planned": at, "n_readers": n_readers, "told": told}
-                self._send(message, given + more)
-            finally:
-                for one in more:
-                    os.close(one)
+            ring = made_ring(encoded, plan, opened, consumer=self.place.number)
+            if extra:
+                descriptors.append(messages.filled(extra))
+            message = {"planned": at, "n_readers": n_readers}
+            self._link.send(message, [*ring.descriptors(), *descriptors])
         else:
-            plan_fd, ring_fd, *more = descriptors
-            try:
-                extra = b"".join(os.pread(one, os.fstat(one).st_size, 0) for one in more)
-                opened, plan, block_size, _ = planned(extra)
-                is_same = zlib.crc32(encoded_plan(plan, opened)) == answer["told"]["plan"]
-            except BaseException:
-                more += plan_fd, ring_fd
-                raise
-            finally:
-                for one in more:
-                    os.close(one)
-            if not is_same:
-                os.close(plan_fd)
-                os.close(ring_fd)
-                raise OptionsError(
-                    f"rank number {number} of this node asks for other data than the rank that "
-                    "planned the stream (expected equal options, files and places to go on)",
-                    advice="Give all ranks of a node the same options, and the states of all ranks",
-                    option="share",
-                )
-            keys = opened.structure.keys
-            ring = _core.Ring.attached(plan_fd, ring_fd, number, views_of(plan), keys)
+            with _checked("a ring"):
+                ring, plan, block_size = self._joined(planned, descriptors)
         self._stay_while_lent(ring)
-        readers = ReadersOfStream(self, at)
+        readers = ReadersOfStream(self, at, ring)
         return StreamQueue(ring, readers, plan, block_size, readers.leave)
+
+    def _joined(self, planned: Planned, descriptors: list[int]) -> tuple[_core.Ring, ReadPlan, int]:
+        """Return the ring that another rank made for the plan that this one makes, too."""
+        extra = b"".join(map(messages.content, descriptors[2:]))
+        opened, plan, block_size, _ = planned(extra)
+        if messages.content(descriptors[0]) != encoded_plan(plan, opened):
+            raise OptionsError(
+                f"rank number {self.place.number} of this node asks for other data than the rank "
+                "that planned the stream (expected equal options, files and places to go on)",
+                advice="Give all ranks of a node the same options, and the states of all ranks",
+                option="share",
+            )
+        plan_fd, ring_fd = descriptors[:2]
+        del descriptors[:2]
+        keys = opened.structure.keys
+        number = self.place.number
+        ring = _core.Ring.attached(plan_fd, ring_fd, number, views_of(plan), keys)
+        return ring, plan, block_size
 
     def _stay_while_lent(self, ring: _core.Ring) -> None:
         """Keep this rank present for the host while it holds blocks of a ring."""
-        assert self._socket is not None
-        self._ties.append(os.dup(self._socket.fileno()))
+        self._ties.append(self._link.copy())
         ring.keep_open(self._ties[-1])
 
     def _answer(self, at: int) -> tuple[dict[str, Any], list[int]]:
         while True:
-            message, descriptors = self._receive(None)
-            if message is None:  # another thread has closed it
-                raise _ended()
-            if at in (message.get("plan"), message.get("ready")):
+            message, descriptors = self._link.receive(LOOK_SECONDS)
+            if not self._link.is_open:  # another thread has closed it
+                messages.close(descriptors)
+                raise host_ended()
+            if message is None:
+                self._link.look(at, None)
+            elif at in (message.get("plan"), message.get("ready")):
                 return message, descriptors
+            messages.close(descriptors)
+            self._note(message)
 
-    def watch(self, at: int) -> Death | None:
+    def _note(self, message: dict[str, Any] | None) -> None:
+        """Keep that a stream has ended, whichever it is."""
+        if message is not None and "death" in message:
+            self._deaths[message["death"]] = Death(**message["told"])
+
+    def watch(self, at: int, waits_for: int | None) -> Death | None:
         """Return the death that ended a stream, if one did.
+
+        Parameters
+        ----------
+        waits_for : int or None
+            The rank that has to give blocks back before readers can go on, if it is so.
 
         Raises
         ------
         ReaderDiedError
             The host ended.
+        StalledError
+            The host does not answer, or a rank is stopped for which this one waits. Later calls may
+            find that they go on.
         """
         if os.getpid() != self._owner or not self._lock.acquire(blocking=False):
             return None  # another thread is looking
         try:
             while at not in self._deaths:
-                if self._receive(0.0)[0] is None:
+                message, descriptors = self._link.receive(0.0)
+                messages.close(descriptors)
+                self._note(message)
+                if message is None:
+                    self._link.look(at, waits_for)
                     return None
             return self._deaths[at]
         finally:
@@ -210,82 +222,24 @@ class SharedReaders:
                 self._leave(at)
 
     def _leave(self, at: int) -> None:
-        if self._socket is not None:
-            with contextlib.suppress(ReaderDiedError):
-                self._send({"left": at})
+        if self._link.is_open:
+            with contextlib.suppress(ReaderDiedError, StalledError):
+                self._link.send({"left": at})
 
     def close(self) -> None:
         """Take no more. Blocks that are held stay valid. May be called again."""
-        left, self._socket = self._socket, None
-        if left is not None:
-            left.close()
+        self._link.close()
 
     def close_in_child(self) -> None:
         """Close the descriptors that a forked child has inherited."""
-        itself = self._identity
         for tie in self._ties:
             with contextlib.suppress(OSError):
-                if itself and os.path.samestat(os.fstat(tie), itself):  # its ring may be closed
+                if self._link.is_copy(tie):  # its ring may be closed
                     os.close(tie)
         self.close()
 
     def __del__(self) -> None:
         self.close()
-
-    # ---- messages
-
-    def _send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        if self._socket is None:
-            self._socket = self._connected()
-            self._identity = os.fstat(self._socket.fileno())
-            self._send({"hello": self.place.number})
-        try:
-            socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors or [])
-        except OSError:
-            raise _ended() from None
-
-    def _receive(self, timeout: float | None) -> tuple[dict[str, Any] | None, list[int]]:
-        """Take a message; None: there is none."""
-        if self._socket is None or not select.select([self._socket], [], [], timeout)[0]:
-            return None, []
-        try:
-            data, descriptors, *_ = socket.recv_fds(
-                self._socket, host.MESSAGE_BYTES, host.DESCRIPTORS
-            )
-        except OSError:
-            data, descriptors = b"", []
-        if not data:
-            raise _ended()
-        message: dict[str, Any] = json.loads(data)
-        if "death" in message:
-            self._deaths[message["death"]] = Death(**message["told"])
-        if "refused" in message:
-            raise OptionsError(
-                f"rank number {self.place.number} of this node is there already, or came too late",
-                advice="Give each rank its own number, start ranks together, and node by node",
-                option="rank",
-                got=self.place.number,
-            )
-        return message, descriptors
-
-    def _connected(self) -> socket.socket:
-        deadline = time.monotonic() + CONNECT_SECONDS
-        while True:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            try:
-                connection.connect("\0" + self._name)
-            except OSError:
-                connection.close()
-                if time.monotonic() > deadline:
-                    raise _ended() from None
-                self._start_host()
-            else:
-                return connection
-
-    def _start_host(self) -> None:
-        """Start the process that hosts the readers; it ends at once if another one does already."""
-        timeout = self._library_timeout or 0
-        start_alone(HOST, [self._name, str(self.place.count), str(timeout)])
 
 
 class ReadersOfStream:
@@ -294,32 +248,31 @@ class ReadersOfStream:
     #: The host counts them.
     replaced = 0
 
-    def __init__(self, readers: SharedReaders, at: int) -> None:
-        self._shared, self._at = readers, at
+    def __init__(self, readers: SharedReaders, at: int, ring: _core.Ring) -> None:
+        self._shared, self._at, self._ring = readers, at, ring
 
     def watch(self) -> Death | None:
         """Return the death that ended the stream, if one did."""
-        return self._shared.watch(self._at)
+        return self._shared.watch(self._at, self._ring.waits_for())
 
     def leave(self, _sound: bool) -> None:
         """Take no more of it."""
         self._shared.leave(self._at)
 
 
-def _filled(data: bytes) -> int:
-    """Return the descriptor of memory that has these bytes."""
-    memory = os.memfd_create("multitables-told")
-    with open(memory, "wb", closefd=False) as out:
-        out.write(data)
-    return memory
-
-
-def _ended() -> ReaderDiedError:
-    return ReaderDiedError(
-        "the process that hosts the readers of this node has ended or cannot be reached",
-        good="What was delivered is good",
-        advice="A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)",
-    )
+@contextlib.contextmanager
+def _checked(what: str) -> Iterator[None]:
+    """Name what is wrong with what another process has sent."""
+    try:
+        yield
+    except MultitablesError:
+        raise
+    except (OSError, ValueError, EOFError, IndexError) as error:
+        raise SharedMemoryError(
+            f"another process of this node sent {what} that cannot be used: {error}",
+            good="What was delivered is good",
+            advice="End all ranks of the node and start them again",
+        ) from error
 
 
 def _leave_in_child() -> None:

@@ -7,6 +7,7 @@ Law
 2. A process is reaped once, and never signalled after that.
 3. Whatever interrupts a start, nothing of it stays.
 4. Nobody else starts or signals a process.
+5. A process that outlives this one holds nothing of this one's: no terminal, no standard error.
 """
 
 from __future__ import annotations
@@ -155,27 +156,63 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
     return [(process, ours) for process, (ours, _) in zip(processes, pairs, strict=True)]
 
 
-def start_alone(code: str, arguments: Sequence[str]) -> None:
-    """Run Python code that leaves a detached process behind."""
+def start_alone(
+    code: str, kept: socket.socket, arguments: Sequence[str], said: str, seconds: float
+) -> None:
+    """Run Python code that leaves a detached process behind, within so many seconds.
+
+    Its first argument is the number of a socket that it keeps, and `said` its standard input, since
+    anyone may see a command line.
+
+    Raises
+    ------
+    ReaderDiedError
+        It was not started, or failed before it left.
+    """
     import subprocess
 
-    program, nothing = python_program(), subprocess.DEVNULL
+    executable = python_program()
     code = f"import os; os.environ.pop({machine.STARTED_BY!r}, None); {code}"  # it starts readers
-    command = [program, *python_arguments(), "-S", "-c", code, *arguments]
+    kept = _above_standard(kept)
+    command = [executable, *python_arguments(), "-S", "-c", code, str(kept.fileno()), *arguments]
     try:
-        subprocess.run(
-            command, stdin=nothing, stdout=nothing, env=python_environment(), check=False
+        done = subprocess.run(
+            command,
+            input=said,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=python_environment(),
+            pass_fds=[kept.fileno()],
+            timeout=seconds,
+            check=False,
         )
     except OSError as error:
-        raise _cannot_start(1, program, error) from None
+        raise _cannot_start(1, executable, error) from None
+    except subprocess.TimeoutExpired:
+        how = f"did not start within {seconds:g} s"
+    else:
+        if not done.returncode:
+            return
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        how = f"{how_it_ended(done.returncode)}: {last}"
+    finally:
+        kept.close()
+    raise ReaderDiedError(
+        f"the process that hosts the readers of this node {how}", executable=executable
+    )
 
 
 def leave_parent() -> None:
-    """Detach this process from its parent, which may go on now."""
+    """Detach this process from its parent, which may go on now, and from its terminal."""
     if os.fork():
         os._exit(0)
     with contextlib.suppress(OSError):  # where it is refused, Ctrl-C in the terminal reaches it
         os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:

@@ -1,0 +1,263 @@
+"""A rank's connection with the host of the readers that the ranks of a node share.
+
+Law
+---
+1. The host must be a process of this user that knows what the run has agreed on; before that is
+   known it is given nothing. Where there is none, one is started.
+2. A host that ends is an error, and so is one that does not answer for `options.STALL_SECONDS`, as
+   a signal has stopped it. The same holds for a rank that is stopped and for which this one waits.
+3. It knows no streams: what a message says, but for what concerns the host, is the caller's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from typing import Any
+
+from _multitables import options
+from _multitables.errors import MultitablesError, OptionsError, ReaderDiedError, StalledError
+from _multitables.parent.node import kernel_view, meeting, messages
+from _multitables.parent.node.place import NodePlace, agreed
+from _multitables.parent.readers.process import start_alone
+
+HOST = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "from _multitables.parent.node.host import main; main()"
+)
+#: How soon a rank that was not let in tries again.
+RETRY_SECONDS = 0.01
+#: What lasts must be looked at so often: meanwhile this process may itself have been stopped.
+GAP_SECONDS = 5.0
+
+
+class HostLink:
+    """A connection that is made when something is sent for the first time."""
+
+    def __init__(self, place: NodePlace, purpose: str, library_timeout: float | None) -> None:
+        self._place, self._library_timeout = place, library_timeout
+        self._name = agreed(purpose, "the name of the socket")
+        self._proofs = agreed(purpose, "a rank's proof"), agreed(purpose, "the host's proof")
+        self._socket: socket.socket | None = None
+        #: By which copies of the socket are recognised.
+        self._identity: os.stat_result | None = None
+        self._host_pid = 0
+        #: A question is on its way; when it was sent; the stopped rank in the last answer.
+        self._is_asking, self._asked = False, 0.0
+        self._stopped: dict[str, int] | None = None
+        self._silence, self._standstill = _Lasting(), _Lasting()
+
+    @property
+    def is_open(self) -> bool:
+        """It is made, and not closed."""
+        return self._socket is not None
+
+    def copy(self) -> int:
+        """Return a descriptor that keeps this rank present for the host."""
+        assert self._socket is not None
+        return os.dup(self._socket.fileno())
+
+    def is_copy(self, descriptor: int) -> bool:
+        """Whether a descriptor is still one of those."""
+        return self._identity is not None and os.path.samestat(os.fstat(descriptor), self._identity)
+
+    def close(self) -> None:
+        """Close it. May be called again."""
+        left, self._socket = self._socket, None
+        if left is not None:
+            left.close()
+
+    # ---- messages
+
+    def send(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
+        """Send a message."""
+        if self._socket is None:
+            self._socket = self._connected()
+            self._identity = os.fstat(self._socket.fileno())
+        message["sent"] = kernel_view.now()
+        try:
+            messages.send(self._socket, message, descriptors or [])
+        except BlockingIOError:
+            raise _not_answering(self._host_pid) from None
+        except OSError as error:
+            raise host_ended(error) from None
+
+    def receive(self, timeout: float) -> tuple[dict[str, Any] | None, list[int]]:
+        """Take a message; None: there is none."""
+        connection = self._socket  # which another thread may close
+        try:
+            if connection is None or not _can_be_read(connection, timeout):
+                return None, []
+            message, descriptors = messages.receive(connection)
+        except (OSError, ValueError) as error:
+            raise host_ended(error) from None
+        if message is None:
+            raise host_ended()
+        try:
+            self._note(message)
+        except BaseException:
+            messages.close(descriptors)
+            raise
+        return message, descriptors
+
+    def _note(self, message: dict[str, Any]) -> None:
+        """Keep what concerns the host, or raise it."""
+        if "pong" in message:
+            self._is_asking, self._stopped = False, message["stopped"]
+        elif "failed" in message:
+            raise ReaderDiedError(
+                f"the process that hosts the readers of this node gave up: {message['failed']}",
+                good="What was delivered is good",
+                advice=message["advice"],
+            )
+
+    def look(self, at: int, waits_for: int | None) -> None:
+        """Ask whether the host is there, and whether the rank that this one waits for is stopped.
+
+        Raises
+        ------
+        StalledError
+            It is so. Later looks may show that they go on.
+        """
+        now = time.monotonic()
+        if not self._is_asking and now - self._asked > options.STALL_SECONDS / 20:
+            self._is_asking, self._asked = True, now
+            self.send({"ping": at, "waits_for": waits_for})
+        if self._silence.lasts(self._is_asking):
+            raise _not_answering(self._host_pid)
+        stopped = self._stopped
+        if self._standstill.lasts(stopped is not None) and stopped is not None:
+            raise StalledError(
+                f"no block for {options.STALL_SECONDS:g} s: rank number {stopped['rank']} of this "
+                f"node (pid {stopped['pid']}) is stopped by a signal, and nothing comes without it",
+                good="What was delivered is good",
+                advice=f"Let it go on (kill -CONT {stopped['pid']}), or end it: the others go on "
+                "without it",
+                **stopped,
+            )
+
+    # ---- the host
+
+    def _connected(self) -> socket.socket:
+        """Reach the host, which is started where there is none."""
+        deadline = time.monotonic() + options.STALL_SECONDS
+        try:
+            while True:
+                with contextlib.suppress(BlockingIOError):  # too many come at once
+                    connection = meeting.connected(self._name)
+                    if connection is None:
+                        self._start_host()
+                    elif self._is_let_in(connection, deadline):
+                        return connection
+                    else:  # it was about to end
+                        connection.close()
+                if time.monotonic() > deadline:
+                    raise _not_answering(self._host_pid)
+                time.sleep(RETRY_SECONDS)
+        except OSError as error:
+            if isinstance(error, MultitablesError):
+                raise
+            raise host_ended(error) from None
+
+    def _start_host(self) -> None:
+        """Start the process that hosts the readers, unless another rank is about to."""
+        listener = meeting.listening(self._name, self._place.count)
+        if listener is not None:
+            with listener:
+                arguments = [str(self._place.count), str(self._library_timeout or 0)]
+                said = " ".join(self._proofs)
+                start_alone(HOST, listener, arguments, said, options.STALL_SECONDS)
+
+    def _is_let_in(self, connection: socket.socket, deadline: float) -> bool:
+        """Introduce this rank and the host to each other; False: the host has ended meanwhile."""
+        try:
+            self._check_user(connection)
+            of_rank, of_host = self._proofs
+            hello = {"hello": self._place.number, "proof": of_rank, "sent": kernel_view.now()}
+            messages.send(connection, hello)
+            if not _can_be_read(connection, max(0.0, deadline - time.monotonic())):
+                return False
+            answer, descriptors = messages.receive(connection)
+            messages.close(descriptors)
+        except (BlockingIOError, ConnectionError, ValueError):
+            return False
+        except BaseException:
+            connection.close()
+            raise
+        if answer is None:
+            return False
+        if answer.get("welcome") == of_host:
+            self._host_pid = answer["pid"]
+            return True
+        connection.close()
+        if "refused" in answer:
+            raise OptionsError(
+                f"rank number {self._place.number} of this node is there already, or came too late",
+                advice="Give each rank its own number, start ranks together, and node by node. Two "
+                "runs at the same time may need different names in MULTITABLES_RUN",
+                option="rank",
+                got=self._place.number,
+            )
+        raise _foreign("it does not know the run to which it would belong")
+
+    def _check_user(self, connection: socket.socket) -> None:
+        _, user = kernel_view.peer(connection)
+        if user != os.geteuid():
+            raise _foreign(f"it belongs to user {user} (expected {os.geteuid()})")
+
+
+class _Lasting:
+    """For how long something lasts, as far as it was looked at."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._seen = 0.0
+
+    def lasts(self, it_does: bool) -> bool:
+        """Whether it does, and did at each look for `options.STALL_SECONDS`."""
+        now = time.monotonic()
+        if not it_does:
+            self._since = None
+        elif self._since is None or now - self._seen > GAP_SECONDS:
+            self._since = now
+        self._seen = now
+        return self._since is not None and now - self._since > options.STALL_SECONDS
+
+
+def _can_be_read(connection: socket.socket, seconds: float) -> bool:
+    poll = select.poll()  # `select` knows no descriptors from 1024 on
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
+
+
+def host_ended(error: Exception | None = None) -> ReaderDiedError:
+    """Compose the exception for a host that is not there."""
+    why = f" ({error})" if error else ""
+    return ReaderDiedError(
+        f"the process that hosts the readers of this node has ended or cannot be reached{why}",
+        good="What was delivered is good",
+        advice="A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)",
+    )
+
+
+def _foreign(why: str) -> OptionsError:
+    return OptionsError(
+        f"share='node' found another process where it looks for the host of this node: {why}",
+        good="It was given nothing",
+        advice=meeting.OWN_FOLDER,
+        option="share",
+    )
+
+
+def _not_answering(pid: int) -> StalledError:
+    process = f"pid {pid}" if pid else "which a rank starts"
+    return StalledError(
+        f"the process that hosts the readers of this node ({process}) did not answer for "
+        f"{options.STALL_SECONDS:g} s",
+        good="What was delivered is good",
+        advice="If a signal has stopped it, let it go on (kill -CONT). Else start all ranks again",
+        pid=pid,
+    )
