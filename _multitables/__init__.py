@@ -121,6 +121,14 @@
 #       open_versions.py     versions -> a stream of the chunks that any of them has
 #       versions_queue.py    blocks of several versions, from their chunks
 #       row_generator.py     the rows of a queue, one at a time
+#     node/                  readers that the ranks of a node share
+#       place.py             which ranks these are, and to which run they belong
+#       meeting.py           the private folder in which they find their host
+#       kernel_view.py       what the kernel says of a process
+#       messages.py          texts and memory between ranks and host
+#       host_link.py         a rank's connection with the host
+#       shared_readers.py    a rank's streams
+#       host.py              the process that hosts the readers
 #     ragged/                rows of different lengths
 #       ragged_block.py      the public RaggedBlock, and what other libraries make of it
 #       open_rows.py         paths -> where rows lie, read and checked

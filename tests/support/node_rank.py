@@ -9,28 +9,50 @@ Law
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import sys
 import time
 from typing import Any
 
 import multitables
+from _multitables import options
+from _multitables.parent.node import shared_readers
+from _multitables.parent.node.host_link import HostLink
 
 
 def say(**told: object) -> None:
     print(json.dumps(told), flush=True)
 
 
+def be_impatient(seconds: float) -> None:
+    """Shorten the deadline, once the host is reached: starting one may take longer."""
+    connected = HostLink._connected
+
+    def reached(link: HostLink) -> socket.socket:
+        made = connected(link)
+        options.STALL_SECONDS = seconds
+        return made
+
+    HostLink._connected = reached  # type: ignore[method-assign]
+
+
 def main() -> None:
     wanted: dict[str, Any] = json.loads(sys.argv[1])
+    if "stall" in wanted:
+        be_impatient(wanted["stall"])
+    if wanted.get("stop_planning"):
+        shared_readers.made_ring = lambda *_, **__: os.kill(os.getpid(), signal.SIGSTOP)
     streamer = multitables.Streamer(wanted["filename"])
-    options = {"share": "node", **wanted["options"]}
+    given = {"share": "node", **wanted["options"]}
     make: Any = getattr(streamer, f"get_{wanted['kind']}")
-    with make(**options) as stream:
+    with make(**given) as stream:
         if wanted.get("states"):
             stream.load_state_dict(wanted["states"])
         expected = None
         if wanted["kind"] == "batches" and not wanted.get("states"):
-            expected = [stream.order(epoch).tolist() for epoch in range(options.get("epochs", 1))]
+            expected = [stream.order(epoch).tolist() for epoch in range(given.get("epochs", 1))]
         told: dict[str, Any] = {}
         part: Any = None
         for _ in range(wanted.get("loops", 1)):

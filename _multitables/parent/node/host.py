@@ -128,9 +128,19 @@ class Host:
         except MultitablesError as error:  # no reader can be started
             for rank in list(self._ranks.values()):
                 self._send(rank, {"failed": error.happened, "advice": error.advice})
+        self._close()
         for stream in self._streams.values():
             self._end(stream)
         self._pool.close()
+
+    def _close(self) -> None:
+        """Let those who still connect, or wait, find another host."""
+        for key in list(self._selector.get_map().values()):
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+            else:
+                os.close(key.fd)
+        self._selector.close()
 
     def _is_listener(self, key: selectors.SelectorKey) -> bool:
         return key.fileobj is self._listener

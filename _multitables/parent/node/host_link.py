@@ -122,12 +122,12 @@ class HostLink:
         StalledError
             It is so. Later looks may show that they go on.
         """
+        if self._silence.lasts(self._is_asking):
+            raise _not_answering(self._host_pid)
         now = time.monotonic()
         if not self._is_asking and now - self._asked > options.STALL_SECONDS / 20:
             self._is_asking, self._asked = True, now
             self.send({"ping": at, "waits_for": waits_for})
-        if self._silence.lasts(self._is_asking):
-            raise _not_answering(self._host_pid)
         stopped = self._stopped
         if self._standstill.lasts(stopped is not None) and stopped is not None:
             raise StalledError(
@@ -150,10 +150,8 @@ class HostLink:
                     connection = meeting.connected(self._name)
                     if connection is None:
                         self._start_host()
-                    elif self._is_let_in(connection, deadline):
+                    elif self._came_in(connection, deadline):
                         return connection
-                    else:  # it was about to end
-                        connection.close()
                 if time.monotonic() > deadline:
                     raise _not_answering(self._host_pid)
                 time.sleep(RETRY_SECONDS)
@@ -171,28 +169,35 @@ class HostLink:
                 said = " ".join(self._proofs)
                 start_alone(HOST, listener, arguments, said, options.STALL_SECONDS)
 
+    def _came_in(self, connection: socket.socket, deadline: float) -> bool:
+        is_let_in = False
+        try:
+            is_let_in = self._is_let_in(connection, deadline)
+        finally:
+            if not is_let_in:
+                connection.close()
+        return is_let_in
+
     def _is_let_in(self, connection: socket.socket, deadline: float) -> bool:
         """Introduce this rank and the host to each other; False: the host has ended meanwhile."""
+        _, user = kernel_view.peer(connection)
+        if user != os.geteuid():
+            raise _foreign(f"it belongs to user {user} (expected {os.geteuid()})")
+        of_rank, of_host = self._proofs
         try:
-            self._check_user(connection)
-            of_rank, of_host = self._proofs
             hello = {"hello": self._place.number, "proof": of_rank, "sent": kernel_view.now()}
             messages.send(connection, hello)
             if not _can_be_read(connection, max(0.0, deadline - time.monotonic())):
                 return False
             answer, descriptors = messages.receive(connection)
-            messages.close(descriptors)
-        except (BlockingIOError, ConnectionError, ValueError):
+        except (OSError, ValueError):
             return False
-        except BaseException:
-            connection.close()
-            raise
+        messages.close(descriptors)
         if answer is None:
             return False
         if answer.get("welcome") == of_host:
             self._host_pid = answer["pid"]
             return True
-        connection.close()
         if "refused" in answer:
             raise OptionsError(
                 f"rank number {self._place.number} of this node is there already, or came too late",
@@ -202,11 +207,6 @@ class HostLink:
                 got=self._place.number,
             )
         raise _foreign("it does not know the run to which it would belong")
-
-    def _check_user(self, connection: socket.socket) -> None:
-        _, user = kernel_view.peer(connection)
-        if user != os.geteuid():
-            raise _foreign(f"it belongs to user {user} (expected {os.geteuid()})")
 
 
 class _Lasting:

@@ -386,10 +386,7 @@ impl Ring {
 
     /// The consumer that has to give blocks back before readers can go on; None: they can.
     fn waits_for(&self) -> Option<usize> {
-        let book = &self.inner.book;
-        let frontier = book.state().frontier;
-        let control = &book.maps.control;
-        (control.starved(&book.plan, frontier)).then(|| control.last_consumer())
+        self.inner.book.waits_for(&self.inner.book.state())
     }
 
     /// Blocks received so far, blocks of the whole stream (None when endless).

@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What `receive` says when it has no block.
+/// What `receive` says when it has no block; HELD: as its own consumer holds what readers need.
 pub const ENDED: i32 = 0;
 pub const EMPTY: i32 = 1;
 pub const FAILED: i32 = 2;
@@ -200,11 +200,16 @@ impl Leases {
         if !may_come {
             return Err(FAILED);
         }
-        if self.maps.control.starved(&self.plan, state.frontier) {
-            Err(HELD)
-        } else {
-            Err(EMPTY)
+        match self.waits_for(state) {
+            Some(consumer) if consumer as u64 == self.consumer => Err(HELD),
+            _ => Err(EMPTY),
         }
+    }
+
+    /// The consumer that has to give blocks back before readers can go on; None: they can.
+    pub fn waits_for(&self, state: &State) -> Option<usize> {
+        let control = &self.maps.control;
+        (control.starved(&self.plan, state.frontier)).then(|| control.last_consumer())
     }
 
     /// Unpublished tasks below the end of the next block.

@@ -1,0 +1,215 @@
+"""Who is at the other end: hosts and ranks that are not what they should be, and memory they send.
+
+1. A rank gives nothing to a process of another user, or to one that does not know the run.
+2. Memory that its sender could cut off or change is a named error, and never a signal.
+3. A process that sends a host anything else than a rank does is gone; the others go on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_ranks import N_ROWS, Ranks, batches, rows_of
+
+import multitables
+from _multitables.parent.node import meeting, messages, shared_readers
+from _multitables.parent.node.host_link import HostLink
+from _multitables.parent.node.place import NodePlace
+
+SIZE_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+@pytest.fixture(autouse=True)
+def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is a rank of the run of the processes that it starts."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("MULTITABLES_RUN", "test")
+    shared_readers._made.clear()
+    yield
+    shared_readers._made.clear()
+
+
+def link_of(path: Path, number: int, count: int) -> HostLink:
+    """The connection that a rank would make for batches of this file."""
+    return HostLink(NodePlace(number, count), f"1 batches of '/x' in {str(path)!r}", None)
+
+
+class FakeHost:
+    """A thread in place of a host, for one rank."""
+
+    def __init__(self, path: Path, serve: Callable[[socket.socket], None], proof: str = "") -> None:
+        link = link_of(path, 0, 2)
+        self._proof = proof or link._proofs[1]
+        listener = meeting.listening(link._name, 1)
+        assert listener is not None
+        self._listener, self._serve = listener, serve
+        self.heard: list[dict[str, Any]] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self._listener.setblocking(True)
+        connection, _ = self._listener.accept()
+        with self._listener, connection:
+            self.hear(connection)
+            messages.send(connection, {"welcome": self._proof, "pid": os.getpid()})
+            self._serve(connection)
+
+    def hear(self, connection: socket.socket) -> list[int]:
+        connection.recv(1, socket.MSG_PEEK)
+        message, descriptors = messages.receive(connection)
+        assert message is not None
+        self.heard.append(message)
+        return descriptors
+
+    def end(self) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        shared_readers._made.clear()
+
+
+def a_batch(path: Path, rank: int) -> None:
+    options: dict[str, Any] = {"share": "node", "rank": rank, "world_size": 2, "n_procs": 1}
+    with multitables.Streamer(str(path)).get_batches("/x", 64, **options) as stream:
+        next(iter(stream))
+
+
+def planned(path: Path) -> list[int]:
+    """The plan and the ring that a rank makes."""
+    kept: list[int] = []
+
+    def serve(connection: socket.socket) -> None:
+        host.hear(connection)
+        messages.send(connection, {"plan": 0})
+        kept.extend(host.hear(connection))
+
+    host = FakeHost(path, serve)
+    with pytest.raises(multitables.ReaderDiedError, match="has ended"):
+        a_batch(path, 0)
+    host.end()
+    return kept
+
+
+def copied(descriptor: int, seals: int, cut: int = 0) -> int:
+    memory = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.write(memory, os.pread(descriptor, os.fstat(descriptor).st_size - cut, 0))
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
+    return memory
+
+
+#: What is sent in place of a plan and a ring.
+OTHERS: dict[str, Callable[[int, int], list[int]]] = {
+    "a ring that can be cut off": lambda plan, ring: [os.dup(plan), copied(ring, 0)],
+    "a ring that is too short": lambda plan, ring: [os.dup(plan), copied(ring, SIZE_SEALS, 4096)],
+    "a ring that is a file": lambda plan, _: [os.dup(plan), os.open(__file__, os.O_RDWR)],
+    "a plan that can change": lambda plan, ring: [copied(plan, SIZE_SEALS), os.dup(ring)],
+    "another plan": lambda plan, ring: [copied(plan, messages.SEALS, 8), os.dup(ring)],
+    "no ring": lambda plan, _: [os.dup(plan)],
+    "nothing": lambda _plan, _ring: [],
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_memory_that_a_rank_cannot_trust(rows_file: Path, what: str) -> None:
+    given = planned(rows_file)
+    sent = OTHERS[what](*given)
+
+    def serve(connection: socket.socket) -> None:
+        host.hear(connection)
+        messages.send(connection, {"ready": 0}, sent)
+        host.hear(connection)
+
+    host = FakeHost(rows_file, serve)
+    expected = multitables.OptionsError if what == "another plan" else multitables.SharedMemoryError
+    with pytest.raises(expected):
+        a_batch(rows_file, 1)
+    host.end()
+    assert [message.get("left") for message in host.heard[2:]] == [0]
+    messages.close([*sent, *given])
+
+
+def test_a_host_that_does_not_know_the_run(rows_file: Path) -> None:
+    host = FakeHost(rows_file, lambda _: None, "a guess")
+    with pytest.raises(multitables.OptionsError, match="does not know the run"):
+        a_batch(rows_file, 0)
+    host.end()
+    assert [set(message) for message in host.heard] == [{"hello", "proof", "sent"}]
+
+
+STRANGER = """
+import os, socket, sys
+listener = socket.socket(fileno=int(sys.argv[1]))
+os.setgid(65534)
+os.setuid(65534)
+listener.setblocking(True)
+listener.listen(1)
+print("listens", flush=True)
+print(listener.accept()[0].recv(100))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_host_of_another_user(rows_file: Path) -> None:
+    """It is told apart by the kernel, even if it were in the folder."""
+    listener = meeting.listening(link_of(rows_file, 0, 2)._name, 1)
+    assert listener is not None
+    with (
+        listener,
+        subprocess.Popen(
+            [sys.executable, "-S", "-c", STRANGER, str(listener.fileno())],
+            pass_fds=[listener.fileno()],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as stranger,
+    ):
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "listens\n"
+        with pytest.raises(multitables.OptionsError, match="belongs to user 65534"):
+            a_batch(rows_file, 0)
+        assert stranger.stdout.readline() == "b''\n"
+
+
+def test_a_host_that_cannot_start(rows_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("_multitables.parent.node.host_link.HOST", "raise OSError('no luck')")
+    with pytest.raises(multitables.ReaderDiedError, match="exited with status 1: OSError: no luck"):
+        a_batch(rows_file, 0)
+
+
+def test_what_is_no_rank(rows_file: Path) -> None:
+    """One of three is none; the others get their rows."""
+    rank = link_of(rows_file, 2, 3)
+    of_rank, of_host = rank._proofs
+    rank.send({"next": 0})
+    answer, _ = rank.receive(10.0)
+    assert answer == {"plan": 0}
+    hello = {"hello": 1, "proof": of_rank, "sent": 0.0}
+    texts: list[Any] = [[], {}, {**hello, "proof": of_host}, {**hello, "hello": 3}]
+    for data in [b"no JSON", b"[" * 60000, *(json.dumps(text).encode() for text in texts)]:
+        stranger = meeting.connected(rank._name)
+        assert stranger is not None
+        with stranger:
+            stranger.setblocking(True)
+            stranger.send(data)
+            assert stranger.recv(100) == b""
+    world = [{"world": {"rank": number, "world_size": 3}} for number in range(2)]
+    ranks = Ranks(2, batches(rows_file), *world)
+    given = [messages.filled(b"no plan"), os.memfd_create("ring")]
+    rank.send({"planned": 0, "n_readers": 1}, given)
+    messages.close(given)
+    with pytest.raises(multitables.ReaderDiedError):
+        rank.receive(10.0)
+    rank.close()
+    found = ranks.end()
+    for lines in found:
+        assert rows_of(lines) == lines[-1]["order"][0]
+    assert 0 < len({row for lines in found for row in rows_of(lines)}) < N_ROWS
