@@ -13,8 +13,7 @@ memory; blocks are views of the ring.
 Rows and parts that a program chooses itself are read through a `Reader`.
 
 >>> reader = multitables.Reader("run7.h5")  # doctest: +SKIP
->>> images = reader.get_dataset("/images")  # doctest: +SKIP
->>> batch = reader.request(images[[3, 14, 15]]).get()  # doctest: +SKIP
+>>> batch = reader.request(reader.get_dataset("/images")[[3, 14, 15]]).get()  # doctest: +SKIP
 
 A file is opened in place of `h5py.File` with `open`.
 
@@ -39,6 +38,7 @@ from _multitables.errors import (
     FileOpenError,
     LeftOutWarning,
     LibraryTimeoutError,
+    LinkRefusedError,
     MissingAttributeError,
     MissingDatasetError,
     MissingFieldError,
@@ -148,6 +148,7 @@ __all__ = [
     "Joined",
     "LeftOutWarning",
     "LibraryTimeoutError",
+    "LinkRefusedError",
     "MissingAttributeError",
     "MissingDatasetError",
     "MissingFieldError",

@@ -157,6 +157,12 @@ class MissingFileError(FileOpenError, FileNotFoundError):
     """There is no such file."""
 
 
+class LinkRefusedError(MultitablesError, PermissionError):
+    """A file leads to another one that ``links`` does not let it reach."""
+
+    target: str
+
+
 class MissingDatasetError(MultitablesError, KeyError):
     """The file holds no object at this path."""
 

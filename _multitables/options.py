@@ -44,6 +44,9 @@ MAX_WAIT_SECONDS = 1.0
 SHUFFLES = _core.SHUFFLES
 #: Orders of the items of a collection.
 ORDERS = ("random", "file", "key")
+#: How far a file may reach: what it names is opened as HDF5 does it, in the file's folder only, or
+#: not at all.
+LINKS = ANYWHERE, FOLDER, NO_LINKS = "anywhere", "folder", "none"
 #: Bits of a seed or an epoch.
 SEED_BITS = 63
 MAX_WHOLE = (1 << SEED_BITS) - 1
@@ -166,6 +169,16 @@ def _order(name: str, value: Any) -> str:
         raise _wrong(name, f"is unknown: expected {expected}", value, "'file' reads ahead best")
     order: str = value
     return order
+
+
+def check_links(name: str, value: Any) -> str | None:
+    """Check how far a file may reach; None: by whether it is trusted."""
+    if value is not None and value not in LINKS:
+        expected = ", ".join(map(repr, LINKS))
+        advice = "'folder' opens what lies in the folder of the file"
+        raise _wrong(name, f"is unknown: expected {expected}", value, advice)
+    links: str | None = value
+    return links
 
 
 def check_names(name: str, value: Any) -> tuple[str, ...]:
@@ -462,4 +475,5 @@ class FileOptions:
     n_threads: int = _option(_threads)
     cache_bytes: int = _option(_open_cache)
     trusted: bool = _option(_flag)
+    links: str | None = _option(check_links)
     storage_options: StorageOptions = _option(_storage)  # noqa: RUF009 - it is a field

@@ -26,6 +26,7 @@ BUILTINS = {
     "FileOpenError": OSError,
     "LeftOutWarning": UserWarning,
     "LibraryTimeoutError": TimeoutError,
+    "LinkRefusedError": PermissionError,
     "MissingDatasetError": KeyError,
     "MissingAttributeError": KeyError,
     "MissingFieldError": KeyError,

@@ -118,7 +118,7 @@ def test_the_cache_of_handles_is_a_smaller_share(monkeypatch: pytest.MonkeyPatch
     mib = 1 << 20
     for available, want in ((0, 64), (1 << 30, 64), (12_000 * mib, 128), (1 << 62, 256)):
         monkeypatch.setattr(options, "available_bytes", lambda available=available: available)
-        given = {"n_threads": 1, "trusted": True, "storage_options": None}
+        given = {"n_threads": 1, "trusted": True, "links": None, "storage_options": None}
         found = options.checked(options.FileOptions, **given, cache_bytes=None)
         assert found.cache_bytes == want * mib
         assert options.checked(options.FileOptions, **given, cache_bytes=0).cache_bytes == 0

@@ -44,6 +44,7 @@ def to_dask(
     chunks: Any = "auto",
     n_threads: int = 1,
     trusted: bool = True,
+    links: str | None = None,
     version: VersionKey | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> da.Array:
@@ -60,7 +61,7 @@ def to_dask(
         ``dask.config.get("array.chunk-size")``.
     n_threads : int, optional
         Threads that decode the chunks of one task. Default: 1, as Dask runs many at once.
-    trusted, version, storage_options : optional
+    trusted, links, version, storage_options : optional
         As in `multitables.open`. Tasks in other processes find credentials in their environment.
 
     Returns
@@ -83,6 +84,7 @@ def to_dask(
         n_threads=n_threads,
         cache_bytes=0,
         trusted=trusted,
+        links=links,
         version=version,
         storage_options=storage_options,
     )
@@ -121,6 +123,7 @@ def to_dask_dataframe(
     rows_per_partition: int | None = None,
     n_threads: int = 1,
     trusted: bool = True,
+    links: str | None = None,
     version: VersionKey | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -144,7 +147,7 @@ def to_dask_dataframe(
     rows_per_partition : int, optional
         Rows that a partition has of each table; with an index at most, unless a single value has
         more. Default: about 64 MiB, without an index in whole chunks of the longest.
-    n_threads, trusted, version, storage_options : optional
+    n_threads, trusted, links, version, storage_options : optional
         As in `to_dask`.
 
     Returns
@@ -190,6 +193,7 @@ def to_dask_dataframe(
         n_threads=n_threads,
         cache_bytes=0,
         trusted=trusted,
+        links=links,
         version=version,
         storage_options=storage_options,
     )

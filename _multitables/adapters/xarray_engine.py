@@ -16,7 +16,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xarray import Dataset, Variable, get_options
@@ -73,8 +73,12 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
         invalid_netcdf: bool | None = None,
         phony_dims: str | None = "access",
         decode_vlen_strings: bool = True,
+        links: str | None = None,
     ) -> Dataset:
-        """Open a group of a file as a dataset of xarray; see the engine ``"h5netcdf"``."""
+        """Open a group of a file as a dataset of xarray; see the engine ``"h5netcdf"``.
+
+        `links` says which other files it may lead to, as in `multitables.open`.
+        """
         decoding = {
             "mask_and_scale": mask_and_scale,
             "decode_times": decode_times,
@@ -85,12 +89,12 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
             "decode_timedelta": decode_timedelta,
         }
         opening = {"phony_dims": phony_dims, "decode_vlen_strings": decode_vlen_strings}
-        if not _is_local(filename_or_obj):
+        if not _is_local(filename_or_obj, links):
             opening |= {"group": group, "lock": lock, "invalid_netcdf": invalid_netcdf}
             with _needs_h5netcdf(filename_or_obj):
                 return super().open_dataset(filename_or_obj, **decoding, **opening)
-        filename = absolute(os.fspath(filename_or_obj))
-        store = _Store(filename, _group(filename, group, phony_dims), decode_vlen_strings)
+        file = _Named(absolute(os.fspath(filename_or_obj)), links)
+        store = _Store(file, _group(file, group, phony_dims), decode_vlen_strings)
         return StoreBackendEntrypoint().open_dataset(store, **decoding)
 
     def open_groups_as_dict(
@@ -100,10 +104,11 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
         group: str | None = None,
         phony_dims: str | None = "access",
         decode_vlen_strings: bool = True,
+        links: str | None = None,
         **options: Any,
     ) -> dict[str, Dataset]:
         """Open a group and each below it, as datasets, by their paths from there."""
-        if not _is_local(filename_or_obj):
+        if not _is_local(filename_or_obj, links):
             opening = {"phony_dims": phony_dims, "decode_vlen_strings": decode_vlen_strings}
             with _needs_h5netcdf(filename_or_obj):
                 found: dict[str, Dataset] = super().open_groups_as_dict(
@@ -112,18 +117,33 @@ class MultitablesBackend(H5netcdfBackendEntrypoint):
                 return found
         for name in OF_H5NETCDF:
             options.pop(name, None)
-        filename = absolute(os.fspath(filename_or_obj))
+        file = _Named(absolute(os.fspath(filename_or_obj)), links)
         read = StoreBackendEntrypoint().open_dataset
         return {
             path if not group else path.strip("/") or ".": read(
-                _Store(filename, one, decode_vlen_strings), **options
+                _Store(file, one, decode_vlen_strings), **options
             )
-            for path, one in _group(filename, group, phony_dims).walk()
+            for path, one in _group(file, group, phony_dims).walk()
         }
 
 
-def _is_local(given: Any) -> bool:
-    return isinstance(given, (str, os.PathLike)) and os.path.isfile(given)
+class _Named(NamedTuple):
+    """A file of this machine, and which other files it may lead to."""
+
+    filename: str
+    links: str | None
+
+
+def _is_local(given: Any, links: str | None) -> bool:
+    is_local = isinstance(given, (str, os.PathLike)) and os.path.isfile(given)
+    if not is_local and links is not None:
+        raise OptionsError(
+            f"links={links!r} is for files of this machine that are given by name, got {given!r}",
+            advice="Leave it out, or open the file with multitables.open",
+            option="links",
+            got=links,
+        )
+    return is_local
 
 
 @contextlib.contextmanager
@@ -142,7 +162,7 @@ def _needs_h5netcdf(given: Any) -> Iterator[None]:
         ) from None
 
 
-def _group(filename: str, path: str | None, phony_dims: str | None) -> netcdf.NetcdfGroup:
+def _group(file: _Named, path: str | None, phony_dims: str | None) -> netcdf.NetcdfGroup:
     if not isinstance(path, str | None):
         raise OptionsError(
             f"group must be a string or None, got {path!r}", option="group", got=path
@@ -154,17 +174,17 @@ def _group(filename: str, path: str | None, phony_dims: str | None) -> netcdf.Ne
             expected=PHONY_DIMS,
             got=phony_dims,
         )
-    root = netcdf.NetcdfGroup(_files.opened(filename), sorts=phony_dims == "sort")
+    root = netcdf.NetcdfGroup(_files.opened(file), sorts=phony_dims == "sort")
     return root.find(path or "/")
 
 
 class _Store(AbstractDataStore):
     """One group, as xarray wants it."""
 
-    __slots__ = ("_decodes", "_filename", "_group")
+    __slots__ = ("_decodes", "_file", "_group")
 
-    def __init__(self, filename: str, group: netcdf.NetcdfGroup, decodes_texts: bool) -> None:
-        self._filename, self._group, self._decodes = filename, group, decodes_texts
+    def __init__(self, file: _Named, group: netcdf.NetcdfGroup, decodes_texts: bool) -> None:
+        self._file, self._group, self._decodes = file, group, decodes_texts
 
     def get_variables(self) -> dict[str, Variable]:
         """Return variables that read when they are indexed."""
@@ -184,7 +204,7 @@ class _Store(AbstractDataStore):
         known: Mapping[str, Any] = dtype.metadata or {}
         encoding = _encoding(of)
         named = self._group.named_type(dtype) if dtype.names or "enum" in known else None
-        values = _Values(self._filename, dataset.name, of.shape, dtype)
+        values = _Values(self._file, dataset.name, of.shape, dtype)
         values.reads_texts = dtype.kind == "O" and encoding_of(dtype) is not None and self._decodes
         if named is not None and dtype.names:
             values.view = netcdf.with_strings(dtype)
@@ -193,13 +213,13 @@ class _Store(AbstractDataStore):
             encoding["dtype"] = np.dtype(dtype, metadata=names)
         elif known.get("vlen") is str:
             encoding["dtype"] = str
-        encoding["source"] = self._filename
+        encoding["source"] = self._file.filename
         lazy = indexing.LazilyIndexedArray(values)
         return Variable(of.dims, lazy, _attributes(dataset), encoding)
 
     def close(self) -> None:
         """Close the file; what reads a variable later opens it again."""
-        _files.close(self._filename)
+        _files.close(self._file.filename)
 
 
 def _encoding(of: netcdf.Variable) -> dict[str, Any]:
@@ -245,12 +265,10 @@ def _attributes(of: Any) -> dict[str, Any]:
 class _Values(BackendArray):
     """The values of one variable."""
 
-    __slots__ = ("_filename", "_path", "dtype", "reads_texts", "shape", "view")
+    __slots__ = ("_file", "_path", "dtype", "reads_texts", "shape", "view")
 
-    def __init__(
-        self, filename: str, path: str | bytes, shape: tuple[int, ...], dtype: Any
-    ) -> None:
-        self._filename = filename
+    def __init__(self, file: _Named, path: str | bytes, shape: tuple[int, ...], dtype: Any) -> None:
+        self._file = file
         self._path = path
         self.shape = shape
         self.dtype = dtype
@@ -264,7 +282,7 @@ class _Values(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
     def _read(self, key: Any) -> Any:
-        stored = _files.opened(self._filename)[self._path]
+        stored = _files.opened(self._file)[self._path]
         found = self._selected(stored, stored.asstr() if self.reads_texts else stored, key)
         if self.view not in (None, self.dtype):
             return found.view(self.view)
@@ -301,12 +319,14 @@ class _OpenFiles:
     """Files that were read last, of this process; without a lock, which a fork might find held."""
 
     def __init__(self) -> None:
-        self._files: dict[tuple[str, Fingerprint], File] = {}
+        self._files: dict[tuple[_Named, Fingerprint], File] = {}
 
-    def opened(self, filename: str) -> File:
+    def opened(self, named: _Named) -> File:
         """Open a file, as it is now, or find it open."""
-        key = filename, Fingerprint.of(os.stat(filename))
-        self._files[key] = file = self._files.pop(key, None) or open_file(filename)
+        key = named, Fingerprint.of(os.stat(named.filename))
+        self._files[key] = file = self._files.pop(key, None) or open_file(
+            named.filename, links=named.links
+        )
         while len(self._files) > get_options()["file_cache_maxsize"]:
             with contextlib.suppress(RuntimeError):  # other threads add some meanwhile
                 self._files.pop(next(iter(self._files)), None)
@@ -315,7 +335,7 @@ class _OpenFiles:
     def close(self, filename: str) -> None:
         """Close a file, once nobody reads it."""
         for key in list(self._files):
-            if key[0] == filename:
+            if key[0].filename == filename:
                 self._files.pop(key, None)
 
 

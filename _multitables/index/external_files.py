@@ -3,8 +3,9 @@
 Law
 ---
 1. A name is below ``HDF5_EXTFILE_PREFIX``, in which a leading ``${ORIGIN}`` is the folder of the
-   HDF5 file; without it, below the current directory. It may be that of an object in a store.
-2. An object of a store names objects beside it: of an absolute name, the last part counts.
+   HDF5 file; without it, below the current directory.
+2. An object of a store names objects, beside it or by URLs: of an absolute name, the last part
+   counts.
 3. Only files that have all of the dataset's bytes are returned. Others are left to HDF5, which
    shows zeros behind the end of a short one, and raises an error for a missing one.
 
@@ -21,6 +22,7 @@ from typing import NamedTuple
 from _multitables import sizes
 from _multitables.errors import StoreError
 from _multitables.index.chunk_index import SourceFile
+from _multitables.index.reach import Reach
 from _multitables.index.stored_files import fingerprint_of
 from _multitables.remote.names import absolute, folder_of, is_remote, joined
 from _multitables.remote.options import StorageOptions
@@ -42,6 +44,7 @@ def raw_pieces(
     filename: str,
     segments: Sequence[tuple[bytes, int, int]],
     n_bytes: int,
+    reach: Reach,
     storage: StorageOptions,
 ) -> list[Piece]:
     """Return where `n_bytes` of a dataset lie, in their order; nothing if some are not there.
@@ -52,11 +55,15 @@ def raw_pieces(
         The HDF5 file, absolute.
     segments : sequence of (bytes, int, int)
         Names of raw files, where bytes of the dataset begin in each, and how many may lie there.
+    reach : Reach
+        Which files it may name.
     storage : StorageOptions
         How stores are asked.
 
     Raises
     ------
+    LinkRefusedError
+        One of them is out of reach.
     StoreError
         A store does not say whether it has one of them.
     """
@@ -66,6 +73,7 @@ def raw_pieces(
         if not taken:
             continue
         path = _place(filename, os.fsdecode(name))
+        reach.check(path)
         try:
             found = fingerprint_of(path, storage)
         except StoreError:
@@ -75,6 +83,7 @@ def raw_pieces(
         is_file = is_remote(path) or os.path.isfile(path)
         if not is_file or found.size_bytes < offset + taken:
             return []
+        reach.check_opened(path, found.device, found.inode)
         pieces.append(Piece(SourceFile(path, found), offset, taken))
         n_bytes -= taken
     return [] if n_bytes else pieces
@@ -99,8 +108,8 @@ def _place(filename: str, name: str) -> str:
     folder, prefix = folder_of(filename), os.environ.get("HDF5_EXTFILE_PREFIX", "")
     if prefix.startswith(ORIGIN):
         prefix = joined(folder, prefix.removeprefix(ORIGIN).lstrip("/"))
-    elif is_remote(filename) and not is_remote(prefix):
-        prefix = folder
-    if is_remote(prefix) and os.path.isabs(name):
+    if not is_remote(filename):
+        return absolute(os.path.join(absolute("") or os.curdir, prefix, name))
+    if os.path.isabs(name):
         name = os.path.basename(name)
-    return absolute(joined(prefix, name))
+    return absolute(joined(prefix if is_remote(prefix) else folder, name))

@@ -176,6 +176,17 @@ def untrusted(filename: str, path: str, reason: str) -> UnsupportedDatasetError:
     )
 
 
+def unbound(filename: str, path: str, reason: str) -> UnsupportedDatasetError:
+    """Compose the error for what only an HDF5 library knows, which may follow its links."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} needs an HDF5 library, which follows links to any file, and "
+        f"links= rules some of them out: {reason}",
+        advice="If you trust the file, give links='anywhere'",
+        path=path,
+        filename=filename,
+    )
+
+
 def not_alone(filename: str, path: str, why: str) -> UnsupportedDatasetError:
     """Compose the error for a dataset that only HDF5 reads, some of whose files are in a store."""
     return UnsupportedDatasetError(

@@ -331,7 +331,9 @@ class Source:
 
         mappings = _mappings(dataset.place, dataset.stored)
         if mappings.grow:
-            return replace(index, reason="a virtual dataset that grows in a way of its own")
+            why = "a virtual dataset that grows in a way of its own"
+            self._options.check_library(file.filename, dataset.place.path, why)
+            return replace(index, reason=why)
         sources = sources_of(self.files, file, mappings, index_of)
         if not any(sources):
             return replace(index, layout="contiguous")
@@ -371,8 +373,7 @@ class Source:
             mappings, dims = grown(mappings, stored["dims"], dims_of)
             return {**stored, "dims": dims, "grown": mappings}
         except virtual.UnfitError as why:
-            if not self._options.trusted:
-                raise hdf5_errors.untrusted(place.file.filename, place.path, str(why)) from None
+            self._options.check_library(place.file.filename, place.path, str(why))
             options = place.file.fingerprint.for_library(self.open_options)
             told = by_library.described(place.file.filename, place.path, options)[0]
             return {**stored, "dims": told["dims"]}
@@ -412,8 +413,7 @@ class Source:
             if stored["layout"] == "virtual":
                 stored = self._grown(place, stored)
         except _core.Unknown as error:
-            if not self._options.trusted:
-                raise hdf5_errors.untrusted(filename, place.path, error.args[0]) from None
+            self._options.check_library(filename, place.path, error.args[0])
             options = place.file.fingerprint.for_library(self.open_options)
             stored, attributes = by_library.described(filename, place.path, options)
         return _Dataset(place, stored, datatype_of(stored["datatype"]), attributes)
@@ -429,15 +429,12 @@ class Source:
         return index
 
     def _raw_pieces(self, filename: str, stored: dict[str, Any]) -> tuple[list[Piece], int] | None:
-        """Return where all bytes lie in external files, and the rows of chunks if in several.
-
-        A file that is not trusted may name any file.
-        """
-        if not stored["external_files"] or not self._options.trusted:
+        """Return where all bytes lie in external files, and the rows of chunks if in several."""
+        if not (parts := stored["external_files"]):
             return None
         row_bytes = math.prod(stored["dims"][1:]) * stored["element_bytes"]
         n_bytes = math.prod(stored["dims"][:1]) * row_bytes
-        pieces = raw_pieces(filename, stored["external_files"], n_bytes, self._options.storage)
+        pieces = raw_pieces(filename, parts, n_bytes, self.files.reach, self._options.storage)
         rows = rows_of_all(pieces, row_bytes) if len(pieces) > 1 else 0
         return (pieces, rows) if rows or len(pieces) == 1 else None
 

@@ -5,7 +5,7 @@ Law
 1. The core reads the files: no HDF5 library opens one in this process. A file that is open for
    writing, truncated or a part of several is refused, as HDF5 refuses it.
 2. A path is followed through soft links by the core, and through external links here: where HDF5
-   looks for the other file.
+   looks for the other file, as far as `reach` lets it.
 3. Each file is opened once, and holds the lock of HDF5's readers as long as it is open. One that
    grows is opened without, in whatever state its writer has it.
 4. A file stays the one that was opened, also after it lost its name.
@@ -30,6 +30,7 @@ from _multitables.index.chunk_index import Fingerprint
 from _multitables.index.chunk_index import changed as changed_fields
 from _multitables.index.kerchunk.layout import is_references
 from _multitables.index.open_options import OpenOptions
+from _multitables.index.reach import Reach
 from _multitables.index.saved.metadata import with_saved_index
 from _multitables.index.stored_files import (
     changed,
@@ -133,6 +134,7 @@ class OpenFiles:
         grows: bool = False,
     ) -> None:
         self._grows, self.storage = grows, options.storage
+        self.reach = options.reach(filename)
         self.main = open_file(filename, options, grows=grows)
         self._others = replace(options, kind="plain", before=None)
         self._files = {filename: self.main}
@@ -200,7 +202,7 @@ class OpenFiles:
             if kind != "external":
                 return lost
             named, path = os.fsdecode(told[0]), joined("/", _text(told[1]))
-            filename = next(self._existing(place.file.filename, named, "EXT"), None)
+            filename = self._existing(place.file.filename, named, "EXT")
             if filename is None:
                 return Lost(path, named, has_file=False)
             lost, file = Lost(path, filename), self._opened(filename)
@@ -256,13 +258,13 @@ class OpenFiles:
     @contextlib.contextmanager
     def source(self, home: OpenFile, named: str) -> Iterator[OpenFile | None]:
         """Open a file that a virtual dataset in `home` names, for a while; None: it is missing."""
-        filename = next(self._existing(home.filename, named, "VDS"), None) if named != "." else None
+        filename = self._existing(home.filename, named, "VDS") if named != "." else None
         known = home if named == "." else self._files.get(filename or "")
         if known is not None or filename is None:
             yield known
             return
         # there may be more than may be open
-        file = open_file(filename, self._others)
+        file = open_file(filename, self._others, by=self.reach)
         try:
             yield file
         finally:
@@ -270,28 +272,41 @@ class OpenFiles:
 
     def _opened(self, filename: str) -> OpenFile:
         if filename not in self._files:
-            self._files[filename] = open_file(filename, self._others, grows=self._grows)
+            file = open_file(filename, self._others, grows=self._grows, by=self.reach)
+            self._files[filename] = file
         return self._files[filename]
 
-    def _existing(self, home: str, named: str, kind: str) -> Iterator[str]:
-        """Yield the files that a link ("EXT") or a mapping ("VDS") may mean, as HDF5 tries them.
+    def _existing(self, home: str, named: str, kind: str) -> str | None:
+        """Return the file that a link ("EXT") or a mapping ("VDS") means, as HDF5 tries them.
 
         Source: the reference manual of ``H5Lcreate_external`` and ``H5Pset_virtual_prefix``. Names
-        count from the folder of an object as from that of a file. An object names no file of this
-        machine.
+        count from the folder of an object as from that of a file.
+
+        Raises
+        ------
+        LinkRefusedError
+            It is out of reach.
         """
-        places = []
+        places, is_local = [], not is_remote(home)
         if os.path.isabs(named):
-            places, named = [] if is_remote(home) else [named], os.path.basename(named)
+            places, named = [named] if is_local else [], os.path.basename(named)
         folder = folder_of(home)
         prefix = os.environ.get(f"HDF5_{kind}_PREFIX", "")
         prefixes = prefix.split(":") if not is_remote(prefix) else [prefix]
         if kind == "VDS" and prefix.startswith(ORIGIN):
             prefixes.append(folder + prefix.removeprefix(ORIGIN))
-        places += [in_folder(one, named) for one in (*filter(None, prefixes), folder)]
-        if not is_remote(home):
-            places += [named, os.path.join(os.path.dirname(os.path.realpath(home)), named)]
-        yield from (absolute(place) for place in places if is_file(place, self.storage))
+        folders = [one for one in prefixes if one and is_remote(one) != is_local]
+        if is_local:  # the name of an object is one of a file here, as to HDF5
+            here = absolute("") or os.curdir
+            folders += [folder, here, os.path.dirname(os.path.realpath(home))]
+            places += [os.path.join(one, named) for one in folders]
+        else:
+            places += [in_folder(one, named) for one in (*folders, folder)]
+        for place in map(absolute, places):
+            self.reach.check(place)
+            if is_file(place, self.storage):
+                return place
+        return None
 
 
 def prefetched(file: OpenFile, items: Sequence[_T], offset: Callable[[_T], int]) -> Iterator[_T]:
@@ -313,8 +328,11 @@ def open_file(
     *,
     uses_index: bool = True,
     grows: bool = False,
+    by: Reach | None = None,
 ) -> OpenFile:
     """Open a file, and its saved index if it has one that may be used.
+
+    If another file led to it, it is within reach of that one (`by`), and an HDF5 file.
 
     Raises
     ------
@@ -323,7 +341,7 @@ def open_file(
     CorruptFileError
         Its first structures are damaged.
     """
-    if is_references(filename):
+    if by is None and is_references(filename):
         return _open_references(filename, options)
     if is_remote(filename):
         return _open_object(filename, options.storage, uses_index)
@@ -333,6 +351,8 @@ def open_file(
     locks = _takes_locks() and not grows
     with _refusals(filename, opened):
         metadata = _core.MetadataFile(opened, takes_lock=locks)
+    if by is not None:
+        by.check_opened(filename, fingerprint.device, fingerprint.inode)
     if grows:
         return OpenFile(filename, fingerprint, metadata, filename)
     if metadata.is_written or (not locks and _written_here(opened)):
@@ -395,7 +415,8 @@ def _open_references(filename: str, options: OpenOptions) -> OpenFile:
     if not is_remote(filename) and os.path.exists(filename) and not os.path.isdir(filename):
         _fingerprint(filename)  # refuses a pipe, which would wait for its writer
     with _refusals(filename):
-        target, metadata = open_references(filename, options.storage, options.directory)
+        reach = options.reach(absolute(filename))
+        target, metadata = open_references(filename, reach, options.storage, options.directory)
     return OpenFile(target.filename, target.fingerprint, metadata, filename)
 
 

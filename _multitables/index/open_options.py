@@ -15,7 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from _multitables.errors import OptionsError
+from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.reach import Reach
+from _multitables.options import ANYWHERE, FOLDER, NO_LINKS, check_links
 from _multitables.remote.names import is_remote
 from _multitables.remote.options import StorageOptions
 
@@ -37,6 +40,7 @@ NOT_FOR_LIBRARY = {
     "FILTERS",
     "DRIVER_CORE_IMAGE",
     "STORAGE_OPTIONS",
+    "LINKS",
     "ACCESS",  # of an object: `Fingerprint.for_library` adds it
     "FILE",  # and this, of a file
 }
@@ -52,11 +56,30 @@ class OpenOptions:
     raw_ext: str = "-r.h5"
     for_library: dict[str, object] = field(default_factory=dict)  # for PyTables in a reader
     trusted: bool = True  # False: no library opens the file
+    #: One of `options.LINKS`; None: `ANYWHERE` if the file is trusted, else `FOLDER`.
+    links: str | None = None
     storage: StorageOptions = field(default_factory=StorageOptions)
     #: Where names in references count from; "": the working directory.
     directory: str = ""
     #: The file as it was opened before, through which it is read if it lost its name.
     before: Fingerprint | None = None
+
+    def reach(self, filename: str) -> Reach:
+        """How far a file may reach that the user named."""
+        return Reach(filename.rstrip("/"), self.links or (ANYWHERE if self.trusted else FOLDER))
+
+    def check_library(self, filename: str, path: str, reason: str) -> None:
+        """Raise if no library may look for what the core does not know: it follows any link.
+
+        Raises
+        ------
+        UnsupportedDatasetError
+            It is not read.
+        """
+        if not self.trusted:
+            raise hdf5_errors.untrusted(filename, path, reason) from None
+        if self.links in (FOLDER, NO_LINKS):
+            raise hdf5_errors.unbound(filename, path, reason) from None
 
     @property
     def direct(self) -> bool:
@@ -117,6 +140,7 @@ def parse_open_options(options: Mapping[str, object]) -> OpenOptions:
         raw_ext=str(raw_ext) if raw_ext is not None else "-r.h5",
         for_library=for_library,
         trusted=bool(given.get("TRUSTED", True)),
+        links=check_links("links", given.get("LINKS")),
         storage=StorageOptions.of(given.get("STORAGE_OPTIONS")),
     )
 

@@ -60,6 +60,8 @@ class Reader:
     trusted : bool, default True
         False switches h5py, PyTables and HDF5's plugins off, as for `Streamer`: what needs them is
         an `UnsupportedDatasetError`.
+    links : {"anywhere", "folder", "none"}, optional
+        Which other files it may lead to, as for `Streamer`.
     storage_options : mapping, optional
         Of an object in a store, as for `Streamer`.
     **kw_args
@@ -96,6 +98,7 @@ class Reader:
         cache_limit_bytes: int | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         trusted: bool = True,
+        links: str | None = None,
         **kw_args: Any,
     ) -> None:
         wanted = options.checked(
@@ -107,7 +110,8 @@ class Reader:
             trusted=trusted,
         )
         check_one_file(filename, "Reader")
-        self._file = KeptSource(filename, {**kw_args, "trusted": trusted}, keeps=True)
+        kw_args |= {"trusted": trusted, "links": options.check_links("links", links)}
+        self._file = KeptSource(filename, kw_args, keeps=True)
         if self._file.is_several:  # of a pattern
             check_one_file(self._file.filename, "Reader")
         with self._file.open():

@@ -62,6 +62,12 @@ class Streamer(ManyDatasets):
         What readers do not decode themselves is left to h5py, PyTables and HDF5's plugins in the
         reader processes. False switches these off, for files that may be made to attack them:
         what needs them is an `UnsupportedDatasetError`.
+    links : {"anywhere", "folder", "none"}, optional
+        Which other files it may lead to, by external links, virtual datasets, raw files or
+        references. ``"anywhere"``: any, as with HDF5. ``"folder"``: those in its folder and below,
+        or of an object those whose names begin as that of its folder. ``"none"``: none. What is
+        ruled out is a `LinkRefusedError`. Default: ``"anywhere"`` if it is trusted, ``"folder"``
+        if not.
     skip_missing : bool, default False
         Of several files, leave out those that do not exist, are broken or lack a path or column:
         each is reported by a `MissingFileWarning`, and is in ``missing_files`` of the stream.
@@ -97,6 +103,7 @@ class Streamer(ManyDatasets):
         rotational: bool | None = None,
         library_timeout_seconds: float | None = options.LIBRARY_TIMEOUT_SECONDS,
         trusted: bool = True,
+        links: str | None = None,
         skip_missing: bool = False,
         **kw_args: Any,
     ) -> None:
@@ -109,7 +116,7 @@ class Streamer(ManyDatasets):
                 trusted=trusted,
                 skip_missing=skip_missing,
             ),
-            {**kw_args, "trusted": trusted},
+            {**kw_args, "trusted": trusted, "links": options.check_links("links", links)},
         )
 
     def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:

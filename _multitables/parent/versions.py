@@ -22,7 +22,10 @@ from _multitables.remote.options import StorageOptions
 
 
 def versions(
-    filename: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+    filename: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    links: str | None = None,
 ) -> Versions:
     """List the versions of a file that the package versioned-hdf5 wrote.
 
@@ -32,6 +35,8 @@ def versions(
         The HDF5 file.
     storage_options : mapping, optional
         Of an object in a store; see `Streamer`.
+    links : {"anywhere", "folder", "none"}, optional
+        Which other files it may lead to; see `Streamer`.
 
     Returns
     -------
@@ -50,7 +55,7 @@ def versions(
     >>> for version in multitables.versions("prices.h5").values():  # doctest: +SKIP
     ...     print(version.name, version.time, version.parent)
     """
-    return Versions(filename, storage_options)
+    return Versions(filename, storage_options, links)
 
 
 class Versions(Mapping[str, Version]):
@@ -65,10 +70,11 @@ class Versions(Mapping[str, Version]):
         self,
         filename: str | os.PathLike[str],
         storage_options: Mapping[str, Any] | None = None,
+        links: str | None = None,
     ) -> None:
         storage = StorageOptions.of(storage_options)
         name, storage = one_file_named(filename, "versions", storage)
-        self._options = {"storage_options": storage}
+        self._options = {"storage_options": storage, "links": links}
         with open_source(name, self._options) as source:
             self._history = whole_history(source)
         self._names = [version.name for version in self._history.in_order()]

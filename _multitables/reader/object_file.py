@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypedDict
 
 from _multitables.remote import client
-from _multitables.remote.names import is_remote
 
 #: Bytes that are fetched around the few that a library asks for, and how many times as many at once
 #: where it reads on. HDF5 reads its structures in pieces of some hundred bytes.
@@ -147,8 +146,7 @@ def check_alone(dataset: Any, access: Access | None) -> None:
     """
     names: list[str] = []
     if dataset.is_virtual:  # its sources in its own file may be virtual, too
-        names = [source.file_name for source in dataset.virtual_sources()]
-        names = [name for name in names if access or is_remote(name)]
+        names = [source.file_name for source in dataset.virtual_sources()] if access else []
     elif access and dataset.external:
         names = [name for name, *_ in dataset.external]
     if names:

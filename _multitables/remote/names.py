@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 #: Schemes -> what kind of store has such names.
 SCHEMES = {
@@ -28,6 +28,13 @@ SCHEMES = {
     "http": "http",
     "https": "http",
 }
+PORTS = {"http": "80", "https": "443"}
+#: What cannot be read in two ways; other names of hosts belong to nobody.
+_PLACE = re.compile(
+    rf"(?P<scheme>{'|'.join(SCHEMES)})://(?P<user>[\w.-]+@)?"
+    r"(?P<host>[\w.-]+|\[[0-9a-f:.]+\])(:(?P<port>[0-9]+))?(?=[/?]|\Z)",
+    re.IGNORECASE | re.ASCII,
+)
 _REMOTE = re.compile(rf"({'|'.join(SCHEMES)})://", re.IGNORECASE)
 
 
@@ -74,6 +81,34 @@ def folder_of(name: str) -> str:
     root, key = in_store(name)
     folder = posixpath.dirname(key)
     return f"{root}/{folder}" if folder else root
+
+
+def owner_of(name: str) -> str:
+    """Return whose server answers requests for an object: scheme, host and port; "" is nobody.
+
+    Options and the environment say which host a store of another kind has, so all its buckets have
+    one owner; of Azure, an account that stands in the name is one.
+    """
+    found = _PLACE.match(name)
+    if found is None:
+        return ""
+    scheme, user, host, port = found.group("scheme", "user", "host", "port")
+    kind = SCHEMES[scheme.lower()]
+    if kind != "http":
+        return f"{kind}://{host.lower() if user and kind == 'az' else ''}"
+    return "" if user else f"{scheme}://{host}:{port or PORTS[scheme.lower()]}".lower()
+
+
+def is_below(name: str, folder: str) -> bool:
+    """Whether an object lies in a folder, or below it: in the same store, after "..", if any."""
+    owner = owner_of(folder)
+    if not (is_remote(folder) and owner and owner == owner_of(name)):
+        return False
+    (root, above), (other_root, key) = in_store(folder), in_store(absolute(name))
+    is_same = kind_of(folder) == "http" or root == other_root
+    decoded = unquote(key) if kind_of(name) == "http" else key
+    leaves = {".", ".."} & set(re.split(r"[/\\]", decoded))
+    return is_same and not leaves and key.startswith(f"{above}/" if above else "")
 
 
 def in_store(name: str) -> tuple[str, str]:

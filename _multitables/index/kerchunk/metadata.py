@@ -42,6 +42,7 @@ from _multitables.index.kerchunk.zarr_types import (
     filters_from_zarr,
     from_zarr,
 )
+from _multitables.index.reach import Reach
 from _multitables.index.stored_files import changed
 from _multitables.remote.options import StorageOptions
 
@@ -53,18 +54,18 @@ MAX_RANK = 32
 
 
 def open_references(
-    filename: str, storage: StorageOptions, directory: str = ""
+    filename: str, reach: Reach, storage: StorageOptions, directory: str = ""
 ) -> tuple[SourceFile, _core.MetadataFile]:
     """Return the first file that references are to, and what they say of it.
 
     Raises
     ------
-    FileOpenError, StoreError
-        They are not as specified, or to a file that is missing or cannot be read.
+    FileOpenError, StoreError, LinkRefusedError
+        They are not as specified, or to a file that is missing, cannot be read or is out of reach.
     OSError
         They cannot be read.
     """
-    store = Store(storage)
+    store = Store(storage, reach)
     try:
         metadata = ReferencesMetadata(references.read(filename, store), filename, store, directory)
     except ReferencesError as error:

@@ -3,15 +3,20 @@
 Law
 ---
 1. All files and objects are asked for with the same options. Any thread may use it.
+2. What references lead to is within their reach.
 
 This file must never know their contents.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from _multitables.errors import MissingFileError
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.reach import Reach
 from _multitables.index.stored_files import fingerprint_of, listed, read_whole
+from _multitables.options import ANYWHERE, FOLDER
 from _multitables.remote.names import absolute, is_remote, query_of
 from _multitables.remote.options import StorageOptions
 
@@ -19,8 +24,10 @@ from _multitables.remote.options import StorageOptions
 class Store:
     """Reads files and objects, and asks for their states."""
 
-    def __init__(self, storage: StorageOptions) -> None:
-        self._storage = storage
+    def __init__(self, storage: StorageOptions, reach: Reach) -> None:
+        self._storage, self._reach = storage, reach
+        #: Files of the references themselves are in their folder.
+        self._parts = reach if reach.links == ANYWHERE else replace(reach, links=FOLDER)
         #: The bytes that each request of a store brought.
         self._brought: list[int] = []
 
@@ -30,13 +37,23 @@ class Store:
         return len(self._brought), sum(self._brought)
 
     def state(self, name: str) -> Fingerprint:
-        """Return what identifies a file, whose name may have a query."""
+        """Return what identifies a file, whose name may have a query.
+
+        Raises
+        ------
+        LinkRefusedError
+            It is out of reach.
+        """
         whole, query = absolute(name), query_of(name)
+        self._reach.check(whole)
         self._count(whole, 0)
-        return fingerprint_of(whole, self._storage.with_query(whole, query))
+        state = fingerprint_of(whole, self._storage.with_query(whole, query))
+        self._reach.check_opened(whole, state.device, state.inode)
+        return state
 
     def read(self, name: str) -> tuple[Fingerprint, bytes]:
-        """Return what identifies a file, and all its bytes."""
+        """Return what identifies a file of the references, and all its bytes."""
+        self._parts.check(name)
         state, data = read_whole(name, self._storage)
         self._count(name, len(data))
         return state, data

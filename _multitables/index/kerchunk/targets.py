@@ -4,7 +4,8 @@ Law
 ---
 1. A plain name is that of a file beside the references; if none is there, it counts from the
    directory that was the working one when they were named. References in a store are to objects
-   only: they come from elsewhere, and must not read the files of this machine.
+   only: they come from elsewhere, and must not read the files of this machine. `store` refuses
+   what is out of reach.
 2. The state of each target is asked for once, and of objects many at a time. A target that is
    missing is an error that names it and the references.
 
@@ -14,6 +15,7 @@ This file must never know arrays.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
@@ -22,7 +24,10 @@ from _multitables.index.chunk_index import SourceFile
 from _multitables.index.hdf5_errors import cannot_open, no_file
 from _multitables.index.kerchunk.store import Store
 from _multitables.index.stored_files import concurrently
-from _multitables.remote.names import absolute, folder_of, is_remote, joined
+from _multitables.remote.names import absolute, folder_of, is_remote, joined, owner_of
+
+#: A file of this machine may have a colon in its name. Bytes that a URL holds are in no file.
+SCHEME = re.compile(r"[^/]*?://|data:[^,]*,", re.IGNORECASE)
 
 
 class Targets:
@@ -74,15 +79,16 @@ class Targets:
         return SourceFile(name, state)
 
     def _named(self, url: str) -> str:
+        scheme = SCHEME.match(url)
         if is_remote(url):
-            return url
-        scheme = url.partition("://")[0] if "://" in url else ""
-        if is_remote(self._references):
-            if not scheme:
+            if owner_of(url):
+                return url
+        elif is_remote(self._references):
+            if scheme is None:
                 return joined(folder_of(self._references), url)
-        elif scheme in ("file", "local"):
+        elif scheme is not None and scheme[0].lower() in ("file://", "local://"):
             return unquote(urlsplit(url).path)
-        elif not scheme:
+        elif scheme is None:
             beside = os.path.join(os.path.dirname(self._references), url)
             return beside if os.path.exists(beside) else os.path.join(self._directory, url)
         here = "" if is_remote(self._references) else " and no file of this machine"

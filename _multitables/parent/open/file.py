@@ -36,6 +36,7 @@ def open(  # noqa: A001 - as gzip.open and others are called
     n_threads: int | None = None,
     cache_bytes: int | None = None,
     trusted: bool = True,
+    links: str | None = None,
     version: VersionKey | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> File:
@@ -62,6 +63,9 @@ def open(  # noqa: A001 - as gzip.open and others are called
     trusted : bool, optional
         Whether what the core does not know may be read through an HDF5 library, in a process of its
         own. Default True. Take False for a file that may be hostile.
+    links : {"anywhere", "folder", "none"}, optional
+        Which other files it may lead to; see `Streamer`. Default: ``"anywhere"`` if it is trusted,
+        ``"folder"`` if not.
     version : str, int, datetime or numpy.datetime64, optional
         A version of the file, as in `Streamer.get_queue`: the root is its group, and all names and
         paths are as they are in this version.
@@ -102,6 +106,7 @@ def open(  # noqa: A001 - as gzip.open and others are called
         n_threads=n_threads,
         cache_bytes=cache_bytes,
         trusted=trusted,
+        links=links,
         storage_options=storage,
     )
     handle = Handle(name, options, check_any_version("version", version))
@@ -163,6 +168,7 @@ class File(Group):
         if self._handle.inside:
             options["root_uep"] = self._handle.inside + options.get("root_uep", "/")
         options.setdefault("storage_options", self._handle.options.storage_options)
+        options.setdefault("links", self._handle.options.links)
         file = self._place.file
         streamer = Streamer(file.opened_by, trusted=self._handle.trusted, **options)
         streamer._file.is_opened(file.fingerprint, self._handle.directory)

@@ -49,11 +49,7 @@ class Shared:
         self.files = files
         self.options = options
         #: Indexes datasets.
-        self.source = Source(
-            files.main.filename,
-            OpenOptions(trusted=options.trusted, storage=options.storage_options),
-            files,
-        )
+        self.source = Source(files.main.filename, open_options(options), files)
         #: Reads what the core does not.
         self.library = Library(files.main.filename, options.trusted)
         #: File and offset of a dataset -> what reads it.
@@ -73,9 +69,15 @@ class Shared:
         return found
 
 
+def open_options(options: FileOptions, directory: str = "") -> OpenOptions:
+    """Return how a file is opened."""
+    trusted, links, storage = options.trusted, options.links, options.storage_options
+    return OpenOptions(trusted=trusted, links=links, storage=storage, directory=directory)
+
+
 def shared(filename: str, options: FileOptions, directory: str) -> Shared:
     """Open a file, or find it open already with these options."""
-    files = OpenFiles(filename, OpenOptions(storage=options.storage_options, directory=directory))
+    files = OpenFiles(filename, open_options(options, directory))
     opened_by = files.main.fingerprint
     if files.main.opened_by != files.main.filename:  # references change by themselves
         opened_by = cast(Any, files.main.metadata).fingerprint

@@ -26,6 +26,7 @@ def read(
     *,
     n_threads: int | None = None,
     trusted: bool = True,
+    links: str | None = None,
     version: VersionKey | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -39,7 +40,7 @@ def read(
         The dataset in the file.
     selection : index, optional
         What is read, as `numpy.s_` makes it and `Dataset` takes it. Default: everything.
-    n_threads, trusted, version, storage_options : optional
+    n_threads, trusted, links, version, storage_options : optional
         As in `multitables.open`.
 
     Returns
@@ -62,6 +63,7 @@ def read(
         n_threads=n_threads,
         cache_bytes=0,
         trusted=trusted,
+        links=links,
         version=version,
         storage_options=storage_options,
     ) as file:
