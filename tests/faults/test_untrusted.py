@@ -40,7 +40,7 @@ def virtual(file: Any, path: Path) -> None:
 
 
 def external(file: Any, path: Path) -> None:
-    raw = [(str(path.with_name("raw")), 0, 48)]
+    raw = [(str(path.with_name("raw")), 0, 20), (str(path.with_name("raw")), 20, 28)]
     file.create_dataset("x", (6,), "i8", external=raw)[...] = 1
 
 
