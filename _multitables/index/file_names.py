@@ -43,6 +43,11 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
     OptionsError
         A list without files, or something that is no name.
     """
+    named, storage = _named(filename, storage)
+    return named, storage.given_for(named if isinstance(named, list) else [named])
+
+
+def _named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOptions]:
     if isinstance(filename, NAME):
         _check_letters(filename)
         if is_remote(filename):
@@ -56,7 +61,7 @@ def files_named(filename: Any, storage: StorageOptions) -> tuple[Any, StorageOpt
     for one in filename:
         if not isinstance(one, NAME):
             raise _not_a_name(one)
-        named, storage = files_named(one, storage)
+        named, storage = _named(one, storage)
         found += named if isinstance(named, list) else [os.fsdecode(named)]
     if not found:
         raise OptionsError(
@@ -82,7 +87,7 @@ def _objects(name: str, storage: StorageOptions) -> tuple[Any, StorageOptions]:
         return whole, storage.with_query(whole, query)
     from _multitables.index.stored_files import listed  # few need it
 
-    names = listed(whole[: glob.escape(whole).find("[")], storage)
+    names = listed(whole[: glob.escape(whole).find("[")], storage.given_for([whole]))
     if whole in names:
         return whole, storage
     found = [one for one in names if _matches_parts(one.split("/"), whole.split("/"))]
@@ -168,10 +173,10 @@ def one_file_named(
     """Return the name of the one file that is given to `who`; see `files_named`."""
     check_one_file(filename, who)
     if not is_remote(filename):
-        return os.fsdecode(filename), storage
+        return os.fsdecode(filename), storage.given_for(())
     client.is_expected = True
     whole, query = _without_query(str(filename))
-    return whole, storage.with_query(whole, query)
+    return whole, storage.with_query(whole, query).given_for([whole])
 
 
 def _one_or_all(names: list[str]) -> str | list[str]:

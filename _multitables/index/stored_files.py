@@ -118,7 +118,7 @@ def put(name: str, options: StorageOptions, file: str) -> None:
 
 
 def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int]) -> Fingerprint:
-    folder = options.get("cache_folder")
+    folder = options.at(name).get("cache_folder")
     if folder:
         _check_cache(folder)
     return Fingerprint(0, version_number(etag), state[1], 0, Access(absolute(name), etag, options))
@@ -164,5 +164,5 @@ def _asked(ask: Callable[..., Told], name: str, options: StorageOptions, *argume
     except StoreFailure as failure:
         if failure.kind == "forbidden":
             client.forget_stores()
-        error = error_of(absolute(name), failure, options.lost)
+        error = error_of(absolute(name), failure, options.lost, options.withholds(name))
     raise error

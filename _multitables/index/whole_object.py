@@ -83,7 +83,7 @@ def fetch_index(name: str, fingerprint: Fingerprint) -> bool:
     assert fingerprint.access is not None
     options = fingerprint.access.options
     beside, cached = name + SUFFIX, places(name)[1]
-    if not options.get("looks_for_index"):
+    if not options.at(name).get("looks_for_index"):
         return False
     try:
         text = options.client_text(name)

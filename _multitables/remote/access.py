@@ -43,8 +43,9 @@ class Access:
     def encoded(self) -> bytes:
         """The bytes for the core; see the law."""
         limits = ("max_gap_bytes", "max_request_bytes", "max_memory_bytes", "max_requests")
-        numbers = [self.options.get(name) for name in (*limits, "cache_bytes")]
-        folder = os.fsencode(self.options.get("cache_folder"))
+        options = self.options.at(self.name)
+        numbers = [options.get(name) for name in (*limits, "cache_bytes")]
+        folder = os.fsencode(options.get("cache_folder"))
         text = [self.etag, self.options.client_text(self.name)]
         head = " ".join(map(str, numbers)).encode()
         return b"\n".join([head, folder, json.dumps(text).encode()])

@@ -144,9 +144,17 @@ def failure_of(error: BaseException) -> StoreFailure:
     return StoreFailure(kind, ", ".join(details), was_repeated=retries is not None)
 
 
-def error_of(name: str, failure: StoreFailure, lost: Sequence[str]) -> MultitablesError:
-    """Compose the error for a failure in this process, where a pickle may have lost options."""
+def error_of(
+    name: str, failure: StoreFailure, lost: Sequence[str], withheld: bool = False
+) -> MultitablesError:
+    """Compose the error for a failure in this process, where a pickle may have lost options.
+
+    `withheld` says that the headers were for others than the owner of the object.
+    """
     details = failure.details
+    if withheld and failure.kind == "forbidden":
+        details += f"{', ' if details else ''}the headers in storage_options are not sent to it: "
+        details += "give them below the beginning of its name"
     if lost and failure.kind == "forbidden":
         details += f"{', ' if details else ''}not pickled: {', '.join(lost)}"
     return _composed(name, failure.kind, details, "", {})

@@ -86,16 +86,14 @@ def folder_of(name: str) -> str:
 def owner_of(name: str) -> str:
     """Return whose server answers requests for an object: scheme, host and port; "" is nobody.
 
-    Options and the environment say which host a store of another kind has, so all its buckets have
-    one owner; of Azure, an account that stands in the name is one.
+    Options and the environment, not names, say which host another store has: its kind is the owner.
     """
     found = _PLACE.match(name)
     if found is None:
         return ""
     scheme, user, host, port = found.group("scheme", "user", "host", "port")
-    kind = SCHEMES[scheme.lower()]
-    if kind != "http":
-        return f"{kind}://{host.lower() if user and kind == 'az' else ''}"
+    if kind_of(name) != "http":
+        return f"{kind_of(name)}://"
     return "" if user else f"{scheme}://{host}:{port or PORTS[scheme.lower()]}".lower()
 
 
@@ -109,6 +107,11 @@ def is_below(name: str, folder: str) -> bool:
     decoded = unquote(key) if kind_of(name) == "http" else key
     leaves = {".", ".."} & set(re.split(r"[/\\]", decoded))
     return is_same and not leaves and key.startswith(f"{above}/" if above else "")
+
+
+def is_at(name: str, prefix: str) -> bool:
+    """Whether an object is that of a prefix, or in its folder; a prefix has no slash at its end."""
+    return absolute(name) == prefix or is_below(name, prefix)
 
 
 def in_store(name: str) -> tuple[str, str]:

@@ -5,6 +5,9 @@ Law
 1. Options of `OWN` are checked here; all others are the store's, under obstore's names for them.
 2. Values are of JSON's types, so that readers in processes of their own get the same.
 3. Reprs and pickles hold only the values of `HARMLESS` options; any other may be a secret.
+4. Headers are sent to the owners (see names.py) of the names that the user gave, and to nobody else
+   whom a file or a server names. Keys of a store sign requests to the host that the options name.
+5. Options below a prefix are those of its objects. Of the others they have the limits alone.
 
 This file must never import obstore.
 """
@@ -14,11 +17,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from _multitables.errors import OptionsError
+from _multitables.remote.names import is_at, is_remote, owner_of
 
 #: Gaps up to this size are fetched with the bytes around them: it arrives while a request waits.
 MAX_GAP_BYTES = 256 << 10
@@ -157,6 +161,10 @@ class StorageOptions:
     store: tuple[tuple[str, Any], ...] = ()
     #: The queries of HTTP names, behind ``?``.
     queries: tuple[tuple[str, str], ...] = ()
+    #: Who is sent the headers. None: the user named no file yet.
+    owners: tuple[str, ...] | None = None
+    #: Prefixes of names, and their options; the longest come first.
+    below: tuple[tuple[str, StorageOptions], ...] = ()
     #: Names of options that a pickle left out.
     lost: tuple[str, ...] = field(default=(), compare=False)
 
@@ -181,7 +189,11 @@ class StorageOptions:
             )
         own: dict[str, Any] = {}
         store: dict[str, Any] = {}
+        below: dict[str, StorageOptions] = {}
         for name, value in options.items():
+            if isinstance(name, str) and "://" in name:
+                below[name.rstrip("/")] = cls._below(name, value)
+                continue
             if name in OWN:
                 own[name] = OWN[name][1](name, value)
                 continue
@@ -196,7 +208,43 @@ class StorageOptions:
             if name.lower().endswith(("endpoint", "endpoint_url", "base_url")):
                 _check_endpoint(name, str(value))
             store[name.lower()] = value
-        return cls(tuple(sorted(own.items(), key=_by_name)), tuple(sorted(store.items())))
+        longest = sorted(below.items(), key=lambda pair: -len(pair[0]))
+        pairs = tuple(sorted(own.items(), key=_by_name)), tuple(sorted(store.items()))
+        return cls(*pairs, below=tuple(longest))
+
+    @classmethod
+    def _below(cls, prefix: str, value: Any) -> StorageOptions:
+        options = cls.of(value)
+        if owner_of(prefix) and "?" not in prefix and not options.below:
+            return options
+        raise OptionsError(  # it is not shown: what is wrong may be a secret
+            "a prefix in storage_options must be the beginning of an object's name, without a user "
+            "and a query, and have a mapping without prefixes",
+            advice="Give storage_options={'https://data.example.org/runs/': {...}}, for example",
+            option="storage_options",
+        )
+
+    def at(self, name: str) -> StorageOptions:
+        """Return the options with which an object is asked for."""
+        found = next((one for prefix, one in self.below if is_at(name, prefix)), None)
+        own, store = dict(self.own), self.store
+        if found is not None:
+            limits = {key: value for key, value in own.items() if key not in _ACCESS}
+            own, store = limits | dict(found.own), found.store
+        elif owner_of(name) not in (self.owners or ()):
+            own.pop("headers", None)
+        return replace(self, own=tuple(sorted(own.items(), key=_by_name)), store=store, below=())
+
+    def withholds(self, name: str) -> bool:
+        """Whether there are headers, and none of them is sent for an object."""
+        return "headers" in dict(self.own) and "headers" not in dict(self.at(name).own)
+
+    def given_for(self, names: Iterable[str]) -> StorageOptions:
+        """Return the same for files that the user named, if none was named before."""
+        if self.owners is not None:
+            return self
+        owners = {owner_of(name) for name in names if is_remote(name)} - {""}
+        return replace(self, owners=tuple(sorted(owners)))
 
     def get(self, name: str) -> Any:
         """Return the value of one of `OWN`."""
@@ -210,9 +258,10 @@ class StorageOptions:
 
     def client_text(self, name: str) -> str:
         """Return the text with which the client in a reader gets at an object."""
+        options = self.at(name)
         told = {
-            "own": {key: value for key, value in self.own if key not in _LIMITS},
-            "store": dict(self.store),
+            "own": {key: value for key, value in options.own if key not in _LIMITS},
+            "store": dict(options.store),
             "query": dict(self.queries).get(name, ""),
         }
         return json.dumps({key: value for key, value in told.items() if value}, sort_keys=True)
@@ -221,13 +270,15 @@ class StorageOptions:
         shown = {key: value for key, value in (*self.own, *self.store) if key in SHOWN}
         hidden = [key for key, _ in (*self.own, *self.store) if key not in SHOWN]
         more = f", and {', '.join(hidden)}" if hidden else ""
+        more += "".join(f", below {prefix!r}: {options}" for prefix, options in self.below)
         return f"<StorageOptions {shown}{more}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         kept = [tuple((k, v) for k, v in part if k in SHOWN) for part in (self.own, self.store)]
         names = [key for key, _ in (*self.own, *self.store) if key not in SHOWN]
         names += ["the query of a name"] if self.queries else []
-        return StorageOptions, (*kept, (), tuple(dict.fromkeys((*self.lost, *names))))
+        lost = tuple(dict.fromkeys((*self.lost, *names)))
+        return StorageOptions, (*kept, (), self.owners, self.below, lost)
 
 
 #: Limits that the core keeps; the client does not ask for them.
@@ -240,6 +291,8 @@ _LIMITS = {
     "cache_bytes",
     "looks_for_index",
 }
+#: How an owner is asked, and not how much.
+_ACCESS = {"headers", "anonymous", "profile", "credential_provider", "certificate"}
 SHOWN = HARMLESS | (OWN.keys() - {"headers"})
 
 

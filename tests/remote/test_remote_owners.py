@@ -1,0 +1,178 @@
+"""Whose the headers are: scheme, host and port of what the user named, and of no other server.
+
+Law
+---
+1. Each server keeps what it was sent; what matters is what the other one got.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from plain_server import PlainServer, plain_server
+
+import multitables
+from _multitables.remote.names import is_below, owner_of
+from _multitables.remote.options import StorageOptions
+from multitables import LinkRefusedError, OptionsError
+
+DATA = np.arange(16, dtype="u1")
+HEADERS = {"Authorization": "Bearer secret", "X-Api-Key": "secret", "Cookie": "secret"}
+QUICK: dict[str, Any] = {"max_retries": 0, "looks_for_index": False}
+
+
+def secrets(server: PlainServer) -> set[str]:
+    return {
+        name for sent in server.sent for name, value in sent.headers.items() if "secret" in value
+    }
+
+
+def refs(target: str) -> bytes:
+    zarray = {"zarr_format": 2, "shape": [16], "chunks": [16], "dtype": "|u1", "compressor": None}
+    zarray |= {"filters": None, "fill_value": 0, "order": "C"}
+    named = {"x/.zarray": json.dumps(zarray), "x/0": [target, 0, 16]}
+    return json.dumps({"version": 1, "refs": named}).encode()
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[PlainServer, PlainServer]]:
+    with plain_server() as good, plain_server(objects={"/d/a": DATA.tobytes()}) as other:
+        good.objects["/d/a"] = DATA.tobytes()
+        yield good, other
+
+
+def test_references_of_one_server_to_another(servers: tuple[PlainServer, PlainServer]) -> None:
+    good, other = servers
+    good.objects["/refs.json"] = refs(f"{other.endpoint}/d/a")
+    name, given = f"{good.endpoint}/refs.json", {**QUICK, "headers": HEADERS}
+    np.testing.assert_array_equal(multitables.read(name, "x", storage_options=given), DATA)
+    with multitables.Reader(name, n_procs=1, storage_options=given) as reader:
+        got = reader.request(reader.get_dataset("x")[:]).get()
+    np.testing.assert_array_equal(got, DATA)
+    assert len(secrets(good)) == 3
+    assert other.sent
+    assert not secrets(other)
+    n_sent = len(other.sent)
+    with pytest.raises(LinkRefusedError, match="not in the folder"):
+        multitables.open(name, trusted=False, storage_options=given)
+    assert len(other.sent) == n_sent
+    other.status = lambda sent: 0 if sent.headers.get("x-api-key") == "its own" else 401
+    with pytest.raises(multitables.StoreError, match=r"refuses.*headers.*are not sent to it"):
+        multitables.open(name, storage_options=given)
+    given |= {f"{other.endpoint}/d": {"headers": {"X-Api-Key": "its own"}}}
+    np.testing.assert_array_equal(multitables.read(name, "x", storage_options=given), DATA)
+    assert not secrets(other)
+
+
+def test_references_on_this_machine(
+    servers: tuple[PlainServer, PlainServer], tmp_path: Path
+) -> None:
+    """They name whom they like, so headers are given below a prefix."""
+    good, other = servers
+    path = tmp_path / "refs.json"
+    for server, prefix in ((good, good.endpoint), (other, f"{other.endpoint}/d/a")):
+        path.write_bytes(refs(f"{server.endpoint}/d/a"))
+        multitables.read(path, "x", storage_options={**QUICK, "headers": HEADERS})
+        assert not secrets(server)
+        given = {**QUICK, prefix: {"headers": HEADERS}}
+        multitables.read(path, "x", storage_options=given)
+        assert len(secrets(server)) == 3
+
+
+def test_links_of_one_server_to_another(
+    servers: tuple[PlainServer, PlainServer], tmp_path: Path
+) -> None:
+    good, other = servers
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["x"] = DATA
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = h5py.ExternalLink(f"{other.endpoint}/b.h5", "/x")
+    good.objects["/a.h5"] = (tmp_path / "a.h5").read_bytes()
+    other.objects["/b.h5"] = (tmp_path / "b.h5").read_bytes()
+    given = {**QUICK, "headers": HEADERS}
+    with multitables.open(f"{good.endpoint}/a.h5", storage_options=given) as file:
+        np.testing.assert_array_equal(file["x"][:], DATA)
+        with file["x"].stream(n_procs=1, block_size=8) as blocks:
+            assert len(list(blocks)) == 2
+        with file["x"].file.streamer().get_queue("x", n_procs=1, block_size=8) as blocks:
+            assert len(list(blocks)) == 2
+    assert len(secrets(good)) == 3
+    assert not secrets(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "owner"),
+    [
+        ("https://a.org/x", "https://a.org:443"),
+        ("HTTPS://A.org:443", "https://a.org:443"),
+        ("http://a.org/x?y", "http://a.org:80"),
+        ("http://a.org?y", "http://a.org:80"),
+        ("http://[::1]:8/x", "http://[::1]:8"),
+        ("s3://bucket/x", "s3://"),
+        ("abfss://box@name.dfs.core.windows.net/x", "az://"),
+        *((f"http://{odd}/x", "") for odd in ("a@b", "a\\@b", "a%2eb", "a\tb", "a#b", "", "a:b")),
+    ],
+)
+def test_the_owner_of_a_name(name: str, owner: str) -> None:
+    """What clients read in two ways belongs to nobody."""
+    assert owner_of(name) == owner
+
+
+@pytest.mark.parametrize(
+    ("name", "is_there"),
+    [
+        ("https://a.org/d/x", True),
+        ("https://a.org:443/d/e/x?y=../z", True),
+        ("https://a.org/dd/x", False),
+        ("https://a.org/x", False),
+        ("http://a.org/d/x", False),
+        ("https://a.org:8/d/x", False),
+        ("https://b.org/d/x", False),
+        ("https://a.org/d/../x", False),
+        ("https://a.org/d/%2e%2E/x", False),
+        ("https://a.org/d/..%2fx", False),
+        ("https://a.org/d/..\\x", False),
+        ("/d/x", False),
+    ],
+)
+def test_what_is_below_a_folder(name: str, is_there: bool) -> None:
+    assert is_below(name, "https://a.org/d") == is_there
+    assert not is_below(name, "/d")
+
+
+def test_another_bucket_is_another_folder() -> None:
+    assert is_below("s3://one/d/x", "s3://one/d")
+    assert not is_below("s3://two/d/x", "s3://one/d")
+
+
+def test_options_below_a_prefix() -> None:
+    below = {"anonymous": True, "max_requests": 3}
+    given = {"access_key_id": "k", "max_retries": 1, "s3://b/": below, "s3://b/c/": {"region": "r"}}
+    options = StorageOptions.of(given).given_for(["s3://a/x"])
+    for name, own, store in (
+        ("s3://a/x", {"max_retries": 1}, {"access_key_id": "k"}),
+        ("s3://b/x", {**below, "max_retries": 1}, {}),
+        ("s3://b/c/x", {"max_retries": 1}, {"region": "r"}),
+        ("s3://bb/x", {"max_retries": 1}, {"access_key_id": "k"}),
+    ):
+        found = options.at(name)
+        assert (dict(found.own), dict(found.store)) == (own, store), name
+    copy = pickle.loads(pickle.dumps(options))
+    assert dict(copy.at("s3://b/c/x").store) == {"region": "r"}
+    assert copy.owners == ("s3://",)
+    for wrong in (
+        {"https://a@b/": {}},
+        {"ftp://a/": {}},
+        {"https://a/?b": {}},
+        {"https://a/": 3},
+        {"https://a/": {"https://a/b": {}}},
+    ):
+        with pytest.raises(OptionsError):
+            StorageOptions.of(wrong)
