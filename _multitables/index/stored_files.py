@@ -126,17 +126,15 @@ def _told(name: str, options: StorageOptions, etag: str, state: tuple[int, int])
 
 def _check_cache(folder: str) -> None:
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        writable = os.access(folder, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    if not writable:
+        _core.check_cache_folder(folder)
+    except OSError as error:
         raise OptionsError(
-            f"storage_options['cache_folder'] cannot be written: {folder!r}",
-            advice="Name a folder on a local disk that this user may write",
+            f"storage_options['cache_folder'] cannot be used: {folder!r}: {error}",
+            advice="Name a folder of yours on a local disk, which no other user may write, such as "
+            "'~/.cache/multitables'",
             option="cache_folder",
             got=folder,
-        )
+        ) from None
 
 
 def _whole(name: str, text: str) -> tuple[str, tuple[int, int], bytes | memoryview]:

@@ -143,11 +143,21 @@ def test_damage(damage: str, path: Path, remote: Remote, tmp_path: Path) -> None
 def test_folders_that_cannot_be(path: Path, remote: Remote, tmp_path: Path) -> None:
     name = remote.put(path)
     (tmp_path / "file").write_bytes(b"")
-    for folder in (tmp_path / "file", tmp_path / "file" / "deeper", Path("/proc/no")):
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "own").mkdir(0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    refused = [tmp_path / "file", tmp_path / "file" / "deeper", Path("/proc/no")]
+    refused += [tmp_path / "open", tmp_path / "link"]
+    if os.geteuid() == 0:  # only root can give a folder away
+        (tmp_path / "foreign").mkdir(0o700)
+        os.chown(tmp_path / "foreign", 12345, 12345)
+        refused.append(tmp_path / "foreign")
+    for folder in refused:
         options = remote.options(cache_folder=str(folder))
         for enter in (multitables.open, Reader, multitables.read):
             given = (name, "x") if enter is multitables.read else (name,)
-            with pytest.raises(OptionsError, match="cannot be written") as caught:
+            with pytest.raises(OptionsError, match="cannot be used") as caught:
                 enter(*given, storage_options=options)  # type: ignore[operator]
             assert caught.value.values["option"] == "cache_folder"
 

@@ -17,7 +17,9 @@
 //!    one goes on with what it has. It adds nothing, and the disk has its bytes until it closes it.
 //! 5. An error of the disk never fails a read: its bytes are fetched. The first error is remembered,
 //!    and nothing is written from then on.
+//! 6. Only what this user wrote is believed; see folder.rs.
 
+mod folder;
 mod object;
 mod page_file;
 
@@ -25,13 +27,14 @@ pub use object::{CachedObject, Fetch, ReadFrom};
 pub use page_file::PAGE_BYTES;
 
 use crate::os::clock::now_ns;
+use folder::Folder;
 use page_file::{COUNTED, Header, MAX_OBJECT_BYTES, PageFile, counted_bytes};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -44,10 +47,8 @@ pub struct DiskCache(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    folder: PathBuf,
+    folder: Folder,
     limit: u64,
-    /// Its shared lock tells other processes that the folder is in use.
-    _presence: File,
     full_until_ns: AtomicU64,
     trouble: OnceLock<io::Error>,
 }
@@ -55,22 +56,25 @@ struct Shared {
 impl DiskCache {
     /// Open a folder, which is created with its parents, for this user alone.
     pub fn open(folder: &Path, limit_bytes: u64) -> io::Result<DiskCache> {
-        let mut private = DirBuilder::new();
-        private.recursive(true).mode(0o700).create(folder)?;
-        let presence = File::open(folder)?;
-        let locked = LockedFolder::lock(folder)?;
-        if flock(&presence, libc::LOCK_EX | libc::LOCK_NB).is_ok() {
+        let folder = Folder::open(folder)?;
+        let locked = LockedFolder::lock(&folder)?;
+        if folder::is_alone(&folder) {
             locked.count_anew()?;
         }
-        flock(&presence, libc::LOCK_SH)?;
+        flock(&folder.descriptor, libc::LOCK_SH)?;
         locked.make_room(0, limit_bytes)?;
+        drop(locked);
         Ok(DiskCache(Arc::new(Shared {
-            folder: folder.into(),
+            folder,
             limit: limit_bytes,
-            _presence: presence,
             full_until_ns: AtomicU64::new(0),
             trouble: OnceLock::new(),
         })))
+    }
+
+    /// Whether a folder can be opened, which is created if it is missing; the error says why not.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        Folder::open(folder).map(drop)
     }
 
     /// The object of `size` bytes at a URL, in a version such as its ETag. The URL must not contain a
@@ -78,7 +82,8 @@ impl DiskCache {
     pub fn object(&self, url: &[u8], version: &[u8], size: u64) -> CachedObject {
         let file = match size {
             1..=MAX_OBJECT_BYTES => {
-                self.noted(self.page_file(&Header::new(url, version, size), url))
+                let tag = |header: &[u8]| self.0.folder.tag(header);
+                self.noted(self.page_file(&Header::new(url, version, size, tag), url))
             }
             _ => None,
         };
@@ -102,16 +107,16 @@ impl DiskCache {
 
     /// Find the file of an object, or create it. None: there is no room for one.
     fn page_file(&self, header: &Header, url: &[u8]) -> io::Result<Option<PageFile>> {
-        let path = self.0.folder.join(file_name(url));
-        let locked = LockedFolder::lock(&self.0.folder)?;
-        let mut file = PageFile::find(&path, header)?;
+        let (folder, name) = (&self.0.folder, file_name(url));
+        let locked = LockedFolder::lock(folder)?;
+        let mut file = PageFile::find(folder, &name, header)?;
         if file.is_none() && self.trouble().is_none() {
-            locked.remove(&path)?;
+            locked.remove(&name)?;
             let bytes = header.layout.data_at;
             let used = locked.make_room(bytes, self.0.limit)?;
             if used.saturating_add(bytes) <= self.0.limit {
                 locked.set_used(used + bytes)?;
-                file = Some(PageFile::create(&path, header)?);
+                file = Some(PageFile::create(folder, &name, header)?);
             }
         }
         if let Some(file) = &file {
@@ -167,15 +172,15 @@ impl DiskCache {
 
 /// A folder whose lock this has.
 struct LockedFolder<'a> {
-    folder: &'a Path,
+    folder: &'a Folder,
     /// The count and its complement, which shows whether a count was written whole.
     used: File,
 }
 
 impl LockedFolder<'_> {
     /// Each lock opens the file again, so it also excludes other threads of this process.
-    fn lock(folder: &Path) -> io::Result<LockedFolder<'_>> {
-        let used = private_file().create(true).open(folder.join("used"))?;
+    fn lock(folder: &Folder) -> io::Result<LockedFolder<'_>> {
+        let used = folder.file_or_new("used")?;
         flock(&used, libc::LOCK_EX)?;
         Ok(LockedFolder { folder, used })
     }
@@ -195,25 +200,28 @@ impl LockedFolder<'_> {
         self.used.write_all_at(words.as_flattened(), 0)
     }
 
-    /// The files of objects, the least recently opened or filled first.
-    fn files(&self) -> io::Result<Vec<PathBuf>> {
+    /// The names of the files of objects, the least recently opened or filled first. What has such a
+    /// name and is not ours is removed, if that can be.
+    fn files(&self) -> io::Result<Vec<String>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(self.folder)? {
-            let entry = entry?;
-            if is_ours(entry.file_name().as_encoded_bytes()) {
-                found.push((entry.metadata()?.modified()?, entry.path()));
+        for name in self.folder.names()? {
+            match is_ours(name.as_bytes()).then(|| self.folder.file(&name)) {
+                None => {}
+                Some(Ok(file)) => found.push((file.metadata()?.modified()?, name)),
+                Some(Err(error)) if folder::is_foreign(&error) => drop(self.folder.remove(&name)),
+                Some(Err(error)) => return Err(error),
             }
         }
         found.sort();
-        Ok(found.into_iter().map(|(_, path)| path).collect())
+        Ok(found.into_iter().map(|(_, name)| name).collect())
     }
 
     fn count_anew(&self) -> io::Result<u64> {
         let mut used = 0;
-        for path in self.files()? {
-            match counted_bytes(&File::open(&path)?)? {
+        for name in self.files()? {
+            match counted_bytes(&self.folder.file(&name)?)? {
                 Some(bytes) => used += bytes,
-                None => fs::remove_file(&path)?,
+                None => self.folder.remove(&name)?,
             }
         }
         self.set_used(used)?;
@@ -227,10 +235,10 @@ impl LockedFolder<'_> {
         if used.saturating_add(bytes) <= limit {
             return Ok(used);
         }
-        for path in self.files()? {
-            let file = File::open(&path)?;
+        for name in self.files()? {
+            let file = self.folder.file(&name)?;
             if flock(&file, libc::LOCK_EX | libc::LOCK_NB).is_ok()
-                && self.remove(&path)?.saturating_add(bytes) <= limit
+                && self.remove(&name)?.saturating_add(bytes) <= limit
             {
                 break;
             }
@@ -238,15 +246,16 @@ impl LockedFolder<'_> {
         self.used()
     }
 
-    /// Remove the file of an object, if there is one. Returns what is used then.
-    fn remove(&self, path: &Path) -> io::Result<u64> {
+    /// Remove the file of an object, or what else has its name. Returns what is used then.
+    fn remove(&self, name: &str) -> io::Result<u64> {
         let used = self.used()?;
-        let bytes = match File::open(path) {
+        let bytes = match self.folder.file(name) {
             Ok(file) => counted_bytes(&file)?.unwrap_or(0),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(used),
+            Err(error) if folder::is_foreign(&error) => 0,
             Err(error) => return Err(error),
         };
-        fs::remove_file(path)?;
+        self.folder.remove(name)?;
         let used = used.saturating_sub(bytes);
         self.set_used(used)?;
         Ok(used)
@@ -273,12 +282,6 @@ fn file_name(url: &[u8]) -> String {
 fn is_ours(name: &[u8]) -> bool {
     let hash = name.strip_suffix(b".pages");
     hash.is_some_and(|hash| hash.len() == 32 && hash.iter().all(u8::is_ascii_hexdigit))
-}
-
-fn private_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    options
 }
 
 fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {

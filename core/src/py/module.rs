@@ -345,5 +345,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(convert::converted, module)?)?;
     module.add_function(wrap_pyfunction!(survey::survey, module)?)?;
     module.add_function(wrap_pyfunction!(saved_parts::saved_parts, module)?)?;
+    module.add_function(wrap_pyfunction!(store::check_cache_folder, module)?)?;
     Ok(())
 }

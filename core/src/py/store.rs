@@ -6,6 +6,7 @@
 
 use super::module::{describe, lent};
 use crate::fetch::data_file::FetchError;
+use crate::fetch::disk_cache::DiskCache;
 use crate::fetch::remote::client::{Client, set_client};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -34,6 +35,12 @@ impl Client for PythonClient {
             None => Err(FetchError::Store("\0Ended\0the interpreter ends".into())),
         }
     }
+}
+
+/// Raise what forbids a folder to be the cache on disk; it is created if it is missing.
+#[pyfunction]
+pub fn check_cache_folder(folder: std::path::PathBuf) -> PyResult<()> {
+    DiskCache::check(&folder).map_err(PyErr::from)
 }
 
 /// Have stores asked by Python's client.

@@ -4,18 +4,18 @@
 //! 1. A word is 0, or `COUNTED` where there is room for the page, or the CRC-32 of the page. The page is
 //!    written before its CRC, so a crash leaves a page without one. After a loss of power, or with
 //!    damaged bytes, the CRC differs. Both are read as missing.
-//! 2. A file belongs to the object whose header it has, byte by byte.
+//! 2. A file belongs to the object whose header it has, byte by byte, with the keyed hash of the folder.
 //! 3. A file is neither mapped nor truncated. It is sparse, and ends where it was last written: what
 //!    is behind its end is missing.
 
-use super::{flock, private_file};
+use super::flock;
+use super::folder::{Folder, is_foreign};
 use libdeflater::crc32;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
 use std::time::SystemTime;
 
 /// What is fetched and kept as one.
@@ -25,9 +25,10 @@ pub(super) const MAX_OBJECT_BYTES: u64 = 1 << 62;
 /// What file systems allocate as one.
 const BLOCK_BYTES: u64 = 4 << 10;
 /// Changes with the form of the file.
-const MAGIC: u64 = u64::from_le_bytes(*b"mtpages1");
-/// Magic, bytes of a page, bytes of the object, of its URL and of its version.
-const HEADER_WORDS: usize = 5;
+const MAGIC: u64 = u64::from_le_bytes(*b"mtpages2");
+/// Magic, bytes of a page, bytes of the object, of its URL and of its version, and the keyed hash of
+/// all this.
+const HEADER_WORDS: usize = 6;
 
 /// The word of a page that is counted, but perhaps not there.
 pub(super) const COUNTED: u32 = 1;
@@ -77,11 +78,13 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub fn new(url: &[u8], version: &[u8], size: u64) -> Header {
+    pub fn new(url: &[u8], version: &[u8], size: u64, tag: impl Fn(&[u8]) -> u64) -> Header {
         let lens = [url.len() as u64, version.len() as u64];
         let words = [MAGIC, PAGE_BYTES, size, lens[0], lens[1]].map(u64::to_le_bytes);
+        let names = [url, version].concat();
+        let tag = tag(&[words.as_flattened(), &names].concat()).to_le_bytes();
         Header {
-            bytes: [words.as_flattened(), url, version].concat(),
+            bytes: [words.as_flattened(), &tag, &names].concat(),
             layout: Layout::new(size, lens[0] + lens[1]),
         }
     }
@@ -95,10 +98,12 @@ pub(super) struct PageFile {
 
 impl PageFile {
     /// None: no file has this header.
-    pub fn find(path: &Path, header: &Header) -> io::Result<Option<PageFile>> {
-        let file = match private_file().open(path) {
+    pub fn find(folder: &Folder, name: &str, header: &Header) -> io::Result<Option<PageFile>> {
+        let file = match folder.file(name) {
             Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound || is_foreign(&error) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let mut found = vec![0; header.bytes.len()];
@@ -107,8 +112,8 @@ impl PageFile {
         Ok(is_it.then_some(PageFile { file, layout }))
     }
 
-    pub fn create(path: &Path, header: &Header) -> io::Result<PageFile> {
-        let file = private_file().create_new(true).open(path)?;
+    pub fn create(folder: &Folder, name: &str, header: &Header) -> io::Result<PageFile> {
+        let file = folder.new_file(name)?;
         file.write_all_at(&header.bytes, 0)?;
         let layout = header.layout;
         Ok(PageFile { file, layout })
@@ -174,7 +179,7 @@ impl PageFile {
 pub(super) fn counted_bytes(file: &File) -> io::Result<Option<u64>> {
     let mut header = [[0; 8]; HEADER_WORDS];
     filled(file, header.as_flattened_mut(), 0)?;
-    let [magic, page_bytes, size, url_bytes, version_bytes] = header.map(u64::from_le_bytes);
+    let [magic, page_bytes, size, url_bytes, version_bytes, _] = header.map(u64::from_le_bytes);
     if [magic, page_bytes] != [MAGIC, PAGE_BYTES] {
         return Ok(None);
     }
@@ -195,7 +200,7 @@ fn words(file: &File, at: u64, n: u64) -> io::Result<Vec<u32>> {
 }
 
 /// Fill `out` with what the file has from `at` on. Returns how many bytes were there; others stay.
-fn filled(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
+pub(super) fn filled(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < out.len() {
         match file.read_at(&mut out[done..], at + done as u64) {

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::fixtures::XorShift64;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 const PAGE: u64 = PAGE_BYTES;
 const ROOM: u64 = 1 << 30;
@@ -24,14 +26,16 @@ impl TestFolder {
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
-        paths.filter(|path| !path.ends_with("used")).collect()
+        paths
+            .filter(|path| !path.ends_with("used") && !path.ends_with("key"))
+            .collect()
     }
 
     fn the_file(&self) -> File {
         let [path] = &self.files()[..] else {
             panic!("{:?}", self.files());
         };
-        private_file().open(path).unwrap()
+        for_both(path)
     }
 
     /// What the disk has of all objects.
@@ -43,6 +47,14 @@ impl TestFolder {
             .map(|path| path.metadata().unwrap().blocks() * 512)
             .sum()
     }
+}
+
+fn for_both(path: &Path) -> File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap()
 }
 
 impl Drop for TestFolder {
@@ -216,7 +228,10 @@ fn threads_with_caches_of_their_own_share_a_folder() {
         let used = shared.used_bytes().unwrap();
         assert!(used <= limit && used > limit.min(size) - PAGE);
         assert_eq!(
-            LockedFolder::lock(&folder.0).unwrap().count_anew().unwrap(),
+            LockedFolder::lock(&shared.0.folder)
+                .unwrap()
+                .count_anew()
+                .unwrap(),
             used
         );
         read(object, &whole, 0, size);
@@ -350,8 +365,8 @@ fn files_that_were_cut_or_hold_something_else_start_anew() {
     let [path] = &folder.files()[..] else {
         panic!()
     };
-    for garbage in [&bytes(9000, 1)[..], &[0xff; 9000], b"mtpages1"] {
-        let whole_header = [b"mtpages1", &PAGE.to_le_bytes()[..], garbage].concat();
+    for garbage in [&bytes(9000, 1)[..], &[0xff; 9000], b"mtpages2"] {
+        let whole_header = [b"mtpages2", &PAGE.to_le_bytes()[..], garbage].concat();
         for contents in [garbage, &whole_header] {
             fs::write(path, contents).unwrap();
             fs::write(folder.0.join("used"), garbage).unwrap();
@@ -377,7 +392,7 @@ fn other_files_are_left_alone_and_the_count_is_found_again() {
     fs::write(folder.0.join("used"), "").unwrap();
     assert_eq!(cache.used_bytes().unwrap(), 3 * PAGE + 4096);
     // A process died before it had written what it counted.
-    LockedFolder::lock(&folder.0)
+    LockedFolder::lock(&cache.0.folder)
         .unwrap()
         .set_used(99 * PAGE)
         .unwrap();
@@ -397,9 +412,9 @@ fn a_full_disk_delivers() {
     let cache = folder.open(ROOM);
     let object = cache.object(b"kept", b"1", 3 * PAGE);
     read(&object, &whole, 0, PAGE);
-    let header = Header::new(b"url", b"1", 3 * PAGE);
+    let header = Header::new(b"url", b"1", 3 * PAGE, |bytes| cache.0.folder.tag(bytes));
     let mut full = cache.page_file(&header, b"url").unwrap().unwrap();
-    full.file = private_file().open("/dev/full").unwrap();
+    full.file = for_both(Path::new("/dev/full"));
     let full = CachedObject::new(cache.clone(), Some(full));
     assert!(!all_cached(&full, &whole) && !all_cached(&full, &whole));
     let code = cache.trouble().and_then(io::Error::raw_os_error);
@@ -432,6 +447,7 @@ fn only_the_user_may_read() {
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder.0), 0o700);
     assert_eq!(mode(&folder.0.join("used")), 0o600);
+    assert_eq!(mode(&folder.0.join("key")), 0o600);
     assert_eq!(mode(&folder.files()[0]), 0o600);
 }
 
@@ -440,3 +456,5 @@ fn the_hash_is_fnv_1a() {
     assert_eq!(file_name(b""), "6c62272e07bb014262b821756295c58d.pages");
     assert_eq!(file_name(b"a"), "d228cb696f1a8caf78912b704e4a8964.pages");
 }
+
+mod foreign;
