@@ -41,6 +41,7 @@
 #     element_type.py        the same, and what makes delivered elements of stored ones
 #     saved/                 the index of a file, saved in another one
 #       format.py            the bytes of it, written and read
+#       owners.py            who may have written it
 #       objects.py           what is saved of each object, in both directions
 #       writer.py            a file -> its saved index
 #       survey.py            what many objects are, in columns

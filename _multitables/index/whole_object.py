@@ -16,6 +16,7 @@ from typing import Any
 
 from _multitables import _core
 from _multitables.index.chunk_index import Fingerprint
+from _multitables.index.saved.format import replaced
 from _multitables.index.saved.metadata import SUFFIX, places
 from _multitables.index.stored_files import first_bytes
 from _multitables.remote import client
@@ -93,14 +94,7 @@ def fetch_index(name: str, fingerprint: Fingerprint) -> bool:
             data += client.fetched(beside, text, len(data), size, etag)[2]
     except StoreFailure:
         return False  # most objects have none, and it is not worth an error
-    part = f"{cached}.{os.urandom(4).hex()}.tmp"
-    try:
-        os.makedirs(os.path.dirname(cached), exist_ok=True)
-        with open(part, "xb") as file:
-            file.write(data)
-        os.replace(part, cached)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        return False
-    return True
+    with contextlib.suppress(OSError), replaced(cached, private=True) as file:
+        file.write(data)
+        return True
+    return False

@@ -132,8 +132,8 @@ def index_file(
                 put(where, storage, _write_references(file, local, skip_unsupported, advance))
             return where
         beside, cached = places(name)
-        names = (cached,) if where == CACHE or is_remote(name) else (beside, cached)
-        with _first_writable(names) as (written, out):
+        in_cache_alone = where == CACHE or is_remote(name)
+        with _first_writable("" if in_cache_alone else beside, cached) as (written, out):
             save(file, out, advance)
     if is_remote(name) and where is None:
         with contextlib.suppress(StoreError):  # a right to read is no right to write
@@ -181,14 +181,13 @@ def _write_references(
 
 
 @contextlib.contextmanager
-def _first_writable(names: tuple[str, ...]) -> Iterator[tuple[str, BinaryIO]]:
+def _first_writable(beside: str, cached: str) -> Iterator[tuple[str, BinaryIO]]:
     """Open a new file of the first name that can be written; it has the name in the end."""
     reasons = []
     with contextlib.ExitStack() as stack:
-        for name in names:
+        for name in filter(None, (beside, cached)):
             try:
-                os.makedirs(os.path.dirname(name), exist_ok=True)
-                out = stack.enter_context(replaced(name))
+                out = stack.enter_context(replaced(name, private=name == cached))
             except OSError as error:
                 reasons.append(f"{name!r}: {error.strerror}")
             else:
@@ -196,8 +195,8 @@ def _first_writable(names: tuple[str, ...]) -> Iterator[tuple[str, BinaryIO]]:
                 return
     raise FileOpenError(
         f"the index cannot be written anywhere: {'; '.join(reasons)}",
-        advice="Set XDG_CACHE_HOME to a folder that can be written",
-        filename=names[-1],
+        advice="Set XDG_CACHE_HOME to a folder of yours that no other user may write",
+        filename=cached,
     )
 
 

@@ -45,6 +45,7 @@ import numpy.typing as npt
 
 from _multitables import _core
 from _multitables.index.chunk_index import U64, Fingerprint
+from _multitables.index.saved.owners import folder_for, opened_index
 
 I64 = npt.NDArray[np.int64]
 
@@ -133,17 +134,23 @@ class Link(NamedTuple):
 
 
 @contextlib.contextmanager
-def replaced(filename: str) -> Iterator[BinaryIO]:
-    """Open a new file, which takes the place of another when the context ends without an error."""
-    part = f"{filename}.{os.urandom(4).hex()}.tmp"
-    try:
-        with open(part, "xb") as file:
-            yield file
-        os.replace(part, filename)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
+def replaced(filename: str, *, private: bool = False) -> Iterator[BinaryIO]:
+    """Open a new file, which takes the place of another when the context ends without an error.
+
+    A private one is in a folder of this user's, which is made if it is missing.
+    """
+    name = os.path.basename(filename)
+    part = f"{name}.{os.urandom(4).hex()}.tmp"
+    with folder_for(filename, private=private) as folder:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with open(os.open(part, flags, 0o644, dir_fd=folder), "wb") as file:
+                yield file
+            os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=folder)
+            raise
 
 
 class IndexWriter:
@@ -346,19 +353,22 @@ class SavedIndex:
             raise DamagedIndexError(str(error)) from error
 
 
-def read(filename: str, fingerprint: Fingerprint) -> SavedIndex | None:
+def read(filename: str, fingerprint: Fingerprint, of: str | None = None) -> SavedIndex | None:
     """Read a saved index; None if it is missing, or of another version or state of the file.
+
+    `of` is the file beside which it lies; None: it is in the cache directory.
 
     Raises
     ------
     DamagedIndexError
         It contradicts itself, or is another kind of file.
+    ForeignIndexError
+        Another user may have written it.
     OSError
         It cannot be read.
     """
-    try:
-        fd = os.open(filename, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    fd = opened_index(filename, of)
+    if fd is None:
         return None
     with contextlib.ExitStack() as unless_kept:
         unless_kept.callback(os.close, fd)

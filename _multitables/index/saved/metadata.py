@@ -46,6 +46,7 @@ from _multitables.index.saved.objects import (
     load_storage,
     to_bytes,
 )
+from _multitables.index.saved.owners import ForeignIndexError
 from _multitables.remote.names import is_remote
 
 SUFFIX = ".mtidx"
@@ -70,10 +71,11 @@ def with_saved_index(
     filename: str, fingerprint: Fingerprint, file: _core.MetadataFile
 ) -> _core.MetadataFile:
     """Put the saved index of a file before it, if there is one for the file as it is."""
-    for place in places(filename)[is_remote(filename) :]:
+    beside, cached = places(filename)
+    for place, of in ((beside, filename), (cached, None))[is_remote(filename) :]:
         try:
-            index = saved_format.read(place, fingerprint)
-        except (DamagedIndexError, OSError) as error:
+            index = saved_format.read(place, fingerprint, of)
+        except (DamagedIndexError, ForeignIndexError, OSError) as error:
             _warn(place, error)
         else:
             if index is not None:
