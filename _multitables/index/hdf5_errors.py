@@ -198,6 +198,20 @@ def not_alone(filename: str, path: str, why: str) -> UnsupportedDatasetError:
     )
 
 
+def too_many_blocks(filename: str, path: str, got: int, most: int) -> UnsupportedDatasetError:
+    """Compose the error for a virtual dataset whose hyperslabs no library would survive."""
+    return UnsupportedDatasetError(
+        f"{path!r} in {filename!r} is a virtual dataset whose mappings have too many blocks "
+        f"(expected at most {most}, got {got})",
+        good="Other datasets of the file are not affected",
+        advice="Read its sources",
+        path=path,
+        filename=filename,
+        expected=most,
+        got=got,
+    )
+
+
 def _listed(names: Iterable[str]) -> str:
     shown = [repr(name) for name in names]
     more = f", and {len(shown) - NAMES_SHOWN} more" if len(shown) > NAMES_SHOWN else ""

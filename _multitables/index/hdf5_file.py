@@ -338,16 +338,18 @@ class Source:
         if not any(sources):
             return replace(index, layout="contiguous")
         if any(kind != datatype for kind in kinds):
-            return for_library(index, sources, "a virtual dataset of sources of another type")
+            return for_library(
+                index, mappings, sources, "a virtual dataset of sources of another type"
+            )
         try:
             found = virtual.as_chunks(index, mappings, sources)
             if found is None or found.others:  # what elements name may lie in other files
                 field_type(datatype, None, dataset.pytables)
             return found or virtual_parts.as_parts(index, mappings, sources)
         except Unsupported as why:
-            return for_library(index, sources, f"a virtual dataset of {why}")
+            return for_library(index, mappings, sources, f"a virtual dataset of {why}")
         except virtual.UnfitError as why:
-            return for_library(index, sources, str(why))
+            return for_library(index, mappings, sources, str(why))
 
     def _grown(self, place: Place, stored: dict[str, Any]) -> dict[str, Any]:
         """Return what is told of a virtual dataset, as long as it is by now."""

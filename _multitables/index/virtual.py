@@ -5,12 +5,14 @@ Law
 1. Pure: mappings and the indexes of their sources in, an index out.
 2. A chunk of the virtual dataset is one chunk of a source, whole, or as far as the virtual dataset
    goes. What does not fit is not for this file.
-3. Where two mappings show one chunk, the later one does. A chunk of no mapping is the fill value.
+3. A table of chunks grows with those that are stored, and its length is known before it is made.
+4. Where two mappings show one chunk, the later one does. A chunk of no mapping is the fill value.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +27,10 @@ I64 = npt.NDArray[np.int64]
 UNLIMITED = 2**64 - 1
 #: Kinds of selections, as the core numbers them.
 NONE, ALL, POINTS, REGULAR, BLOCKS = range(5)
+
+
+#: Chunks that mappings show beside four for each that a source stores.
+FREE_CHUNKS = 1 << 20
 
 
 class UnfitError(Exception):
@@ -65,7 +71,11 @@ class Selections:
             if not isinstance(found, np.ndarray):
                 return None
             axes[at] = found
-        return None if np.any(axes >= 2**62) else axes.astype(np.int64)
+        start, stride, count, block = np.moveaxis(axes.astype(np.float64), -1, 0)
+        reach = np.maximum(start + stride * (count - 1) + block, count * block)
+        if np.any(axes >= 2**62) or np.any(reach >= 2**62):
+            return None
+        return axes.astype(np.int64)
 
     def boxes(self, numbers: I64, dims: tuple[int, ...]) -> tuple[I64, I64] | None:
         """Return the first element and the lengths along each axis, if all of these are boxes."""
@@ -95,6 +105,16 @@ class Mappings:
         """Take what the core tells."""
         names, source, in_source, in_virtual = told
         return cls(names, source, Selections(*in_source), Selections(*in_virtual))
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of all regular hyperslabs."""
+        counts = [
+            math.prod(of.of(number)[2::4].tolist())
+            for of in (self.in_source, self.in_virtual)
+            for number in np.flatnonzero(of.kinds == REGULAR).tolist()
+        ]
+        return sum(counts)
 
     @property
     def grow(self) -> bool:
@@ -144,6 +164,9 @@ def as_chunks(
         return None
     # The chunks of all mappings, one behind the other, by their numbers in the grids.
     count = -(-length // chunk_dims)
+    n_stored = sum(len(source.grid_index) for source in present)
+    if np.prod(count, axis=1, dtype=np.float64).sum() > FREE_CHUNKS + 4 * n_stored:
+        return None
     row, steps = _unravelled(count)
     source = mappings.source[numbers][row]
     grid = _strides(index.dims, chunk_dims)
@@ -218,18 +241,17 @@ def paired_axes(length: I64, source_length: I64) -> list[tuple[int, int]] | None
     ranks = length.shape[1], source_length.shape[1]
     if np.array_equal(length, source_length):
         return [(axis, axis) for axis in range(ranks[0])]
-    for axes in itertools.combinations(range(max(ranks)), min(ranks)):
-        pairs = [
-            (axis, number) if ranks[0] >= ranks[1] else (number, axis)
-            for number, axis in enumerate(axes)
-        ]
-        ours, theirs = (list(side) for side in zip(*pairs, strict=True))
-        rest = np.delete(length, ours, axis=1), np.delete(source_length, theirs, axis=1)
-        if np.array_equal(length[:, ours], source_length[:, theirs]) and all(
-            np.all(side == 1) for side in rest
-        ):
-            return pairs
-    return None
+    is_longer = ranks[0] >= ranks[1]
+    more, less = (length, source_length) if is_longer else (source_length, length)
+    pairs, number = [], 0
+    # An axis that could be paired with a later one, too, is one element long: the first will do.
+    for axis in range(more.shape[1]):
+        if number < less.shape[1] and np.array_equal(more[:, axis], less[:, number]):
+            pairs.append((axis, number) if is_longer else (number, axis))
+            number += 1
+        elif not np.all(more[:, axis] == 1):
+            return None
+    return pairs if number == less.shape[1] else None
 
 
 def _strides(dims: Sequence[int], chunk_dims: Sequence[int]) -> list[int]:

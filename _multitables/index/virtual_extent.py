@@ -5,13 +5,14 @@ Law
 1. Pure but for what it asks of the sources: their extents. A source that is missing has none.
 2. The extent is that of the longest mapping, as HDF5's view "last available" has it, and no shorter
    than what other mappings show. Of sources with numbered names, the first one that is missing ends
-   the mapping.
+   the mapping. There are at most `MAX_STEPS` of both.
 
 Source: the reference manual of ``H5Pset_virtual`` and ``H5Pset_virtual_view``.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 
@@ -22,6 +23,8 @@ from _multitables.index.virtual import I64, REGULAR, UNLIMITED, Mappings, Select
 #: Start, stride, count and block of a selection along one axis.
 Axis = tuple[int, int, int, int]
 Name = tuple[bytes, bytes]
+#: Mappings that those without an end stand for, all together.
+MAX_STEPS = 1 << 18
 NUMBER = re.compile(rb"%([%b])")
 
 
@@ -42,6 +45,7 @@ def grown(
     UnfitError
         A mapping that HDF5 takes, and this does not.
     """
+    dims_of = functools.cache(dims_of)
     rank, known = len(dims), {name: number for number, name in enumerate(mappings.names)}
     ends: dict[int, int] = {}
     added: list[tuple[Name, list[Axis] | None, int, list[Axis]]] = []
@@ -60,6 +64,8 @@ def grown(
         for of, one, begin, count in _steps(name, named, shown[axis], dims_of):
             whole = [*shown[:axis], _part(shown[axis], begin, count), *shown[axis + 1 :]]
             added.append((of, one, number, whole))
+            if len(added) > MAX_STEPS:
+                raise UnfitError(f"a virtual dataset that grows, with over {MAX_STEPS} sources")
             length = begin + count
         ends[axis] = max(ends.get(axis, 0), _extent(shown[axis], length))
     kept = np.flatnonzero(~endless)
@@ -100,9 +106,10 @@ def _steps(
     axes = enumerate(named or ())
     axis = next((at for at, one in axes if UNLIMITED in one[2:]), None)
     if named is None or axis is None:
-        numbered = (_numbered(name, number) for number in range(2**32))
-        for number, of in enumerate(numbered):
-            if (number and of == name) or dims_of(of) is None:
+        is_numbered = _numbered(name, 0) != _numbered(name, 1)
+        for number in range(2**32 if is_numbered else 1):
+            of = _numbered(name, number)
+            if dims_of(of) is None:
                 return
             yield of, named, number * shown[3], shown[3]
         return

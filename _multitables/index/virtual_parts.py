@@ -6,7 +6,9 @@ Law
 2. A part is a box with a step along each axis, on both sides (core/src/tables/parts.rs). Any other
    mapping is cut into the fewest such boxes, in the order of its elements if its sides differ in
    shape.
-3. Chunks are of a size that is good to read, and of whole chunks of the sources where these fit.
+3. A mapping of some bytes may have any number of parts, so a `Budget` bounds what is made, before it
+   is made. A virtual dataset beyond it is for a library.
+4. Chunks are of a size that is good to read, and of whole chunks of the sources where these fit.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,8 +37,29 @@ from _multitables.index.virtual import (
 TASK_BYTES, TASKS = 4 << 20, 32
 #: Along an axis of a source that is one element long.
 NO_AXIS = -1
-#: Elements of a mapping whose sides differ in shape, and parts of all mappings.
-MAX_ELEMENTS, MAX_PARTS = 1 << 24, 1 << 22
+#: Elements that are looked at one by one, bytes of all parts, and parts that are cut one by one.
+MAX_ELEMENTS, MAX_PARTS_BYTES, MAX_CUTS = 1 << 21, 128 << 20, 1 << 16
+
+
+@dataclass
+class Budget:
+    """What the mappings of a virtual dataset may still take, all together."""
+
+    parts: int
+    elements: int = MAX_ELEMENTS
+    cuts: int = MAX_CUTS
+
+    def take(self, *, parts: int = 0, elements: int = 0, cuts: int = 0) -> None:
+        """Raise `UnfitError` if that is more than there is."""
+        self.parts, self.elements = self.parts - parts, self.elements - elements
+        self.cuts -= cuts
+        for left, what in (
+            (self.parts, "parts"),
+            (self.elements, "elements in mappings between different shapes"),
+            (self.cuts, "parts of mappings that are not regular"),
+        ):
+            if left < 0:
+                raise UnfitError(f"a virtual dataset of too many {what}")
 
 
 def as_parts(
@@ -56,6 +79,7 @@ def as_parts(
     places = np.cumsum([source is not None for source in sources]) - 1
     ranks = len(index.dims), max(len(source.dims) for source in shown)
     rows = [np.zeros((0, 2 + 3 * sum(ranks)), np.int64)]
+    budget = Budget(MAX_PARTS_BYTES // (rows[0].itemsize * rows[0].shape[1]))
     alike: tuple[ChunkIndex, list[tuple[int, int]]] | None = None
     present = np.array([source is not None for source in sources])[mappings.source]
     present &= (mappings.in_virtual.kinds != NONE) & (mappings.in_source.kinds != NONE)
@@ -65,7 +89,7 @@ def as_parts(
         source = sources[mappings.source[part[0]]] if len(part) else None
         if source is None:
             continue
-        found, pairs = _of_source(index, mappings, source, part)
+        found, pairs = _of_source(index, mappings, source, part, budget)
         alike = alike or (source, pairs)
         row = np.zeros((len(found), rows[0].shape[1]), np.int64)
         row[:, 0], row[:, 1 : 1 + found.shape[1]] = places[mappings.source[part[0]]], found
@@ -73,8 +97,6 @@ def as_parts(
     if not alike:
         return replace(index, layout="contiguous")
     parts = np.concatenate(rows)
-    if len(parts) > MAX_PARTS:
-        raise UnfitError(f"a virtual dataset of {len(parts)} parts")
     parts = parts[np.lexsort((parts[:, 1], parts[:, 2]))]
     words: U64 = np.append(ranks[1], parts).astype(np.uint64)
     chunk_dims = readable_chunk_dims(index, *alike)
@@ -82,7 +104,7 @@ def as_parts(
 
 
 def _of_source(
-    index: ChunkIndex, mappings: Mappings, source: ChunkIndex, numbers: I64
+    index: ChunkIndex, mappings: Mappings, source: ChunkIndex, numbers: I64, budget: Budget
 ) -> tuple[I64, list[tuple[int, int]]]:
     """Return the parts of one source, without its number, and how axes belong together."""
     virtual = mappings.in_virtual.regular(numbers, index.dims)
@@ -93,19 +115,24 @@ def _of_source(
         (start, step, count), (first, stride, length) = map(_progressions, (virtual, named))
         pairs = paired_axes(count, length)
         if pairs is not None and np.all(step > 0) and np.all(stride > 0):
+            budget.take(parts=len(numbers))
             return _words(numbers, (start, step, count), (first, stride), pairs), pairs
     if len(numbers) > 1:
-        each = [_of_source(index, mappings, source, one) for one in np.split(numbers, len(numbers))]
+        budget.take(cuts=len(numbers))
+        each = [
+            _of_source(index, mappings, source, one, budget)
+            for one in np.split(numbers, len(numbers))
+        ]
         return np.concatenate([found for found, _ in each]), each[0][1]
     if virtual is not None and named is not None:
         count = np.prod(virtual[..., 2:], axis=-1)
         pairs = paired_axes(count, np.prod(named[..., 2:], axis=-1))
         if pairs is not None:
-            return _segments(numbers, virtual[0], named[0], pairs), pairs
+            return _segments(numbers, virtual[0], named[0], pairs, budget), pairs
     number = int(numbers[0])
-    shown = _elements(mappings.in_virtual, number, index.dims)
-    found = _elements(mappings.in_source, number, source.dims)
-    return _runs(numbers, (shown, index.dims), (found, source.dims)), []
+    shown = _elements(mappings.in_virtual, number, index.dims, budget)
+    found = _elements(mappings.in_source, number, source.dims, budget)
+    return _runs(numbers, (shown, index.dims), (found, source.dims), budget), []
 
 
 def _check(axes: I64, dims: tuple[int, ...]) -> None:
@@ -135,12 +162,20 @@ def _words(
     return np.concatenate([order, *(side.reshape(len(side), -1) for side in sides)], axis=1)
 
 
-def _segments(numbers: I64, virtual: I64, named: I64, pairs: list[tuple[int, int]]) -> I64:
+def _segments(
+    numbers: I64, virtual: I64, named: I64, pairs: list[tuple[int, int]], budget: Budget
+) -> I64:
     """Cut a mapping along each axis where either side leaves its progression."""
     cut = []
     for axis, number in pairs:
-        sides = _coordinates(virtual[axis]), _coordinates(named[number])
-        cut.append(list(_progressing(*sides)))
+        sides = virtual[axis], named[number]
+        if np.array_equal(sides[0][2:], sides[1][2:]):
+            cut.append(list(_alike(*sides, budget)))
+            continue
+        budget.take(elements=_length(sides[0]))
+        cut.append(list(_progressing(_coordinates(sides[0]), _coordinates(sides[1]), budget)))
+    n_parts = math.prod(map(len, cut))
+    budget.take(parts=n_parts, cuts=n_parts)
     found = []
     for pieces in itertools.product(*cut):
         shown, taken = np.ones((len(virtual), 3), np.int64), np.ones((len(named), 3), np.int64)
@@ -151,16 +186,37 @@ def _segments(numbers: I64, virtual: I64, named: I64, pairs: list[tuple[int, int
     return np.array(found)
 
 
+#: First, step and count, then first and step: of both sides of a part along one axis.
+Piece = tuple[int, int, int, int, int]
+
+
+def _alike(virtual: I64, named: I64, budget: Budget) -> Iterator[Piece]:
+    """Yield the blocks of selections that have like ones, or what is at one place in each."""
+    (start, stride, count, block), (first, step, *_) = virtual.tolist(), named.tolist()
+    budget.take(cuts=min(count, block))
+    if count < block:
+        for at in range(count):
+            yield start + at * stride, 1, block, first + at * step, 1
+    else:
+        for at in range(block):
+            yield start + at, stride, count, first + at, step
+
+
+def _length(axis: I64) -> int:
+    return int(axis[2]) * int(axis[3])
+
+
 def _coordinates(axis: I64) -> I64:
     start, stride, count, block = axis.tolist()
     steps: I64 = start + np.arange(count)[:, None] * stride + np.arange(block)
     return steps.ravel()
 
 
-def _progressing(virtual: I64, named: I64) -> Iterator[tuple[int, int, int, int, int]]:
+def _progressing(virtual: I64, named: I64, budget: Budget) -> Iterator[Piece]:
     """Yield parts with one step on both sides: first, step and count, then first and step."""
     steps = np.stack([np.diff(virtual), np.diff(named)])
     changes = np.flatnonzero((steps[:, 1:] != steps[:, :-1]).any(axis=0)) + 1
+    budget.take(cuts=len(changes) // 2)  # a part ends at each of them, or at every other
     begin, length = 0, len(virtual)
     while begin < length:
         at = int(np.searchsorted(changes, begin + 1))
@@ -170,21 +226,22 @@ def _progressing(virtual: I64, named: I64) -> Iterator[tuple[int, int, int, int,
         begin = end
 
 
-def _elements(selections: Selections, number: int, dims: tuple[int, ...]) -> I64:
+def _elements(selections: Selections, number: int, dims: tuple[int, ...], budget: Budget) -> I64:
     """Return the elements of a selection, in its order, as numbers in a dataspace."""
     grid = [math.prod(dims[axis + 1 :]) for axis in range(len(dims))]
     axes = selections.regular(np.array([number]), dims)
     if axes is not None:
+        budget.take(elements=math.prod(map(_length, axes[0])))
         boxes = [[_coordinates(axis) for axis in axes[0]]]
     elif selections.kinds[number] == BLOCKS:
         bounds = selections.of(number).astype(np.int64).reshape(-1, 2, len(dims))
         if np.any(bounds[:, 1] >= dims):
             raise UnfitError("a virtual dataset whose mappings reach beyond its sources or itself")
+        lengths = (bounds[:, 1] - bounds[:, 0] + 1).tolist()
+        budget.take(elements=sum(map(math.prod, lengths)), cuts=len(lengths))
         boxes = [[np.arange(a, b + 1) for a, b in zip(*box, strict=True)] for box in bounds]
     else:
         raise UnfitError("a virtual dataset with a mapping of single points")
-    if sum(math.prod(map(len, box)) for box in boxes) > MAX_ELEMENTS:
-        raise UnfitError("a virtual dataset with a large mapping between different shapes")
     found = []
     for box in boxes:
         each = (axis * stride for axis, stride in zip(box, grid, strict=True))
@@ -193,7 +250,10 @@ def _elements(selections: Selections, number: int, dims: tuple[int, ...]) -> I64
 
 
 def _runs(
-    numbers: I64, virtual: tuple[I64, tuple[int, ...]], named: tuple[I64, tuple[int, ...]]
+    numbers: I64,
+    virtual: tuple[I64, tuple[int, ...]],
+    named: tuple[I64, tuple[int, ...]],
+    budget: Budget,
 ) -> I64:
     """Cut a mapping into runs that lie in one row of the last axis, on both sides."""
     if len(virtual[0]) != len(named[0]):
@@ -203,6 +263,7 @@ def _runs(
         goes_on &= np.diff(elements) == 1
         goes_on &= elements[1:] // dims[-1] == elements[:-1] // dims[-1]
     begins = np.flatnonzero(np.concatenate([[True], ~goes_on]))
+    budget.take(parts=len(begins))
     counts = np.diff(np.append(begins, len(virtual[0])))
     sides = []
     for elements, dims in (virtual, named):

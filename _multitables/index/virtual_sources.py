@@ -5,7 +5,8 @@ Law
 1. Each file is opened once for a virtual dataset, and closed when its datasets are indexed.
 2. A file or a dataset that is missing is no source: its elements are the fill value. One that is
    damaged is an error, which names it.
-3. HDF5 would show the fill value for objects of a store, so no library reads such a dataset.
+3. A library gets no more blocks of hyperslabs than it survives.
+4. HDF5 would show the fill value for objects of a store, so no library reads such a dataset.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.open_files import Lost, OpenFile, OpenFiles, Place
 from _multitables.index.virtual import Mappings
+
+#: Of all hyperslabs: HDF5 has a structure for each, and crashes where they are many.
+MAX_BLOCKS = 1 << 21
 
 
 @contextlib.contextmanager
@@ -56,8 +60,12 @@ def sources_of(
     return found
 
 
-def for_library(index: ChunkIndex, sources: Sequence[ChunkIndex | None], reason: str) -> ChunkIndex:
+def for_library(
+    index: ChunkIndex, mappings: Mappings, sources: Sequence[ChunkIndex | None], reason: str
+) -> ChunkIndex:
     """Return a virtual dataset as one that a library reads, if HDF5 finds its sources."""
+    if (n_blocks := mappings.n_blocks) > MAX_BLOCKS:
+        raise hdf5_errors.too_many_blocks(index.filename, index.path, n_blocks, MAX_BLOCKS)
     if any(one is not None and one.is_remote for one in (index, *sources)):
         raise hdf5_errors.not_alone(index.filename, index.path, reason)
     return replace(index, reason=reason)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -51,6 +52,19 @@ HIDDEN = {"_ARRAY_DIMENSIONS"}
 #: Kerchunk puts small chunks into the references. Those of an array travel with its index.
 MAX_INLINE_BYTES = 64 << 20
 MAX_RANK = 32
+#: What values of other types, and such that are too deep, raise.
+WRONG = (
+    AttributeError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+#: Of which text arrays are made; others that hold texts are JSON.
+PLAIN = (str, bool, int, float)
 
 
 def open_references(
@@ -170,26 +184,32 @@ class ReferencesMetadata:
 
     def attributes(self, offset: int) -> list[Attribute]:
         """The attributes of a node; what has no type of its own is text."""
-        told = self._references.attributes.get(self._paths[offset], {})
-        return [
-            (_stored(name), number, *self._attribute(value))
-            for number, (name, value) in enumerate(told.items())
-            if name not in HIDDEN
-        ]
+        path = self._paths[offset]
+        told = self._references.attributes.get(path, {})
+        try:
+            return [
+                (_stored(name), number, *self._attribute(value))
+                for number, (name, value) in enumerate(told.items())
+                if name not in HIDDEN
+            ]
+        except WRONG as error:
+            reason = f"its attributes are no values of HDF5: {error!r:.200}"
+            raise self._unsupported(path, reason) from None
 
     def _attribute(self, value: Any) -> tuple[bytes, tuple[int, ...] | None, bytes]:
         if value is None:
             return message(np.dtype("f4")), None, b""
-        try:
-            array = np.array(value)
-        except (ValueError, OverflowError):  # ragged, or too large a number
-            array = np.array(json.dumps(value))
-        if array.dtype.kind not in "biufU":
-            array = np.array(json.dumps(value))
-        if array.dtype.kind != "U":
-            return message(array.dtype), array.shape, array.tobytes()
-        elements = b"".join(map(self._text, array.ravel().tolist()))
-        return VARIABLE_TEXT, array.shape, elements
+        texts = np.array(value, object)  # in an array of texts all would be as long as the longest
+        parts = texts.ravel().tolist()
+        if not any(isinstance(part, str) for part in parts):
+            with contextlib.suppress(ValueError, OverflowError):  # ragged; too large a number
+                array = np.array(value)
+                if array.dtype.kind in "biuf":
+                    return message(array.dtype), array.shape, array.tobytes()
+        if not parts or not all(isinstance(part, PLAIN) for part in parts):
+            texts = np.array(json.dumps(value), object)
+        elements = b"".join(self._text(str(part)) for part in texts.ravel().tolist())
+        return VARIABLE_TEXT, texts.shape, elements
 
     def _text(self, text: str) -> bytes:
         """Keep a text; the element of variable length that says where it is."""
@@ -219,8 +239,8 @@ class ReferencesMetadata:
             return self._dataset(path, self._references.arrays[path])
         except (NotRepresentableError, ReferencesError) as error:
             raise self._unsupported(path, str(error)) from None
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-            raise self._unsupported(path, f"it is incomplete or wrong: {error!r}") from None
+        except WRONG as error:
+            raise self._unsupported(path, f"it is incomplete or wrong: {error!r:.200}") from None
 
     def _unsupported(self, path: str, reason: str) -> UnsupportedDatasetError:
         return UnsupportedDatasetError(
@@ -240,6 +260,8 @@ class ReferencesMetadata:
         codecs = [*(zarray.get("filters") or ()), zarray.get("compressor")]
         codecs = [codec for codec in codecs if codec is not None]
         chunk_bytes = math.prod(chunk_dims) * dtype.itemsize
+        if max(chunk_bytes, math.prod(dims) * dtype.itemsize) >= 2**63:
+            raise NotRepresentableError(f"2^63 bytes or more, of the dims {dims}")
         dataset: dict[str, Any] = {
             "is_null": False,
             "dims": dims,
@@ -302,8 +324,15 @@ class ReferencesMetadata:
         rows: list[tuple[int, int, int, int, bytes]] = []
         numbers: dict[str, int] = {}
         to_end: list[int] = []
+        n_inline = 0
         for number, place in self._references.chunks(path):
             if isinstance(place, bytes):
+                n_inline += len(place)
+                if n_inline > MAX_INLINE_BYTES:
+                    raise NotRepresentableError(
+                        f"more than {MAX_INLINE_BYTES} bytes of its chunks are in the references "
+                        "themselves (write them with inline_threshold=0)"
+                    )
                 rows.append((number, 0, len(place), 0, place))
                 continue
             url, begin, size = place
@@ -318,11 +347,6 @@ class ReferencesMetadata:
             rows[at] = number, begin, size, source, b""
         rows.sort(key=itemgetter(0))
         inline = b"".join(bytes_ for *_, bytes_ in rows if bytes_)
-        if len(inline) > MAX_INLINE_BYTES:
-            raise NotRepresentableError(
-                f"more than {MAX_INLINE_BYTES} bytes of its chunks are in the references "
-                "themselves (write them with inline_threshold=0)"
-            )
         try:
             grid_index, byte_offset, stored_size = (
                 np.fromiter(map(itemgetter(column), rows), np.uint64, len(rows))
@@ -340,7 +364,7 @@ class ReferencesMetadata:
 
 def _dims(dims: Any) -> tuple[int, ...]:
     if len(dims) > MAX_RANK or not all(type(dim) is int and 0 <= dim < 2**63 for dim in dims):
-        raise NotRepresentableError(f"the dims {dims!r}")
+        raise NotRepresentableError(f"the dims {dims!r:.80}")
     return tuple(dims)
 
 

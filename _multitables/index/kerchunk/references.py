@@ -7,6 +7,8 @@ Law
 2. They are files of this machine, or objects of a store, and are read whole; Parquet files are read
    when their array is asked for.
 3. A departure from the specification is a `ReferencesError`, which says where.
+4. What is made of references grows with their bytes: names, templates and tables have bounds, which
+   are compared before anything is made.
 
 This file must never know HDF5.
 """
@@ -33,6 +35,12 @@ RECORD = re.compile(r"refs\.(0|[1-9][0-9]{0,15})\.parq")
 MAX_RECORDS = 10_000
 #: Parquet files of a store that are in memory together.
 RECORDS_AT_A_TIME = 64
+#: Of one Parquet file, and its bytes when they are decompressed.
+MAX_RECORD_SIZE, MAX_RECORD_BYTES = 1 << 20, 256 << 20
+#: Letters of a key and of a name whose templates are filled in, and parts of a key.
+MAX_NAME, MAX_PARTS = 8192, 256
+#: Chunks of an array, as the core counts them.
+MAX_CHUNKS = 1 << 63
 TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
@@ -58,6 +66,7 @@ class References:
         #: Of the file that was read first.
         self.fingerprint = fingerprint
         for key, value in metadata.items():
+            _check_key(key)
             path, _, mark = key.rpartition("/")
             kinds = {".zgroup": self.groups, ".zarray": self.arrays, ".zattrs": self.attributes}
             if mark in kinds:
@@ -91,13 +100,25 @@ def read(filename: str, store: Store) -> References:
 
 def grid_of_array(zarray: dict[str, Any]) -> list[int]:
     """Return the number of chunks along each axis."""
+    shape, chunks = zarray.get("shape"), zarray.get("chunks")
     try:
-        shape, chunks = zarray["shape"], zarray["chunks"]
-        return [-(-int(dim) // int(chunk)) for dim, chunk in zip(shape, chunks, strict=True)]
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        pairs = list(zip(shape, chunks, strict=True))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        pairs = [(None, None)]
+    if not all(type(dim) is int and type(n) is int and dim >= 0 and n > 0 for dim, n in pairs):
+        raise ReferencesError(f"an array has the shape {shape!r:.80} and the chunks {chunks!r:.80}")
+    grid = [-(-dim // chunk) for dim, chunk in pairs]
+    if math.prod(grid) > MAX_CHUNKS:
+        raise ReferencesError("an array has more than 2^63 chunks")
+    return grid
+
+
+def _check_key(key: str) -> None:
+    if len(key) > MAX_NAME or key.count("/") >= MAX_PARTS:
         raise ReferencesError(
-            f"an array's shape or chunks are missing or wrong: {error!r}"
-        ) from error
+            f"a key has {len(key)} letters and {key.count('/') + 1} parts, more than {MAX_NAME} or "
+            f"{MAX_PARTS}: {key[:80]!r}..."
+        )
 
 
 def _parsed(text: bytes | str, what: str) -> dict[str, Any]:
@@ -119,10 +140,13 @@ def _read_json(whole: dict[str, Any]) -> tuple[dict[str, Any], Chunks]:
     if whole.get("gen"):
         raise ReferencesError("keys are generated (gen), which is not supported")
     templates = whole.get("templates") or {}
+    if not isinstance(templates, dict) or not all(isinstance(of, str) for of in templates.values()):
+        raise ReferencesError("templates are no texts by their names")
     refs = whole["refs"] if "version" in whole else whole
     metadata: dict[str, Any] = {}
     by_path: dict[str, list[tuple[str, Any]]] = {}
     for key, value in refs.items():
+        _check_key(key)
         path, _, last = key.rpartition("/")
         if last.startswith(".z"):
             metadata[key] = value if isinstance(value, dict) else _parsed(_bytes(value, key), key)
@@ -177,7 +201,10 @@ def _reference(value: Any, templates: dict[str, Any], path: str) -> Any:
     if "{{" not in url:
         return url, begin, size
     try:
-        return TEMPLATE.sub(lambda name: str(templates[name[1]]), url), begin, size
+        filled = len(url) + sum(len(templates[name]) for name in TEMPLATE.findall(url))
+        if filled > MAX_NAME:
+            raise ReferencesError(f"a name has {filled} letters with its templates: {url!r:.80}")
+        return TEMPLATE.sub(lambda name: templates[name[1]], url), begin, size
     except KeyError as error:
         raise ReferencesError(f"there is no template {error}") from error
 
@@ -198,8 +225,12 @@ def _number(last: str, grid: list[int], path: str) -> int:
 
 def _read_parquet(folder: str, told: dict[str, Any], store: Store) -> tuple[dict[str, Any], Chunks]:
     metadata, record_size = told.get("metadata"), told.get("record_size")
-    if not isinstance(metadata, dict) or type(record_size) is not int or record_size < 1:
+    if not isinstance(metadata, dict) or type(record_size) is not int:
         raise ReferencesError(f"{METADATA} has no metadata, or no record_size")
+    if not 1 <= record_size <= MAX_RECORD_SIZE:
+        raise ReferencesError(
+            f"{METADATA} has another record_size than 1 to {MAX_RECORD_SIZE}: {record_size}"
+        )
 
     def chunks(path: str) -> Iterator[tuple[int, Any]]:
         arrow, parquet = pyarrow()
@@ -209,12 +240,23 @@ def _read_parquet(folder: str, told: dict[str, Any], store: Store) -> tuple[dict
         for number, name, data in _contents(inside, numbers, store):
             try:
                 source = arrow.BufferReader(data)  # pyarrow reads files by threads that stay
-                table = parquet.ParquetFile(source, pre_buffer=False).read(use_threads=False)
+                file = parquet.ParquetFile(source, pre_buffer=False)
+                _check_record(file.metadata, record_size, name)
+                table = file.read(use_threads=False)
                 yield from _rows(table.to_pydict(), number * record_size, n_chunks)
             except (arrow.ArrowException, TypeError, ValueError) as error:
                 raise ReferencesError(f"{name!r} cannot be read: {error}") from error
 
     return metadata, chunks
+
+
+def _check_record(of: Any, record_size: int, name: str) -> None:
+    n_bytes = sum(of.row_group(number).total_byte_size for number in range(of.num_row_groups))
+    if of.num_rows > record_size or n_bytes > MAX_RECORD_BYTES:
+        raise ReferencesError(
+            f"{name!r} has {of.num_rows} rows of {n_bytes} bytes (expected at most {record_size} "
+            f"rows and {MAX_RECORD_BYTES} bytes)"
+        )
 
 
 def _records(inside: str, most: int, store: Store) -> Iterable[int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,11 @@ KINDS = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16, "S": None, "V": None, "M": 8, 
 #: What floats are called that JSON has no number for.
 FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 BLOSC_CODECS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+
+#: The type of an element that is no compound, as NumPy writes it.
+SIMPLE = re.compile(r"[<>|=]?[A-Za-z]\d{0,10}(\[\d{0,9}\w{1,2}\])?")
+#: Bytes of one element, of which fill values are made, and fields of a compound, all together.
+MAX_ELEMENT_BYTES, MAX_FIELDS = 16 << 20, 1 << 13
 
 Filter = tuple[int, int, tuple[int, ...], bytes]  # number, flags, values, name
 
@@ -57,15 +63,31 @@ def _gap(begin: int, end: int) -> list[Any]:
 def from_zarr(described: Any) -> np.dtype[Any]:
     """Return the dtype that Zarr's JSON describes."""
     try:
-        if isinstance(described, list) and described:
-            fields = [(name, from_zarr(of), *map(tuple, shape)) for name, of, *shape in described]
-            compound: np.dtype[Any] = np.dtype(fields)
-            return compound
-        dtype: np.dtype[Any] = np.dtype(described)
-    except (TypeError, ValueError) as error:
-        raise NotRepresentableError(f"elements of the type {described!r}") from error
-    if not isinstance(described, str) or dtype.kind not in KINDS or not dtype.itemsize:
-        raise NotRepresentableError(f"elements of the type {described!r}")
+        if _n_fields(described) > MAX_FIELDS:
+            raise NotRepresentableError(f"elements of more than {MAX_FIELDS} fields")
+        dtype = _dtype(described)
+    except (TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise NotRepresentableError(f"elements of the type {described!r:.80}") from error
+    if dtype.itemsize > MAX_ELEMENT_BYTES:
+        raise NotRepresentableError(
+            f"elements of {dtype.itemsize} bytes, more than {MAX_ELEMENT_BYTES}"
+        )
+    return dtype
+
+
+def _n_fields(described: Any) -> int:
+    return sum(_n_fields(of) for _, of, *_ in described) if isinstance(described, list) else 1
+
+
+def _dtype(described: Any) -> np.dtype[Any]:
+    if isinstance(described, list) and described:
+        fields = [(name, _dtype(of), *map(tuple, shape)) for name, of, *shape in described]
+        return np.dtype(fields)
+    if not isinstance(described, str) or not SIMPLE.fullmatch(described):
+        raise TypeError
+    dtype: np.dtype[Any] = np.dtype(described)
+    if dtype.kind not in KINDS or not dtype.itemsize:
+        raise TypeError
     return dtype
 
 
@@ -103,7 +125,7 @@ def fill_from_zarr(value: Any, dtype: np.dtype[Any]) -> bytes:
         element = np.empty((), dtype)
         element[()] = _number(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise NotRepresentableError(f"the fill value {value!r}") from error
+        raise NotRepresentableError(f"the fill value {value!r:.80}") from error
     return element.tobytes()
 
 
