@@ -10,9 +10,12 @@ This file must never import anything but the standard library, nor know who rais
 
 from __future__ import annotations
 
+import errno
 import io
+import re
 import sys
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 _SENTENCE_ENDS = (".", "!", "?", '."', '!"', '?"', ".)", "!)", "?)")
@@ -216,6 +219,27 @@ def _rebuild(
         setattr(error, name, value)
     error.values = values
     return error
+
+
+#: What to do where a system call failed for a reason of its own, by the error's number.
+SYSTEM_ADVICE = {
+    **dict.fromkeys(
+        (errno.EPERM, errno.EACCES, errno.ENOSYS),
+        "The system refuses a call that multitables needs: look at the rules of the sandbox (a "
+        "container's seccomp profile)",
+    ),
+    errno.EMFILE: "Close files that are not needed, or allow more with `ulimit -n`",
+    errno.ENFILE: "Close programs that hold many files open; the whole system has no more",
+}
+
+
+def advice_for(
+    error: BaseException, otherwise: str, own: Mapping[int, str] = MappingProxyType({})
+) -> str:
+    """Return the advice for an error of the system: the caller's own for its number goes first."""
+    number = re.search(r"\(os error (\d+)\)", str(error))  # as the core says it
+    known = int(number[1]) if number else getattr(error, "errno", None) or 0
+    return own.get(known) or SYSTEM_ADVICE.get(known, otherwise)
 
 
 # ---- what a library raised inside a reader ------------------------------------------------

@@ -12,9 +12,7 @@ Law
 
 from __future__ import annotations
 
-import errno
 import os
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -32,12 +30,6 @@ STARTED_BY = "MULTITABLES_STARTED_BY"
 NAME_IT = (
     "Name a Python {}.{} with multitables.set_reader_command('/path/of/python{}.{}')"
 ).format(*2 * sys.version_info[:2])
-#: What to do where the kernel answers that nobody may do this, or that it cannot.
-REFUSED = (
-    "The system refuses a call that multitables needs: look at the rules of the sandbox (a "
-    "container's seccomp profile)"
-)
-_REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 #: What `set_reader_command` was given.
 _command: list[str] = []
@@ -156,13 +148,6 @@ def python_arguments() -> list[str]:
 def python_environment() -> dict[str, str]:
     """Return the variables with which a child finds the modules that this process finds."""
     return {**os.environ, "PYTHONPATH": python_path(), STARTED_BY: str(os.getpid())}
-
-
-def refused_or(error: BaseException, advice: str) -> str:
-    """Return what to do after a system call failed: where it was refused, that is no shortage."""
-    number = re.search(r"\(os error (\d+)\)", str(error))  # as the core says it
-    known = int(number[1]) if number else getattr(error, "errno", None)
-    return REFUSED if known in _REFUSALS else advice
 
 
 def _wrong_command(happened: str, got: object) -> OptionsError:

@@ -29,6 +29,7 @@ from _multitables.errors import (
     MultitablesError,
     SharedMemoryError,
     UnsupportedDatasetError,
+    advice_for,
 )
 from _multitables.index.numpy_type import NoDtypeError
 from _multitables.remote.failures import store_error
@@ -99,10 +100,11 @@ def cannot_open(filename: str, error: OSError) -> MultitablesError:
         )
     if number == errno.EISDIR or os.path.isdir(filename):
         return no_file(filename)
+    check = "Check the file's permissions and its file system"
     return FileOpenError(
         f"{filename!r} cannot be opened: {os.strerror(number)} "
         f"({errno.errorcode.get(number, number)})",
-        advice="Check the file's permissions and its file system",
+        advice=advice_for(error, check, dict.fromkeys((errno.EACCES, errno.EPERM), check)),
         filename=filename,
     )
 

@@ -48,7 +48,6 @@ CALLS_TO_BE_MOVED = {
     ("process/serve.rs", "libc::poll"),
     ("process/serve.rs", "libc::recvmsg"),
     ("process/serve.rs", "libc::syscall"),
-    ("process/serve.rs", "std::thread::spawn"),
     ("ring/control.rs", "libc::sched_getcpu"),
 }
 

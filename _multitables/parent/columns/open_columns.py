@@ -22,7 +22,7 @@ from _multitables.index.joined_source import JoinedSource, Wanted, index_all
 from _multitables.index.numpy_type import datatype_of
 from _multitables.index.open_files import Place, children
 from _multitables.machine import available_cores
-from _multitables.parent.readers.local_rows import LocalRows
+from _multitables.parent.readers.local_rows import LocalRows, local_reader
 from _multitables.parent.stream.open_stream import DataSpec, Opened, check_lengths, opened_of
 from _multitables.parent.stream.warnings_of_streams import warn_of_missing
 from _multitables.parent.titles import file_title
@@ -151,7 +151,7 @@ def open_columns(
         except UnsupportedDatasetError as error:
             raise _without_others(source, tables, error) from None
         found, flat, any_index = dict[str, ColumnGroup](), list[ChunkIndex](), indexes[:1]
-        reader, each = _core.LocalReader(available_cores(), KEPT_BYTES), iter(indexes)
+        reader, each = local_reader(available_cores(), KEPT_BYTES), iter(indexes)
         for group, table in tables.items():
             key_indexes = [next(each) for _ in keys]
             own = {name: next(each) for name in table.names}

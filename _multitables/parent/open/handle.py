@@ -34,6 +34,7 @@ from _multitables.index.version_sources import of_version
 from _multitables.options import CheckedVersion, FileOptions
 from _multitables.parent.open.library import Library
 from _multitables.parent.open.reading import Contents
+from _multitables.parent.readers.local_rows import local_reader
 from _multitables.remote.names import absolute
 
 _T = TypeVar("_T")
@@ -64,7 +65,7 @@ class Shared:
         """The threads that read, and the cache; made when they are needed first."""
         found = self._reader
         if found is None:
-            found = _core.LocalReader(self.options.n_threads, self.options.cache_bytes)
+            found = local_reader(self.options.n_threads, self.options.cache_bytes)
             self._reader = found
         return found
 

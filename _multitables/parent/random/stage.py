@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from _multitables import _core, machine
-from _multitables.errors import OptionsError, SharedMemoryError
+from _multitables.errors import OptionsError, SharedMemoryError, advice_for
 
 
 class User(Protocol):
@@ -118,7 +118,7 @@ def shortage(error: BaseException, n_bytes: int) -> SharedMemoryError:
     reason = getattr(error, "strerror", None) or error
     return SharedMemoryError(
         f"shared memory for results cannot be reserved ({n_bytes} bytes): {reason}",
-        advice=machine.refused_or(
+        advice=advice_for(
             error,
             "Free memory, drop views of earlier results, close stages that are not needed, or "
             "choose smaller ones",

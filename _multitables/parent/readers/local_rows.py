@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
-from _multitables.errors import UnsupportedDatasetError
+from _multitables.errors import SharedMemoryError, UnsupportedDatasetError
 from _multitables.index import hdf5_errors
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.machine import available_cores
@@ -21,6 +21,23 @@ from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of_request
 from _multitables.plan.dataset_table import lookup_table
 from _multitables.wire.plan_bytes import encode_datasets
+
+
+def local_reader(n_threads: int, cache_bytes: int) -> _core.LocalReader:
+    """Make threads of this process that read.
+
+    Raises
+    ------
+    SharedMemoryError
+        There is no memory for what they share.
+    """
+    try:
+        return _core.LocalReader(n_threads, cache_bytes)
+    except (OSError, MemoryError) as error:
+        raise SharedMemoryError(
+            f"memory for the threads that read cannot be reserved: {error}",
+            advice="Free memory",
+        ) from error
 
 
 class LocalRows:
@@ -72,4 +89,4 @@ class LocalRows:
 
 def whole(index: ChunkIndex) -> npt.NDArray[Any]:
     """Read all of a dataset, as `LocalRows` does."""
-    return LocalRows(index, _core.LocalReader(available_cores(), 0)).read(0, index.n_rows)
+    return LocalRows(index, local_reader(available_cores(), 0)).read(0, index.n_rows)

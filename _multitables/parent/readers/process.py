@@ -22,7 +22,7 @@ import threading
 from collections.abc import Sequence
 
 from _multitables import _core, machine
-from _multitables.errors import ReaderDiedError
+from _multitables.errors import ReaderDiedError, advice_for
 from _multitables.machine import python_arguments, python_environment, python_program
 from _multitables.remote import client
 
@@ -37,8 +37,6 @@ _ADVICE = {
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.ENOEXEC, errno.EACCES), machine.NAME_IT),
     errno.EAGAIN: "Fewer n_procs need fewer processes; `ulimit -u`, or a container's pids limit, "
     "says how many there may be",
-    errno.EMFILE: "Close files that are not needed, or allow more with `ulimit -n`",
-    errno.ENFILE: "Close programs that hold many files open; the whole system has no more",
     errno.ENOMEM: "Fewer n_procs need less memory",
 }
 
@@ -67,7 +65,7 @@ class Process:
             raise ReaderDiedError(
                 f"the system does not tell whether reader process {self.pid} runs: "
                 f"{error.strerror}",
-                advice=machine.refused_or(error, ""),
+                advice=advice_for(error, ""),
                 pid=self.pid,
             ) from None
 
@@ -243,7 +241,7 @@ def _cannot_start(count: int, executable: str, error: OSError) -> ReaderDiedErro
     return ReaderDiedError(
         f"{count} reader process{'es' if count > 1 else ''} of {executable!r} cannot be started: "
         f"{reason}",
-        advice=_ADVICE.get(error.errno or 0) or machine.refused_or(error, ""),
+        advice=advice_for(error, "", _ADVICE),
         errno=error.errno,
         executable=executable,
     )

@@ -19,7 +19,12 @@ from typing import Any
 import numpy as np
 
 from _multitables import _core, machine
-from _multitables.errors import OptionsError, SharedMemoryError, UnsupportedDatasetError
+from _multitables.errors import (
+    OptionsError,
+    SharedMemoryError,
+    UnsupportedDatasetError,
+    advice_for,
+)
 from _multitables.index import device
 from _multitables.index.chunk_index import ChunkIndex
 from _multitables.index.hdf5_file import Source
@@ -233,8 +238,6 @@ def made_ring(
         needed = plan.ring_payload_bytes
         raise SharedMemoryError(
             f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
-            advice=machine.refused_or(
-                error, "Free memory, or choose a smaller block_size or read_ahead"
-            ),
+            advice=advice_for(error, "Free memory, or choose a smaller block_size or read_ahead"),
             expected=needed,
         ) from error

@@ -19,6 +19,7 @@ use super::object_header::message;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::resume_unwind;
+use std::thread::Builder;
 
 /// The kind of an object that is to be asked for alone.
 pub const ALONE: u32 = u32::MAX;
@@ -124,9 +125,20 @@ impl File {
         let mut parts = order.chunks(order.len().div_ceil(n_threads).max(MIN_OBJECTS));
         let mut all: Vec<_> = std::thread::scope(|scope| {
             let (told, first) = (&told, parts.next());
-            let threads: Vec<_> = parts.map(|part| scope.spawn(move || told(part))).collect();
+            let started = parts.map(|part| {
+                let thread = Builder::new().spawn_scoped(scope, move || told(part));
+                thread.map_err(|_| part) // where there are no more threads, this one does it
+            });
+            let started: Vec<_> = started.collect();
             let mut all = first.map_or_else(Vec::new, told);
-            for thread in threads {
+            for thread in started {
+                let thread = match thread {
+                    Ok(thread) => thread,
+                    Err(part) => {
+                        all.append(&mut told(part));
+                        continue;
+                    }
+                };
                 all.append(&mut thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             }
             all

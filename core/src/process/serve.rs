@@ -30,7 +30,7 @@ pub struct Library<'a> {
 
 /// Serve streams until the parent closes the socket.
 pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Result<()> {
-    end_with(parent, socket.as_raw_fd());
+    end_with(parent, socket.as_raw_fd())?;
     // SAFETY: a live descriptor. What the library starts must not keep the parent's socket.
     unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     while let Some((me, plan_fd, ring_fd)) = receive(&socket)? {
@@ -39,7 +39,7 @@ pub fn serve(socket: OwnedFd, parent: i32, library: &mut Library<'_>) -> io::Res
             serve_requests(plan_fd.as_fd(), ring_fd.as_fd(), me, library.request)?;
             continue;
         }
-        let plan = Plan::open(plan_fd.as_fd())
+        let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?)
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
         let (me, is_trial) = ((me & !TRIAL) as usize, me & TRIAL != 0);
         if me >= plan.n_readers() {
@@ -93,10 +93,10 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
 /// End this process when `parent` ends. A pidfd sees every kind of death, and is not fooled by
 /// descriptors that the parent's other children inherited. Where a sandbox tells no process ids, the
 /// parent's end of the socket has to do.
-fn end_with(parent: i32, socket: RawFd) {
+fn end_with(parent: i32, socket: RawFd) -> io::Result<()> {
     // SAFETY: pidfd_open takes a pid and flags and returns a descriptor or -1.
     let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, parent, 0) } as RawFd;
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         // SAFETY: plain system calls.
         let known = parent > 0 && unsafe { libc::getppid() } >= 0;
         // SAFETY: as above.
@@ -117,7 +117,8 @@ fn end_with(parent: i32, socket: RawFd) {
         }
         // SAFETY: ends the process at once, without running Python's exit code.
         unsafe { libc::_exit(0) };
-    });
+    })?;
+    Ok(())
 }
 
 /// The next stream: this reader's number, the plan, the ring; `None` at the end of the socket.

@@ -29,7 +29,7 @@ pub struct Trial {
 impl Trial {
     pub fn open(plan: &[u8]) -> io::Result<Trial> {
         let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
-        let plan = Plan::open(plan_fd.as_fd())
+        let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?)
             .map_err(|reason| io::Error::new(io::ErrorKind::InvalidData, reason))?;
         let control_fd = reserved_memfd(c"multitables-trial", plan.control_bytes())?;
         let (head, control) = map_control(&plan, control_fd.as_fd(), plan.control_bytes())?;

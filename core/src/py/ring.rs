@@ -282,7 +282,7 @@ impl Ring {
         consumer: u64,
     ) -> PyResult<Ring> {
         let plan_fd = sealed_memfd(c"multitables-plan", plan)?;
-        let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
+        let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?).map_err(PyValueError::new_err)?;
         let views = known(views, &plan)?;
         // Reserving pages takes a while for large rings.
         let made: io::Result<(OwnedFd, RingMaps)> = py.detach(|| {
@@ -314,7 +314,7 @@ impl Ring {
         // SAFETY: the caller hands its only use of these descriptors over.
         let (plan_fd, ring_fd) =
             unsafe { (OwnedFd::from_raw_fd(plan), OwnedFd::from_raw_fd(ring)) };
-        let plan = Plan::open(plan_fd.as_fd()).map_err(PyValueError::new_err)?;
+        let plan = Plan::over(Plan::mapped(plan_fd.as_fd())?).map_err(PyValueError::new_err)?;
         let views = views.map_or(Ok(Vec::new()), |views| known(views, &plan))?;
         let maps = map_ring(&plan, ring_fd.as_fd())?;
         let inner = Inner {

@@ -15,6 +15,7 @@ use super::words::{Memory, Refused, Table, after, header, table};
 use crate::os::memory::{ALL_SEALS, Mapping, sealed_len};
 use crate::shuffle::order::{Listed, Order};
 use coverage::{Coverage, has_rows};
+use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -102,9 +103,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Bytes that may be a plan; a shortage of memory is no fault of theirs.
+    pub fn mapped(fd: BorrowedFd<'_>) -> io::Result<(Mapping, usize)> {
+        let len = sealed_len(fd, ALL_SEALS)?;
+        Ok((Mapping::new(fd, 0, len, false)?, len))
+    }
+
+    #[cfg(test)]
     pub fn open(fd: BorrowedFd<'_>) -> Result<Plan, Refused> {
-        let len = sealed_len(fd, ALL_SEALS).map_err(|_| "the plan's memory is not sealed")?;
-        let map = Mapping::new(fd, 0, len, false).map_err(|_| "the plan cannot be mapped")?;
+        Plan::over(Plan::mapped(fd).map_err(|_| "the plan cannot be mapped")?)
+    }
+
+    pub fn over((map, len): (Mapping, usize)) -> Result<Plan, Refused> {
         let map = Memory::Shared(Arc::new(map));
         // SAFETY: plain words, which do not change (law 4).
         let header = unsafe { header::<Header>(&map, 0, len)? };
