@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class PlainServer:
-    """Objects by path; `status` gives the status of a refusal, or 0 to answer."""
+    """Objects by path; `status` gives the status of a refusal, 0 to answer, or -1 to hang up."""
 
     objects: dict[str, bytes] = field(default_factory=dict)
     etag: str = '"1"'
@@ -50,6 +51,9 @@ def plain_server(**settings: object) -> Iterator[PlainServer]:
             told.sent.append(sent)
             data = told.objects.get(unquote(self.path.partition("?")[0]))
             refused = told.status(sent) or (404 if data is None else 0)
+            if refused < 0:
+                self.close_connection = True
+                return
             if refused or data is None:
                 self.answer(refused, told.words)
                 return
@@ -78,7 +82,12 @@ def plain_server(**settings: object) -> Iterator[PlainServer]:
         def log_message(self, format: str, *words: object) -> None:  # noqa: A002
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *request: object) -> None:
+            if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
+                super().handle_error(*request)
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = False  # its end waits for them
     told.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
