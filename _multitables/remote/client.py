@@ -4,7 +4,8 @@ Law
 ---
 1. A store is made once for each way to reach it, and kept; any thread may use it.
 2. A range comes whole and from the version that was indexed, or a `StoreFailure` says why not.
-3. obstore is imported here and nowhere else; it retries and keeps connections.
+3. obstore is imported here and nowhere else; it retries and keeps connections. It follows any
+   redirect with all headers, so web servers are asked by web.py where a request has secrets.
 4. A fork of a process that has obstore never calls it; see relay.py.
 5. No failure leads to an exception of obstore's, not as its context either.
 """
@@ -27,13 +28,14 @@ from _multitables.errors import MissingLibraryError, OptionsError
 from _multitables.remote.failures import StoreFailure, failure_of
 from _multitables.remote.names import in_store, kind_of, query_of
 from _multitables.remote.options import OWN
+from _multitables.remote.web import SLOW, Web
 
-#: A whole request may take this many times the longest silence.
-SLOW = 10
 #: Attempts at a request that obstore does not repeat, because the server gives no version.
 ATTEMPTS = 4
 #: Stores that are kept.
 MAX_STORES = 64
+#: In place of a URL: web servers that are asked with secrets.
+WEB = "web"
 #: The beginning of an object's version if its server gives no ETag.
 UNTAGGED = "modified"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -108,7 +110,7 @@ def fetched(
         return version, (modified_ns, size), data
     for attempt in range(ATTEMPTS):
         try:
-            version, state, data = _fetched(name, text, begin, end, etag)
+            version, state, data = _fetched(name, text, begin, end, etag, out)
         except StoreFailure as failure:
             last = attempt == min(ATTEMPTS - 1, _own(text)["max_retries"])
             if failure.was_repeated or failure.kind not in ("cut", "short") or last:
@@ -117,7 +119,7 @@ def fetched(
 
             time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
             continue
-        if out is not None:
+        if out is not None and data.obj is not out.obj:
             out[: len(data)] = data
             data = out[: len(data)]
         return version, state, data
@@ -126,12 +128,18 @@ def fetched(
 
 @_names_failures
 def _fetched(
-    name: str, text: str, begin: int, end: int, etag: str
+    name: str, text: str, begin: int, end: int, etag: str, out: memoryview | None
 ) -> tuple[str, tuple[int, int], memoryview]:
     options: dict[str, Any] = {"range": (begin, end)}
     if etag and not etag.startswith(("W/", UNTAGGED)):  # a weak one matches nothing (RFC 9110)
         options["if_match"] = etag
     store, key = _store(name, text)
+    if isinstance(store, Web):
+        meta, got = store.fetched(key, begin, end, options.get("if_match", ""), out)
+        version, modified_ns, size = _told(meta)
+        if etag and version != etag:
+            raise StoreFailure("changed", "another version")
+        return version, (modified_ns, size), got
     found = _obstore().get(store, key, options=options)
     version, modified_ns, size = _told(found.meta)
     if etag and version != etag:
@@ -167,7 +175,8 @@ def head(name: str, text: str) -> tuple[str, tuple[int, int]]:
             if failure.kind != "range":  # an empty object has no first byte
                 raise
     store, key = _store(name, text)
-    version, *rest = _told(_obstore().head(store, key))
+    meta = store.head(key) if isinstance(store, Web) else _obstore().head(store, key)
+    version, *rest = _told(meta)
     return version, (rest[0], rest[1])
 
 
@@ -180,7 +189,10 @@ def put(name: str, text: str, file: str) -> None:
     from pathlib import Path
 
     store, key = _store(name, text)
-    _obstore().put(store, key, Path(file))
+    if isinstance(store, Web):
+        store.put(key, file)
+    else:
+        _obstore().put(store, key, Path(file))
 
 
 @_names_failures
@@ -228,11 +240,15 @@ def _try_obstore() -> None:
 
 
 def _store(name: str, text: str) -> tuple[Any, str]:
-    """Return the store that has an object, and the object's key there."""
+    """Return the store that has an object, and the object's key there; of a `Web`, its URL."""
     told = json.loads(text)
     if kind_of(name) == "http":
         query = told.get("query") or query_of(name)
-        return _made(f"{name}?{query}" if query else name, text), ""
+        url = f"{name}?{query}" if query else name
+        if not (query or told.get("own", {}).get("headers")):
+            return _made(url, text), ""
+        with _lock:
+            return _made(WEB, json.dumps({"own": told.get("own", {})})), url
     root, key = in_store(name)
     with _lock:  # two threads would make it twice
         return _made(root, text), key
@@ -241,6 +257,11 @@ def _store(name: str, text: str) -> tuple[Any, str]:
 @lru_cache(MAX_STORES)
 def _made(url: str, text: str) -> Any:
     """Make a store."""
+    if url == WEB:
+        try:
+            return Web(_own(text))
+        except (OSError, ValueError) as error:
+            raise _unusable("certificate", error) from None
     _obstore()
     from obstore import store
 
@@ -263,7 +284,7 @@ def _made(url: str, text: str) -> Any:
         "timeout": timedelta(seconds=SLOW * own["timeout_seconds"]),
         "connect_timeout": timedelta(seconds=own["connect_timeout_seconds"]),
     }
-    named = [*config.values(), os.environ.get("AWS_ENDPOINT_URL"), url]
+    named = [url] if kind == "http" else [*config.values(), os.environ.get("AWS_ENDPOINT_URL")]
     if any((one or "").startswith("http://") for one in named) or config.get("use_emulator"):
         client["allow_http"] = True
     if own["certificate"]:

@@ -61,6 +61,11 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
         "the store redirects without a place for {name!r}: its bucket may be in another region",
         "Give the region in storage_options or the environment variable AWS_REGION",
     ),
+    "redirect": (
+        StoreError,
+        "the server of {name!r} redirects to where no request is sent",
+        "Ask who runs it; or give the name that it leads to, if you trust that",
+    ),
     "busy": (StoreError, "the store of {name!r} is busy or failing", _AGAIN),
     "short": (
         StoreError,
@@ -92,7 +97,9 @@ KINDS: dict[str, tuple[type[MultitablesError], str, str]] = {
 }
 
 #: Kinds after which no other part of the object is given either.
-OF_ALL = {"missing", "forbidden", "changed", "no_ranges", "region", "certificate", "options"}
+OF_ALL = {
+    "missing", "forbidden", "changed", "no_ranges", "region", "redirect", "certificate", "options",
+}  # fmt: skip
 
 #: Patterns in obstore's text -> the kind, for errors without a status. The first match counts.
 _SAID = (
@@ -119,6 +126,12 @@ _BY_TYPE = {
 }
 
 
+def of_status(number: int) -> StoreFailure:
+    """Name what a status of HTTP is about."""
+    other = "busy" if number in (408, 429) or number >= 500 else "failed"
+    return StoreFailure(_STATUSES.get(number, other), f"HTTP status {number}")
+
+
 def failure_of(error: BaseException) -> StoreFailure:
     """Name what an exception of obstore's is about."""
     text = str(error)
@@ -126,11 +139,10 @@ def failure_of(error: BaseException) -> StoreFailure:
     kind = _BY_TYPE.get(type(error).__name__)
     details = []
     if status:
-        number = int(status[1])
-        of_status = "busy" if number in (408, 429) or number >= 500 else "failed"
-        kind = kind or _STATUSES.get(number, of_status)
+        by_status = of_status(int(status[1]))
+        kind = kind or by_status.kind
         code = re.search(r"<Code>(\w+)</Code>", text)
-        details.append(f"HTTP status {number}" + (f" {code[1]}" if code else ""))
+        details.append(by_status.details + (f" {code[1]}" if code else ""))
     if kind is None:
         words = re.sub(r"https?://\S+", "", text)  # an object may have any name
         said = (kind for pattern, kind in _SAID if re.search(pattern, words, re.IGNORECASE))

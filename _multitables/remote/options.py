@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from _multitables.errors import OptionsError
-from _multitables.remote.names import is_at, is_remote, owner_of
+from _multitables.remote.names import is_at, is_remote, kind_of, owner_of
 
 #: Gaps up to this size are fetched with the bytes around them: it arrives while a request waits.
 MAX_GAP_BYTES = 256 << 10
@@ -259,6 +259,14 @@ class StorageOptions:
     def client_text(self, name: str) -> str:
         """Return the text with which the client in a reader gets at an object."""
         options = self.at(name)
+        headers = [one for one, _ in options.get("headers") if not _STAY.fullmatch(one)]
+        if headers and kind_of(name) != "http":
+            raise OptionsError(
+                f"storage_options['headers'] has {headers[0]!r}, which a redirect of the store of "
+                f"{name!r} would take to another host",
+                advice="Leave it out, or give the https:// name of the object",
+                option="headers",
+            )
         told = {
             "own": {key: value for key, value in options.own if key not in _LIMITS},
             "store": dict(options.store),
@@ -291,6 +299,12 @@ _LIMITS = {
     "cache_bytes",
     "looks_for_index",
 }
+#: Headers that no redirect takes along, or nobody keeps secret: other ones are for web servers,
+#: since the client of other stores would send them to whom a store redirects it.
+_STAY = re.compile(
+    r"authorization|cookie|proxy-authorization|user-agent|accept(-\w+)?|x-(amz|goog|ms)-.+",
+    re.IGNORECASE,
+)
 #: How an owner is asked, and not how much.
 _ACCESS = {"headers", "anonymous", "profile", "credential_provider", "certificate"}
 SHOWN = HARMLESS | (OWN.keys() - {"headers"})

@@ -16,9 +16,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import trustme
 from plain_server import PlainServer, plain_server
 
 import multitables
+from _benchmark.objects.proxy import Proxy
 from _multitables.remote.names import is_below, owner_of
 from _multitables.remote.options import StorageOptions
 from multitables import LinkRefusedError, OptionsError
@@ -176,3 +178,131 @@ def test_options_below_a_prefix() -> None:
     ):
         with pytest.raises(OptionsError):
             StorageOptions.of(wrong)
+
+
+def test_redirects_take_no_secret_along(servers: tuple[PlainServer, PlainServer]) -> None:
+    """Neither headers nor the query of a name, and not back again."""
+    good, other = servers
+    good.objects["/refs.json"] = refs("first")
+    good.moved["/first"], good.objects["/last"] = f"{other.endpoint}/second", DATA.tobytes()
+    other.moved["/second"] = f"{good.endpoint}/last"
+    name, given = f"{good.endpoint}/refs.json", {**QUICK, "headers": HEADERS}
+    np.testing.assert_array_equal(multitables.read(name, "x", storage_options=given), DATA)
+    by_path = {sent.path: sent.headers for sent in good.sent}
+    assert "x-api-key" in by_path["/first"]
+    assert "x-api-key" not in by_path["/last"]
+    assert other.sent
+    assert not secrets(other)
+    good.moved = {"/a.h5": f"{other.endpoint}/d/a", "/near": "/d/a"}
+    good.objects["/refs.json"] = refs("/near")
+    multitables.read(name, "x", storage_options=given)
+    assert {"/near", "/d/a"} <= {sent.path for sent in good.sent if "x-api-key" in sent.headers}
+    other.sent.clear()
+    with pytest.raises(multitables.FileOpenError, match="signature"):
+        multitables.open(f"{good.endpoint}/a.h5?signature=secret", storage_options=QUICK)
+    assert other.sent
+    assert not any("secret" in f"{sent}" for sent in other.sent)
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("", "without a place"),
+        ("/a.h5", "more than 10 times"),
+        ("file:///etc/passwd", "to what is no web server"),
+        ("s3://bucket/x", "to what is no web server"),
+        ("http://127.0.0.1\\@127.0.0.1/", "to what is no web server"),
+        ("http://user@127.0.0.1:1/", "to what is no web server"),
+    ],
+)
+def test_redirects_that_are_not_followed(
+    place: str, why: str, servers: tuple[PlainServer, PlainServer]
+) -> None:
+    good, _ = servers
+    good.moved["/a.h5"] = place
+    given = {**QUICK, "headers": HEADERS}
+    with pytest.raises(multitables.StoreError, match=rf"redirects to where .*{why}"):
+        multitables.open(f"{good.endpoint}/a.h5", storage_options=given)
+
+
+@pytest.mark.parametrize("headers", [{}, HEADERS])
+def test_no_redirect_leaves_encryption(
+    headers: dict[str, str], servers: tuple[PlainServer, PlainServer], tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    files = (tmp_path / "chain.pem", tmp_path / "key.pem")
+    issued.cert_chain_pems[0].write_to_path(files[0])
+    issued.private_key_pem.write_to_path(files[1])
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    good, other = servers
+    given = {**QUICK, "headers": headers, "certificate": str(tmp_path / "authority.pem")}
+    good.objects["/refs.json"] = refs("/d/a")
+    with Proxy(good.endpoint, tls=files) as proxy:
+        got = multitables.read(f"{proxy.endpoint}/refs.json", "x", storage_options=given)
+        np.testing.assert_array_equal(got, DATA)
+        good.moved["/d/a"] = f"{other.endpoint}/d/a"
+        with pytest.raises(multitables.StoreError):
+            multitables.open(f"{proxy.endpoint}/refs.json", storage_options=given)
+        assert not other.sent
+        with pytest.raises(multitables.StoreError, match="certificate"):
+            multitables.open(
+                f"{proxy.endpoint}/refs.json", storage_options={**QUICK, "headers": {"X": "y"}}
+            )
+
+
+def test_web_servers_that_fail(servers: tuple[PlainServer, PlainServer]) -> None:
+    """What has secrets is asked again as often as what has none."""
+    good, _ = servers
+    good.objects["/refs.json"] = refs("d/a")
+    name, given = f"{good.endpoint}/refs.json", {"headers": HEADERS, "looks_for_index": False}
+    good.status = lambda _: 503 if len(good.sent) < 3 else 0
+    got = multitables.read(name, "x", storage_options={**given, "max_retries": 2})
+    np.testing.assert_array_equal(got, DATA)
+    good.status = lambda _: 503
+    with pytest.raises(multitables.StoreError, match=r"busy.*\(HTTP status 503, after 1 retries\)"):
+        multitables.open(name, storage_options={**given, "max_retries": 1})
+    nobody = "http://127.0.0.1:1/x.h5"
+    with pytest.raises(multitables.StoreError, match="is not reached"):
+        multitables.open(nobody, storage_options={**given, "max_retries": 0})
+
+
+def test_proxies_of_the_environment(
+    servers: tuple[PlainServer, PlainServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, proxy = servers
+    proxy.objects["http://data.example/refs.json"] = refs("d")
+    proxy.objects["http://data.example/d"] = DATA.tobytes()
+    monkeypatch.setenv("http_proxy", proxy.endpoint.replace("//", "//me:pass@"))
+    given = {**QUICK, "headers": HEADERS}
+    with multitables.open("http://data.example/refs.json", storage_options=given):
+        pass
+    assert proxy.sent[-1].headers["proxy-authorization"].startswith("Basic ")
+    assert proxy.sent[-1].headers["host"] == "data.example"
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    good.objects["/refs.json"] = refs("d/a")
+    multitables.read(f"{good.endpoint}/refs.json", "x", storage_options=given)
+    assert "proxy-authorization" not in good.sent[-1].headers
+
+
+def test_headers_that_a_store_would_take_along() -> None:
+    """The client of other stores follows redirects by itself, and drops the usual ones."""
+    given = {**QUICK, "headers": {"X-Api-Key": "secret", "x-amz-meta-a": "b"}}
+    with pytest.raises(OptionsError, match="'X-Api-Key', which a redirect") as caught:
+        multitables.open("s3://bucket/x.h5", storage_options=given)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_the_client_of_a_store_takes_along(
+    servers: tuple[PlainServer, PlainServer],
+) -> None:
+    """Should a release of it send more, this fails."""
+    good, other = servers
+    good.moved["/bucket/refs.json"] = f"{other.endpoint}/refs.json"
+    other.objects["/refs.json"], good.objects["/bucket/d"] = refs("d"), DATA.tobytes()
+    given = {**QUICK, "endpoint": good.endpoint, "region": "r", "anonymous": True}
+    given["headers"] = {"Authorization": "secret", "Cookie": "secret"}
+    with multitables.open("s3://bucket/refs.json", storage_options=given):
+        assert len(secrets(good)) == 2
+    assert other.sent
+    assert not secrets(other)

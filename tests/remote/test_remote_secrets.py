@@ -63,6 +63,7 @@ def opened(request: pytest.FixtureRequest, server: PlainServer) -> tuple[str, di
         headers = SECRETS["headers"]
         return f"{server.endpoint}/bucket/data.h5?{QUERY}", {**QUICK, "headers": headers}
     options = {**QUICK, **SECRETS, "endpoint": server.endpoint, "region": "us-east-1"}
+    options["headers"] = {"x-amz-meta-key": "hidden-header"}
     return "s3://bucket/data.h5", options
 
 
@@ -97,10 +98,11 @@ def test_what_is_sent_is_what_was_given(
         if name.startswith("http"):
             assert sent.path == f"/bucket/data.h5?{QUERY}"
             assert sent.headers["authorization"] == "Bearer hidden-bearer"
+            assert sent.headers["x-key"] == "hidden-header"
         else:
             assert "AKIAHIDDENKEYID" in sent.headers["authorization"]
             assert sent.headers["x-amz-security-token"] == SECRETS["session_token"]
-        assert sent.headers["x-key"] == "hidden-header"
+            assert sent.headers["x-amz-meta-key"] == "hidden-header"
 
 
 def test_texts_pickles_and_numbers(opened: tuple[str, dict[str, Any]], path: Path) -> None:

@@ -34,6 +34,8 @@ class PlainServer:
     objects: dict[str, bytes] = field(default_factory=dict)
     etag: str = '"1"'
     status: Callable[[Sent], int] = lambda _: 0
+    #: Paths, and where they are redirected to; "" is nowhere.
+    moved: dict[str, str] = field(default_factory=dict)
     #: The body of a refusal.
     words: bytes = b""
     sent: list[Sent] = field(default_factory=list)
@@ -49,7 +51,12 @@ def plain_server(**settings: object) -> Iterator[PlainServer]:
         def do_GET(self) -> None:
             sent = Sent(self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
             told.sent.append(sent)
-            data = told.objects.get(unquote(self.path.partition("?")[0]))
+            path = unquote(self.path.partition("?")[0])
+            if path in told.moved:
+                place = told.moved[path]
+                self.answer(302, b"", *([("Location", place)] if place else []))
+                return
+            data = told.objects.get(path)
             refused = told.status(sent) or (404 if data is None else 0)
             if refused < 0:
                 self.close_connection = True
