@@ -395,7 +395,7 @@ class Streamer(ManyDatasets):
         even : bool, optional
             Give every rank equally many rows: repeat some rows, or with `drop_last` leave some out.
         memory_limit_bytes : int, optional
-            Memory of the ring of ``"full"``. Default: 512 MiB.
+            Memory of the ring of ``"full"``. Default: 512 MiB, or less where there is less.
         skip_damaged : bool, optional
             Go on behind chunks that do not decode, in place of ending with `CorruptChunkError`.
             Their rows are left out, each chunk is told of once by a `CorruptChunkWarning`, and
