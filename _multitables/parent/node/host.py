@@ -32,7 +32,6 @@ Law
 
 from __future__ import annotations
 
-import hmac
 import os
 import selectors
 import socket
@@ -162,7 +161,7 @@ class Host:
     def _greet(self, rank: _Rank, message: dict[str, Any]) -> None:
         """Let a rank in by its first message."""
         number, proof = message["hello"], message["proof"]
-        if not hmac.compare_digest(proof.encode(), self._proofs[0].encode()):
+        if proof != self._proofs[0]:
             raise ValueError("it does not know the run")
         if not (isinstance(number, int) and 0 <= number < self._n_ranks):
             raise ValueError("no such rank")

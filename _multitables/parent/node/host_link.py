@@ -148,9 +148,9 @@ class HostLink:
             while True:
                 with contextlib.suppress(BlockingIOError):  # too many come at once
                     connection = meeting.connected(self._name)
-                    if connection is None:
-                        self._start_host()
-                    elif self._came_in(connection, deadline):
+                    if connection is None and self._start_host():
+                        continue
+                    if connection is not None and self._came_in(connection, deadline):
                         return connection
                 if time.monotonic() > deadline:
                     raise _not_answering(self._host_pid)
@@ -160,14 +160,16 @@ class HostLink:
                 raise
             raise host_ended(error) from None
 
-    def _start_host(self) -> None:
+    def _start_host(self) -> bool:
         """Start the process that hosts the readers, unless another rank is about to."""
         listener = meeting.listening(self._name, self._place.count)
-        if listener is not None:
-            with listener:
-                arguments = [str(self._place.count), str(self._library_timeout or 0)]
-                said = " ".join(self._proofs)
-                start_alone(HOST, listener, arguments, said, options.STALL_SECONDS)
+        if listener is None:
+            return False
+        with listener:
+            arguments = [str(self._place.count), str(self._library_timeout or 0)]
+            said = " ".join(self._proofs)
+            start_alone(HOST, listener, arguments, said, options.STALL_SECONDS)
+        return True
 
     def _came_in(self, connection: socket.socket, deadline: float) -> bool:
         is_let_in = False

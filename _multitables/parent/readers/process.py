@@ -157,7 +157,7 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
 def start_alone(
     code: str, kept: socket.socket, arguments: Sequence[str], said: str, seconds: float
 ) -> None:
-    """Run Python code that leaves a detached process behind, within so many seconds.
+    """Run Python code that leaves a detached process behind within `seconds`.
 
     Its first argument is the number of a socket that it keeps, and `said` its standard input, since
     anyone may see a command line.
