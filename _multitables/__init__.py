@@ -8,6 +8,7 @@
 #     options.py             storage_options, checked, and without secrets in reprs and pickles
 #     access.py              how readers get at one object, as bytes
 #     client.py              ranges of objects through obstore
+#     web.py                 those of web servers, where requests have secrets
 #     relay.py               the client in a fork, which asks another process
 #     relay_process.py       that process
 #     failures.py            what a store did wrong: named, and as an exception
@@ -31,6 +32,7 @@
 #     stored_files.py        a file by its name, here or in a store: what identifies it
 #     whole_object.py        the metadata of an object, and its index
 #     open_files.py          files that are open, and the objects that paths lead to
+#     reach.py               which files a file may lead to
 #     versions.py            which version of a file is meant
 #     version_sources.py     versions as sources of their datasets
 #     version_diff.py        which rows differ between two versions

@@ -352,7 +352,7 @@ def open_file(
     with _refusals(filename, opened):
         metadata = _core.MetadataFile(opened, takes_lock=locks)
     if by is not None:
-        by.check_opened(filename, fingerprint.device, fingerprint.inode)
+        _check_reached(by, filename, fingerprint, metadata)
     if grows:
         return OpenFile(filename, fingerprint, metadata, filename)
     if metadata.is_written or (not locks and _written_here(opened)):
@@ -366,6 +366,16 @@ def open_file(
         if uses_index:
             metadata = with_saved_index(filename, fingerprint, metadata)
     return OpenFile(filename, fingerprint, metadata, filename)
+
+
+def _check_reached(
+    by: Reach, filename: str, fingerprint: Fingerprint, metadata: _core.MetadataFile
+) -> None:
+    """Raise unless the file that is open, and was looked at before, is in reach by its name."""
+    descriptor = metadata.opened.descriptor if metadata.opened else None
+    now = fingerprint if descriptor is None else Fingerprint.of(os.fstat(descriptor))
+    by.check_opened(filename, now.device, now.inode)
+    by.check_opened(filename, fingerprint.device, fingerprint.inode)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 from _multitables import _core
@@ -101,6 +102,7 @@ def index_file(
     name, storage = one_file_named(filename, "index_file", storage)
     name = absolute(name)
     where = None if to is None else os.fspath(to)
+    storage = replace(storage, owners=None).given_for([name, where or ""])
     if is_references(name):
         raise OptionsError(
             f"filename must be an HDF5 file, got references of Kerchunk: {name!r}",

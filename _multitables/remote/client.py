@@ -135,11 +135,11 @@ def _fetched(
         options["if_match"] = etag
     store, key = _store(name, text)
     if isinstance(store, Web):
-        meta, got = store.fetched(key, begin, end, options.get("if_match", ""), out)
+        meta, data = store.fetched(key, begin, end, options.get("if_match", ""), out)
         version, modified_ns, size = _told(meta)
         if etag and version != etag:
             raise StoreFailure("changed", "another version")
-        return version, (modified_ns, size), got
+        return version, (modified_ns, size), data
     found = _obstore().get(store, key, options=options)
     version, modified_ns, size = _told(found.meta)
     if etag and version != etag:

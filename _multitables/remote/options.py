@@ -226,6 +226,8 @@ class StorageOptions:
 
     def at(self, name: str) -> StorageOptions:
         """Return the options with which an object is asked for."""
+        if not self.below and "headers" not in dict(self.own):
+            return self
         found = next((one for prefix, one in self.below if is_at(name, prefix)), None)
         own, store = dict(self.own), self.store
         if found is not None:

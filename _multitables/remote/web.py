@@ -42,7 +42,7 @@ SLOW = 10
 #: Kinds of failures after which a request is sent again, and the pauses before.
 AGAIN = {"busy", "cut", "short", "timeout", "unreachable"}
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 15.0
-_RANGE = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _T = TypeVar("_T")
 Meta = dict[str, Any]
 
@@ -97,7 +97,9 @@ class Web:
         def take(answer: http.client.HTTPResponse) -> Meta:
             _check(answer, 200)
             size = answer.headers.get("Content-Length", "")
-            return _meta(answer, int(size) if size.isdecimal() else 0)
+            if not re.fullmatch("[0-9]{1,18}", size):
+                raise StoreFailure("short", "its size is not sent")
+            return _meta(answer, int(size))
 
         return self._again("HEAD", url, {}, take)
 
@@ -256,11 +258,11 @@ def _proxy_of(owner: str) -> SplitResult | None:
     """Return the proxy that the environment names for a server."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
-    from urllib.request import getproxies_environment, proxy_bypass_environment
+    from urllib.request import getproxies, proxy_bypass
 
-    to, proxies = urlsplit(owner), getproxies_environment()
+    to, proxies = urlsplit(owner), getproxies()
     named = proxies.get(to.scheme) or proxies.get("all")
-    if not named or proxy_bypass_environment(to.netloc, proxies):
+    if not named or proxy_bypass(to.netloc):
         return None
     return urlsplit(named if "://" in named else f"http://{named}")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +97,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def reads(path: Path, **options: Any) -> Iterator[Any]:
-    """What each way of reading gives."""
-    with multitables.open(path, **options) as file:
-        yield file["x"][:]
+def by_handle(path: Path, **options: Any) -> Any:
+    return multitables.read(path, "x", **options)
+
+
+def by_stream(path: Path, **options: Any) -> Any:
     with multitables.Streamer(path, **options).get_queue("x", n_procs=1, remainder=True) as blocks:
-        yield np.concatenate([guard.__enter__().copy() for guard in blocks])
+        return np.concatenate([guard.__enter__().copy() for guard in blocks])
+
+
+def by_request(path: Path, **options: Any) -> Any:
+    with multitables.Reader(path, n_procs=1, **options) as reader:
+        return reader.request(reader.get_dataset("x")[:]).get()
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -113,19 +119,25 @@ def test_a_file_in_reach_is_read_and_no_other(
     name, is_inside = PLACES[place]
     path = make(folder, name.replace("{folder}", str(folder)))
     data = INSIDE if is_inside else OUTSIDE
-    for got in reads(path, links="anywhere"):
-        np.testing.assert_array_equal(got, data)
+    np.testing.assert_array_equal(by_handle(path), data)
     for options in ({"links": "folder"}, {"trusted": False}):
         if is_inside:
-            with multitables.open(path, **options) as file:
-                np.testing.assert_array_equal(file["x"][:], data)
+            np.testing.assert_array_equal(by_handle(path, **options), data)
             continue
         with pytest.raises(LinkRefusedError, match=r"not opened: it is not in the folder"):
-            next(reads(path, **options))
-        with pytest.raises(LinkRefusedError), multitables.Reader(path, n_procs=1, **options) as r:
-            r.get_dataset("x")
+            by_handle(path, **options)
     with pytest.raises(LinkRefusedError, match="links='none'"):
-        next(reads(path, links="none"))
+        by_handle(path, links="none")
+
+
+@pytest.mark.parametrize("read", [by_stream, by_request])
+def test_each_way_of_reading(read: Callable[..., Any], folder: Path) -> None:
+    for make in KINDS.values():
+        path = make(folder, "../far.{}")
+        np.testing.assert_array_equal(read(path, trusted=False, links="anywhere"), OUTSIDE)
+        for options in ({"trusted": False}, {"links": "folder"}, {"links": "none"}):
+            with pytest.raises(LinkRefusedError):
+                read(path, **options)
 
 
 @pytest.mark.parametrize("links", ["anywhere", "folder"])
@@ -215,7 +227,7 @@ def test_a_name_that_is_moved_while_it_is_opened(
 
     monkeypatch.setattr(Reach, "check", then_move)
     with pytest.raises(LinkRefusedError, match=r"moved\.h5"):
-        next(reads(path, trusted=False))
+        by_handle(path, trusted=False)
 
 
 def test_a_file_that_is_opened_by_a_symbolic_link(folder: Path, tmp_path: Path) -> None:
