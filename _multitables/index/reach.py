@@ -94,7 +94,7 @@ class Reach:
             return self.links == ANYWHERE
         if is_remote(name):
             return is_below(name, folder_of(self.home))
-        return self._has_local(os.path.realpath(name))
+        return "\0" not in name and self._has_local(os.path.realpath(name))
 
     def _has_local(self, real: str) -> bool:
         return any(os.path.commonpath((folder, real)) == folder for folder in self._folders)

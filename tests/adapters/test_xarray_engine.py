@@ -297,6 +297,32 @@ with warnings.catch_warnings(record=True) as said:
     data = xarray.open_dataset(path, engine="multitables")
 assert data.title == b"\\xc3" and "'title' of '/'" in str(said[0].message)
 """,
+    "how far a file may reach": """
+import multitables
+other = pathlib.Path(folder, "elsewhere")
+other.mkdir()
+with h5py.File(other / "far.h5", "w") as file:
+    file["x"] = np.arange(3)
+inner = pathlib.Path(folder, "inner")
+inner.mkdir()
+with h5py.File(inner / "a.nc", "w") as file:
+    file["x"] = h5py.ExternalLink(str(other / "far.h5"), "/x")
+path = inner / "a.nc"
+for read in (xarray.open_dataset, xarray.open_datatree):
+    assert read(path, engine="multitables")["x"].values.tolist() == [0, 1, 2]
+    try:
+        read(path, engine="multitables", links="folder")
+    except multitables.LinkRefusedError:
+        pass
+    else:
+        raise AssertionError("it is not refused")
+try:
+    xarray.open_dataset("https://host/x.nc", engine="multitables", links="folder")
+except multitables.OptionsError:
+    pass
+else:
+    raise AssertionError("it is not for other engines")
+""",
 }
 
 

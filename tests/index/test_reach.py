@@ -195,10 +195,23 @@ def test_references_that_are_not_trusted_ask_no_store(folder: Path) -> None:
             server.accept()
 
 
-@pytest.mark.parametrize("url", ["data:;base64,AAAA", "data:text/plain,abcd", "ftp://host/x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "data:;base64,AAAA",
+        "data:text/plain,abcd",
+        "ftp://host/x",
+        "near\0",
+        "near\ud800",
+        "file:///near%00",
+        "file://[near/x",
+        "http://a\\@b/x",
+    ],
+)
 def test_references_to_what_is_no_file(url: str, folder: Path) -> None:
-    with pytest.raises(multitables.FileOpenError, match="no object of a known store"):
-        multitables.open(references(folder, url))
+    for links in ("anywhere", "folder"):
+        with pytest.raises(multitables.FileOpenError, match="no object of a known store"):
+            multitables.open(references(folder, url), links=links)
 
 
 def test_bytes_in_references_are_in_reach(folder: Path) -> None:

@@ -79,6 +79,21 @@ class Targets:
         return SourceFile(name, state)
 
     def _named(self, url: str) -> str:
+        """Return what a URL names: a file of this machine, or an object."""
+        try:
+            whole = self._whole(url)
+            if whole and b"\0" not in os.fsencode(whole):
+                return whole
+        except ValueError:  # no URL, or not in the encoding of names
+            pass
+        here = "" if is_remote(self._references) else " and no file of this machine"
+        raise FileOpenError(
+            f"{self._references!r} refers to {url!r}, which is no object of a known store{here}",
+            advice="Copy the target to where it can be read, and write the references anew",
+            filename=self._references,
+        )
+
+    def _whole(self, url: str) -> str:
         scheme = SCHEME.match(url)
         if is_remote(url):
             if owner_of(url):
@@ -91,9 +106,4 @@ class Targets:
         elif scheme is None:
             beside = os.path.join(os.path.dirname(self._references), url)
             return beside if os.path.exists(beside) else os.path.join(self._directory, url)
-        here = "" if is_remote(self._references) else " and no file of this machine"
-        raise FileOpenError(
-            f"{self._references!r} refers to {url!r}, which is no object of a known store{here}",
-            advice="Copy the target to where it can be read, and write the references anew",
-            filename=self._references,
-        )
+        return ""
