@@ -83,9 +83,11 @@ def position_of(state: object, shard: Shard, identity: Mapping[str, Any]) -> Pos
         ranks = range(first_shard.world_size)
         parsed = [(first, replace(first_shard, rank=rank)) for rank in ranks]
     _check_one_run(parsed)
-    # The same ranks and batches as there were: each goes on exactly where it was.
+    # The same ranks and batches as there were: each goes on exactly where it was. Those of a node
+    # have one stream, so all of them must be there.
+    places = {position for position, _ in parsed}
     for position, theirs in parsed:
-        if theirs == shard:
+        if theirs == shard and (shard.node == 1 or len(places) == 1):
             return position
     return _together(parsed, identity)
 
@@ -117,6 +119,9 @@ def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, A
     others: list[tuple[Position, Shard]] = []
     for one in parsed:
         (idle if _is_idle(*one, identity) else others).append(one)
+    earliest = min(position.epoch for position, _ in others)
+    if any(position.epoch > earliest and position.batches for position, _ in others):
+        others = [_next_if_through(one, identity["rows"]) for one in others]
     behind = min((position for position, _ in others), key=lambda position: position.epoch)
     epoch, ranges = behind.epoch, behind.ranges
     # What earlier ranks had left, those that are idle since have had their share of.
@@ -135,6 +140,14 @@ def _together(parsed: Sequence[tuple[Position, Shard]], identity: Mapping[str, A
             )
     left = joined(without(ranges, joined(sorted(taken))))
     return Position(epoch, behind.stop, tuple(left))
+
+
+def _next_if_through(one: tuple[Position, Shard], rows: int) -> tuple[Position, Shard]:
+    """Return where a rank stands that has had its last batch of an epoch: in the next one."""
+    position, shard = one
+    if delivered(position.ranges, shard, position.batches) != shard_of(position.ranges, shard):
+        return one
+    return Position(position.epoch + 1, position.stop, ((0, rows),)), shard
 
 
 def _parsed(state: object, identity: Mapping[str, Any]) -> tuple[Position, Shard]:

@@ -384,3 +384,25 @@ def test_damaged_states(name: str) -> None:
 )
 def test_impossible_states(changes: dict[str, Any]) -> None:
     refused(saved(**changes), "damaged")
+
+
+def test_ranks_of_a_node_go_on_from_one_place() -> None:
+    """They have one stream, so its plan is equal for all, though one of them was ahead."""
+    everything = ((0, 41),)
+    shards = [Shard(4, rank, 2, node=2) for rank in range(2)]
+
+    def resumed(*positions: Position) -> set[Position]:
+        states = [
+            state_of(position, shard, IDENTITY)
+            for position, shard in zip(positions, shards, strict=True)
+        ]
+        return {position_of(states, shard, IDENTITY) for shard in shards}
+
+    first, second = (Position(0, 2, everything, batches) for batches in (2, 3))
+    (place,) = resumed(first, second)
+    # Of batches 0 to 10 they took 0, 2 and 1, 3, 5.
+    assert place == Position(0, 2, ((16, 20), (24, 41)))
+    # Rank 0 has 6 of 11 batches and is through; rank 1 has one of the next epoch.
+    through, ahead = Position(0, 2, everything, 6), Position(1, 2, everything, 1)
+    assert resumed(through, ahead) == {Position(1, 2, ((0, 4), (8, 41)))}
+    assert resumed(first, first) == {first}
