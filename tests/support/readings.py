@@ -65,6 +65,7 @@ def _ragged(path: Path) -> None:
     with h5py.File(path, "w") as file:
         file.create_dataset("data", data=np.concatenate(rows), chunks=(100,), **SUM)
         file.create_dataset("ends", data=ends, chunks=(200,), **SUM)
+        file["number"] = np.arange(ROWS)
 
 
 def _columns(path: Path) -> None:
