@@ -115,7 +115,8 @@ def python_program() -> str:
     if _command:
         return _command[0]
     spawn = sys.modules.get("multiprocessing.spawn")  # not imported: nothing was named
-    own, named = sys.executable or "", os.fsdecode((spawn and spawn.get_executable()) or "")
+    own = sys.executable or ""
+    named = os.fsdecode((spawn.get_executable() if spawn else None) or "")
     if named and named != own:
         return named
     if getattr(sys, "frozen", False):

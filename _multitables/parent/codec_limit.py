@@ -22,7 +22,7 @@ from _multitables.index.plugins import READERS_FILTERS
 from _multitables.parent.readers import error_report
 from _multitables.parent.readers.place import place_of
 from _multitables.parent.readers.supervisor import Readers
-from _multitables.parent.stream.open_stream import control_bytes
+from _multitables.parent.stream.open_stream import control_bytes, ring_shortage
 from _multitables.plan.stream_plan import ReadPlan, plan_reads
 from _multitables.remote.options import StorageOptions
 from _multitables.tree import one_path
@@ -71,7 +71,10 @@ def measure_limit(
     plan = _plan(index, n_procs, direct)
     if len(plan.tasks) == 0:
         return 0.0
-    trial = _core.Trial(plan_bytes.encode_plan(plan, control_bytes(plan), {}, [""]))
+    try:
+        trial = _core.Trial(plan_bytes.encode_plan(plan, control_bytes(plan), {}, [""]))
+    except (OSError, MemoryError) as error:
+        raise ring_shortage(error, control_bytes(plan)) from error
     readers = Readers(n_procs)
     try:
         death = readers.measure(trial)

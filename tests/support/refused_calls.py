@@ -36,6 +36,13 @@ DEADLINE_SECONDS = 20.0
 ERRORS = ("ENOSYS", "EPERM")
 HIDDEN = "/proc"
 NEEDED = ("close", "futex", "mmap")
+#: Calls that old kernels, or gVisor, lack together.
+TOGETHER = {
+    "old kernel": (
+        "madvise", "io_uring_setup", "io_uring_enter", "io_uring_register", "pidfd_open", "clone3",
+        "close_range", "statx", "preadv2", "mbind", "ioprio_set", "ioprio_get",
+    )
+}  # fmt: skip
 #: What is known to be wrong, by way; this list can only shrink.
 STILL_WRONG = {
     "queue": {"sendmsg"},
@@ -73,15 +80,13 @@ CALLS = {
 }  # fmt: skip
 
 
-def refuse(number: int, error: int) -> None:
-    """Have the kernel answer a system call with an error from now on."""
-    # Classic BPF: load the call's number; where it is not ours, skip what answers.
-    steps = [
-        (0x20, 0, 0, 0),
-        (0x15, 0, 1, number),
-        (6, 0, 0, 0x00050000 | error),
-        (6, 0, 0, 0x7FFF0000),
-    ]
+def refuse(numbers: Sequence[int], error: int) -> None:
+    """Have the kernel answer system calls with an error from now on."""
+    # Classic BPF: load the call's number; where it is not one of ours, skip what answers.
+    steps, answer, allow = [(0x20, 0, 0, 0)], 0x00050000 | error, 0x7FFF0000
+    for number in numbers:
+        steps += [(0x15, 0, 1, number), (6, 0, 0, answer)]
+    steps.append((6, 0, 0, allow))
     code = b"".join(struct.pack("HBBI", *step) for step in steps)
 
     class Program(ctypes.Structure):
@@ -185,7 +190,7 @@ def _read(way: str, path: str, call: str, error: str) -> tuple[str, str]:
     if call == HIDDEN:
         _hide_proc()
     else:
-        refuse(CALLS[call], getattr(errno, error))
+        refuse([CALLS[one] for one in TOGETHER.get(call, [call])], getattr(errno, error))
     try:
         got = WAYS[way](path)
     except multitables.MultitablesError as failure:

@@ -234,10 +234,15 @@ def made_ring(
     try:
         return _core.Ring(encoded, views_of(plan), opened.structure.keys, first_row, consumer)
     except (OSError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or error
-        needed = plan.ring_payload_bytes
-        raise SharedMemoryError(
-            f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
-            advice=advice_for(error, "Free memory, or choose a smaller block_size or read_ahead"),
-            expected=needed,
-        ) from error
+        raise ring_shortage(error, plan.ring_payload_bytes) from error
+
+
+def ring_shortage(error: BaseException, needed: int) -> SharedMemoryError:
+    """Compose the error for a ring whose memory is not available."""
+    reason = getattr(error, "strerror", None) or error
+    advice = "Free memory, or choose a smaller block_size or read_ahead"
+    return SharedMemoryError(
+        f"shared memory for the ring cannot be reserved ({needed} bytes): {reason}",
+        advice=advice_for(error, advice),
+        expected=needed,
+    )
