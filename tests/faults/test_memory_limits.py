@@ -40,12 +40,14 @@ def attempt(act):
         print(type(error).__name__)
 streamer = multitables.Streamer(path)
 attempt(lambda: streamer.get_queue("/x", n_procs=1, block_size=400_000).get())
+for _ in range(30):  # what was given back is there again
+    streamer.get_queue("/x", n_procs=1, block_size=20_000).close()
 with multitables.Reader(path, n_procs=1) as reader:
     data = reader.get_dataset("/x")
     attempt(lambda: data.create_stage(500_000))
     kept = []
-    attempt(lambda: [kept.append(data.create_stage(20_000)) for _ in range(20)])
-    print(0 < len(kept) < 15)
+    attempt(lambda: [kept.append(data.create_stage(5_000)) for _ in range(100)])
+    print(0 < len(kept) < 60)
     del kept
 with streamer.get_batches("/x", 100, shuffle="full", n_procs=1) as batches:
     attempt(lambda: next(iter(batches)))

@@ -47,18 +47,28 @@ const VERSION_2: Version = Version {
 };
 
 /// Bytes that this process may still take, or might within the last second: of the machine, and of
-/// each of its groups, less what it took meanwhile.
+/// each of its groups.
 pub fn available_bytes() -> u64 {
-    AVAILABLE.value(|| least(|memory| memory.available))
+    static KEPT: Kept = Kept::new();
+    KEPT.value(|| least(|memory| memory.available))
+}
+
+/// What there was within the last second, less all that was taken since.
+static NOT_TAKEN: Kept = Kept::new();
+/// A part of what there is that may be taken without another look.
+const LITTLE_PART: u64 = 16;
+
+/// Whether this process may take memory: it is little, or there is enough of it now.
+pub fn may_take(bytes: u64) -> bool {
+    let not_taken = NOT_TAKEN.value(|| least(|memory| memory.available));
+    bytes <= not_taken / LITTLE_PART || bytes <= spare_bytes()
 }
 
 /// This process has taken memory.
 pub fn took(bytes: u64) {
     let less = |value: u64| Some(value.saturating_sub(bytes));
-    let _ = AVAILABLE.value.fetch_update(Relaxed, Relaxed, less);
+    let _ = NOT_TAKEN.value.fetch_update(Relaxed, Relaxed, less);
 }
-
-static AVAILABLE: Kept = Kept::new();
 
 /// The same at this moment, less a sixteenth of the whole, which is left to others.
 pub fn spare_bytes() -> u64 {
@@ -331,6 +341,13 @@ mod tests {
         with_files(&[("empty", "")], |root| {
             assert!(memory(root).is_empty() && quota(root) == 0 && machine(root).is_none());
         });
+    }
+
+    #[test]
+    fn what_was_taken_is_looked_for_anew() {
+        assert!(may_take(1) && !may_take(1 << 61));
+        took(u64::MAX);
+        assert!(may_take(1) && !may_take(1 << 61) && available_bytes() > 1);
     }
 
     #[test]

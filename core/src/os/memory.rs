@@ -8,7 +8,7 @@
 //! 3. Mappings end when they are dropped, and with them nothing is left: a memfd has no name.
 //! 4. This file knows nothing of plans, tasks or blocks.
 
-use super::limits::{available_bytes, spare_bytes, took};
+use super::limits::{may_take, took};
 use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
@@ -24,9 +24,6 @@ pub fn page_bytes() -> usize {
 
 /// Reserving so much takes a few milliseconds.
 const RESERVE_STEP_BYTES: libc::off_t = 32 << 20;
-
-/// More than this part of the memory is reserved only after a look at what there is now.
-const CHECKED_PART: u64 = 16;
 
 /// The seals that keep a memfd's size, and those that keep its bytes, too.
 pub const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
@@ -76,8 +73,7 @@ pub fn reserve(fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<()> 
     let mut at = 0;
     while at < size {
         // The kernel does not refuse: it would kill some process, perhaps not this one.
-        let left = (size - at) as u64;
-        if left > available_bytes() / CHECKED_PART && left > spare_bytes() {
+        if !may_take((size - at) as u64) {
             return Err(no_memory(()));
         }
         let step = (size - at).min(RESERVE_STEP_BYTES);
@@ -391,7 +387,7 @@ mod tests {
     fn more_than_there_is_is_refused_before_it_is_taken() {
         let error = reserved_memfd(c"test", 1 << 50).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
-        let spare = spare_bytes() as usize;
+        let spare = crate::os::limits::spare_bytes() as usize;
         let error = reserved_memfd(c"test", spare.saturating_add(1 << 30)).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
     }
