@@ -52,6 +52,8 @@ I64 = npt.NDArray[np.int64]
 MAGIC = b"\x89MTIDX\r\n"
 VERSION = 3
 HEAD = struct.Struct("<8sII15Q")
+#: An entry has no more bytes than this many times those that it has in the file, beside some.
+MAX_RATIO, FREE_BYTES = 64, 1 << 20
 CHECKED_FROM = 16  # of the head
 #: No creation order, no address; no value: the file itself must be asked.
 NO_NUMBER, NO_VALUE = 2**64 - 1, 2**32 - 1
@@ -396,6 +398,9 @@ def _read_head(fd: int, fingerprint: Fingerprint) -> Head | None:
     size = os.fstat(fd).st_size
     if size != expected:
         raise DamagedIndexError(f"expected {expected} bytes, got {size}")
+    most = FREE_BYTES + MAX_RATIO * head.size_bytes
+    if size > most:
+        raise DamagedIndexError(f"expected at most {most} bytes for this file, got {size}")
     return head
 
 

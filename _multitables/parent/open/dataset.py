@@ -36,12 +36,11 @@ from _multitables.parent.open.handle import asked
 from _multitables.parent.open.objects import Object
 from _multitables.parent.open.read_only import DATASET, writes
 from _multitables.parent.open.reading import Contents
-from _multitables.parent.open.regions import Regions, VDSmap, virtual_sources
+from _multitables.parent.open.regions import Regions, VDSmap, steps_of_region, virtual_sources
 from _multitables.parent.open.results import new_array
 from _multitables.parent.open.stored_type import StoredType
 from _multitables.parent.open.views import AsStrView, AsTypeView, FieldsView
 from _multitables.select.h5py_grammar import chunk_slices, names_and_items, steps_of
-from _multitables.select.region import region_steps
 
 if TYPE_CHECKING:
     from _multitables.parent.batches.batches import Batches
@@ -334,7 +333,7 @@ class Dataset(Object):
             offset, told = asked(place.file.metadata.region, place, region.heap, region.number)
             if offset != self._place.offset:
                 raise ValueError("a region reference must refer to the dataset that it is used on")
-            return region_steps(told, self.ndim)
+            return steps_of_region(place, told, self._shape)
         return steps_of(items, self._shape)
 
     @cached_property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -20,7 +21,7 @@ from _multitables.index.references import RegionReference
 from _multitables.index.virtual import Mappings, Selections
 from _multitables.parent.open.handle import asked
 from _multitables.parent.open.read_only import refused
-from _multitables.select.region import region_shape, region_steps
+from _multitables.select.region import RegionError, region_shape, region_steps
 
 MAX_RANK = 32
 
@@ -40,11 +41,23 @@ class Regions:
         place, shape = self._place, self.shape(reference)
         metadata = place.file.metadata
         _, selected = asked(metadata.region, place, reference.heap, reference.number)
-        return region_shape(region_steps(selected, len(shape)), shape)
+        return _of_region(region_shape, place, selected, shape)
 
     def __getitem__(self, key: object) -> NoReturn:
         """Raise `ReadOnlyError`: a new reference is written to the file."""
         raise refused("a region reference", repr(self._home))
+
+
+def steps_of_region(place: Place, selected: tuple[Any, ...], shape: Any) -> tuple[Any, ...]:
+    """Return NumPy's indexes, one after another, for a selection in the dataset at a place."""
+    return _of_region(region_steps, place, selected, shape)
+
+
+def _of_region(ask: Callable[..., Any], place: Place, selected: Any, shape: Any) -> Any:
+    try:
+        return ask(selected, shape)
+    except RegionError as error:
+        raise _refused(place, f"has a region reference whose selection {error}") from None
 
 
 @dataclass(frozen=True)

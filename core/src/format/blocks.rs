@@ -62,7 +62,13 @@ impl Blocks {
                 format_args!("{} bytes", self.file_size()),
             );
         }
-        let mut bytes = vec![0; len as usize];
+        let (mut bytes, len_bytes) = (Vec::new(), usize::try_from(len).unwrap_or(usize::MAX));
+        // A sparse file may be longer than memory.
+        if bytes.try_reserve_exact(len_bytes).is_err() {
+            let error = std::io::ErrorKind::OutOfMemory.into();
+            return Err(FormatError::Io { address, error });
+        }
+        bytes.resize(len_bytes, 0);
         let read = match len >= PAGE_BYTES {
             true => self.source.read(address, &mut bytes),
             false => self.read_pages(address, &mut bytes),

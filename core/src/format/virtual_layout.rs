@@ -1,16 +1,18 @@
 //! Virtual datasets: which parts of other datasets they show (VII.F, IV.A.2.i), and the form in which a
 //! file keeps selections (VIII.B of the dataspace functions: `H5Sencode`).
 //!
-//! Law: every list is as long as the bytes that are there, whatever its count says.
+//! Law: every list is as long as the bytes that are there, whatever its count says. A name that many
+//! mappings have is kept once.
 
 use super::cursor::{Block, Cursor, Sizes};
 use super::error::{Result, corrupt};
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// "." is the file itself. "%b" in the names counts blocks along an unlimited axis.
-    pub file: Vec<u8>,
-    pub dataset: Vec<u8>,
+    pub file: Arc<[u8]>,
+    pub dataset: Arc<[u8]>,
     pub in_source: Selection,
     pub in_virtual: Selection,
 }
@@ -53,12 +55,12 @@ pub fn mappings(body: &Block, sizes: Sizes) -> Result<Vec<Mapping>> {
             _ => cursor.u8()?,
         };
         let file = match flags {
-            _ if flags & 4 != 0 => b".".to_vec(),
+            _ if flags & 4 != 0 => (&b"."[..]).into(),
             _ if flags & 1 != 0 => earlier(&mut cursor, &mappings)?.file.clone(),
-            _ => cursor.name()?.to_vec(),
+            _ => cursor.name()?.into(),
         };
         let dataset = match flags & 2 {
-            0 => cursor.name()?.to_vec(),
+            0 => cursor.name()?.into(),
             _ => earlier(&mut cursor, &mappings)?.dataset.clone(),
         };
         mappings.push(Mapping {

@@ -4,13 +4,12 @@
 //! 1. Offsets count from the superblock, as in the file; addresses of stored bytes are absolute.
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
-use super::selections::{MappingArrays, selection, selection_arrays};
+use super::selections::{MappingArrays, mapping_arrays, selection};
 use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::fetch::remote::metadata::RemoteMetadata;
 use crate::fetch::remote::object::{Caches, Object};
 use crate::format::cursor::UNDEFINED;
 use crate::format::dataspace::Dataspace;
-use crate::format::error::FormatError;
 use crate::format::file::{File, Found, ObjectKind};
 use crate::format::fill_value::FillValue;
 use crate::format::filter_pipeline::Filter;
@@ -23,7 +22,6 @@ use numpy::PyArray1;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -344,26 +342,7 @@ impl MetadataFile {
         heap: u64,
         index: u32,
     ) -> PyResult<MappingArrays<'py>> {
-        let (names, numbers, mappings) = py.detach(|| {
-            let mappings = self.file.mappings(heap, index)?;
-            let (mut known, mut names) = (HashMap::new(), Vec::new());
-            let numbers = mappings.iter().map(|mapping| {
-                let name = (mapping.file.as_slice(), mapping.dataset.as_slice());
-                *known.entry(name).or_insert_with(|| {
-                    names.push((mapping.file.clone(), mapping.dataset.clone()));
-                    names.len() as u32 - 1
-                })
-            });
-            let numbers: Vec<u32> = numbers.collect();
-            Ok::<_, FormatError>((names, numbers, mappings))
-        })?;
-        let names = names.iter().map(|(a, b)| (bytes(py, a), bytes(py, b)));
-        Ok((
-            names.collect(),
-            PyArray1::from_vec(py, numbers),
-            selection_arrays(py, mappings.iter().map(|mapping| &mapping.in_source)),
-            selection_arrays(py, mappings.iter().map(|mapping| &mapping.in_virtual)),
-        ))
+        mapping_arrays(py, || self.file.mappings(heap, index))
     }
 
     /// An object of the global heap.
