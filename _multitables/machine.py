@@ -16,6 +16,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import _multitables
 from _multitables import _core
@@ -80,20 +81,21 @@ def set_reader_command(command: str | Sequence[str] | None) -> None:
     Examples
     --------
     >>> import sys
+    >>> import multitables
     >>> multitables.set_reader_command(sys.executable)
     >>> multitables.set_reader_command(None)
     """
     global _command
-    words = [command] if isinstance(command, str) else command or []
-    is_words = isinstance(words, Sequence) and all(isinstance(word, str) for word in words)
-    if command is not None and not (words and is_words):
+    if command is None:
+        _command = []
+        return
+    words: Any = [command] if isinstance(command, str) else command
+    if not (isinstance(words, Sequence) and words and all(isinstance(one, str) for one in words)):
         raise _wrong_command("must be a text, or a sequence of texts", command)
-    if words:
-        program = shutil.which(words[0])
-        if program is None:
-            raise _wrong_command("names no program that can be run", command)
-        words = [os.path.abspath(program), *words[1:]]
-    _command = list(words)
+    program = shutil.which(words[0])
+    if program is None:
+        raise _wrong_command("names no program that can be run", command)
+    _command = [os.path.abspath(program), *words[1:]]
 
 
 def python_program() -> str:

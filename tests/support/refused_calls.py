@@ -189,6 +189,7 @@ def _read(way: str, path: str, call: str, error: str) -> tuple[str, str]:
         os.dup2(quiet, standard)
     if call == HIDDEN:
         _hide_proc()
+        refuse([CALLS["close_range"]], errno.ENOSYS)  # so that nothing lists what readers close
     else:
         refuse([CALLS[one] for one in TOGETHER.get(call, [call])], getattr(errno, error))
     try:
