@@ -22,6 +22,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
@@ -282,8 +283,9 @@ def _check(answer: http.client.HTTPResponse, *statuses: int) -> None:
 def _meta(answer: http.client.HTTPResponse, size: int) -> Meta:
     try:
         modified = parsedate_to_datetime(answer.headers.get("Last-Modified", ""))
-    except ValueError:
-        modified = parsedate_to_datetime("Thu, 01 Jan 1970 00:00:00 GMT")
+    except (ValueError, OverflowError):
+        modified = datetime.fromtimestamp(0, timezone.utc)
+    modified = modified.replace(tzinfo=modified.tzinfo or timezone.utc)  # "-0000" says none
     return {"e_tag": answer.headers.get("ETag"), "last_modified": modified, "size": size}
 
 

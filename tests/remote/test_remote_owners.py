@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -262,6 +263,11 @@ def test_web_servers_that_fail(servers: tuple[PlainServer, PlainServer]) -> None
     good.status = lambda _: 503
     with pytest.raises(multitables.StoreError, match=r"busy.*\(HTTP status 503, after 1 retries\)"):
         multitables.open(name, storage_options={**given, "max_retries": 1})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        name = f"http://127.0.0.1:{silent.getsockname()[1]}/x.h5"
+        quick = {**given, "max_retries": 0, "timeout_seconds": 0.1}
+        with pytest.raises(multitables.StoreError, match="does not answer in time"):
+            multitables.open(name, storage_options=quick)
     nobody = "http://127.0.0.1:1/x.h5"
     with pytest.raises(multitables.StoreError, match="is not reached"):
         multitables.open(nobody, storage_options={**given, "max_retries": 0})
