@@ -138,6 +138,41 @@ def test_memory_that_a_rank_cannot_trust(rows_file: Path, what: str) -> None:
     messages.close([*sent, *given])
 
 
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: messages.filled(b"12345678"), None),
+        (lambda: messages.filled(b"1234567"), "expected 8, got 7 bytes"),
+        (lambda: os.memfd_create("test", os.MFD_ALLOW_SEALING), "not sealed"),
+        (lambda: os.open(__file__, os.O_RDONLY), "Invalid argument"),
+    ],
+)
+def test_memory_that_one_rank_fills(
+    rows_file: Path, make: Callable[[], int], error: str | None
+) -> None:
+    memory = make()
+
+    def serve(connection: socket.socket) -> None:
+        host.hear(connection)
+        messages.send(connection, {"ready": 0}, [memory])
+        host.hear(connection)
+
+    host = FakeHost(rows_file, serve)
+    purpose = f"batches of '/x' in {str(rows_file)!r}"
+    shared = shared_readers.SharedReaders(NodePlace(1, 2), purpose, None)
+    if error is None:
+        kept = shared.memory(lambda: b"", 8)
+        assert kept is not None
+        assert kept[:] == b"12345678"
+        kept.close()
+    else:
+        with pytest.raises(multitables.SharedMemoryError, match=error):
+            shared.memory(lambda: b"", 8)
+    shared.close()
+    host.end()
+    os.close(memory)
+
+
 def test_a_host_that_does_not_know_the_run(rows_file: Path) -> None:
     host = FakeHost(rows_file, lambda _: None, "a guess")
     with pytest.raises(multitables.OptionsError, match="does not know the run"):
