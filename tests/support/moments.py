@@ -251,7 +251,7 @@ FAULTS: dict[str, Fault] = {
     },
     "SIGSTOP of the program, SIGCONT": Fault(parent=(signal.SIGSTOP, signal.SIGCONT)),
     # Files
-    "removed": Fault(_remove, ("MissingFileError",), not_for=STORES),
+    "removed": Fault(_remove, ("MissingFileError", "FileChangedError"), not_for=STORES),
     "replaced": Fault(_replace, ("FileChangedError",), not_for=STORES),
     "truncated": Fault(_truncate, CHANGED, not_for=STORES),
     "appended to": Fault(_append, CHANGED, not_for=STORES),
