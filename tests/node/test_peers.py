@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from node_ranks import N_ROWS, Ranks, batches, rows_of
+from processes import wait_until
 
 import multitables
 from _multitables.parent.node import meeting, messages, shared_readers
@@ -248,3 +249,23 @@ def test_what_is_no_rank(rows_file: Path) -> None:
     for lines in found:
         assert rows_of(lines) == lines[-1]["order"][0]
     assert 0 < len({row for lines in found for row in rows_of(lines)}) < N_ROWS
+
+
+def test_a_rank_that_leaves_without_a_block(rows_file: Path) -> None:
+    """It lives on, and nobody waits for it."""
+    ranks = Ranks(
+        1,
+        batches(rows_file, epochs=5, read_ahead=2),
+        {"world": {"rank": 0, "world_size": 2}},
+    )
+    ranks.wait_for(0, 1)
+    other = link_of(rows_file, 1, 2)
+    other.send({"next": 0})
+    answer, descriptors = other.receive(10.0)
+    assert answer == {"ready": 0}
+    messages.close(descriptors)
+    other.send({"left": 0, "holds": False})
+    wait_until(lambda: "order" in ranks.lines[0][-1], "the other's rows")
+    other.close()
+    lines = ranks.end()[0]
+    assert rows_of(lines) == [row for epoch in lines[-1]["order"] for row in epoch]

@@ -14,7 +14,7 @@ Actors
        | (blocks come through the ring, in shared memory)
        | ping: n ----------------->|
        |<-- pong: n, stopped ------|  (a rank that is stopped, and without which nothing comes)
-       | left: n ----------------->|
+       | left: n ----------------->|  (it gives back what it holds, if it holds something)
        |<-- death: n --------------| watch <------------------ a task that killed twice
 
 Law
@@ -71,9 +71,10 @@ class _Stream:
     """One ring, and who reads into it."""
 
     planner: int | None = None
-    #: Ranks that wait for the plan, and ranks that have left.
+    #: Ranks that wait for the plan, ranks that have left, and those of them that took no block.
     waiting: list[int] = field(default_factory=list)
     left: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
     #: The planner has sent its ring, or its memory.
     is_planned: bool = False
     ring: _core.Ring | None = None
@@ -252,7 +253,11 @@ class Host:
         elif "planned" in message:
             self._start(number, message, descriptors)
         elif "left" in message:
-            self._leave(number, message["left"])  # it may still hold blocks of it
+            at = message["left"]
+            if not message["holds"] and at in self._streams:
+                self._streams[at].lost.add(number)
+                self._give_up(number, self._streams[at])
+            self._leave(number, at)
         elif "ping" in message:
             stopped = self._stopped(message["ping"], message["waits_for"])
             self._send(self._ranks[number], {"pong": message["ping"], "stopped": stopped})
@@ -294,9 +299,9 @@ class Host:
             messages.sealed_bytes(descriptors[0])
             stream.extra = descriptors.pop(0)
         stream.is_planned = True
-        for gone in self._gone:
-            self._give_up(gone, stream)
-            self._leave(gone, at)
+        for lost in self._gone | stream.lost:
+            self._give_up(lost, stream)
+            self._leave(lost, at)
         waiting, stream.waiting = stream.waiting, []
         for other in waiting:
             self._tell(other, at, stream)
@@ -311,7 +316,7 @@ class Host:
         self._send(self._ranks[number], {"ready": at}, descriptors)
 
     def _give_up(self, number: int, stream: _Stream) -> None:
-        """Free the blocks of a rank that has ended, so that the others go on."""
+        """Free the blocks of a rank that takes none, so that the others go on."""
         if stream.ring is not None:
             stream.ring.leave(number)
 

@@ -91,7 +91,7 @@ class SharedReaders:
             if "plan" in answer:
                 descriptors.append(messages.filled(made()))
                 self._link.send({"planned": at}, descriptors)
-            self._leave(at)
+            self._leave(at, holds=False)
             with _checked("memory"):
                 size = messages.sealed_bytes(descriptors[0])
                 if size not in (0, n_bytes):
@@ -116,7 +116,7 @@ class SharedReaders:
                 answer, descriptors = self._answer(at)
                 return act(at, answer, descriptors)
             except BaseException:
-                self._leave(at)
+                self._leave(at, holds=False)
                 raise
             finally:
                 messages.close(descriptors)
@@ -219,12 +219,12 @@ class SharedReaders:
         """Take no more of a stream."""
         if os.getpid() == self._owner:
             with self._lock:
-                self._leave(at)
+                self._leave(at, holds=True)
 
-    def _leave(self, at: int) -> None:
+    def _leave(self, at: int, *, holds: bool) -> None:
         if self._link.is_open:
             with contextlib.suppress(ReaderDiedError, StalledError):
-                self._link.send({"left": at})
+                self._link.send({"left": at, "holds": holds})
 
     def close(self) -> None:
         """Take no more. Blocks that are held stay valid. May be called again."""
