@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -111,7 +110,7 @@ def test_one_after_the_other(folder: Path) -> None:
 
 
 @pytest.fixture
-def no_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     for name in RUNS + ATTEMPTS:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
