@@ -6,7 +6,7 @@ Law
 2. A part is a box with a step along each axis, on both sides (core/src/tables/parts.rs). Any other
    mapping is cut into the fewest such boxes, in the order of its elements if its sides differ in
    shape.
-3. A mapping of some bytes may have any number of parts: a `Budget` bounds what is made, before that.
+3. A mapping of some bytes may have any number of parts: a `Budget` bounds what is made of it.
    A virtual dataset beyond it is for a library.
 4. Chunks are of a size that is good to read, and of whole chunks of the sources where these fit.
 """

@@ -4,8 +4,8 @@ Law
 ---
 1. The result has the shape that h5py gives: a box where the selection is one, else one axis, in the
    order of the dataset (of points, in theirs).
-2. A selection of some bytes may have any number of elements: those that have to be listed are counted
-   before they are. One that is not within the dataset is refused.
+2. A selection of some bytes may have any number of elements: what is to be listed is counted first.
+   One that is not within the dataset is refused.
 
 Pure: this file must never know files or datasets.
 """

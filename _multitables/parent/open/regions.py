@@ -50,7 +50,8 @@ class Regions:
 
 def steps_of_region(place: Place, selected: tuple[Any, ...], shape: Any) -> tuple[Any, ...]:
     """Return NumPy's indexes, one after another, for a selection in the dataset at a place."""
-    return _of_region(region_steps, place, selected, shape)
+    steps: tuple[Any, ...] = _of_region(region_steps, place, selected, shape)
+    return steps
 
 
 def _of_region(ask: Callable[..., Any], place: Place, selected: Any, shape: Any) -> Any:

@@ -170,15 +170,18 @@ fn blocks(cursor: &mut Cursor<'_>, rank: usize, size: usize) -> Result<Selection
 
 fn regular(cursor: &mut Cursor<'_>, rank: usize, size: usize) -> Result<Selection> {
     let unbounded = super::cursor::ones(size);
-    let mut number = || {
-        let number = cursor.uint(size)?;
-        Ok(if number == unbounded {
+    let end = |number| {
+        if number == unbounded {
             u64::MAX
         } else {
             number
-        })
+        }
     };
-    let mut axis = |_| Ok([number()?, number()?, number()?, number()?]);
+    // A start may be the number of all ones in these bytes.
+    let mut axis = |_| {
+        let [start, stride, count, block] = [(); 4].map(|()| cursor.uint(size));
+        Ok([start?, stride?, end(count?), end(block?)])
+    };
     Ok(Selection::Regular(
         (0..rank).map(&mut axis).collect::<Result<_>>()?,
     ))

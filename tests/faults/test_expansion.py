@@ -1,0 +1,283 @@
+"""Small files that stand for much: what is made of them is bounded, and an error is named.
+
+Law
+---
+1. Each file has some kB. One process opens it, and reads its attributes and a row: it takes less
+   than `MOST_BYTES` and ends; what it raises is an error of ours that says why, or data are right.
+2. Large structures that are meant go on working.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from h5py import h5d, h5p, h5r, h5s, h5t
+from processes import run_script
+
+import multitables
+from _multitables.index.virtual import REGULAR, UNLIMITED, Mappings, Selections
+from _multitables.index.virtual_extent import grown
+from _multitables.select.region import RegionError, region_shape, region_steps
+
+MOST_BYTES = 512 << 20
+#: Prints for each file what comes of it, or which error.
+SCRIPT = """
+import resource, sys, multitables
+for path in sys.argv[1:]:
+    try:
+        with multitables.open(path) as file:
+            dict(file['x'].attrs)
+            value = file['x'][0]
+            if path.endswith('region.h5'):
+                file['t'].regionref.selection(value), file['t'][value]
+            print(value.tobytes()[:64].hex() if hasattr(value, 'tobytes') else 'other')
+    except multitables.MultitablesError as error:
+        print(type(error).__name__, str(error).replace(chr(10), ' '))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+"""
+
+
+def slab(shape: tuple[int, ...], stride: Any, count: Any, block: Any) -> Any:
+    space = h5s.create_simple(shape)
+    space.select_hyperslab((0,) * len(shape), count, stride, block)
+    return space
+
+
+def dataset(file: h5py.File, name: str, shape: Any, chunks: Any = None, kind: Any = None) -> None:
+    made = h5p.create(h5p.DATASET_CREATE)
+    if chunks:
+        made.set_chunk(chunks)
+    kind = kind or h5t.NATIVE_INT8
+    h5d.create(file.id, name.encode(), kind, h5s.create_simple(shape), made)
+
+
+def mapped(file: h5py.File, shape: Any, *mappings: tuple[Any, bytes, bytes, Any]) -> None:
+    made = h5p.create(h5p.DATASET_CREATE)
+    for shown, name, path, source in mappings:
+        made.set_virtual(shown, name, path, source)
+    h5d.create(file.id, b"x", h5t.NATIVE_INT8, h5s.create_simple(shape), made)
+
+
+def pieces(file: h5py.File) -> None:
+    n = 2**31
+    dataset(file, "s", (n,), (1,))
+    mapped(file, (n,), (slab((n,), (1,), (1,), (n,)), b".", b"s", slab((n,), (1,), (1,), (n,))))
+
+
+def blocks(file: h5py.File) -> None:
+    n = 2**28
+    dataset(file, "s", (4 * n,), (1024,))
+    shown, source = slab((5 * n,), (5,), (n,), (2,)), slab((4 * n,), (4,), (n,), (2,))
+    mapped(file, (5 * n,), (shown, b".", b"s", source))
+
+
+def blocks_of_other_shape(file: h5py.File) -> None:
+    n = 2**28
+    dataset(file, "s", (2, 4 * n), (1, 1024))
+    shown = slab((5 * n, 2), (5, 1), (n, 1), (2, 1))
+    mapped(file, (5 * n, 2), (shown, b".", b"s", slab((2, 4 * n), (1, 4), (1, n), (1, 2))))
+
+
+def axes(file: h5py.File) -> None:
+    source, shape = (1,) * 8 + (2,) + (1,) * 7, (2, 2) + (1,) * 30
+    dataset(file, "s", source, (1,) * 16)
+    one = (1,) * 32
+    shown = slab(shape, one, one, (1, 2) + (1,) * 30)
+    mapped(file, shape, (shown, b".", b"s", slab(source, one[:16], one[:16], source)))
+
+
+def names(file: h5py.File) -> None:
+    n, name = 20_000, b"./" + b"n" * 60_000  # written once
+    mapped(
+        file,
+        (n,),
+        *(
+            (slab((n,), (1,), (1,), (1,)), name, b"d%d" % number, h5s.create_simple((1,)))
+            for number in range(n)
+        ),
+    )
+
+
+def region(file: h5py.File) -> None:
+    n = 2**28
+    dataset(file, "t", (4 * n,), (1024,))
+    made = file.create_dataset("x", (1,), dtype=h5py.regionref_dtype)
+    made[0] = h5r.create(file.id, b"t", h5r.DATASET_REGION, slab((4 * n,), (4,), (n,), (2,)))
+
+
+HDF5: dict[str, tuple[Callable[[h5py.File], None], str]] = {
+    "pieces": (pieces, "00"),
+    "blocks": (blocks, "00"),
+    "blocks_of_other_shape": (blocks_of_other_shape, "UnsupportedDatasetError .*too many blocks"),
+    "axes": (axes, "00" * 2),
+    "names": (names, "00"),
+    "region": (region, "UnsupportedDatasetError .*536870912 elements that do not follow"),
+    "chunks": (lambda file: dataset(file, "x", (2**60,), (1,)), "00"),
+    "grid": (
+        lambda file: dataset(file, "x", (2**60, 2**60), (2**16, 2**15)),
+        "UnsupportedDatasetError .*2\\^63 chunks",
+    ),
+    "row": (lambda file: dataset(file, "x", (2, 2**58), (1, 1)), "SharedMemoryError .*larger than"),
+}
+
+
+def zarray(**changes: Any) -> str:
+    plain = {"zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i4", "compressor": None}
+    return json.dumps({**plain, "filters": None, "fill_value": 0, "order": "C", **changes})
+
+
+def deep(letter: str, n: int) -> str:
+    return letter[0] * n + letter[1] * n
+
+
+def references(
+    array: str | None = None, place: Any = "0" * 16, attributes: str = "{}", **more: Any
+) -> dict[str, Any]:
+    dim = len(json.loads(array)["shape"]) if array and "shape" in array else 1
+    key = f"x/{'.'.join('0' * dim)}"
+    refs = {".zgroup": "{}", "x/.zarray": array or zarray(), "x/.zattrs": attributes, key: place}
+    return {"version": 1, "refs": {**refs, **more.pop("refs", {})}, **more}
+
+
+WRONG = "(Unsupported\\w+|FileOpen)Error "
+REFERENCES: dict[str, tuple[Any, str]] = {
+    "text": (references(zarray(dtype="|S2147483647")), WRONG + ".*2147483647 bytes"),
+    "void": (references(zarray(dtype="|V2147483647", fill_value="")), WRONG + ".*bytes"),
+    "fields": (references(zarray(dtype=[["a", "i1"]] * 20_000)), WRONG + ".*fields"),
+    "commas": (references(zarray(dtype=",".join(["i4"] * 50_000))), WRONG + ".*of the type"),
+    "nested": (references(zarray(dtype=json.loads(deep("[]", 400)))), WRONG),
+    "templates": (
+        references(place=["{{a}}" * 30_000, 0, 16], templates={"a": "y" * 200_000}),
+        WRONG + ".*with its templates",
+    ),
+    "template": (references(place=["{{a}}", 0, 16], templates={"a": {}}), WRONG + ".*templates"),
+    "infinite": (references(zarray(shape=[float("inf")])), WRONG + ".*inf"),
+    "digits": (references(zarray(shape=[10**4000] * 2, chunks=[1] * 2)), WRONG + ".*the dims"),
+    "grid": (references(zarray(shape=[2**62] * 30, chunks=[1] * 30)), WRONG + ".*2\\^63"),
+    "dims": (references(zarray(shape=[2**62] * 4, chunks=[2**61] * 4)), WRONG + ".*2\\^63 bytes"),
+    "key": (references(refs={"a/" * 20_000 + ".zarray": zarray()}), WRONG + ".*20001 parts"),
+    "chunk": (references(refs={"a/" * 20_000 + "0": "x"}), WRONG + ".*20001 parts"),
+    "attributes": (references(attributes='{"a":' + deep("[]", 900) + "}"), "30" * 4),
+    "numbers": (references(attributes='{"a": [1e999, 12345678901234567890123]}'), "30" * 4),
+    "long": (
+        references(attributes=json.dumps({"a": ["a" * 170_000] + ["b"] * 40_000})),
+        "30" * 4,
+    ),
+}
+
+
+def outcomes(files: list[Path]) -> list[str]:
+    run = run_script(SCRIPT, *files, seconds=60, flags=())
+    assert run.returncode == 0, run.stderr
+    *found, most = run.stdout.splitlines()
+    assert int(most) < MOST_BYTES
+    return found
+
+
+def check(found: list[str], expected: list[str]) -> None:
+    assert len(found) == len(expected)
+    for got, pattern in zip(found, expected, strict=True):
+        assert re.match(pattern, got), got
+
+
+def test_files(tmp_path: Path) -> None:
+    files = []
+    for name, (make, _) in HDF5.items():
+        files.append(tmp_path / f"{name}.h5")
+        with h5py.File(files[-1], "w", libver="latest") as file:
+            make(file)
+        assert files[-1].stat().st_size < 3 << 20
+    check(outcomes(files), [expected for _, expected in HDF5.values()])
+
+
+def test_references(tmp_path: Path) -> None:
+    files = []
+    for name, (content, _) in REFERENCES.items():
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps(content))
+    check(outcomes(files), [expected for _, expected in REFERENCES.values()])
+
+
+def test_references_deeper_than_json_may_be(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text('{"version": 1, "refs": ' + deep("[]", 100_000) + "}")
+    with pytest.raises(multitables.FileOpenError, match="no JSON"):
+        multitables.open(tmp_path / "deep.json")
+
+
+def test_texts_of_references_are_as_they_are(tmp_path: Path) -> None:
+    attributes = {"texts": ["a", "longer"], "mixed": ["a", 1, True], "n": [[1, 2], [3, 4]]}
+    content = references(attributes=json.dumps({**attributes, "ragged": [["a"], ["b", "c"]]}))
+    (tmp_path / "refs.json").write_text(json.dumps(content))
+    with multitables.open(tmp_path / "refs.json") as file:
+        found = file["x"].attrs
+        assert found["texts"].tolist() == ["a", "longer"]
+        assert found["mixed"].tolist() == ["a", "1", "True"]
+        assert found["n"].tolist() == [[1, 2], [3, 4]]
+        assert json.loads(found["ragged"]) == [["a"], ["b", "c"]]
+
+
+def test_a_name_that_is_the_same_for_each_number() -> None:
+    def one(*numbers: int) -> Selections:
+        kinds, ends = np.array([REGULAR], np.uint8), np.array([4], np.uint64)
+        return Selections(kinds, ends, np.array(numbers, np.uint64))
+
+    mappings = Mappings(
+        [(b".", b"a%%")], np.zeros(1, np.uint32), one(0, 1, 1, 4), one(0, 4, UNLIMITED, 4)
+    )
+    _, dims = grown(mappings, (4,), lambda name: (4,))
+    assert dims == (4,)
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        (("regular", [(0, 4, UNLIMITED, 2)]), "beyond"),
+        (("regular", [(2**64 - 1, 1, 1, 1)]), "beyond"),
+        (("regular", [(0, 1, 4, 2)]), "overlap"),
+        (("regular", [(0, 0, 0, 1)]), "empty or overlap"),
+        (("regular", [(0, 1, 1, 1)] * 2), "beyond"),
+        (("points", 1, [2**63]), "beyond"),
+        (("points", 2, [0, 0]), "beyond"),
+        (("blocks", 1, [5, 4]), "before it begins"),
+        (("blocks", 1, [0, 2**41]), "beyond"),
+        (("blocks", 1, [0, 2**39, 2**39 + 2, 2**39 + 4]), "do not follow"),
+    ],
+)
+def test_regions_that_lie(told: Any, text: str) -> None:
+    for question in (region_steps, region_shape):
+        if question is region_steps or told[0] != "regular" or text != "do not follow":
+            with pytest.raises(RegionError, match=text):
+                question(told, (2**40,))
+
+
+def test_a_large_box_is_no_list() -> None:
+    told = ("regular", [(1, 1, 1, 2**39), (0, 3, 2**20, 1)])
+    shape = (2**40, 2**40)
+    assert region_shape(told, shape) == (2**39, 2**20)
+    steps = region_steps(told, shape)
+    assert [step[-1] for step in steps] == [slice(1, 2**39 + 1), slice(0, 3 * 2**20 - 2, 3)]
+
+
+def test_a_virtual_dataset_of_many_pieces(tmp_path: Path) -> None:
+    n = 70_000  # beyond the largest number of two bytes, which is no end where a part starts
+    with h5py.File(tmp_path / "many.h5", "w", libver="latest") as file:
+        file["s"] = data = np.arange(n, dtype="i4")
+        made, shown, source = (
+            h5p.create(h5p.DATASET_CREATE),
+            h5s.create_simple((n,)),
+            h5s.create_simple((n,)),
+        )
+        for number in range(n):
+            shown.select_hyperslab((number,), (1,))
+            source.select_hyperslab((n - 1 - number,), (1,))
+            made.set_virtual(shown, b".", b"s", source)
+        h5d.create(file.id, b"x", h5t.STD_I32LE, h5s.create_simple((n,)), made)
+    with multitables.open(tmp_path / "many.h5") as file:
+        assert np.array_equal(file["x"][n - 10 :], data[9::-1])
