@@ -5,10 +5,10 @@ Law
 1. Each file is cut short at every byte, and each of its bytes is flipped, or every STEP-th one.
    `damaged_files` in tests/support says what is right then; what is wrong is listed.
 2. With ``calls``, COUNT variants of each file are drawn, and every public call is tried on them
-   (`public_walk` in tests/support).
+   (`public_walk` in tests/support); so are references, saved indexes and states (`public_values`).
 
 Usage: ``PYTHONPATH=tests/support python tools/damage.py [STEP [LAYOUT ...]]``, or
-``... tools/damage.py calls COUNT [FILE ...]``.
+``... tools/damage.py calls COUNT [FILE OR KIND ...]``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from damaged_files import LAYOUTS, wrong  # type: ignore[import-not-found]  # of the tests
+from public_values import KINDS, value_leaks  # type: ignore[import-not-found]
 from public_walk import FILES, leaks  # type: ignore[import-not-found]
 
 
@@ -37,7 +38,11 @@ def calls(n_variants: int, names: list[str]) -> int:
     count = 0
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
-            found = list(leaks(name, Path(folder), range(n_variants), readers=True))
+            numbers = range(n_variants)
+            if name in KINDS:
+                found = list(value_leaks(name, Path(folder), numbers))
+            else:
+                found = list(leaks(name, Path(folder), numbers, readers=True))
         print(f"{name}: {len(found)} wrong", *found, sep="\n  ", flush=True)
         count += len(found)
     return count
@@ -46,6 +51,6 @@ def calls(n_variants: int, names: list[str]) -> int:
 if __name__ == "__main__":
     arguments = sys.argv[1:]
     if arguments[:1] == ["calls"]:
-        sys.exit(bool(calls(int(arguments[1]), arguments[2:] or list(FILES))))
+        sys.exit(bool(calls(int(arguments[1]), arguments[2:] or [*FILES, *KINDS])))
     chosen = arguments[1:] or list(LAYOUTS)
     sys.exit(bool(main(int(arguments[0]) if arguments else 1, chosen)))

@@ -7,7 +7,7 @@
 
 use crate::engine::counters::Mark;
 use crate::fixtures::{ROW_WORDS, Shared, TestDataset, TestFile, TestPlan, fill_rows};
-use crate::os::memory::sealed_memfd;
+use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::process::codec_limit::run_part;
 use crate::py::codec_limit::Trial;
 use crate::ring::control::Control;
@@ -369,4 +369,28 @@ pub fn direct_works(file: &TestFile) -> bool {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).custom_flags(libc::O_DIRECT);
     options.open(&file.0).is_ok()
+}
+
+/// What another process could change or shorten is not believed.
+#[test]
+fn memory_that_is_not_sealed_is_refused() {
+    let (plan, file) = honest("seals", &[], 0);
+    let encoded = plan.encode(&file);
+    let open = reserved_memfd(c"open", encoded.len()).unwrap();
+    let map = Mapping::new(open.as_fd(), 0, encoded.len(), true).unwrap();
+    // SAFETY: as many bytes, which nobody else knows.
+    unsafe {
+        map.base()
+            .copy_from_nonoverlapping(encoded.as_ptr(), encoded.len())
+    };
+    let reason = Plan::mapped(open.as_fd()).err().unwrap().to_string();
+    assert_eq!(reason, "shared memory is not sealed");
+    let plan = Plan::open(sealed_memfd(c"plan", &encoded).unwrap().as_fd()).unwrap();
+    let ring = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&file.0)
+        .unwrap();
+    ring.set_len(plan.ring_bytes() as u64).unwrap();
+    assert!(map_ring(&plan, ring.as_fd()).is_err());
 }

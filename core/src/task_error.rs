@@ -7,8 +7,9 @@
 
 use crate::fetch::data_file::FetchError;
 use crate::filters::{FilterError, FilterErrorKind};
+use crate::os::sync::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Bytes of text that an error can carry.
 pub const TEXT_BYTES: usize = 1536;

@@ -3,7 +3,9 @@
 1. One rule for each folder of core/src: which others it may see, by its `crate::` paths. Tests and
    their fixtures may see everything.
 2. Only py knows Python; only os and fetch make system calls.
-3. What today's code has against a rule stands in `TO_BE_OPENED`, each with its file: an edge that
+3. Each `unsafe` has its reason beside it. What lies in memory that other processes may write is all
+   atomics.
+4. What today's code has against a rule stands in `TO_BE_OPENED`, each with its file: an edge that
    is not there fails, and so does one that is there no longer.
 """
 
@@ -73,7 +75,7 @@ if not CORE.is_dir():
 def is_test(path: Path) -> bool:
     """Whether all of a file is compiled for tests only."""
     parts = path.relative_to(CORE).with_suffix("").parts
-    tests = {"tests", "ring_stress", "shuffle_tasks"} | LOOSE
+    tests = {"tests", "ring_stress", "races", "shuffle_tasks"} | LOOSE
     return not tests.isdisjoint(parts)
 
 
@@ -180,6 +182,57 @@ def test_nobody_says_the_old_words() -> None:
         for word in old_words(path)
     }
     assert sorted(found) == [], f"the field's words are {OLD_WORDS}"
+
+
+#: Structures over memory that other processes map: they may change at any time.
+SHARED = {
+    "engine/counters.rs": ["Record"],
+    "os/turns.rs": ["Turns"],
+    "requests/work_queue.rs": ["Head", "Queue", "Slot"],
+    "ring/control.rs": ["Head"],
+    "task_error.rs": ["ErrorRecord"],
+}
+#: What their fields may be.
+ATOMIC = r"(Atomic\w+|Pad<\d+>|\[Atomic\w+; \w+\]|Turns|ErrorRecord)"
+REASON = re.compile(r"SAFETY:|# Safety")
+
+
+def without_reason(text: str) -> list[int]:
+    """Return the lines of an `unsafe` with no reason in the comment before its statement."""
+    lines, found = text.splitlines(), []
+    for number, line in enumerate(lines):
+        if not re.search(r"\bunsafe (\{|impl\b|fn\b)", re.sub(r"//.*", "", line)):
+            continue
+        at, statement = number, True
+        while not REASON.search(lines[at]):
+            at -= 1
+            above = lines[at].strip() if at >= 0 else ""
+            is_comment = above.startswith(("//", "#["))
+            # The statement may have begun some lines above.
+            statement = statement and not is_comment and not above.endswith((";", "}", "{"))
+            if at < 0 or not (statement or is_comment):
+                found.append(number + 1)
+                break
+    return found
+
+
+def test_each_unsafe_has_its_reason() -> None:
+    assert without_reason("let x = 1;\nunsafe { f(x) };") == [2]
+    assert without_reason("// SAFETY: so.\nlet x =\n    unsafe { f(x) };") == []
+    for path in [*CORE.rglob("*.rs"), *(CORE.parent / "multi_inflate").rglob("*.rs")]:
+        assert without_reason(path.read_text(encoding="utf-8")) == [], path
+
+
+def test_memory_that_others_write_is_atomics() -> None:
+    for where, names in SHARED.items():
+        text = code(CORE / where)
+        for structure in names:
+            body = re.search(rf"struct {structure} \{{\n(.*?)^\}}", text, flags=re.M | re.S)
+            assert body, f"{where}: {structure}"
+            fields = re.findall(r"^    (?:pub(?:\(\w+\))? )?(\w+): (.*),$", body[1], flags=re.M)
+            assert fields, f"{where}: {structure}"
+            plain = [field for field, kind in fields if not re.fullmatch(ATOMIC, kind)]
+            assert plain == [], f"{where}: {structure}"
 
 
 def test_files_are_not_too_long() -> None:

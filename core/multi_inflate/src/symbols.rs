@@ -16,6 +16,8 @@ macro_rules! loops {
        ($($arg:ident: $type:ty),*) -> $made:ty;)*) => {$(
         $(#[$doc])*
         pub(crate) fn $name$(<const $n: usize>)?(bextr: Option<Bextr>, $($arg: $type),*) -> $made {
+            /// # Safety
+            /// The CPU must have these instructions.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "bmi1,bmi2,lzcnt,popcnt,sse4.1")]
             unsafe fn with_bextr$(<const $n: usize>)?(bextr: Bextr, $($arg: $type),*) -> $made {

@@ -5,10 +5,10 @@
 //! 2. A reader that takes a dead one's number begins it anew: what was in hand is over.
 
 use crate::os::clock::now_ns;
+use crate::os::sync::{AtomicU32, AtomicU64};
 use crate::task_error::{ErrorRecord, Failure, TaskError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Instant;
 
 /// Where a careful call of a library leaves the number + 1 of the chunk that it reads.

@@ -104,6 +104,7 @@ impl Zstd {
         // SAFETY: both only look at a number.
         match unsafe { ZSTD_isError(made) } {
             0 => Ok(made),
+            // SAFETY: as above.
             _ => Err(unsafe { ZSTD_getErrorCode(made) } == ZSTD_DST_SIZE_TOO_SMALL),
         }
     }

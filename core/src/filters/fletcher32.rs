@@ -70,6 +70,8 @@ pub(super) fn checksum(data: &[u8]) -> u32 {
     checksum_portable(data)
 }
 
+/// # Safety
+/// The machine must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn checksum_avx2(data: &[u8]) -> u32 {

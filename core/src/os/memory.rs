@@ -14,6 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Bytes of one page: what mappings and tapes are rounded to.
 pub fn page_bytes() -> usize {
@@ -288,6 +289,25 @@ impl Mapping {
             Some(base) => Ok(Mapping { base, len }),
             None => Err(io::ErrorKind::OutOfMemory.into()),
         }
+    }
+
+    /// A copy of `len` bytes from `at`, a multiple of 8, as whole words, the last one padded. Another
+    /// process may write them meanwhile: each word is one that stood there.
+    pub fn words(&self, at: usize, len: usize) -> Vec<u64> {
+        assert!(at % 8 == 0 && at.checked_add(len).is_some_and(|end| end <= self.len));
+        let whole = (0..len / 8).map(|number| {
+            // SAFETY: inside the mapping and aligned (checked above, a mapping begins with a page).
+            let word = unsafe { &*self.base().add(at + 8 * number).cast::<AtomicU64>() };
+            word.load(Relaxed)
+        });
+        let mut words: Vec<u64> = whole.collect();
+        let mut last = [0; 8];
+        for (number, byte) in (len / 8 * 8..len).zip(&mut last) {
+            // SAFETY: as above.
+            *byte = unsafe { &*self.base().add(at + number).cast::<AtomicU8>() }.load(Relaxed);
+        }
+        words.extend((len % 8 > 0).then(|| u64::from_ne_bytes(last)));
+        words
     }
 
     pub fn base(&self) -> *mut u8 {

@@ -14,6 +14,7 @@ pub mod plugin;
 pub mod prefetch;
 pub mod recycled;
 pub mod spawn;
+pub mod sync;
 pub mod turns;
 pub mod unlinked;
 pub mod workers;

@@ -5,7 +5,8 @@
 //! 2. A turn may be passed twice, and by a process that did not wait for it.
 
 use crate::os::futex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use crate::os::sync::{AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// A process that waits looks again after this time.

@@ -221,6 +221,20 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_is_what_stands_there() {
+        let arena = Arena::new(MIN_BYTES).unwrap();
+        let mut region = arena.take(21).unwrap();
+        let bytes: Vec<u8> = (1..=21).collect();
+        region.write(&bytes);
+        for len in 0..=21 {
+            let words = arena.map().words(region.at(), len);
+            let copy: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            assert_eq!(copy[..len], bytes[..len]);
+            assert!(copy.len() < len + 8 && copy[len..].iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
     fn too_much_is_an_error() {
         let arena = Arena::new(MIN_BYTES).unwrap();
         assert!(arena.take(MIN_BYTES + 1).is_err());

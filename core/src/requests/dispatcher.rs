@@ -386,6 +386,7 @@ impl Dispatcher {
             }
             drop(table);
         }
+        self.work_queue.tell_answered();
         failed
     }
 

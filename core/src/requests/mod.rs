@@ -14,5 +14,7 @@ pub mod server;
 pub mod stage_pool;
 pub mod work_queue;
 
+#[cfg(all(test, feature = "races"))]
+mod races;
 #[cfg(test)]
 pub(crate) mod tests;

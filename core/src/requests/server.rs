@@ -139,19 +139,16 @@ impl Desk<'_> {
         if request_at % 8 != 0 || request_bytes < 8 {
             return Err(odd());
         }
-        // SAFETY: inside the mapping, aligned; the parent does not write to a request on its way.
-        let (words, bytes) = unsafe {
-            let base = self.arena.base().add(request_at);
-            (
-                std::slice::from_raw_parts(base.cast::<u64>(), request_bytes / 8),
-                std::slice::from_raw_parts(base, request_bytes),
-            )
-        };
+        // A copy: what was checked must be what is read later, also if the arena changes meanwhile.
+        let words = self.arena.words(request_at, request_bytes);
         if words[0] != KIND_LIBRARY {
+            let words = &words[..request_bytes / 8];
             self.answerer
                 .answer(words, (part, n_parts), out, self.record, turn)?;
             return Ok(DONE);
         }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let bytes = &bytes[..request_bytes];
         self.work_queue.slow(self.me, true);
         let start = Instant::now();
         let careful = place.deaths.load(SeqCst) > 0;

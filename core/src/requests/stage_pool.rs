@@ -13,10 +13,11 @@
 //!
 //! It must never know of requests or Python.
 
+use crate::os::sync::{Condvar, Mutex, MutexGuard};
 use crate::requests::arena::{Arena, Region};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Why there is no stage.

@@ -20,11 +20,12 @@ use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::futex;
 use crate::os::memory::{Mapping, SIZE_SEALS, reserved_memfd, sealed_len};
+use crate::os::sync::{AtomicU32, AtomicU64, IS_MODEL, Pad};
 use crate::os::turns::Turns;
 use crate::task_error::ErrorRecord;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 /// In the control socket's number: a work queue and an arena come with it.
@@ -47,7 +48,7 @@ pub const MORE: u32 = 4;
 const CLAIMED: u32 = 16;
 
 /// A reader looks so often for a task before it sleeps.
-const LOOKS: u32 = 64;
+const LOOKS: u32 = if IS_MODEL { 1 } else { 64 };
 /// Who has been busy with one task for so long is helped with the next: to decode a chunk that is in
 /// another reader's cache costs more than to wait for a shorter one.
 const LONG: Duration = Duration::from_micros(30);
@@ -58,36 +59,37 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 #[repr(C)]
 struct Head {
-    magic: u64,
-    n_readers: u64,
-    n_slots: u64,
-    cache_bytes: u64,
+    /// These four are read once, when the queue is opened.
+    magic: AtomicU64,
+    n_readers: AtomicU64,
+    n_slots: AtomicU64,
+    cache_bytes: AtomicU64,
     stop: AtomicU32,
     closing: AtomicU32,
     /// Moves with every answer while this many threads wait.
     answers_word: AtomicU32,
     watched: AtomicU32,
-    _pad0: [u64; 10],
+    _pad0: Pad<10>,
     /// Tasks that were handed out. On a cache line of its own, as it moves with every task.
     submitted: AtomicU64,
     turns: Turns,
-    _pad1: [u64; 13],
+    _pad1: Pad<13>,
 }
 
 /// Slot numbers for one reader; the parent alone puts them in.
 #[repr(C)]
 struct Queue {
     head: AtomicU64,
-    _pad0: [u64; 15],
+    _pad0: Pad<15>,
     tail: AtomicU64,
     word: AtomicU32,
     sleeping: AtomicU32,
     /// Its reader is busy with something long.
     slow: AtomicU32,
-    _half: u32,
+    _half: AtomicU32,
     /// Since when its reader has been busy with one task (`now_ns`), or 0.
     busy_ns: AtomicU64,
-    _pad1: [u64; 12],
+    _pad1: Pad<12>,
 }
 
 #[repr(C)]
@@ -117,6 +119,7 @@ pub struct WorkQueue {
     map: Mapping,
     n_readers: usize,
     n_slots: usize,
+    cache_bytes: usize,
 }
 
 /// What a reader is to do.
@@ -156,14 +159,12 @@ impl WorkQueue {
     ) -> io::Result<(OwnedFd, WorkQueue)> {
         let fd = reserved_memfd(c"multitables-work_queue", board_bytes(n_readers, n_slots))?;
         let map = Mapping::new(fd.as_fd(), 0, board_bytes(n_readers, n_slots), true)?;
-        // SAFETY: the mapping is page aligned and longer than the head; nobody else knows it yet.
-        unsafe {
-            let head = map.base().cast::<Head>();
-            (*head).magic = MAGIC;
-            (*head).n_readers = n_readers as u64;
-            (*head).n_slots = n_slots as u64;
-            (*head).cache_bytes = cache_bytes as u64;
-        }
+        // SAFETY: the mapping is page aligned and longer than the head, which is all atomics.
+        let head = unsafe { &*map.base().cast::<Head>() };
+        head.magic.store(MAGIC, SeqCst);
+        head.n_readers.store(n_readers as u64, SeqCst);
+        head.n_slots.store(n_slots as u64, SeqCst);
+        head.cache_bytes.store(cache_bytes as u64, SeqCst);
         drop(map);
         let work_queue = WorkQueue::open(fd.as_fd())?;
         Ok((fd, work_queue))
@@ -175,12 +176,11 @@ impl WorkQueue {
             return Err(refused("the work_queue is shorter than its head"));
         }
         let map = Mapping::new(fd, 0, len, true)?;
-        // SAFETY: the mapping is page aligned and long enough; these words never change.
-        let (magic, n_readers, n_slots) = unsafe {
-            let head = map.base().cast::<Head>();
-            ((*head).magic, (*head).n_readers, (*head).n_slots)
-        };
-        let in_range = magic == MAGIC
+        // SAFETY: the mapping is page aligned and long enough; all of a head is atomics.
+        let head = unsafe { &*map.base().cast::<Head>() };
+        let (n_readers, n_slots) = (head.n_readers.load(SeqCst), head.n_slots.load(SeqCst));
+        let cache_bytes = head.cache_bytes.load(SeqCst) as usize;
+        let in_range = head.magic.load(SeqCst) == MAGIC
             && (1..=MAX_READERS as u64).contains(&n_readers)
             && n_slots.is_power_of_two()
             && n_slots <= MAX_SLOTS as u64;
@@ -191,11 +191,12 @@ impl WorkQueue {
             map,
             n_readers: n_readers as usize,
             n_slots: n_slots as usize,
+            cache_bytes,
         })
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: checked in `open`; what changes in it is atomics.
+        // SAFETY: checked in `open`; all of a head is atomics, which others may write at any time.
         unsafe { &*self.map.base().cast::<Head>() }
     }
 
@@ -208,7 +209,7 @@ impl WorkQueue {
     }
 
     pub fn cache_bytes(&self) -> usize {
-        self.head().cache_bytes as usize
+        self.cache_bytes
     }
 
     pub fn record(&self, reader: usize) -> &Record {

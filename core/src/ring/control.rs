@@ -16,10 +16,10 @@ use crate::engine::counters::{RECORD_BYTES, Record, STATE_FAILED, STATE_FINISHED
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
 use crate::os::futex;
+use crate::os::sync::{AtomicU32, AtomicU64, Pad};
 use crate::os::turns::Turns;
 use crate::tables::plan::{ENDLESS, Plan};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 const PUBLISHED: u64 = 255;
@@ -36,22 +36,23 @@ const GATHER: Duration = Duration::from_millis(1);
 #[repr(C)]
 struct Head {
     next_task: AtomicU64,
-    _pad0: [u64; 15],
+    _pad0: Pad<15>,
     tail_row: AtomicU64,
-    _pad1: [u64; 15],
+    _pad1: Pad<15>,
     published: AtomicU64,
     wake_plenty: AtomicU64,
+    /// `!enough`, so that zero is never enough.
     wake_enough: AtomicU64,
     armed_ns: AtomicU64,
     wake_word: AtomicU32,
     /// The processor on which the parent fell asleep.
     parent_cpu: AtomicU32,
-    _pad2: [u64; 11],
+    _pad2: Pad<11>,
     space_word: AtomicU32,
     space_waiting: AtomicU32,
     stop: AtomicU32,
-    _half2: u32,
-    _pad3: [u64; 14],
+    _half2: AtomicU32,
+    _pad3: Pad<14>,
     turns: Turns,
 }
 
@@ -112,7 +113,7 @@ impl Control {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: `new`'s promise; Head is atomics and padding, valid for any bytes.
+        // SAFETY: `new`'s promise; all of a head is atomics, which others may write at any time.
         unsafe { &*self.base.cast::<Head>() }
     }
 
@@ -191,16 +192,19 @@ impl Control {
     pub fn wait_for_space(&self, plan: &Plan, limit: Duration) {
         let head = self.head();
         self.tell_rest();
-        head.space_waiting.store(1, SeqCst);
+        // The word first: who takes the flag away moves it, and this one must not sleep on it then.
         let word = head.space_word.load(SeqCst);
+        head.space_waiting.store(1, SeqCst);
         let next = head.next_task.load(SeqCst);
         if !self.stopped() && next < plan.total_tasks() && !self.fits(plan, next) {
             futex::wait(&head.space_word, word, limit);
         }
     }
 
-    /// Tasks that a reader of this number claimed before it died, oldest first.
+    /// Tasks that a reader of this number claimed before it died, oldest first. What it published it
+    /// may not have said: the parent looks again.
     pub fn inherited(&self, reader: usize) -> Vec<u64> {
+        self.wake_consumers();
         let mut tasks: Vec<u64> = self
             .slots()
             .iter()
@@ -238,7 +242,7 @@ impl Control {
     fn tell_parent(&self, published: u64, next: Duration, reader: Option<usize>) {
         let head = self.head();
         let plenty = head.wake_plenty.load(SeqCst);
-        if plenty == 0 || published < head.wake_enough.load(SeqCst) {
+        if plenty == 0 || published < !head.wake_enough.load(SeqCst) {
             return;
         }
         // Until the next one is there.
@@ -275,6 +279,8 @@ impl Control {
     fn wake_parent(&self) {
         let head = self.head();
         if head.wake_plenty.swap(0, SeqCst) != 0 {
+            // Who armed in between has not slept yet, and finds the word moved.
+            head.wake_enough.store(0, SeqCst);
             head.wake_word.fetch_add(1, SeqCst);
             futex::wake_all(&head.wake_word);
         }
@@ -377,23 +383,25 @@ impl Control {
         let head = self.head();
         let word = head.wake_word.load(SeqCst);
         head.parent_cpu.store(this_cpu(), Relaxed);
-        // Several threads may wait: the one that wants least decides.
-        let or_less = |before: u64, wanted: u64| match before {
-            0 => wanted.max(1),
-            before => before.min(wanted.max(1)),
-        };
-        let before = head.wake_plenty.load(SeqCst);
-        let enough_before = if before == 0 {
-            0
-        } else {
-            head.wake_enough.load(SeqCst)
-        };
-        if before == 0 {
-            head.armed_ns.store(now_ns(), SeqCst);
+        // Several threads, and processes, may wait: the one that wants least decides.
+        head.wake_enough.fetch_max(!enough.max(1), SeqCst);
+        let mut before = head.wake_plenty.load(SeqCst);
+        loop {
+            if before == 0 {
+                head.armed_ns.store(now_ns(), SeqCst);
+            }
+            let least = match before {
+                0 => plenty.max(1),
+                before => before.min(plenty.max(1)),
+            };
+            let set = head
+                .wake_plenty
+                .compare_exchange(before, least, SeqCst, SeqCst);
+            match set {
+                Ok(_) => break,
+                Err(now) => before = now,
+            }
         }
-        head.wake_enough
-            .store(or_less(enough_before, enough), SeqCst);
-        head.wake_plenty.store(or_less(before, plenty), SeqCst);
         word
     }
 
@@ -408,8 +416,13 @@ impl Control {
 
 /// The number of the processor on which this thread runs. The same for all where it is not known.
 fn this_cpu() -> u32 {
+    #[cfg(all(test, feature = "races"))]
+    return crate::os::sync::races::processor();
     // SAFETY: it takes nothing, and gives -1 where it is not known.
-    unsafe { libc::sched_getcpu() as u32 }
+    #[cfg(not(all(test, feature = "races")))]
+    unsafe {
+        libc::sched_getcpu() as u32
+    }
 }
 
 /// The number of rows is never near the end of the tape's numbers.

@@ -12,12 +12,13 @@
 //! 6. Knows nothing of Python.
 
 use crate::os::fork::ForkMark;
+use crate::os::sync::{Mutex, MutexGuard};
 use crate::ring::maps::RingMaps;
 use crate::tables::plan::{ENDLESS, Plan};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// What `receive` says when it has no block; HELD: as its own consumer holds what readers need.
@@ -325,8 +326,9 @@ impl Leases {
                         let half = self.plan.tasks_in(self.plan.capacity_rows() / 2);
                         let plenty = (published + half).min(self.plan.total_tasks()).max(enough);
                         let word = control.arm(enough, plenty);
-                        if self.has_failed(&state) {
-                            continue; // between the look and the arming
+                        // Between the look and the arming: who published then woke nobody.
+                        if self.missing(&state) == 0 || self.has_failed(&state) {
+                            continue;
                         }
                         (reason, plenty, word)
                     }

@@ -13,5 +13,7 @@ pub mod reader_loop;
 pub mod tape;
 pub mod window;
 
+#[cfg(all(test, feature = "races"))]
+mod races;
 #[cfg(test)]
 mod ring_stress;

@@ -162,7 +162,11 @@ impl<'a> Reader<'a> {
             let Some(task) = pending.pop_front() else {
                 match (claimed_all, self.useless_row) {
                     (false, _) => continue,
-                    (true, None) => return End::Done,
+                    (true, None) => {
+                        // Another may have left it to this one to wake the parent.
+                        self.control.tell_rest();
+                        return End::Done;
+                    }
                     (true, Some(_)) => return End::Failed,
                 }
             };

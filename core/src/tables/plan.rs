@@ -6,7 +6,8 @@
 //! 3. Tasks cover each row of a lap once on each tape, and say which chunks of the grid have it: a
 //!    reader writes all of them, stored or not, before it publishes. A plan that leaves a row to
 //!    nobody is refused.
-//! 4. A plan never changes, so the slices below are plain shared borrows: its memfd is sealed.
+//! 4. A plan never changes, so the slices below are plain shared borrows: a memfd that is not sealed is
+//!    refused.
 //! 5. This file does no I/O on data files and knows nothing of clocks or processes.
 
 pub use super::dataset::{Chunk, Dataset, DatasetTable, Fingerprint, UNALLOCATED};

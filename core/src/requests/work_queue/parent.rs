@@ -112,6 +112,14 @@ impl WorkQueue {
         failed
     }
 
+    /// A reader may have died between an answer and waking who waits for it.
+    pub fn tell_answered(&self) {
+        for slot in (0..self.n_slots as u32).filter(|&slot| self.answered(slot).is_some()) {
+            futex::wake_all(&self.slot(slot).state);
+        }
+        self.wake_all();
+    }
+
     /// A task that nobody has begun is not done.
     pub fn cancel(&self, slot: u32) -> bool {
         self.change(slot, READY, DONE)
@@ -128,10 +136,11 @@ impl WorkQueue {
         self.head().stop.store(1, SeqCst);
         self.head().turns.wake();
         (0..self.n_readers).for_each(|reader| self.wake(reader));
-        for slot in 0..self.n_slots as u32 {
-            if self.code(slot) != FREE {
-                futex::wake_all(&self.slot(slot).state);
-            }
+        for slot in (0..self.n_slots as u32).filter(|&slot| self.code(slot) != FREE) {
+            // Another generation, or who has just looked would sleep on the same word all the same.
+            let state = &self.slot(slot).state;
+            state.fetch_add(1 << 8, SeqCst);
+            futex::wake_all(state);
         }
         self.wake_all();
     }
