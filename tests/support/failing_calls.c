@@ -71,8 +71,8 @@ static int fails(int call, void *from) {
 
 /* A file with a name: not a pipe, a socket or a memfd. */
 static int is_file(int fd) {
-    struct stat64 found;
-    return real_fstat64(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_nlink > 0;
+    struct stat64 found; // glibc before 2.33 has no fstat64 to be resolved
+    return real_syscall(SYS_fstat, fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_nlink > 0;
 }
 
 #define FROM __builtin_return_address(0)
