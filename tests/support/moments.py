@@ -46,7 +46,7 @@ class Fault:
 
     `act` is called before the step at which the fault happens. `ends` are the errors that may come
     of it. `only` and `not_for` name readings; a signal is for the program itself where `parent`
-    says so, and whoever runs the program sends it. `begins` acts before anything is opened.
+    says so, and the program that started it sends it. `begins` acts before anything is opened.
     """
 
     act: Callable[[Scene], None] = lambda _: None
