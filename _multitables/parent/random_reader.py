@@ -250,6 +250,7 @@ class Reader:
         """End the readers now. Requests that are not answered fail with `ClosedError`."""
         self._file.close()
         self._finalizer()
+        self._service.end()
 
     def __enter__(self) -> Reader:
         return self

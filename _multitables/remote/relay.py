@@ -17,11 +17,10 @@ import json
 import os
 import socket
 import struct
-import subprocess
 import threading
 from typing import Any
 
-from _multitables import errors
+from _multitables import _core, errors
 from _multitables.machine import python_arguments, python_environment, python_program
 from _multitables.remote.failures import StoreFailure
 
@@ -31,6 +30,8 @@ PROGRAM = (
     "from _multitables.remote.relay_process import main; main()"
 )
 ATTEMPTS = 2
+#: Seconds that a relay which was killed gets to end.
+END_SECONDS = 1.0
 #: How many bytes of text a message has, and how many other bytes after it.
 _LENGTHS = struct.Struct("=IQ")
 _NOTHING = memoryview(b"")
@@ -40,20 +41,12 @@ class Relay:
     """A process that asks stores, and the connections to it."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair()
         self._idle: list[socket.socket] = []
-        try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    [python_program(), *python_arguments(), "-S", "-c", PROGRAM],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    env=python_environment(),
-                    start_new_session=True,  # Ctrl-C in the terminal is for the fork to handle
-                )
-        except BaseException:
-            self._control.close()
-            raise
+        words = [python_program(), *python_arguments(), "-S", "-c", PROGRAM]
+        variables = python_environment().items()
+        environment = [os.fsencode(f"{name}={value}") for name, value in variables]
+        command = [os.fsencode(word) for word in words]
+        (self._process,) = _core.start_together(command[0], command, environment, 1)
 
     def ask(self, text: str, out: memoryview | None) -> tuple[Any, memoryview]:
         """Send a request, and return the answer and its bytes, which are in `out` if it is given.
@@ -76,18 +69,11 @@ class Relay:
     def end(self) -> str:
         """End it at once, and say how it had ended before."""
         status = self._process.poll()
-        self._process.kill()
-        self._process.wait()
+        _core.end_children([self._process], END_SECONDS)
         self._close()
         return "" if status is None else f"exit status {status}"
 
-    def forget(self) -> None:
-        """Leave it to the parent process."""
-        self._process.returncode = 0  # it is not ours to wait for
-        self._close()
-
     def _close(self) -> None:
-        self._control.close()
         while self._idle:
             self._idle.pop().close()
 
@@ -97,7 +83,7 @@ class Relay:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
+                self._process.send(b"\0", [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
@@ -166,8 +152,8 @@ def _begin_in_fork() -> None:
     global _lock, _relay
     _lock = threading.Lock()
     if _relay is not None:
-        _relay.forget()
-    _relay = None
+        _relay._close()
+    _relay = None  # its process is the parent's
 
 
 os.register_at_fork(after_in_child=_begin_in_fork)

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Its standard input is the control socket, through which connections come. It ends when that
+1. Descriptor 3 is the control socket, through which connections come. It ends when that
    closes, and waits for no store then.
 2. Each connection has a thread, which answers one request after the other.
 3. Whatever the client raises is an answer.
@@ -30,7 +30,7 @@ FUNCTIONS = {
 
 def main() -> None:
     """Answer until the control socket closes."""
-    control = socket.socket(fileno=0)
+    control = socket.socket(fileno=3)
     said = b"\0"
     while said:
         said, descriptors, _, _ = socket.recv_fds(control, 1, 1)

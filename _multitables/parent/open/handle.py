@@ -58,7 +58,8 @@ class Shared:
         self._reader: _core.LocalReader | None = None
 
     def __del__(self) -> None:
-        self.files.forget()  # though objects of the closed handles may still be there
+        if "files" in self.__dict__:  # an interrupt may have come before
+            self.files.forget()  # though objects of the closed handles may still be there
 
     @property
     def reader(self) -> _core.LocalReader:

@@ -408,7 +408,7 @@ class Service:
             self.ended = True
         self.queue.close()
         give_back(self.readers, sound)
-        self.queue.stop()
+        self.queue.stop(self.readers.outlived)
         self.pool.close()
 
     def end(self, death: Death | None = None) -> None:
@@ -416,15 +416,14 @@ class Service:
         if not self.mine:
             self.readers.stop()
             return
+        # Each step may be done twice, so that what an interrupt has left is done at the next call.
         with self.lock:
-            if self.ended:
-                return
-            self._death = death
+            self._death = self._death if self.ended else death
             self.ended = True
-        self.readers.stop()
-        self.queue.stop()
-        self.pool.close()
-        self.notifier.end()
+            self.readers.stop()
+            self.queue.stop(self.readers.outlived)
+            self.pool.close()
+            self.notifier.end()
 
     # ---- numbers
 

@@ -24,6 +24,10 @@ class Death:
     chunk: int | None = None
     #: It was killed since it did not come back for longer than this.
     timeout_seconds: float | None = None
+    #: It was killed since somebody had stopped it for longer than this.
+    stopped_seconds: float | None = None
+    #: Why it could not be given its work.
+    refusal: str = ""
     #: Why no reader could be started in its place, if that was tried, and what to do then.
     hindrance: str = ""
     advice: str = ""

@@ -37,7 +37,7 @@ from _multitables.parent.readers.missing import (
     untrusted,
 )
 from _multitables.parent.readers.place import Place
-from _multitables.parent.readers.process import how_it_ended
+from _multitables.parent.readers.process import KILLED, how_it_ended
 from _multitables.plan.stream_plan import ReadPlan
 from _multitables.remote.failures import store_error
 
@@ -53,6 +53,11 @@ _LIBRARY_DIED = (
 _LIBRARY_LATE = (
     "What is stored there is probably damaged: copy the file again from its source or from a "
     "backup. If it is good and only slow to decode, give a larger library_timeout_seconds"
+)
+
+_STOPPED = (
+    "Let nothing stop readers without continuing them: SIGSTOP, a debugger, or a group of "
+    "processes that is suspended in part"
 )
 
 
@@ -265,9 +270,14 @@ def _death(death: Death, place: Place | None, doing: str, good: str) -> Exceptio
     if place is None and not death.hindrance:
         when = " before it read anything"
     advice = "The readers' own messages are on standard error"
-    if death.status == -9:
+    if death.status == KILLED:
         advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
     how = how_it_ended(death.status)
+    if death.stopped_seconds is not None:
+        how = f"was stopped by a signal for {death.stopped_seconds:g} s, and ended for that,"
+        advice = _STOPPED
+    if death.refusal:
+        how, times, when, advice = death.refusal, "", "", death.advice
     happened = f"reader {death.reader} (pid {death.pid}) {how}{times}{when}"
     if death.in_library:
         advice = _LIBRARY_DIED

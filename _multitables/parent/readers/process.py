@@ -5,7 +5,8 @@ Law
 1. Readers that are started together are one client of the disk to the kernel
    (core/src/os/spawn.rs); one that replaces a dead one is another.
 2. A process is reaped once, and never signalled after that.
-3. Whatever interrupts a start, nothing of it stays.
+3. A process is owned from the instant that it exists (core/src/os/child.rs): whatever interrupts a
+   start or an end, nothing of it stays.
 4. Nobody else starts or signals a process.
 5. A process that outlives this one holds nothing of this one's: no terminal, no standard error.
 """
@@ -18,13 +19,20 @@ import fcntl
 import os
 import signal
 import socket
-import threading
 from collections.abc import Sequence
 
 from _multitables import _core, machine
 from _multitables.errors import ReaderDiedError, advice_for
 from _multitables.machine import python_arguments, python_environment, python_program
 from _multitables.remote import client
+
+#: A child of this process, which dies with the last reference to it.
+Process = _core.Child
+#: The status of one that was killed.
+KILLED = -signal.SIGKILL
+#: Seconds that readers which were killed get to end. One that a device keeps in the kernel is left
+#: alone then, and reaped when it ends.
+END_SECONDS = 1.0
 
 #: ``python -m _multitables.reader``, but whatever lies in the working directory is not imported.
 READER = (
@@ -41,71 +49,6 @@ _ADVICE = {
 }
 
 
-class Process:
-    """A child of this process."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self._status: int | None = None
-        self._ends_by_itself = False
-        # Garbage is collected in the middle of a call, and may call again.
-        self._lock = threading.RLock()
-
-    def poll(self) -> int | None:
-        """Its exit status, negative for a signal; None while it runs.
-
-        Raises
-        ------
-        ReaderDiedError
-            The system does not tell.
-        """
-        try:
-            return self._reap(os.WNOHANG)
-        except OSError as error:
-            raise ReaderDiedError(
-                f"the system does not tell whether reader process {self.pid} runs: "
-                f"{error.strerror}",
-                advice=advice_for(error, ""),
-                pid=self.pid,
-            ) from None
-
-    def wait(self) -> int | None:
-        """The same, when it has ended; None where that is not known."""
-        if self._ends_by_itself:
-            return None
-        try:
-            return self._reap(0)
-        except OSError:
-            return None
-
-    def end(self) -> None:
-        """End it at once, if it runs."""
-        with self._lock:
-            # What is not reaped, since the system refuses that, keeps its number.
-            with contextlib.suppress(ReaderDiedError):
-                if self.poll() is not None:
-                    return
-            try:
-                os.kill(self.pid, signal.SIGKILL)
-            except OSError:  # a sandbox refuses it; a reader ends with its control socket, too
-                self._ends_by_itself = True
-
-    def _reap(self, options: int) -> int | None:
-        with self._lock:
-            if self._status is not None:
-                return self._status
-            try:
-                pid, status = os.waitpid(self.pid, options)
-            except ChildProcessError:
-                # Somebody else has waited for it, or the user's program ignores SIGCHLD.
-                if self._status is None:
-                    self._status = 0
-            else:
-                if pid:
-                    self._status = os.waitstatus_to_exitcode(status)
-            return self._status
-
-
 def how_it_ended(status: int) -> str:
     """``was killed by SIGKILL`` or ``exited with status 1``."""
     if status >= 0:
@@ -117,8 +60,8 @@ def how_it_ended(status: int) -> str:
     return f"was killed by {name}"
 
 
-def start(count: int) -> list[tuple[Process, socket.socket]]:
-    """Start readers, each with the socket that controls it.
+def start(count: int) -> list[Process]:
+    """Start readers.
 
     Raises
     ------
@@ -126,32 +69,38 @@ def start(count: int) -> list[tuple[Process, socket.socket]]:
         The system starts no process, or not as many; none is left.
     """
     executable = python_program()
-    pairs: list[tuple[socket.socket, socket.socket]] = []
-    processes: list[Process] = []
+    # No site (-S): the parent's own path says where everything is, and the start is faster.
+    words = map(os.fsencode, [executable, *python_arguments()])
+    command = [*words, b"-S", b"-c", READER.encode(), b"3", b"%d" % os.getpid()]
+    if client.is_expected:
+        command.append(b"stores")
     try:
-        pairs.extend(_pair() for _ in range(count))
-        calls = [(_command(executable, theirs), theirs.fileno()) for _, theirs in pairs]
-        # A session of its own: Ctrl-C in the terminal is the parent's to handle. Blocked in the
-        # child too, which for a moment is not yet in its session.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            pids = _core.start_together(os.fsencode(executable), calls, _environment())
-            processes += map(Process, pids)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    except BaseException as error:
-        for ours, _ in pairs:
-            ours.close()
-        for process in processes:  # Ctrl-C came when its mask fell
-            process.end()
-            process.wait()
-        if isinstance(error, OSError):
-            raise _cannot_start(count, executable, error) from None
-        raise
-    finally:
-        for _, theirs in pairs:
-            theirs.close()
-    return [(process, ours) for process, (ours, _) in zip(processes, pairs, strict=True)]
+        return _core.start_together(os.fsencode(executable), command, _environment(), count)
+    except OSError as error:
+        raise _cannot_start(count, executable, error) from None
+
+
+def poll(process: Process) -> int | None:
+    """Return the exit status of a reader, negative for a signal; None while it runs.
+
+    Raises
+    ------
+    ReaderDiedError
+        The system does not tell.
+    """
+    try:
+        return process.poll()
+    except OSError as error:
+        raise ReaderDiedError(
+            f"the system does not tell whether reader process {process.pid} runs: {error.strerror}",
+            advice=advice_for(error, ""),
+            pid=process.pid,
+        ) from None
+
+
+def end_all(processes: list[Process]) -> bool:
+    """End processes, and wait for those that can end; returns whether all have."""
+    return _core.end_children(processes, END_SECONDS)
 
 
 def start_alone(
@@ -213,17 +162,6 @@ def leave_parent() -> None:
         os.dup2(nothing, standard)
 
 
-def _pair() -> tuple[socket.socket, socket.socket]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        ours = _above_standard(ours)
-        return ours, _above_standard(theirs)
-    except BaseException:
-        ours.close()
-        theirs.close()
-        raise
-
-
 def _above_standard(one: socket.socket) -> socket.socket:
     """Let no socket be the standard input or output that the user's program has closed."""
     if one.fileno() > 2:
@@ -245,11 +183,3 @@ def _cannot_start(count: int, executable: str, error: OSError) -> ReaderDiedErro
         errno=error.errno,
         executable=executable,
     )
-
-
-def _command(executable: str, theirs: socket.socket) -> list[bytes]:
-    # No site (-S): the parent's own path says where everything is, and the start is faster.
-    numbers = [str(theirs.fileno()).encode(), str(os.getpid()).encode()]
-    stores = [b"stores"] if client.is_expected else []
-    words = map(os.fsencode, [executable, *python_arguments()])
-    return [*words, b"-S", b"-c", READER.encode(), *numbers, *stores]

@@ -21,18 +21,18 @@ Law
 2. A reader that dies is replaced; the new one has its number, and its claimed tasks run again.
    A task that kills twice ends the stream, with its address; of a work queue only this task fails.
    Where no new one can be started, the stream or the work queue ends.
-3. Readers hold nothing of value, so stopping is a kill and a wait: it cannot hang.
+3. Readers hold nothing of value, so stopping is a kill and a wait with an end: it cannot hang.
 4. A forked child of the user's process never touches readers.
-5. A reader that is inside a library for longer than the deadline, without reading, is killed. The
-   rest is as if it had died by itself.
+5. A reader that is inside a library for longer than the deadline, without reading, or that somebody
+   stops and does not continue, is killed. The rest is as if it had died by itself; one that even
+   then does not end, because a device does not answer, ends the work.
+6. Work that a reader cannot be given yet is offered again at each look.
 """
 
 from __future__ import annotations
 
-import array
-import contextlib
+import errno
 import os
-import socket
 import threading
 import time
 from dataclasses import replace
@@ -40,7 +40,7 @@ from dataclasses import replace
 from _multitables import _core
 from _multitables.errors import ReaderDiedError
 from _multitables.parent.readers.death import Death
-from _multitables.parent.readers.process import Process, start
+from _multitables.parent.readers.process import KILLED, Process, end_all, poll, start
 
 #: A task, or a start, may cost this many readers before the stream ends.
 DEATHS_ALLOWED = 2
@@ -50,6 +50,18 @@ RETURN_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 #: Seconds inside a library from which on its reads are counted.
 COUNT_SECONDS = 1.0
+#: Seconds for which a reader may be stopped by a signal.
+STOPPED_SECONDS = 10.0
+#: Seconds in which a reader that was killed must end.
+KILL_SECONDS = 5.0
+#: Seconds for which work that the system does not let through is offered.
+SEND_SECONDS = 30.0
+#: The system has no room for now: descriptors on their way count for all processes of a user.
+CROWDED = {errno.ETOOMANYREFS, errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM}
+#: The reader has ended, which `watch` finds.
+ENDED = {errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN}
+
+_Work = _core.Ring | _core.WorkQueue | _core.Trial
 
 
 class Readers:
@@ -59,16 +71,22 @@ class Readers:
         self._timeout = library_timeout_seconds
         #: Calls of a library that take long: pid -> (its begin, reads, when these were fewer).
         self._calls: dict[int, tuple[int, int | None, float]] = {}
-        #: The reader that was killed for the deadline.
-        self._late: set[int] = set()
+        #: Readers that are stopped: pid -> since when, and when that was last seen.
+        self._stops: dict[int, tuple[float, float]] = {}
+        #: Readers that were killed for a deadline: pid -> when, and whether they were stopped.
+        self._late: dict[int, tuple[float, bool]] = {}
+        #: Readers that were not given their work yet: number -> since when.
+        self._unsent: dict[int, float] = {}
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._looking = self._stop_asked = False
-        self._members: list[tuple[Process, socket.socket]] = []
+        self._members: list[Process] = []
         self._work: _core.Ring | _core.WorkQueue | None = None
         self._deaths: dict[int | None, int] = {}
         self._progress = 0
         self.replaced = 0
+        #: Readers did not end when they were killed, and may yet write what they were about to.
+        self.outlived = False
         #: Of a work queue: the last death in each slot whose task failed for it.
         self.killers: dict[int, Death] = {}
         self._members = start(count)
@@ -84,35 +102,47 @@ class Readers:
     @property
     def pids(self) -> list[int]:
         """Process ids, by reader number."""
-        return [process.pid for process, _ in self._members]
+        return [process.pid for process in self._members]
 
     def assign(self, work: _core.Ring | _core.WorkQueue) -> None:
         """Let all readers work on a ring, or from a work queue."""
         self._work = work
         self._deaths = {}
         self._progress = 0
-        for number in range(len(self._members)):
-            self._send(number, work)
+        self._send_all(work)
 
     def measure(self, trial: _core.Trial) -> Death | None:
         """Let all readers do their shares of `trial`, and wait. Returns a death that spoils it."""
-        for number in range(len(self._members)):
-            self._send(number, trial)
+        self._send_all(trial)
         while not trial.wait(LOOK_SECONDS):
-            for number, (process, _) in enumerate(self._members):
-                status = process.poll()
-                if status is not None:
-                    return Death(number, process.pid, status, 1, None)
+            for number, process in enumerate(self._members):
+                status = poll(process)
+                if status is None:
+                    death = self._end_if_late(trial, number, process)
+                else:
+                    death = self._death(trial, number, process.pid, status)
+                if death is not None:
+                    return death
         return None
 
-    def _send(self, number: int, work: _core.Ring | _core.WorkQueue | _core.Trial) -> None:
-        mark = getattr(work, "MARK", 0)
-        descriptors = array.array("i", work.descriptors())
-        with contextlib.suppress(OSError):  # it died at once: `watch` finds it
-            self._members[number][1].sendmsg(
-                [(number | mark).to_bytes(4, "little")],
-                [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)],
-            )
+    def _send_all(self, work: _Work) -> None:
+        self._unsent.clear()
+        for number in range(len(self._members)):
+            self._send(number, work)
+
+    def _send(self, number: int, work: _Work) -> Death | None:
+        """Give a reader its work, now or at a later look. Returns why it cannot be given any."""
+        process = self._members[number]
+        since = self._unsent.setdefault(number, time.monotonic())
+        try:
+            work.send_to(process, number)
+        except OSError as error:
+            if error.errno not in ENDED:
+                if error.errno in CROWDED and time.monotonic() - since < SEND_SECONDS:
+                    return None
+                return _refused(number, process.pid, error)
+        self._unsent.pop(number, None)
+        return None
 
     def watch(self) -> Death | None:
         """Replace readers that died. Returns the death that ends the work, if one does."""
@@ -123,16 +153,14 @@ class Readers:
             if work is None or os.getpid() != self._owner:
                 return None
             self._looking = True
-            for number, (process, _) in enumerate(self._members):
-                status = process.poll()
+            for number, process in enumerate(self._members):
+                status = poll(process)
                 if status is None:
-                    if self._timeout is not None and self._is_late(work, number, process.pid):
-                        self._late.add(process.pid)
-                        process.end()
+                    death = self._end_if_late(work, number, process)
                 else:
                     death = self._recover(work, number, process, status)
-                    if death is not None:
-                        return death
+                if death is not None:
+                    return death
             return None
         finally:
             self._looking = False
@@ -140,9 +168,60 @@ class Readers:
             if self._stop_asked:
                 self.stop()
 
+    def _end_if_late(self, work: _Work, number: int, process: Process) -> Death | None:
+        """Kill a reader that does not go on. Returns why the work ends, if it does."""
+        pid = process.pid
+        if number in self._unsent:
+            death = self._send(number, work)
+            if death is not None:
+                return death
+        if pid in self._late:
+            stays = time.monotonic() - self._late[pid][0] > KILL_SECONDS
+            return self._death(work, number, pid, KILLED) if stays else None
+        is_stopped = self._is_stopped(process)
+        if is_stopped or (not isinstance(work, _core.Trial) and self._is_late(work, number, pid)):
+            self._late[pid] = time.monotonic(), is_stopped
+            process.end()
+        return None
+
+    def _death(self, work: _Work, number: int, pid: int, status: int) -> Death:
+        """Return what is known of a death, or of one that does not come."""
+        death = Death(number, pid, status, 1, None)
+        if pid in self._late:
+            was_stopped = self._late[pid][1]
+            death = replace(
+                death,
+                stopped_seconds=STOPPED_SECONDS if was_stopped else None,
+                timeout_seconds=None if was_stopped else self._timeout,
+            )
+        if isinstance(work, _core.Trial):
+            return death
+        claimed = work.claimed(number)
+        named, since_ns, chunk = work.inside(number)
+        in_library = named == pid and since_ns > 0
+        return replace(
+            death,
+            task=claimed[0] if claimed else None,
+            in_library=in_library,
+            chunk=chunk - 1 if in_library and chunk else None,
+        )
+
+    def _is_stopped(self, process: Process) -> bool:
+        """Tell whether a reader has been stopped by a signal for too long."""
+        if not process.is_stopped:
+            self._stops.pop(process.pid, None)
+            return False
+        now = time.monotonic()
+        since, seen = self._stops.get(process.pid, (now, now))
+        if now - seen > STOPPED_SECONDS / 2:  # nobody looked: perhaps all were stopped
+            since = now
+        self._stops[process.pid] = since, now
+        return now - since > STOPPED_SECONDS
+
     def _is_late(self, work: _core.Ring | _core.WorkQueue, number: int, pid: int) -> bool:
         """Tell whether a reader has been inside a library for too long without reading."""
-        assert self._timeout is not None
+        if self._timeout is None:
+            return False
         named, since_ns, _ = work.inside(number)
         inside = (time.monotonic_ns() - since_ns) / 1e9
         if named != pid or not since_ns or inside < min(COUNT_SECONDS, self._timeout / 2):
@@ -161,25 +240,14 @@ class Readers:
     def _recover(
         self, work: _core.Ring | _core.WorkQueue, number: int, process: Process, status: int
     ) -> Death | None:
-        claimed = work.claimed(number)
         numbers = work.counters(number)
+        claimed = work.claimed(number)
         if not claimed and numbers[0] == _core.STATE_FINISHED:
             return None  # it had nothing left to do
         pid = process.pid
-        named, since_ns, chunk = work.inside(number)
-        in_library = named == pid and since_ns > 0
-        self._calls.pop(pid, None)
-        death = Death(
-            number,
-            pid,
-            status,
-            1,
-            claimed[0] if claimed else None,
-            in_library,
-            chunk - 1 if in_library and chunk else None,
-            self._timeout if pid in self._late else None,
-        )
-        self._late.discard(pid)
+        death = self._death(work, number, pid, status)
+        for kept in (self._calls, self._late, self._stops):
+            kept.pop(pid, None)
         recover = getattr(work, "recover", None)
         if recover is not None:
             for slot in recover(number, status):
@@ -189,14 +257,13 @@ class Readers:
             deaths = self._count(work, death.task)
             if deaths >= DEATHS_ALLOWED + (death.task is None):
                 return replace(death, deaths=deaths)
-        self._members[number][1].close()
         try:
-            self._members[number] = start(1)[0]
+            (self._members[number],) = start(1)
         except ReaderDiedError as error:
             return replace(death, hindrance=error.happened, advice=error.advice)
         self.replaced += 1
-        self._send(number, work)
-        return None
+        self._unsent.pop(number, None)
+        return self._send(number, work)
 
     def _count(self, work: _core.Ring | _core.WorkQueue, task: int | None) -> int:
         """Count a death for its task, or for no task."""
@@ -218,20 +285,18 @@ class Readers:
         if work is None:
             return True
         deadline, pause = time.monotonic() + RETURN_SECONDS, 5e-5
-        for number, (process, _) in enumerate(self._members):
+        for number, process in enumerate(self._members):
             while work.counters(number)[0] not in (_core.STATE_FINISHED, _core.STATE_FAILED):
-                if process.poll() is not None or time.monotonic() > deadline:
+                if poll(process) is not None or time.monotonic() > deadline:
                     return False
                 with contextlib.suppress(OSError):  # a sandbox refuses to sleep
                     time.sleep(pause)
                 pause = min(2 * pause, 0.001)
-        return all(process.poll() is None for process, _ in self._members)
+        return all(poll(process) is None for process in self._members)
 
     def stop(self) -> None:
         """End every reader and reap it. May be called again, and from any thread."""
         if not self.mine:  # a lock may be held by a thread that this process has not
-            for _, control in self._members:
-                control.close()
             self._members = []
             return
         with self._lock:
@@ -240,11 +305,22 @@ class Readers:
                 return
             self._work = None
             members, self._members = self._members, []
-        for process, control in members:
-            control.close()
-            process.end()
-        for process, _ in members:
-            process.wait()
+        if not end_all(members):
+            self.outlived = True
+
+
+def _refused(number: int, pid: int, error: OSError) -> Death:
+    if error.errno in CROWDED:
+        advice = (
+            "Start fewer streams at once, or allow more with `ulimit -n`: descriptors on their way "
+            "count for all processes of a user"
+        )
+    else:
+        advice = "Let the sandbox allow sendmsg() with descriptors; open() reads without readers"
+    text = os.strerror(error.errno) if error.errno else str(error)
+    return Death(
+        number, pid, 0, 1, None, refusal=f"cannot be given its work: {text}", advice=advice
+    )
 
 
 def _reads(pid: int) -> int | None:

@@ -4,6 +4,7 @@
 //! 1. Knows no plan, file format or Python; everything else may use it.
 //! 2. Each `unsafe` is argued where it stands.
 
+pub mod child;
 pub mod clock;
 pub mod descriptors;
 pub mod fork;

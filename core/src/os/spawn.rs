@@ -4,18 +4,24 @@
 //! 1. Those that one call starts share their I/O context (CLONE_IO): a scheduler that serves its
 //!    clients one after the other, and waits for each of them (BFQ), takes them for one. Where the
 //!    kernel does not let them share, they are started all the same.
-//! 2. A process begins with /dev/null for its input, its parent's output (or /dev/null), and one
-//!    descriptor of its own; with the parent's signal mask, but no signal handled; and in a session
-//!    of its own.
-//! 3. Either all are started, or none is left.
+//! 2. A process begins with /dev/null for its input, its parent's output (or /dev/null), and the socket
+//!    that controls it as descriptor 3; with the parent's signal mask and SIGINT blocked, but no signal
+//!    handled; and in a session of its own.
+//! 3. Either all are started, or none is left. Each belongs to its `Child` at once.
 //! 4. Between clone and exec there are system calls only: the memory is still the parent's.
 
+use super::child::Child;
 use super::descriptors;
 use std::ffi::{CString, NulError, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
+use std::time::{Duration, Instant};
 
+/// How long a child that cannot run its program may take to end.
+const END_TIME: Duration = Duration::from_secs(1);
+/// The control socket of a child.
+const CONTROL: RawFd = 3;
 /// The child's stack until it runs its own program.
 const STACK_BYTES: usize = 64 << 10;
 /// From <linux/ioprio.h>.
@@ -27,17 +33,14 @@ pub struct Program {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    keep: RawFd,
 }
 
 impl Program {
-    /// A program with its arguments, the name first; `NAME=value` texts; and the descriptor that
-    /// stays open, and not one of the standard three.
+    /// A program with its arguments, the name first, and `NAME=value` texts.
     pub fn new(
         path: Vec<u8>,
         arguments: Vec<Vec<u8>>,
         environment: Vec<Vec<u8>>,
-        keep: RawFd,
     ) -> io::Result<Program> {
         let texts = |all: Vec<Vec<u8>>| -> Result<Vec<CString>, NulError> {
             all.into_iter().map(CString::new).collect()
@@ -46,28 +49,17 @@ impl Program {
             path: CString::new(path)?,
             arguments: texts(arguments)?,
             environment: texts(environment)?,
-            keep,
         })
     }
 }
 
-/// Start all of them; returns their process ids.
-pub fn start_together(programs: &[Program]) -> io::Result<Vec<i32>> {
+/// Start a program `count` times.
+pub fn start_together(program: &Program, count: usize) -> io::Result<Vec<Child>> {
     // The thread's I/O context is made for them, and stays with them when it is gone.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, || {
             make_io_context();
-            let mut pids = Vec::with_capacity(programs.len());
-            for program in programs {
-                match start(program) {
-                    Ok(pid) => pids.push(pid),
-                    Err(error) => {
-                        end(&pids);
-                        return Err(error);
-                    }
-                }
-            }
-            Ok(pids)
+            (0..count).map(|_| start(program)).collect()
         })?;
         let panicked = |_| io::Error::other("the thread that starts readers panicked");
         thread.join().map_err(panicked)?
@@ -85,15 +77,28 @@ fn make_io_context() {
     }
 }
 
-fn end(pids: &[i32]) {
-    for &pid in pids {
-        // SAFETY: children of ours that nobody has waited for. One that may not be killed ends when its
-        // descriptor does, which may be after this.
-        unsafe {
-            if libc::kill(pid, libc::SIGKILL) == 0 {
-                libc::waitpid(pid, ptr::null_mut(), 0);
-            }
-        }
+/// Both ends of a control socket, and none of them is a standard input or output that was closed.
+fn socket_pair() -> io::Result<[OwnedFd; 2]> {
+    let mut ends = [0; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: a place for two descriptors.
+    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: new descriptors, that belong to nobody else.
+    let [ours, theirs] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
+    Ok([above_standard(ours)?, above_standard(theirs)?])
+}
+
+fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() >= CONTROL {
+        return Ok(fd);
+    }
+    // SAFETY: a live descriptor; the copy belongs to nobody else.
+    match unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, CONTROL) } {
+        // SAFETY: as above.
+        copy @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(copy) }),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -102,14 +107,15 @@ struct Birth {
     path: *const c_char,
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
-    keep: RawFd,
+    control: RawFd,
     /// Descriptors to close, for kernels without close_range (before Linux 5.9).
     open: Vec<RawFd>,
     mask: libc::sigset_t,
     error: c_int,
 }
 
-fn start(program: &Program) -> io::Result<i32> {
+fn start(program: &Program) -> io::Result<Child> {
+    let [ours, theirs] = socket_pair()?;
     let pointers = |texts: &[CString]| {
         let each = texts.iter().map(|text| text.as_ptr());
         each.chain([ptr::null()]).collect()
@@ -123,17 +129,21 @@ fn start(program: &Program) -> io::Result<i32> {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut mask);
     }
+    let mut child_mask = mask;
+    // Ctrl-C in the terminal is the parent's to handle, also while the child is in its session.
+    // SAFETY: a live signal set.
+    unsafe { libc::sigaddset(&raw mut child_mask, libc::SIGINT) };
     let mut birth = Birth {
         path: program.path.as_ptr(),
         arguments: pointers(&program.arguments),
         environment: pointers(&program.environment),
-        keep: program.keep,
+        control: theirs.as_raw_fd(),
         open: if has_close_range() {
             Vec::new()
         } else {
             open_descriptors()
         },
-        mask,
+        mask: child_mask,
         error: 0,
     };
     let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
@@ -154,11 +164,14 @@ fn start(program: &Program) -> io::Result<i32> {
     if pid < 0 {
         return Err(failure);
     }
-    if birth.error != 0 {
-        end(&[pid]);
-        return Err(io::Error::from_raw_os_error(birth.error));
+    let child = Child::new(pid, ours);
+    match birth.error {
+        0 => Ok(child),
+        error => {
+            child.wait(Instant::now() + END_TIME);
+            Err(io::Error::from_raw_os_error(error))
+        }
     }
-    Ok(pid)
 }
 
 /// In the child; returns only if the program cannot be run.
@@ -184,16 +197,19 @@ extern "C" fn child(birth: *mut c_void) -> c_int {
         if null > 2 {
             libc::close(null);
         }
+        if birth.control == CONTROL {
+            libc::fcntl(CONTROL, libc::F_SETFD, 0);
+        } else {
+            libc::dup2(birth.control, CONTROL);
+        }
         if birth.open.is_empty() {
-            close_range(3, birth.keep - 1);
-            close_range(birth.keep + 1, c_int::MAX);
+            close_range(CONTROL + 1, c_int::MAX);
         }
         for &descriptor in &birth.open {
-            if descriptor != birth.keep {
+            if descriptor != CONTROL {
                 libc::close(descriptor);
             }
         }
-        libc::fcntl(birth.keep, libc::F_SETFD, 0);
         default_signals();
         libc::sigprocmask(libc::SIG_SETMASK, &raw const birth.mask, ptr::null_mut());
         libc::execve(
@@ -227,10 +243,8 @@ unsafe fn default_signals() {
 }
 
 fn close_range(first: c_int, last: c_int) {
-    if first <= last {
-        // SAFETY: closes descriptors by number; callers know which.
-        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-    }
+    // SAFETY: closes descriptors by number; callers know which.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
 fn has_close_range() -> bool {

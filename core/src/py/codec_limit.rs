@@ -3,6 +3,7 @@
 //! Law:
 //! 1. Readers start together, when all are ready, and the time is from the first start to the last end.
 
+use super::child::{Child, refused};
 use crate::fetch::queue::Turnstile;
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::process::codec_limit::TRIAL;
@@ -12,7 +13,7 @@ use crate::tables::plan::Plan;
 use crate::task_error::Failure;
 use pyo3::prelude::*;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -80,18 +81,15 @@ impl Trial {
 
 #[pymethods]
 impl Trial {
-    /// In the number sent to a reader: this is a trial.
-    #[classattr]
-    const MARK: u32 = TRIAL;
-
     #[new]
     fn new(plan: &[u8]) -> PyResult<Trial> {
         Trial::open(plan).map_err(PyErr::from)
     }
 
-    /// The descriptors (plan, control) to send to a reader.
-    fn descriptors(&self) -> (i32, i32) {
-        (self.fds.0.as_raw_fd(), self.fds.1.as_raw_fd())
+    /// Send it to a reader, which has this number in it.
+    fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
+        let fds = [self.fds.0.as_fd(), self.fds.1.as_fd()];
+        child.0.send(number | TRIAL, fds).map_err(refused)
     }
 
     /// `look`, for this many seconds.

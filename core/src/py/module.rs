@@ -4,8 +4,8 @@
 //! 1. What Python may call is named here, and nowhere else.
 
 use super::{
-    codec_limit, convert, datatype, format_error, metadata, pieces, read, request_handle, requests,
-    ring, saved_parts, store, survey,
+    child, codec_limit, convert, datatype, format_error, metadata, pieces, read, request_handle,
+    requests, ring, saved_parts, store, survey,
 };
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::engine::heap_read;
@@ -16,7 +16,6 @@ use crate::filters::{FILTERS, MAX_GROUP, MAX_GROUP_BYTES, plugin};
 use crate::format::survey::{ALONE, NO_DATASET};
 use crate::os::limits;
 use crate::os::memory::page_bytes;
-use crate::os::spawn;
 use crate::process::serve;
 use crate::requests::server;
 use crate::ring::{control, leases};
@@ -135,24 +134,6 @@ pub(super) fn lent(
         view.call_method0("release")?;
     }
     done
-}
-
-/// Start a program once for each list of arguments, which goes with the descriptor that stays open.
-#[pyfunction]
-fn start_together(
-    py: Python<'_>,
-    path: Vec<u8>,
-    calls: Vec<(Vec<Vec<u8>>, i32)>,
-    environment: Vec<Vec<u8>>,
-) -> PyResult<Vec<i32>> {
-    let each = calls.into_iter();
-    let programs = each
-        .map(|(arguments, keep)| {
-            spawn::Program::new(path.clone(), arguments, environment.clone(), keep)
-        })
-        .collect::<std::io::Result<Vec<_>>>()?;
-    py.detach(|| spawn::start_together(&programs))
-        .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
 }
 
 /// Bytes that this process may still take, or might within the last second.
@@ -282,6 +263,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ring::Guard>()?;
     module.add_class::<ring::Guards>()?;
     module.add_class::<ring::Lease>()?;
+    module.add_class::<child::Child>()?;
     module.add_class::<codec_limit::Trial>()?;
     module.add_class::<requests::Arena>()?;
     module.add_class::<requests::Stages>()?;
@@ -331,7 +313,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add("ERROR_KINDS", kinds)?;
     module.add_function(wrap_pyfunction!(serve_reader, module)?)?;
-    module.add_function(wrap_pyfunction!(start_together, module)?)?;
+    module.add_function(wrap_pyfunction!(child::start_together, module)?)?;
+    module.add_function(wrap_pyfunction!(child::end_children, module)?)?;
     module.add_function(wrap_pyfunction!(available_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(cpu_quota, module)?)?;
     module.add_function(wrap_pyfunction!(native_filters, module)?)?;

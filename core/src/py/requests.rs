@@ -4,6 +4,7 @@
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
+use super::child::{Child, refused};
 use super::pieces::{not_shared, words_of};
 use super::request_handle::{RequestHandle, deadline_in};
 use crate::engine::heap_read::{Descriptors, KIND_HEAP};
@@ -17,7 +18,7 @@ use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
@@ -223,9 +224,6 @@ impl WorkQueue {
 
 #[pymethods]
 impl WorkQueue {
-    #[classattr]
-    const MARK: u32 = WORK_QUEUE;
-
     /// `n_slots` is a power of two.
     #[new]
     fn new(
@@ -238,12 +236,13 @@ impl WorkQueue {
         Ok(WorkQueue(dispatch))
     }
 
-    /// The descriptors (work queue, arena) to send to a reader.
-    fn descriptors(&self) -> PyResult<(i32, i32)> {
-        let arena = self.0.arena.fd().as_raw_fd();
+    /// Send it to a reader, which has this number in it; nothing, if it has ended.
+    fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
+        let arena = self.0.arena.fd();
+        let send = |fd: &OwnedFd| child.0.send(number | WORK_QUEUE, [fd.as_fd(), arena]);
         self.0
-            .with_fd(|fd| fd.map(|fd| (fd.as_raw_fd(), arena)))
-            .ok_or_else(|| PyOSError::new_err("the work_queue's descriptors are closed"))
+            .with_fd(|fd| fd.map_or(Ok(()), send))
+            .map_err(refused)
     }
 
     /// Tell the readers of a dataset, by its table (`wire.encode_datasets`).
@@ -465,9 +464,9 @@ impl WorkQueue {
         self.0.close();
     }
 
-    /// End every handle now; call it when the readers are gone.
-    fn stop(&self) {
-        self.0.stop();
+    /// End every handle now; call it when the readers are gone, or say that some outlive their kill.
+    fn stop(&self, outlived: bool) {
+        self.0.stop(outlived);
     }
 }
 

@@ -8,6 +8,7 @@
 //! 3. The mapping outlives the stream as long as a view of it lives.
 //! 4. Waiting releases the GIL. What is ready and what is lent is the book's (leases.rs).
 
+use super::child::{Child, refused};
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
 use crate::ring::leases::{EMPTY, HELD, Leases};
 use crate::ring::maps::{RingMaps, map_ring};
@@ -347,7 +348,18 @@ impl Ring {
         self.inner.book.maps.control.stop();
     }
 
-    /// The descriptors (plan, ring) to send to a reader.
+    /// Send it to a reader, which has this number in it; nothing, if it is closed.
+    fn send_to(&self, child: &Child, number: u32) -> PyResult<()> {
+        match &*self.fds.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((plan, ring)) => {
+                let sent = child.0.send(number, [plan.as_fd(), ring.as_fd()]);
+                sent.map_err(refused)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The descriptors (plan, ring), for processes that are no readers.
     fn descriptors(&self) -> PyResult<(i32, i32)> {
         let fds = self.fds.lock().unwrap_or_else(PoisonError::into_inner);
         match &*fds {

@@ -107,6 +107,8 @@ pub struct Dispatcher {
     state: Mutex<State>,
     fd: Mutex<Option<OwnedFd>>,
     closed: AtomicBool,
+    /// Readers may write after the end.
+    pub(super) outlived: AtomicBool,
 }
 
 struct State {
@@ -142,6 +144,7 @@ impl Dispatcher {
             arena,
             fd: Mutex::new(Some(fd)),
             closed: AtomicBool::new(false),
+            outlived: AtomicBool::new(false),
         }))
     }
 
@@ -398,9 +401,11 @@ impl Dispatcher {
         }
     }
 
-    /// End every handle now. The readers must be gone, or they would write on.
-    pub fn stop(&self) {
+    /// End every handle now. The readers must be gone; where some outlive their kill, what they may
+    /// still write into is never used again.
+    pub fn stop(&self, outlived: bool) {
         if self.is_mine() {
+            self.outlived.store(outlived, SeqCst);
             self.closed.store(true, SeqCst);
             self.work_queue.stop();
             let dropped = std::mem::take(&mut lock(&self.state).dropped);

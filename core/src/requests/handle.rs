@@ -100,7 +100,10 @@ impl RequestHandle {
         }
         let over = matches!(state.outcome, Some(Outcome::Cancelled | Outcome::Closed));
         let request = state.request.take_if(|_| landed);
-        let lease = state.lease.take_if(|_| over);
+        let mut lease = state.lease.take_if(|_| over);
+        if closed && self.dispatch.outlived.load(SeqCst) {
+            std::mem::forget(lease.take());
+        }
         self.dispatch.take_home(home, request);
         let outcome = state.outcome.clone();
         drop(state);

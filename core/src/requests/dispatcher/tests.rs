@@ -169,7 +169,7 @@ fn stopping_ends_flights_and_gives_their_memory_back() {
     drop(dropped);
     let waiting = held.clone();
     let thread = std::thread::spawn(move || waiting.wait(soon()));
-    dispatch.stop();
+    dispatch.stop(false);
     assert_eq!(thread.join().unwrap(), Some(Outcome::Closed));
     assert_eq!(pool.lent().0, 0);
     assert!(dispatch.slots(1, None).is_none());
