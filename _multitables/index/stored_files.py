@@ -80,10 +80,7 @@ def read_whole(name: str, options: StorageOptions) -> tuple[Fingerprint, bytes]:
 
 def concurrently(ask: Callable[[Asked], Told], things: Sequence[Asked]) -> list[Told]:
     """Ask a store for several things at a time; their order stays."""
-    from concurrent.futures import ThreadPoolExecutor  # few files need it
-
-    with ThreadPoolExecutor(CONCURRENT) as pool:
-        return list(pool.map(ask, things))
+    return client.concurrently(ask, things, CONCURRENT)
 
 
 def changed(name: str, fingerprint: Fingerprint) -> bool:

@@ -8,6 +8,8 @@ Law
    redirect with all headers, so web servers are asked by web.py where a request has secrets.
 4. A fork of a process that has obstore never calls it; see relay.py.
 5. No failure leads to an exception of obstore's, not as its context either.
+6. obstore does not notice signals, so the program's own thread leaves its calls to another one: an
+   interrupt ends the wait, and the call is left to its time-outs.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import contextlib
 import importlib
 import json
 import os
+import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
@@ -64,13 +67,54 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+def concurrently(ask: Callable[[Any], T], things: Sequence[Any], threads: int) -> list[T]:
+    """Ask for several things at a time; their order stays. An interrupt ends the wait for them."""
+    ended: queue.SimpleQueue[tuple[int, T | None, BaseException | None]] = queue.SimpleQueue()
+    numbered: Iterator[tuple[int, Any]] = enumerate(things)
+    lock = threading.Lock()
+
+    def run() -> None:
+        while True:
+            with lock:
+                number, thing = next(numbered, (-1, None))
+            if number < 0:
+                return
+            try:
+                ended.put((number, ask(thing), None))
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+                ended.put((number, None, error))
+
+    started = 0
+    for _ in range(min(threads, len(things))):
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        except RuntimeError:  # there is no thread to be had
+            break
+        started += 1
+    if not started:
+        run()
+    answers: dict[int, Any] = {}
+    error = None
+    try:
+        while len(answers) < len(things):
+            number, answers[number], error = ended.get()
+            if error is not None:
+                raise error
+    finally:
+        numbered = iter(())  # nothing more is asked for
+        del error
+    return [answers[number] for number in range(len(things))]
+
+
 def _names_failures(ask: Callable[P, T]) -> Callable[P, T]:
     """Raise what obstore raises as failures, which do not lead to it: it may repeat secrets."""
 
     @wraps(ask)
     def asked(*arguments: P.args, **named: P.kwargs) -> T:
         try:
-            return ask(*arguments, **named)
+            if threading.current_thread() is not threading.main_thread():
+                return ask(*arguments, **named)
+            return concurrently(lambda _: ask(*arguments, **named), [None], 1)[0]
         except (StoreFailure, MissingLibraryError, OptionsError):
             raise
         except BaseException as error:  # each store has its own

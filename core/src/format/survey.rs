@@ -16,9 +16,10 @@ use super::fill_value::{Fill, FillValue};
 use super::filter_pipeline::Filter;
 use super::layout::{Layout, layout};
 use super::object_header::message;
+use crate::os::interrupt;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 
 /// The kind of an object that is to be asked for alone.
@@ -123,25 +124,31 @@ impl File {
         };
         let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut parts = order.chunks(order.len().div_ceil(n_threads).max(MIN_OBJECTS));
+        let flag = &interrupt::flag();
         let mut all: Vec<_> = std::thread::scope(|scope| {
             let (told, first) = (&told, parts.next());
-            let started = parts.map(|part| {
-                let thread = Builder::new().spawn_scoped(scope, move || told(part));
-                thread.map_err(|_| part) // where there are no more threads, this one does it
-            });
-            let started: Vec<_> = started.collect();
-            let mut all = first.map_or_else(Vec::new, told);
-            for thread in started {
-                let thread = match thread {
-                    Ok(thread) => thread,
-                    Err(part) => {
-                        all.append(&mut told(part));
-                        continue;
-                    }
-                };
-                all.append(&mut thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            let (outbox, inbox) = channel();
+            let mut refused = Vec::new();
+            for part in parts {
+                let outbox = outbox.clone();
+                // Without a receiver nobody waits; `inbox` lives until all have sent.
+                let help = move || outbox.send(interrupt::helping(flag, || told(part)));
+                if Builder::new().spawn_scoped(scope, help).is_err() {
+                    refused.push(part); // where there are no more threads, this one does it
+                }
             }
-            all
+            drop(outbox);
+            let mut all = first.map_or_else(Vec::new, told);
+            for part in refused {
+                all.append(&mut told(part));
+            }
+            loop {
+                match inbox.recv_timeout(interrupt::PULSE) {
+                    Ok(mut more) => all.append(&mut more),
+                    Err(RecvTimeoutError::Timeout) => drop(interrupt::is_stopped()),
+                    Err(RecvTimeoutError::Disconnected) => break all,
+                }
+            }
         });
         all.sort_by_key(|(number, _)| *number);
         let mut survey = Survey::default();

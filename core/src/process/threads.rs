@@ -13,6 +13,7 @@ use crate::engine::counters::Record;
 use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
 use crate::engine::transfer::NO_CHUNK;
 use crate::os::fork::ForkMark;
+use crate::os::interrupt;
 use crate::os::workers::{PULSE, Workers};
 use crate::select::selection::Hyperslab;
 use crate::tables::dataset::{Dataset, DatasetTable, Memory};
@@ -271,14 +272,17 @@ impl LocalDataset {
             match state.workers(self.reader.n_threads) {
                 None => blocks.read(state, context, wanted, &mut ask),
                 Some(workers) => {
+                    let flag = interrupt::flag();
                     let help = || {
-                        state.with(|context| {
-                            let begun = guarded(state, context, |context| {
-                                Ok(context.read.begin(wanted.of, slab, 0, 1))
-                            });
-                            if let Ok(true) = begun {
-                                blocks.read(state, context, wanted, &mut || false);
-                            }
+                        interrupt::helping(&flag, || {
+                            state.with(|context| {
+                                let begun = guarded(state, context, |context| {
+                                    Ok(context.read.begin(wanted.of, slab, 0, 1))
+                                });
+                                if let Ok(true) = begun {
+                                    blocks.read(state, context, wanted, &mut || false);
+                                }
+                            })
                         });
                     };
                     let helpers = (n_threads - 1).min(blocks.n_blocks - 1) as usize;

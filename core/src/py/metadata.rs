@@ -5,6 +5,7 @@
 //! 2. Nothing is kept but the file; what is asked twice is read twice.
 
 use super::selections::{MappingArrays, mapping_arrays, selection};
+use super::store::waited;
 use crate::fetch::local_file::{LocalFile, ReadLock};
 use crate::fetch::remote::metadata::RemoteMetadata;
 use crate::fetch::remote::object::{Caches, Object};
@@ -101,7 +102,7 @@ impl MetadataFile {
         version: u64,
         first: Vec<u8>,
     ) -> PyResult<MetadataFile> {
-        py.detach(|| {
+        waited(py, || {
             let access = Access::parse(access).map_err(PyValueError::new_err)?;
             let object = Arc::new(Object::new(name, access, size, version, &Caches::default()));
             let source = Arc::new(RemoteMetadata::new(object));
@@ -109,7 +110,7 @@ impl MetadataFile {
             let mut file = MetadataFile::open(Box::new(source.clone()), true)?;
             file.source = Source::Object(source);
             Ok(file)
-        })
+        })?
     }
 
     /// Requests of a store, and the bytes that they brought.
@@ -208,7 +209,9 @@ impl MetadataFile {
         path: &[u8],
         start: Option<u64>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let found = py.detach(|| self.file.find(start.unwrap_or(self.file.root()), path))?;
+        let found = waited(py, || {
+            self.file.find(start.unwrap_or(self.file.root()), path)
+        })??;
         match found {
             Found::Object(offset) => ("object", offset).into_pyobject(py),
             Found::Missing { parent } => ("missing", parent).into_pyobject(py),
@@ -222,13 +225,13 @@ impl MetadataFile {
     }
 
     /// Prefetch the objects at these offsets, where a store has the file.
-    fn prefetch(&self, py: Python<'_>, offsets: Vec<u64>) {
-        py.detach(|| self.file.prefetch(&offsets));
+    fn prefetch(&self, py: Python<'_>, offsets: Vec<u64>) -> PyResult<()> {
+        waited(py, || self.file.prefetch(&offsets))
     }
 
     /// "group", "dataset", "datatype" or "other".
     fn kind(&self, py: Python<'_>, offset: u64) -> PyResult<&'static str> {
-        let header = py.detach(|| self.file.object(offset))?;
+        let header = waited(py, || self.file.object(offset))??;
         Ok(match header.kind() {
             ObjectKind::Group => "group",
             ObjectKind::Dataset => "dataset",
@@ -240,7 +243,7 @@ impl MetadataFile {
     /// (name, creation order or None, "hard", offset), (.., "soft", path), (.., "external", file,
     /// path) or (.., "user_defined", type) for each link of a group.
     fn links<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
-        let links = py.detach(|| self.file.links(&self.file.object(offset)?))?;
+        let links = waited(py, || self.file.links(&self.file.object(offset)?))??;
         let list = PyList::empty(py);
         for link in links {
             list.append(told_link(py, link)?)?;
@@ -255,13 +258,13 @@ impl MetadataFile {
         offset: u64,
         name: &[u8],
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let link = py.detach(|| self.file.link(&self.file.object(offset)?, name))?;
+        let link = waited(py, || self.file.link(&self.file.object(offset)?, name))??;
         link.map(|link| told_link(py, link)).transpose()
     }
 
     /// (name, creation order or None, datatype, dims or None, elements as stored) for each attribute.
     fn attributes<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyList>> {
-        let found = py.detach(|| self.file.attributes(&self.file.object(offset)?))?;
+        let found = waited(py, || self.file.attributes(&self.file.object(offset)?))??;
         let list = PyList::empty(py);
         for (order, attribute) in found {
             let space = &attribute.dataspace;
@@ -279,7 +282,7 @@ impl MetadataFile {
 
     /// The element type of a dataset or a committed datatype, as `datatype` takes it.
     fn datatype<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let body = py.detach(|| self.file.datatype(&self.file.object(offset)?))?;
+        let body = waited(py, || self.file.datatype(&self.file.object(offset)?))??;
         Ok(bytes(py, &body.bytes))
     }
 
@@ -287,7 +290,7 @@ impl MetadataFile {
     /// what it needs, filters, fill_value (None: undefined, b"": zeros) and
     /// fill_is_never_written, external_files.
     fn dataset<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyDict>> {
-        let dataset = py.detach(|| self.file.dataset(&self.file.object(offset)?))?;
+        let dataset = waited(py, || self.file.dataset(&self.file.object(offset)?))??;
         let dict = PyDict::new(py);
         set_space(&dict, &dataset.dataspace)?;
         dict.set_item("datatype", bytes(py, &dataset.datatype.bytes))?;
@@ -321,10 +324,10 @@ impl MetadataFile {
         Bound<'py, PyArray1<u64>>,
         Bound<'py, PyArray1<u32>>,
     )> {
-        let table = py.detach(|| {
+        let table = waited(py, || {
             self.file
                 .chunks(&self.file.dataset(&self.file.object(offset)?)?)
-        })?;
+        })??;
         Ok((
             PyArray1::from_vec(py, table.grid_index),
             PyArray1::from_vec(py, table.byte_offset),
@@ -352,7 +355,7 @@ impl MetadataFile {
         heap: u64,
         index: u32,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let block = py.detach(|| self.file.global(heap, index))?;
+        let block = waited(py, || self.file.global(heap, index))??;
         Ok(bytes(py, &block.bytes))
     }
 
@@ -363,7 +366,7 @@ impl MetadataFile {
         heap: u64,
         index: u32,
     ) -> PyResult<(u64, Bound<'py, PyTuple>)> {
-        let (offset, selected) = py.detach(|| self.file.region(heap, index))?;
+        let (offset, selected) = waited(py, || self.file.region(heap, index))??;
         Ok((offset, selection(py, selected)?))
     }
 
@@ -377,7 +380,7 @@ impl MetadataFile {
         element_bytes: u64,
         each: u64,
     ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u64>>)> {
-        let found = py.detach(|| self.file.variable(descriptors, element_bytes, each))?;
+        let found = waited(py, || self.file.variable(descriptors, element_bytes, each))??;
         let bytes = PyArray1::from_vec(py, found.bytes);
         Ok((bytes, PyArray1::from_vec(py, found.ends)))
     }
@@ -389,7 +392,7 @@ impl MetadataFile {
         descriptors: &[u8],
         each: u64,
     ) -> PyResult<Bound<'py, PyList>> {
-        let found = py.detach(|| self.file.variable(descriptors, 1, each))?;
+        let found = waited(py, || self.file.variable(descriptors, 1, each))??;
         let mut begin = 0;
         let strings = found.ends.iter().map(|&end| {
             let text = &found.bytes[begin..end as usize];

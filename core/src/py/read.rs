@@ -4,6 +4,8 @@
 //! 1. A read releases the GIL, unless all that it takes is a copy of a little that is kept.
 //! 2. What a signal's handler raises ends a read early; it returns when no thread writes any more.
 
+use super::store::waited;
+use crate::os::interrupt;
 use crate::os::recycled::{self, Recycled};
 use crate::process::threads::{LocalDataset as Inner, LocalReader as Threads};
 use crate::select::selection::{AXIS_WORDS, HEAD_WORDS, Hyperslab, KIND_NATIVE, MAX_DIMS};
@@ -143,18 +145,8 @@ impl LocalDataset {
         if is_little && self.0.read_at_once(&slab, out) {
             return Ok(());
         }
-        let mut raised = None;
-        let done = py.detach(|| {
-            self.0.read(&slab, out, || {
-                let checked = Python::attach(|py| py.check_signals());
-                raised = checked.err();
-                raised.is_some()
-            })
-        });
-        match raised {
-            Some(raised) => Err(raised),
-            None => Ok(done?),
-        }
+        let read = || self.0.read(&slab, out, interrupt::is_stopped);
+        Ok(waited(py, read)??)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Law: many selections become arrays, a single one a tuple.
 
+use super::store::waited;
 use crate::format::error::Result as FormatResult;
 use crate::format::virtual_layout::{Mapping, Selection};
 use numpy::PyArray1;
@@ -67,7 +68,7 @@ pub fn mapping_arrays(
     py: Python<'_>,
     read: impl Send + FnOnce() -> FormatResult<Vec<Mapping>>,
 ) -> PyResult<MappingArrays<'_>> {
-    let (texts, names, numbers, mappings) = py.detach(|| {
+    let (texts, names, numbers, mappings) = waited(py, || {
         let mappings = read()?;
         let (mut texts, mut names) = (Numbered::default(), Numbered::default());
         // Shared texts are compared by where they are: they may be long.
@@ -81,7 +82,7 @@ pub fn mapping_arrays(
             .map(|mapping| names.number((text(&mapping.file), text(&mapping.dataset))))
             .collect::<Vec<u32>>();
         FormatResult::Ok((texts.list, names.list, numbers, mappings))
-    })?;
+    })??;
     let texts: Vec<_> = texts.iter().map(|text| PyBytes::new(py, text)).collect();
     let text = |number: u32| texts[number as usize].clone();
     Ok((

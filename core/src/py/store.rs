@@ -3,13 +3,21 @@
 //! Law:
 //! 1. Its module is imported when the first range is asked for: most processes never do.
 //! 2. It fills the memory that it is lent, and keeps no view of it.
+//! 3. What a signal's handler raises while the core waits ends the wait, and is raised when the call ends.
 
 use super::module::{describe, lent};
 use crate::fetch::data_file::FetchError;
 use crate::fetch::disk_cache::DiskCache;
 use crate::fetch::remote::client::{Client, set_client};
+use crate::os::interrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use std::cell::RefCell;
+
+thread_local! {
+    /// What a signal's handler has raised.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
 
 struct PythonClient;
 
@@ -43,7 +51,25 @@ pub fn check_cache_folder(folder: std::path::PathBuf) -> PyResult<()> {
     DiskCache::check(&folder).map_err(PyErr::from)
 }
 
+/// Whether a signal's handler raises something, which is kept.
+fn is_interrupted() -> bool {
+    let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
+    let is_raised = raised.is_some();
+    if is_raised {
+        RAISED.set(raised);
+    }
+    is_raised
+}
+
+/// Release the GIL and do what may wait; raises what a signal's handler raised meanwhile.
+pub(super) fn waited<T: Send>(py: Python<'_>, act: impl FnOnce() -> T + Send) -> PyResult<T> {
+    let done = py.detach(act);
+    interrupt::reset();
+    RAISED.take().map_or(Ok(done), Err)
+}
+
 /// Have stores asked by Python's client.
 pub fn init() {
+    interrupt::set_hook(is_interrupted);
     set_client(Box::new(PythonClient));
 }

@@ -3,6 +3,7 @@
 //! Law: returns columns; Python finds the NumPy types.
 
 use super::metadata::{MetadataFile, bytes, told};
+use super::store::waited;
 use crate::format::survey::{Storage, Survey};
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -20,7 +21,7 @@ pub fn survey<'py>(
     with_scales: bool,
     names: Vec<Vec<u8>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let found = py.detach(|| file.file().survey(&offsets, with_scales, &names));
+    let found = waited(py, || file.file().survey(&offsets, with_scales, &names))?;
     let dict = PyDict::new(py);
     dict.set_item("kinds", kinds(py, &found)?)?;
     dict.set_item("kind", PyArray1::from_vec(py, found.kind))?;

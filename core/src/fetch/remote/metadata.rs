@@ -11,9 +11,11 @@
 //!    because the threads that it would wait for stayed in its parent.
 
 use super::object::Object;
-use super::queue::{Origin, RemoteQueue};
+use super::pool::Pool;
+use super::queue::{Origin, RemoteQueue, interrupted};
 use crate::fetch::data_file::FetchError;
 use crate::format::source::ByteSource;
+use crate::os::interrupt::{PULSE, is_stopped};
 use crate::tables::access::Access;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -40,6 +42,8 @@ struct Blocks {
     of_fork: OnceLock<Box<Blocks>>,
     state: Mutex<State>,
     fetched: Condvar,
+    /// Its threads are kept for the next block.
+    _pool: Arc<Pool>,
     /// Bytes that were read.
     used: AtomicU64,
 }
@@ -114,20 +118,34 @@ impl RemoteMetadata {
             if !state.pending.iter().any(|range| range.contains(&at)) {
                 break;
             }
-            let woken = self.blocks().fetched.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            let woken = self.blocks().fetched.wait_timeout(state, PULSE);
+            let (again, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                drop(again);
+                if is_stopped() {
+                    return Err(io_error(interrupted()));
+                }
+                state = self.lock();
+            } else {
+                state = again;
+            }
         }
         let used = self.blocks().used.load(Relaxed);
         let range = state.next_block(at, self.object.size, &self.object.access, used);
         state.pending.push(range.clone());
         drop(state);
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        let done = self.object.read(range.start, &mut bytes);
+        // By a thread of the pool, so that the wait for it can be interrupted.
+        let mut queue = RemoteQueue::new(u64::MAX, self.object.access.requests);
+        let origin = Origin::Object(self.object.clone());
+        let ticket = queue.submit(origin, range.start, (range.end - range.start) as usize);
+        let bytes = queue.finish(ticket);
         let mut state = self.lock();
         state.pending.retain(|pending| *pending != range);
         self.blocks().fetched.notify_all();
-        done.map_err(io_error)?;
-        Ok((range.start, state.keep(range.start, bytes)))
+        Ok((
+            range.start,
+            state.keep(range.start, bytes.map_err(io_error)?),
+        ))
     }
 }
 
@@ -138,6 +156,7 @@ impl Blocks {
             of_fork: OnceLock::new(),
             state: Mutex::default(),
             fetched: Condvar::new(),
+            _pool: Pool::of_process(),
             used: AtomicU64::new(0),
         }
     }

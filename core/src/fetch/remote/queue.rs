@@ -5,12 +5,14 @@
 //!    may be finished in any order.
 //! 2. The bytes that were asked for and not taken are bounded. A read beyond the bound starts later, in
 //!    order, and at the latest when its caller waits for it.
-//! 3. Files of this machine, and bytes in memory, are read in the same way, beside objects.
+//! 3. A wait ends when the program is interrupted; what was asked for is left to the pool's threads.
+//! 4. Files of this machine, and bytes in memory, are read in the same way, beside objects.
 
 use super::object::Object;
 use super::pool::Pool;
 use crate::fetch::data_file::FetchError;
 use crate::fetch::queue::grow;
+use crate::os::interrupt;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io;
@@ -179,8 +181,10 @@ impl RemoteQueue {
                 return Err(FetchError::Read(io::Error::from_raw_os_error(libc::EIO)));
             }
             // There is a sender, this queue's own, so an answer comes.
-            if let Ok(landed) = self.inbox.recv() {
-                self.land(landed);
+            match self.inbox.recv_timeout(interrupt::PULSE) {
+                Ok(landed) => self.land(landed),
+                Err(_) if interrupt::is_stopped() => return Err(interrupted()),
+                Err(_) => {}
             }
         }
     }
@@ -213,6 +217,11 @@ impl RemoteQueue {
         }
         self.taken(len);
     }
+}
+
+/// The program does not want to wait any longer.
+pub fn interrupted() -> FetchError {
+    FetchError::Store("\0Interrupted\0the program was interrupted".into())
 }
 
 /// Make `bytes` the `len` bytes of an origin from `begin` on.
