@@ -105,6 +105,7 @@
 #     index_file.py          the public index_file
 #     versions.py            the public versions, and what differs between two
 #     start_blocks.py        what is asked for -> a stream of whichever kind
+#     dependents.py          what ends with an object that has given it out
 #     titles.py              what a stream is of, in the words of a repr
 #     readers/               reader processes
 #       process.py           the only file that starts and signals processes

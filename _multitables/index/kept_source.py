@@ -93,6 +93,8 @@ class KeptSource:
         self._accesses = [self.before.access]
         if self.keeps:
             self._kept = source
+        if not self.keeps:  # another thread has closed this meanwhile
+            self._kept = None
 
     @property
     def filenames(self) -> list[str]:

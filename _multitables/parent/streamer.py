@@ -10,7 +10,6 @@ Law
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -28,6 +27,7 @@ from _multitables.options import (
     checked,
 )
 from _multitables.parent.batches.batches import Batches
+from _multitables.parent.dependents import Dependents
 from _multitables.parent.many_datasets import ManyDatasets
 from _multitables.parent.ragged.ragged_queue import RaggedQueue
 from _multitables.parent.ranks import Rank, ranks
@@ -121,10 +121,10 @@ class Streamer(ManyDatasets):
 
     def __setstate__(self, state: tuple[StreamerOptions, KeptSource]) -> None:
         super().__setstate__(state)
-        self._queues: weakref.WeakSet[StreamQueue | RaggedQueue] = weakref.WeakSet()
+        self._queues = Dependents[StreamQueue | RaggedQueue]()
 
     def __repr__(self) -> str:
-        n_open = sum(stream.mine and stream.is_open for stream in list(self._queues))
+        n_open = sum(stream.mine and stream.is_open for stream in self._queues)
         state = "closed" if self._closed else "open"
         return f"<Streamer of {file_title(self.filename)}: {count(n_open, 'open queue')}, {state}>"
 
@@ -454,8 +454,8 @@ class Streamer(ManyDatasets):
         self._reader_pool.keep = self._file.keeps = True
         return self
 
-    def _streams(self) -> list[StreamQueue | RaggedQueue]:
-        return list(self._queues)
+    def _end_streams(self) -> None:
+        self._queues.close()
 
     def _spec(
         self, path: Paths, field: str | None, inner: Any, version: CheckedVersion | None
@@ -475,8 +475,7 @@ class Streamer(ManyDatasets):
             stream = FollowQueue(*self._keeping_pool(), wanted, spec)
         else:
             stream = start_blocks(self._reader_pool, spec, wanted, tail_only=tail_only)
-        self._queues.add(stream)
-        return stream
+        return self._queues.add(stream)
 
 
 def _check_not_joined(spec: DataSpec, option: str, got: object) -> None:

@@ -8,7 +8,7 @@ Law
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from _multitables.errors import ClosedError, OptionsError
 from _multitables.index.file_names import Filename
@@ -16,10 +16,6 @@ from _multitables.index.kept_source import KeptSource
 from _multitables.options import StreamerOptions
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.titles import file_title
-
-
-class _Stream(Protocol):
-    def close(self) -> None: ...
 
 
 class StreamerBase:
@@ -46,16 +42,14 @@ class StreamerBase:
         self._closed = False
         self._reader_pool = ReaderPool(False, self._wanted.library_timeout_seconds)
 
-    def _streams(self) -> Iterable[_Stream]:
-        """Return the streams that end with this."""
-        return ()
+    def _end_streams(self) -> None:
+        """End the streams that end with this."""
 
     def close(self) -> None:
         """End all streams of this streamer and their readers. May be called again."""
         self._closed = True
         self._reader_pool.keep = False
-        for stream in self._streams():
-            stream.close()
+        self._end_streams()
         self._reader_pool.close()
         self._file.close()
 

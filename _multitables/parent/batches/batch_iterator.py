@@ -84,6 +84,7 @@ class BatchIterator:
         self._damage: EpochDamage | None = None
         # It has come to its end, and its user was told so.
         self.is_over = False
+        self._closed = False
 
     def __repr__(self) -> str:
         state = "open" if self._stream is not None or self._runs else "closed"
@@ -166,7 +167,9 @@ class BatchIterator:
         self._stream = self._streams.start(self._run)
         self._guards = self._stream.iter()
         self._left = self._per_epoch * (math.inf if self._run.epochs is None else self._run.epochs)
-        return True
+        if self._closed:  # by another thread, while this one started the stream
+            self.close()
+        return not self._closed
 
     def _count(self) -> None:
         self._taken += 1
@@ -193,11 +196,13 @@ class BatchIterator:
 
         A mapping lasts as long as its owner is held.
         """
-        return [] if self._stream is None else self._stream.memory()
+        stream = self._stream
+        return [] if stream is None else stream.memory()
 
     def ready(self) -> int:
         """Count the batches that need not be waited for."""
-        return 0 if self._stream is None else self._stream.qsize()
+        stream = self._stream
+        return 0 if stream is None else stream.qsize()
 
     def statistics(self) -> dict[str, Any]:
         """Tell what this iteration has done.
@@ -217,6 +222,7 @@ class BatchIterator:
 
     def close(self) -> None:
         """End this iteration. Batches that are held stay valid. May be called again."""
+        self._closed = True
         self._runs, self._left = [], 0
         stream = self._leave()
         if stream is not None:

@@ -23,6 +23,7 @@ from _multitables.errors import ClosedError, CorruptChunkError, MultitablesError
 from _multitables.options import BatchOptions, check_number
 from _multitables.parent.batches.batch_iterator import BatchIterator, Bookmark, Progress
 from _multitables.parent.batches.epoch_streams import EpochStreams
+from _multitables.parent.dependents import Dependents
 from _multitables.parent.readers.reader_pool import ReaderPool
 from _multitables.parent.stream.open_stream import DataSpec, Opened
 from _multitables.parent.titles import count, file_title, title
@@ -67,7 +68,7 @@ class Batches:
         #: Otherwise it is a streamer's, which keeps its readers for others, too.
         self._own_pool = pool if owns_pool else None
         self._latest: Callable[[], BatchIterator | None] = lambda: None
-        self._iterators: weakref.WeakSet[BatchIterator] = weakref.WeakSet()
+        self._iterators = Dependents[BatchIterator]()
 
     # ---- what there is
 
@@ -226,9 +227,8 @@ class Batches:
         runs = streams.runs(start)
         self._bookmark.progress = Progress((start, 0))
         iterator = BatchIterator(self._title(), streams, runs, self._bookmark)
-        self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
-        return iterator
+        return self._iterators.add(iterator)
 
     def statistics(self) -> dict[str, Any]:
         """Tell what the latest iteration has done; see `BatchIterator.statistics`."""
@@ -238,8 +238,7 @@ class Batches:
     def close(self) -> None:
         """End all iterations and readers. Batches that are held stay valid."""
         self._closed = True
-        for iterator in list(self._iterators):
-            iterator.close()
+        self._iterators.close()
         self._streams.close()
         if self._own_pool is not None:
             self._own_pool.close()

@@ -72,6 +72,7 @@ class EpochStreams:
         #: Another iteration is to come, for which its epoch is prefetched.
         self.prefetches = False
         self.idle: IdleStream | None = None
+        self._closed = False
         self._spec = spec
         self._pool = pool
         self._opened: tuple[Opened | OpenedRows, OrderWords] | None = None
@@ -169,11 +170,14 @@ class EpochStreams:
         if stream.endless:
             self.close_idle()
             self.idle = IdleStream(stream, run.first_epoch + 1)
+            if self._closed:  # by another thread meanwhile
+                self.close_idle()
         else:
             stream.close()
 
     def close(self) -> None:
         """End the stream that rests, and leave the shared readers."""
+        self._closed = True
         self.close_idle()
         if self._shared is not None:
             self._shared.close()

@@ -34,6 +34,7 @@ from _multitables.parent.collection.item_batches import ItemBatches
 from _multitables.parent.collection.item_iterator import ItemIterator, Step
 from _multitables.parent.collection.item_reader import ItemReader
 from _multitables.parent.collection.open_items import ItemSpec, OpenedItems, open_items
+from _multitables.parent.dependents import Dependents
 from _multitables.parent.node.place import NodePlace
 from _multitables.parent.node.shared_readers import SharedReaders
 from _multitables.parent.random.service import Service
@@ -89,7 +90,7 @@ class Collection:
             purpose = f"{spec.path!r} by {spec.by!r} in {spec.file.filename!r}"
             self._shared = SharedReaders(place, purpose, pool.library_timeout_seconds)
         self._latest: Callable[[], ItemIterator | None] = lambda: None
-        self._iterators: weakref.WeakSet[ItemIterator] = weakref.WeakSet()
+        self._iterators = Dependents[ItemIterator]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Make it again elsewhere, where it begins as this one began."""
@@ -242,9 +243,8 @@ class Collection:
         start = self._start()
         self._bookmark.progress = Progress((start, 0))
         iterator = self._iterator(start)
-        self._iterators.add(iterator)
         self._latest = weakref.ref(iterator)
-        return iterator
+        return self._iterators.add(iterator)
 
     def _iterator(self, start: Position) -> ItemIterator:
         wanted, opened = self._wanted, self._opened
@@ -417,8 +417,7 @@ class Collection:
     def close(self) -> None:
         """End all iterations and readers. Items that are held stay valid."""
         self._closed = True
-        for iterator in list(self._iterators):
-            iterator.close()
+        self._iterators.close()
         if self._shared is not None:
             self._shared.close()
         if self._own_pool is not None:

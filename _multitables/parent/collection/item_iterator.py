@@ -94,6 +94,8 @@ class ItemIterator(Iterator[Item]):
         except (StopIteration, KeyboardInterrupt):
             raise
         except BaseException:
+            if not self._finalizer.alive:  # another thread has closed it
+                raise StopIteration from None
             self._finalizer.detach()
             self._service.leave(_no_readers, False)
             raise

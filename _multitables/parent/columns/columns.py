@@ -226,12 +226,15 @@ class Columns:
 
     def __iter__(self) -> Iterator[GroupBlock | ColumnsBlock]:
         if self._closed:
-            raise ClosedError(
-                f"the columns of {file_title(self._opened.filename)} are closed",
-                advice="Make new ones with get_columns",
-            )
+            raise self._closed_error()
         start = self._at = _At(self._next_ranges())
         return self._blocks(start)
+
+    def _closed_error(self) -> ClosedError:
+        return ClosedError(
+            f"the columns of {file_title(self._opened.filename)} are closed",
+            advice="Make new ones with get_columns",
+        )
 
     def _blocks(self, start: _At) -> Iterator[GroupBlock | ColumnsBlock]:
         try:
@@ -239,6 +242,8 @@ class Columns:
                 for stretch in self._stretches(one):
                     stream, rows, edges = self._started(stretch)
                     self._stream = stream
+                    if self._closed:  # by another thread, while this one started the stream
+                        return
                     for at in self._own(edges):
                         block = self._block(stream, rows, int(edges[at]), int(edges[at + 1]))
                         # All ranks of a node take one block each before the node moves on.
@@ -302,8 +307,8 @@ class Columns:
         if stream is None:
             return iter(())
         guard = stream.get()
-        if guard is QueueClosed:
-            raise RuntimeError("a stream of columns ended before its last block")
+        if guard is QueueClosed:  # only another thread ends it before its last block
+            raise self._closed_error()
         with guard as block:
             return iter(block)
 
@@ -322,7 +327,8 @@ class Columns:
             As `StreamQueue.statistics`. ``keys`` counts the reads of this process itself, in all
             loops, as a reader counts its own.
         """
-        told = self._told if self._stream is None else self._stream.statistics()
+        stream = self._stream
+        told = self._told if stream is None else stream.statistics()
         return {**told, "keys": counters(self._opened.reader.counters())}
 
     def close(self) -> None:

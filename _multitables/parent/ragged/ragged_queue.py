@@ -153,9 +153,13 @@ class RaggedQueue:
         except (queue.Empty, KeyboardInterrupt):
             raise
         except BaseException as error:
+            if not self._finalizer.alive and self._error is None:  # another thread has closed it
+                return QueueClosed
             self._fail(error)
             raise
         finally:
+            if not self._finalizer.alive:
+                self._asked.clear()
             self._lock.release()
 
     def get_nowait(self) -> Any:
@@ -259,7 +263,9 @@ class RaggedQueue:
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
         self._finalizer()
-        self._asked.clear()
+        if self._lock.acquire(blocking=False):  # otherwise `get` does it
+            self._asked.clear()
+            self._lock.release()
 
     def __enter__(self) -> RaggedQueue:
         return self

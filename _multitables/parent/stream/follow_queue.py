@@ -209,6 +209,8 @@ class FollowQueue(StreamQueue):
 
         self._firm, self._waits_since = self._data.firm, None
         self._stream = start_stream(self._pool, self._wanted.n_procs, planned, first)
+        if self._is_closed:  # by another thread meanwhile
+            self._leave()
         return True
 
     def _patience_left(self, now: float) -> float:

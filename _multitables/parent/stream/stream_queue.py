@@ -296,6 +296,7 @@ class StreamQueue:
 
     def close(self) -> None:
         """End the stream and its readers. Blocks that are held stay valid. May be called again."""
+        self._ring.close()  # an interrupt behind this leaves nobody waiting
         self._finalizer()
 
     def __enter__(self) -> StreamQueue:
