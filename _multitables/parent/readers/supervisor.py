@@ -31,6 +31,7 @@ Law
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
