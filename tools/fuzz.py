@@ -189,7 +189,7 @@ def filter_seeds(folder: Path) -> Iterator[tuple[str, str, bytes]]:
 
 #: Layouts of which plans of shuffled batches are kept.
 SHUFFLED = ("btree_1", "contiguous")
-BLOSC_CODECS = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
+BLOSC_CODECS: Any = ("blosclz", "lz4", "lz4hc", "zlib", "zstd")
 
 
 def table_seeds(paths: Sequence[Path]) -> Iterator[tuple[str, str, bytes]]:
