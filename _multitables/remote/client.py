@@ -154,7 +154,7 @@ def fetched(
         return version, (modified_ns, size), data
     for attempt in range(ATTEMPTS):
         try:
-            version, state, data = _fetched(name, text, begin, end, etag, out)
+            version, state, data = _fetched(name, text, begin, end, etag)
         except StoreFailure as failure:
             last = attempt == min(ATTEMPTS - 1, _own(text)["max_retries"])
             if failure.was_repeated or failure.kind not in ("cut", "short") or last:
@@ -163,7 +163,7 @@ def fetched(
 
             time.sleep(0.1 * 2**attempt * random.uniform(0.5, 1.5))
             continue
-        if out is not None and data.obj is not out.obj:
+        if out is not None:
             out[: len(data)] = data
             data = out[: len(data)]
         return version, state, data
@@ -172,14 +172,14 @@ def fetched(
 
 @_names_failures
 def _fetched(
-    name: str, text: str, begin: int, end: int, etag: str, out: memoryview | None
+    name: str, text: str, begin: int, end: int, etag: str
 ) -> tuple[str, tuple[int, int], memoryview]:
     options: dict[str, Any] = {"range": (begin, end)}
     if etag and not etag.startswith(("W/", UNTAGGED)):  # a weak one matches nothing (RFC 9110)
         options["if_match"] = etag
     store, key = _store(name, text)
     if isinstance(store, Web):
-        meta, data = store.fetched(key, begin, end, options.get("if_match", ""), out)
+        meta, data = store.fetched(key, begin, end, options.get("if_match", ""))
         version, modified_ns, size = _told(meta)
         if etag and version != etag:
             raise StoreFailure("changed", "another version")

@@ -6,36 +6,39 @@ Law
    elsewhere, and its query with the first request only. What this file sends itself (Range,
    If-Match) goes along.
 2. A redirect from https to http, to what is no web server, or without an end is not followed.
-3. Connections are kept, each for one request at a time, and not through a fork.
+3. urllib3 is imported here and nowhere else: it keeps connections, and knows proxies and TLS. It
+   neither follows redirects nor repeats requests, nothing of it passes a fork, and it logs none.
 4. Failures are `StoreFailure`s, without words of the server.
 """
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import http.client
+import logging
 import os
 import random
 import re
-import socket
-import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
-from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urljoin, urlsplit
 
+from _multitables.errors import MissingLibraryError
 from _multitables.remote.failures import StoreFailure, of_status
 from _multitables.remote.names import owner_of
 
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, PoolManager
+
 MAX_REDIRECTS = 10
 REDIRECTS = {301, 302, 303, 307, 308}
-#: What a URL may have that is sent as it is; all else is sent as its bytes in UTF-8.
-AS_IT_IS = "/%:@!$&'()*+,;=~[]-._?"
 #: A body is read in pieces, so that memory for it is taken as it comes.
-PIECE_BYTES = 16 << 20
+PIECE_BYTES = 1 << 18
+#: Neither redirects nor contents are for urllib3 to follow or decode.
+AS_IT_IS = {"redirect": False, "preload_content": False, "decode_content": False}
 #: Connections without a request that are kept for each server.
 MAX_IDLE = 64
 #: A whole answer may take this many times the longest silence.
@@ -43,9 +46,23 @@ SLOW = 10
 #: Kinds of failures after which a request is sent again, and the pauses before.
 AGAIN = {"busy", "cut", "short", "timeout", "unreachable"}
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 15.0
+#: Names of exceptions, of urllib3 and of what it wraps -> the kind. The nearest class counts.
+KINDS = {
+    "SSLCertVerificationError": "certificate",
+    "TimeoutError": "timeout",
+    "NewConnectionError": "unreachable",
+    "ConnectionRefusedError": "unreachable",
+    "ConnectionError": "cut",
+    "SSLError": "cut",
+    "HTTPException": "cut",
+    "ProtocolError": "cut",
+    "OSError": "unreachable",
+    "ValueError": "options",
+}
 _RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
 _T = TypeVar("_T")
 Meta = dict[str, Any]
+_this_thread = threading.local()
 
 
 class Web:
@@ -56,31 +73,41 @@ class Web:
 
         Raises
         ------
+        MissingLibraryError
+            urllib3 is not installed.
         OSError, ValueError
             The file of the option ``certificate`` cannot be read.
         """
-        self._options = options
-        self._context = ssl.create_default_context()
+        import ssl
+
+        try:
+            import urllib3
+        except ImportError:
+            raise MissingLibraryError(
+                "web servers are asked with urllib3, which is not installed",
+                advice="pip install 'multitables[remote]'",
+            ) from None
+        for name in ("connection", "connectionpool"):  # they log queries
+            logging.getLogger(f"urllib3.{name}").addFilter(_is_of_others)
+        context = ssl.create_default_context()
         if options["certificate"]:
-            self._context.load_verify_locations(options["certificate"])
-        self._idle: dict[str, list[http.client.HTTPConnection]] = {}
-        self._process = os.getpid()
+            context.load_verify_locations(options["certificate"])
+        seconds = options["connect_timeout_seconds"], options["timeout_seconds"]
+        self._settings: dict[str, Any] = {
+            "ssl_context": context,
+            "maxsize": MAX_IDLE,
+            "retries": False,
+            "timeout": urllib3.Timeout(connect=seconds[0], read=seconds[1]),
+        }
+        self._options = options
+        #: By process, since another's are not used in a fork, and by proxy.
+        self._managers: dict[tuple[int, str], PoolManager] = {}
 
-    def __del__(self) -> None:
-        for idle in getattr(self, "_idle", {}).values():
-            for connection in idle:
-                connection.close()
-
-    def fetched(
-        self, url: str, begin: int, end: int, etag: str, out: memoryview | None = None
-    ) -> tuple[Meta, memoryview]:
-        """Return what obstore says of an object as well, and its bytes in a range.
-
-        They are in `out` if it is given, which has room for the range.
-        """
+    def fetched(self, url: str, begin: int, end: int, etag: str) -> tuple[Meta, memoryview]:
+        """Return what obstore says of an object as well, and its bytes in a range."""
         headers = {"Range": f"bytes={begin}-{end - 1}"} | ({"If-Match": etag} if etag else {})
 
-        def take(answer: http.client.HTTPResponse) -> tuple[Meta, memoryview]:
+        def take(answer: BaseHTTPResponse) -> tuple[Meta, memoryview]:
             if answer.status == 200:
                 raise StoreFailure("no_ranges", "")
             _check(answer, 206)
@@ -88,14 +115,17 @@ class Web:
             first, last, size = map(int, found.groups()) if found else (0, -1, 0)
             if (first, last + 1) != (begin, min(end, size)):
                 raise StoreFailure("short", f"expected bytes {begin}:{end}, got others")
-            return _meta(answer, size), self._body(answer, last + 1 - first, out)
+            data = b"".join(self._pieces(answer, last + 1 - first))
+            if len(data) < last + 1 - first:
+                raise StoreFailure("cut", f"{last + 1 - first} bytes were announced")
+            return _meta(answer, size), memoryview(data)
 
         return self._again("GET", url, headers, take)
 
     def head(self, url: str) -> Meta:
         """Return what obstore says of an object as well."""
 
-        def take(answer: http.client.HTTPResponse) -> Meta:
+        def take(answer: BaseHTTPResponse) -> Meta:
             _check(answer, 200)
             size = answer.headers.get("Content-Length", "")
             if not re.fullmatch("[0-9]{1,18}", size):
@@ -108,52 +138,44 @@ class Web:
         """Write a file as an object."""
         with open(file, "rb") as data:
             headers = {"Content-Length": str(os.fstat(data.fileno()).st_size)}
-            try:
-                self._asked("PUT", url, headers, lambda answer: _check(answer, 200, 201, 204), data)
-                return
-            except StoreFailure as failure:
-                failed = failure
-        raise StoreFailure(failed.kind, failed.details)  # which leads to no other exception
+            self._again("PUT", url, headers, lambda answer: _check(answer, 200, 201, 204), data)
 
-    def _body(
-        self, answer: http.client.HTTPResponse, n_bytes: int, out: memoryview | None
-    ) -> memoryview:
+    def _pieces(self, answer: BaseHTTPResponse, n_bytes: int) -> Iterator[bytes]:
+        """Yield a body as it comes, for a number of bytes or to its end."""
         until = time.monotonic() + SLOW * self._options["timeout_seconds"]
-
-        def fill(out: memoryview) -> None:
-            while out:
-                count = answer.readinto(out)
-                if not count:
-                    raise StoreFailure("cut", f"{n_bytes} bytes were announced")
-                if time.monotonic() > until:
-                    raise StoreFailure("timeout", "")
-                out = out[count:]
-
-        if out is not None:
-            fill(out[:n_bytes])
-            return out[:n_bytes]
-        data = bytearray()
-        while (done := len(data)) < n_bytes:
-            data += bytes(min(n_bytes - done, PIECE_BYTES))
-            with memoryview(data) as whole, whole[done:] as piece:
-                fill(piece)
-        return memoryview(data)
+        while n_bytes and (piece := answer.read1(min(n_bytes, PIECE_BYTES))):
+            yield piece
+            n_bytes -= len(piece)
+            if n_bytes and time.monotonic() > until:
+                raise StoreFailure("timeout", "")
 
     def _again(
         self,
         method: str,
         url: str,
         headers: dict[str, str],
-        take: Callable[[http.client.HTTPResponse], _T],
+        take: Callable[[BaseHTTPResponse], _T],
+        body: Any = None,
     ) -> _T:
-        """Ask, and again after failures that pass."""
+        """Send a request, and again after failures that pass; return what is taken of the answer.
+
+        Raises
+        ------
+        StoreFailure
+            Whatever went wrong.
+        """
         until = time.monotonic() + self._options["retry_timeout_seconds"]
         pause, n_retries = FIRST_PAUSE_SECONDS, 0
         while True:
+            _this_thread.asks = True
             try:
-                return self._asked(method, url, headers, take)
+                return self._asked(method, url, headers, take, body)
             except StoreFailure as failure:
                 failed = failure
+            except Exception as error:  # noqa: BLE001 - urllib3 lets through some of Python's
+                failed = _failure_of(error)
+            finally:
+                _this_thread.asks = False
             seconds = pause * random.uniform(0.5, 1.5)
             is_late = time.monotonic() + seconds > until
             if failed.kind not in AGAIN or n_retries == self._options["max_retries"] or is_late:
@@ -168,23 +190,22 @@ class Web:
         method: str,
         url: str,
         headers: dict[str, str],
-        take: Callable[[http.client.HTTPResponse], _T],
-        body: Any = None,
+        take: Callable[[BaseHTTPResponse], _T],
+        body: Any,
     ) -> _T:
-        """Send a request, and again to where it is redirected; return what is taken of the answer.
-
-        Raises
-        ------
-        StoreFailure
-            Whatever went wrong.
-        """
+        """Send a request, and again to where it is redirected."""
         owner, given = owner_of(url), dict(self._options["headers"])
+        if not owner:
+            raise StoreFailure("options", "the name has no host that is certain")
         for _ in range(MAX_REDIRECTS + 1):
-            with _failures(), self._sent(method, url, {**given, **headers}, body) as answer:
-                if answer.status not in REDIRECTS or body is not None:
+            # A body that is sent again is read from its beginning.
+            sent = {"headers": {**given, **headers}, "body": body, "body_pos": body and 0}
+            with closing(self._manager(url).urlopen(method, url, **sent, **AS_IT_IS)) as answer:
+                if answer.status not in REDIRECTS or body:
                     return take(answer)
                 place = answer.headers.get("Location")
-                answer.read(PIECE_BYTES)
+                for _ in self._pieces(answer, PIECE_BYTES):
+                    pass  # the connection is kept behind its end
             if place is None:
                 raise StoreFailure("redirect", f"HTTP status {answer.status} without a place")
             was_safe, url = url.lower().startswith("https:"), urljoin(url, place)
@@ -196,91 +217,46 @@ class Web:
                 given = {}
         raise StoreFailure("redirect", f"more than {MAX_REDIRECTS} times")
 
-    @contextlib.contextmanager
-    def _sent(
-        self, method: str, url: str, headers: dict[str, str], body: Any
-    ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request to one server; its connection is kept if the answer is read to its end."""
-        owner, place = owner_of(url), urlsplit(url.partition("#")[0])
-        if not owner:
-            raise StoreFailure("options", "the name has no host that is certain")
-        target = quote(place.path or "/", safe=AS_IT_IS)
-        target += f"?{quote(place.query, safe=AS_IT_IS)}" if place.query else ""
-        proxy = _proxy_of(owner)
-        if proxy is not None and place.scheme == "http":
-            target, headers = f"http://{place.netloc}{target}", headers | _authorization(proxy)
-            headers["Host"] = place.netloc
-        if self._process != os.getpid():
-            self._idle, self._process = {}, os.getpid()
-        idle = self._idle.setdefault(owner, [])
-        while True:
-            try:
-                connection, is_kept = idle.pop(), True
-            except IndexError:
-                connection, is_kept = self._connected(owner, proxy), False
-            try:
-                connection.request(method, target, body, headers)
-                answer = connection.getresponse()
-                break
-            except BaseException as error:
-                connection.close()
-                if not (is_kept and body is None and isinstance(error, ConnectionError)):
-                    raise  # a kept one may be closed by now
-        try:
-            yield answer
-        finally:
-            if answer.isclosed() and not answer.will_close and len(idle) < MAX_IDLE:
-                idle.append(connection)
-            else:
-                answer.close()
-                connection.close()
+    def _manager(self, url: str) -> PoolManager:
+        """Return this process's connections to a server, through the environment's proxy if any."""
+        proxy, to = "", urlsplit(owner_of(url))
+        if any(name.lower().endswith("_proxy") for name in os.environ):  # the rest takes longer
+            from urllib.request import getproxies, proxy_bypass
 
-    def _connected(self, owner: str, proxy: SplitResult | None) -> http.client.HTTPConnection:
-        to, through = urlsplit(owner), proxy or urlsplit(owner)
-        host, port = through.hostname or "", through.port
-        seconds = self._options["connect_timeout_seconds"]
-        made: http.client.HTTPConnection
-        if to.scheme == "https":
-            made = http.client.HTTPSConnection(host, port, timeout=seconds, context=self._context)
-            if proxy is not None:
-                made.set_tunnel(to.hostname or "", to.port, _authorization(proxy))
-        else:
-            made = http.client.HTTPConnection(host, port, timeout=seconds)
-        try:
-            made.connect()
-        except BaseException:
-            made.close()
-            raise
-        made.sock.settimeout(self._options["timeout_seconds"])
-        return made
+            proxies = {} if proxy_bypass(to.netloc) else getproxies()
+            proxy = proxies.get(to.scheme) or proxies.get("all") or ""
+        key = os.getpid(), proxy
+        if key not in self._managers:
+            self._managers[key] = self._made(proxy)
+        return self._managers[key]
+
+    def _made(self, proxy: str) -> PoolManager:
+        from urllib3 import PoolManager, ProxyManager, make_headers
+
+        if not proxy:
+            return PoolManager(**self._settings)
+        proxy = proxy if "://" in proxy else f"http://{proxy}"
+        user, headers = urlsplit(proxy), {}
+        if user.username is not None:
+            auth = f"{unquote(user.username)}:{unquote(user.password or '')}"
+            headers = make_headers(proxy_basic_auth=auth)
+        context = self._settings["ssl_context"]
+        return ProxyManager(
+            proxy, proxy_headers=headers, proxy_ssl_context=context, **self._settings
+        )
 
 
-def _proxy_of(owner: str) -> SplitResult | None:
-    """Return the proxy that the environment names for a server."""
-    if not any(name.lower().endswith("_proxy") for name in os.environ):
-        return None
-    from urllib.request import getproxies, proxy_bypass
-
-    to, proxies = urlsplit(owner), getproxies()
-    named = proxies.get(to.scheme) or proxies.get("all")
-    if not named or proxy_bypass(to.netloc):
-        return None
-    return urlsplit(named if "://" in named else f"http://{named}")
+def _is_of_others(_: logging.LogRecord) -> bool:
+    """Whether a record of urllib3 is not about a request of this file."""
+    return not getattr(_this_thread, "asks", False)
 
 
-def _authorization(proxy: SplitResult) -> dict[str, str]:
-    if proxy.username is None:
-        return {}
-    user = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
-    return {"Proxy-Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"}
-
-
-def _check(answer: http.client.HTTPResponse, *statuses: int) -> None:
+def _check(answer: BaseHTTPResponse, *statuses: int) -> None:
     if answer.status not in statuses:
         raise of_status(answer.status)
 
 
-def _meta(answer: http.client.HTTPResponse, size: int) -> Meta:
+def _meta(answer: BaseHTTPResponse, size: int) -> Meta:
     try:
         modified = parsedate_to_datetime(answer.headers.get("Last-Modified", ""))
     except (ValueError, OverflowError):
@@ -289,24 +265,9 @@ def _meta(answer: http.client.HTTPResponse, size: int) -> Meta:
     return {"e_tag": answer.headers.get("ETag"), "last_modified": modified, "size": size}
 
 
-@contextlib.contextmanager
-def _failures() -> Iterator[None]:
-    """Name what connections raise; the failure does not lead to it, as it may repeat secrets."""
-    try:
-        yield
-        return
-    except ssl.SSLCertVerificationError:
-        kind = "certificate"
-    except TimeoutError:
-        kind = "timeout"
-    except (socket.gaierror, ConnectionRefusedError):
-        kind = "unreachable"
-    except (http.client.IncompleteRead, ConnectionError, ssl.SSLError):
-        kind = "cut"
-    except OSError:
-        kind = "unreachable"
-    except http.client.HTTPException:
-        kind = "cut"
-    except (ValueError, UnicodeError):
-        kind = "options"
-    raise StoreFailure(kind, "")
+def _failure_of(error: BaseException) -> StoreFailure:
+    """Name what was at the root of an exception of urllib3's."""
+    while error.args and isinstance(error.args[-1], Exception):
+        error = error.args[-1]
+    kinds = (KINDS[one.__name__] for one in type(error).__mro__ if one.__name__ in KINDS)
+    return StoreFailure(next(kinds, "failed"), "")

@@ -7,9 +7,13 @@ Law
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import socket
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,8 @@ from plain_server import PlainServer, plain_server
 
 import multitables
 from _benchmark.objects.proxy import Proxy
+from _multitables.remote import client
+from _multitables.remote.failures import StoreFailure
 from _multitables.remote.names import is_below, owner_of
 from _multitables.remote.options import StorageOptions
 from multitables import LinkRefusedError, OptionsError
@@ -181,9 +187,12 @@ def test_options_below_a_prefix() -> None:
             StorageOptions.of(wrong)
 
 
-def test_redirects_take_no_secret_along(servers: tuple[PlainServer, PlainServer]) -> None:
-    """Neither headers nor the query of a name, and not back again."""
+def test_redirects_take_no_secret_along(
+    servers: tuple[PlainServer, PlainServer], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither headers nor the query of a name, and not back again; nor does a log."""
     good, other = servers
+    caplog.set_level("DEBUG")
     good.objects["/refs.json"] = refs("first")
     good.moved["/first"], good.objects["/last"] = f"{other.endpoint}/second", DATA.tobytes()
     other.moved["/second"] = f"{good.endpoint}/last"
@@ -203,6 +212,7 @@ def test_redirects_take_no_secret_along(servers: tuple[PlainServer, PlainServer]
         multitables.open(f"{good.endpoint}/a.h5?signature=secret", storage_options=QUICK)
     assert other.sent
     assert not any("secret" in f"{sent}" for sent in other.sent)
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -271,6 +281,48 @@ def test_web_servers_that_fail(servers: tuple[PlainServer, PlainServer]) -> None
     nobody = "http://127.0.0.1:1/x.h5"
     with pytest.raises(multitables.StoreError, match="is not reached"):
         multitables.open(nobody, storage_options={**given, "max_retries": 0})
+
+
+def test_a_file_that_is_put_again(servers: tuple[PlainServer, PlainServer], tmp_path: Path) -> None:
+    good, _ = servers
+    (tmp_path / "x").write_bytes(DATA.tobytes())
+    good.status = lambda _: 503 if len(good.sent) < 2 else 0
+    text = json.dumps({"own": {"headers": HEADERS, "max_retries": 1}})
+    client.put(f"{good.endpoint}/x", text, str(tmp_path / "x"))
+    assert good.objects["/x"] == DATA.tobytes()
+
+
+def test_a_body_that_drips() -> None:
+    """Each byte comes in time, and all would take minutes."""
+    sent = b"HTTP/1.1 206 .\r\nContent-Length: 9999\r\nContent-Range: bytes 0-9998/9999\r\n\r\n"
+
+    def drip() -> None:
+        taken, _ = server.accept()
+        with taken, contextlib.suppress(ConnectionError):
+            taken.sendall(sent)
+            while True:
+                taken.sendall(b"x")
+                time.sleep(0.02)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        name = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+        text = json.dumps({"own": {"headers": HEADERS, "max_retries": 0, "timeout_seconds": 0.05}})
+        with pytest.raises(StoreFailure) as caught:
+            client.fetched(name, text, 0, 9999)
+        thread.join()
+    assert caught.value.kind == "timeout"
+    assert caught.value.__context__ is None
+
+
+def test_without_urllib3(
+    servers: tuple[PlainServer, PlainServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "urllib3", None)
+    given = {**QUICK, "headers": HEADERS}
+    with pytest.raises(multitables.MissingLibraryError, match=r"urllib3.*multitables\[remote\]"):
+        multitables.open(f"{servers[0].endpoint}/d/a", storage_options=given)
 
 
 def test_proxies_of_the_environment(

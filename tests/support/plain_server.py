@@ -74,6 +74,15 @@ def plain_server(**settings: object) -> Iterator[PlainServer]:
 
         do_HEAD = do_GET  # noqa: N815
 
+        def do_PUT(self) -> None:
+            sent = Sent(self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
+            told.sent.append(sent)
+            data = self.rfile.read(int(sent.headers["content-length"]))
+            refused = told.status(sent)
+            if not refused:
+                told.objects[self.path] = data
+            self.answer(refused or 201, b"")
+
         def answer(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
             self.send_response(status)
             for name, value in headers:
