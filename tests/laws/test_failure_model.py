@@ -1,4 +1,4 @@
-"""What is promised has a test: docs/explanation/failure_model.rst and SECURITY.md, read off their text.
+"""What is promised has a test: the failure model of the documentation and SECURITY.md, as texts.
 
 Law
 ---
