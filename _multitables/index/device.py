@@ -15,6 +15,7 @@ import functools
 import os
 from pathlib import Path
 
+from _multitables._core import Descriptor
 from _multitables.errors import OptionsError
 
 #: RAID levels of md that keep neighbouring bytes on one disk.
@@ -67,8 +68,7 @@ def check_direct(filename: str, option: str = "DRIVER='H5FD_DIRECT'") -> None:
 def refuses_direct(filename: str) -> bool:
     """True when the file system does not open `filename` for direct I/O."""
     try:
-        descriptor = os.open(filename, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+        Descriptor.open(filename, os.O_RDONLY | os.O_DIRECT)
     except OSError as error:
         return error.errno == errno.EINVAL
-    os.close(descriptor)
     return False

@@ -29,7 +29,7 @@ from _multitables.select.region import RegionError, region_shape, region_steps
 MOST_BYTES = 512 << 20
 #: Prints for each file what comes of it, or which error.
 SCRIPT = """
-import resource, sys, multitables
+import sys, multitables
 for path in sys.argv[1:]:
     try:
         with multitables.open(path) as file:
@@ -40,7 +40,8 @@ for path in sys.argv[1:]:
             print(value.tobytes()[:64].hex() if hasattr(value, 'tobytes') else 'other')
     except multitables.MultitablesError as error:
         print(type(error).__name__, str(error).replace(chr(10), ' '))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+peak = [line for line in open('/proc/self/status') if line.startswith('VmHWM')]
+print(int(peak[0].split()[1]) << 10)  # ru_maxrss counts what the process was before exec, too
 """
 
 

@@ -339,7 +339,7 @@ def test_many_searches_in_one_group(h5: Path) -> None:
 
 def test_a_million_chunks_are_read_as_they_are(h5: Path) -> None:
     place = h5.with_suffix(".mtidx")
-    n = 1 << 20
+    n, of = 1 << 20, Fingerprint(1, 2, 1 << 26, 4)
     table = (*(np.arange(n, dtype=np.uint64) * k for k in (1, 64, 0)), np.zeros(n, np.uint32))
     told: dict[str, Any] = {name: [0] for name in ("common", "dims_end", "scale_end")}
     told |= {name: [] for name in ("dims", "chunk_dims", "scale_axis", "scale_target", "kinds")}
@@ -347,8 +347,8 @@ def test_a_million_chunks_are_read_as_they_are(h5: Path) -> None:
         writer = saved_index.IndexWriter(file)
         place_of = writer.chunks(table)
         writer.add(8, "dataset", place=place_of)
-        writer.finish(Fingerprint(1, 2, 3, 4), told, 8)
-    index = saved_index.read(str(place), Fingerprint(1, 2, 3, 4))
+        writer.finish(of, told, 8)
+    index = saved_index.read(str(place), of)
     assert index is not None
     for got, expected in zip(index.chunks(np.array([0])), table, strict=True):
         np.testing.assert_array_equal(got, expected)

@@ -32,7 +32,6 @@ import contextlib
 import json
 import os
 import struct
-import weakref
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -44,6 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from _multitables import _core
+from _multitables._core import Descriptor
 from _multitables.index.chunk_index import U64, Fingerprint
 from _multitables.index.saved.owners import folder_for, opened_index
 
@@ -143,16 +143,18 @@ def replaced(filename: str, *, private: bool = False) -> Iterator[BinaryIO]:
     """
     name = os.path.basename(filename)
     part = f"{name}.{os.urandom(4).hex()}.tmp"
-    with folder_for(filename, private=private) as folder:
-        try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with open(os.open(part, flags, 0o644, dir_fd=folder), "wb") as file:
-                yield file
-            os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(part, dir_fd=folder)
-            raise
+    folder = folder_for(filename, private=private)
+    at = folder.fileno()
+    try:
+        written = Descriptor.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
+        with open(written.fileno(), "wb", closefd=False) as file:
+            yield file
+        written.close()
+        os.replace(part, name, src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=at)
+        raise
 
 
 class IndexWriter:
@@ -259,7 +261,7 @@ class IndexWriter:
 class SavedIndex:
     """The tables of a file, read and checked."""
 
-    def __init__(self, fd: int, head: Head, columns: dict[str, npt.NDArray[Any]]) -> None:
+    def __init__(self, fd: Descriptor, head: Head, columns: dict[str, npt.NDArray[Any]]) -> None:
         self._fd = fd
         self.head = head
         self._values: memoryview | None = None
@@ -277,7 +279,7 @@ class SavedIndex:
         self.value_end = columns["value_end"]
         self.names = columns["names"].data  # copying it would take as long as reading it
         #: Close the file. May be called again; chunk tables cannot be asked for then.
-        self.close = weakref.finalize(self, os.close, fd)
+        self.close = fd.close
 
     def row(self, offset: int) -> int | None:
         """The number of the object whose header is at an offset, if it is saved."""
@@ -349,7 +351,7 @@ class SavedIndex:
             raise DamagedIndexError("parts of datasets lie over one another")
         try:
             return _core.saved_parts(
-                self._fd, first + HEAD.size, second, self.checksum[rows], widths
+                self._fd.fileno(), first + HEAD.size, second, self.checksum[rows], widths
             )
         except ValueError as error:
             raise DamagedIndexError(str(error)) from error
@@ -372,17 +374,11 @@ def read(filename: str, fingerprint: Fingerprint, of: str | None = None) -> Save
     fd = opened_index(filename, of)
     if fd is None:
         return None
-    with contextlib.ExitStack() as unless_kept:
-        unless_kept.callback(os.close, fd)
-        head = _read_head(fd, fingerprint)
-        if head is None:
-            return None
-        index = SavedIndex(fd, head, _read_columns(fd, head))
-        unless_kept.pop_all()
-        return index
+    head = _read_head(fd, fingerprint)
+    return None if head is None else SavedIndex(fd, head, _read_columns(fd, head))
 
 
-def _read_head(fd: int, fingerprint: Fingerprint) -> Head | None:
+def _read_head(fd: Descriptor, fingerprint: Fingerprint) -> Head | None:
     stored = bytes(_read(fd, 0, HEAD.size))
     magic, version, checksum, *numbers = HEAD.unpack(stored)
     if magic != MAGIC:
@@ -395,7 +391,7 @@ def _read_head(fd: int, fingerprint: Fingerprint) -> Head | None:
     if not head.is_of(fingerprint):
         return None
     expected = HEAD.size + head.parts_bytes + _tables_bytes(head) + head.values_bytes
-    size = os.fstat(fd).st_size
+    size = os.fstat(fd.fileno()).st_size
     if size != expected:
         raise DamagedIndexError(f"expected {expected} bytes, got {size}")
     most = FREE_BYTES + MAX_RATIO * head.size_bytes
@@ -404,7 +400,7 @@ def _read_head(fd: int, fingerprint: Fingerprint) -> Head | None:
     return head
 
 
-def _read_columns(fd: int, head: Head) -> dict[str, npt.NDArray[Any]]:
+def _read_columns(fd: Descriptor, head: Head) -> dict[str, npt.NDArray[Any]]:
     tables = _read(fd, HEAD.size + head.parts_bytes, _tables_bytes(head))
     if zlib.crc32(tables) != head.tables_sum:
         raise DamagedIndexError("the checksum of the tables differs")
@@ -455,11 +451,11 @@ def _split(stored: memoryview, parts: Iterator[tuple[np.dtype[Any], int]]) -> It
         begin += kind.itemsize * count
 
 
-def _read(fd: int, begin: int, count: int) -> memoryview:
+def _read(fd: Descriptor, begin: int, count: int) -> memoryview:
     """Read exactly these bytes, of which the file's size was compared with the head."""
     view, done = np.empty(count, np.uint8).data, 0
     while done < count:
-        got = os.preadv(fd, [view[done:]], begin + done)
+        got = os.preadv(fd.fileno(), [view[done:]], begin + done)
         if not got:
             raise DamagedIndexError("it ends too early")
         done += got

@@ -13,11 +13,11 @@ This file must never know what an index says.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+
+from _multitables._core import Descriptor
 
 #: Users beside the owner may write.
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
@@ -30,7 +30,7 @@ class ForeignIndexError(Exception):
     """Why a saved index is not believed."""
 
 
-def opened_index(place: str, of: str | None = None) -> int | None:
+def opened_index(place: str, of: str | None = None) -> Descriptor | None:
     """Open an index beside the file `of`, or one in the cache directory; None: it is missing.
 
     Raises
@@ -40,21 +40,19 @@ def opened_index(place: str, of: str | None = None) -> int | None:
     OSError
         It cannot be opened.
     """
-    with contextlib.ExitStack() as stack, contextlib.suppress(FileNotFoundError):
-        folder = os.open(os.path.dirname(place) or ".", FOLDER if of is None else ANY_FOLDER)
-        stack.callback(os.close, folder)
-        state = os.fstat(folder)
-        fd = os.open(os.path.basename(place), READ, dir_fd=folder)
-        with contextlib.ExitStack() as unless_kept:
-            unless_kept.callback(os.close, fd)
-            if of is None:
-                _check(state, "its folder", {os.geteuid(), 0})
-                _check(os.fstat(fd), "it", {os.geteuid(), 0})
-            else:
-                _check_beside(os.fstat(fd), state, os.stat(of))
-            unless_kept.pop_all()
-        return fd
-    return None
+    flags = FOLDER if of is None else ANY_FOLDER
+    try:
+        folder = Descriptor.open(os.path.dirname(place) or ".", flags)
+        index = Descriptor.open(os.path.basename(place), READ, folder)
+    except FileNotFoundError:
+        return None
+    above, state = os.fstat(folder.fileno()), os.fstat(index.fileno())
+    if of is None:
+        _check(above, "its folder", {os.geteuid(), 0})
+        _check(state, "it", {os.geteuid(), 0})
+    else:
+        _check_beside(state, above, os.stat(of))
+    return index
 
 
 def _check_beside(index: os.stat_result, folder: os.stat_result, file: os.stat_result) -> None:
@@ -79,8 +77,7 @@ def _check(state: os.stat_result, what: str, owners: set[int], allowed: int = 0)
         )
 
 
-@contextlib.contextmanager
-def folder_for(name: str, *, private: bool) -> Iterator[int]:
+def folder_for(name: str, *, private: bool) -> Descriptor:
     """Open the folder of a file that is to be written; a private one is made if it is missing.
 
     Raises
@@ -91,13 +88,10 @@ def folder_for(name: str, *, private: bool) -> Iterator[int]:
     path = os.path.dirname(name) or "."
     if private:
         os.makedirs(path, 0o700, exist_ok=True)
-    folder = os.open(path, FOLDER if private else ANY_FOLDER)
-    try:
-        if private:
-            try:
-                _check(os.fstat(folder), "its folder", {os.geteuid()})
-            except ForeignIndexError as error:
-                raise PermissionError(errno.EPERM, str(error)) from None
-        yield folder
-    finally:
-        os.close(folder)
+    folder = Descriptor.open(path, FOLDER if private else ANY_FOLDER)
+    if private:
+        try:
+            _check(os.fstat(folder.fileno()), "its folder", {os.geteuid()})
+        except ForeignIndexError as error:
+            raise PermissionError(errno.EPERM, str(error)) from None
+    return folder

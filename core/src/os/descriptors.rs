@@ -1,7 +1,26 @@
-//! How many files this process may have open.
+//! Opening files by descriptors, and how many this process may have open.
 //!
 //! Law:
 //! 1. Users of one kind share a fifth of the limit, which leaves room for other kinds.
+
+use std::ffi::{CStr, c_int};
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// The mode of a file that is created, less what the user masks.
+const MODE: libc::c_uint = 0o644;
+
+/// Open a file, whose name counts from an open folder if one is given.
+pub fn open_at(folder: Option<RawFd>, name: &CStr, flags: c_int) -> io::Result<OwnedFd> {
+    let folder = folder.unwrap_or(libc::AT_FDCWD);
+    // SAFETY: a terminated text and numbers.
+    let fd = unsafe { libc::openat(folder, name.as_ptr(), flags | libc::O_CLOEXEC, MODE) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor, which belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
 
 /// The files that one of `users` may open: its share of a fifth of the limit, `bound` at most.
 pub fn at_most(bound: usize, users: usize) -> usize {

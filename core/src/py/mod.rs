@@ -8,6 +8,7 @@ pub mod child;
 pub mod codec_limit;
 pub mod convert;
 pub mod datatype;
+pub mod descriptor;
 pub mod format_error;
 pub mod metadata;
 mod module;

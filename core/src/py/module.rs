@@ -4,8 +4,8 @@
 //! 1. What Python may call is named here, and nowhere else.
 
 use super::{
-    child, codec_limit, convert, datatype, format_error, metadata, pieces, read, request_handle,
-    requests, ring, saved_parts, store, survey,
+    child, codec_limit, convert, datatype, descriptor, format_error, metadata, pieces, read,
+    request_handle, requests, ring, saved_parts, store, survey,
 };
 use crate::engine::counters::{self, COUNTERS, Mark};
 use crate::engine::heap_read;
@@ -264,6 +264,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ring::Guards>()?;
     module.add_class::<ring::Lease>()?;
     module.add_class::<child::Child>()?;
+    module.add_class::<descriptor::Descriptor>()?;
     module.add_class::<codec_limit::Trial>()?;
     module.add_class::<requests::Arena>()?;
     module.add_class::<requests::Stages>()?;
