@@ -227,8 +227,8 @@ def _try(way: str, path: str, call: str, error: str) -> tuple[str, str]:
 
 
 def _left() -> int:
-    """Processes that the child left behind for more than 3 s; they end here."""
-    deadline = time.monotonic() + 3
+    """Processes that the child left behind for longer than a node's host may stay; they end here."""
+    deadline = time.monotonic() + 8
     while True:
         try:
             found, _ = os.waitpid(-1, os.WNOHANG)
