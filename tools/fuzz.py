@@ -28,6 +28,7 @@ import sysconfig
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,10 @@ def run(targets: Sequence[str], seconds: int, seed: int) -> int:
         return NOTHING_RUNS
     print(f"fuzzing with {how}; seed {seed}", flush=True)
     kept = target_folder() / "inputs"
-    faults = [target for target in targets if driver(target, seconds, seed, kept)]
+    # As many at a time as there are cores.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        failed = pool.map(lambda target: driver(target, seconds, seed, kept), targets)
+    faults = [target for target, status in zip(targets, failed, strict=True) if status]
     print(f"faults: {', '.join(faults) or 'none'} (inputs in {kept})")
     return bool(faults)
 
