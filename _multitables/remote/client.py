@@ -9,7 +9,8 @@ Law
 4. A fork of a process that has obstore never calls it; see relay.py.
 5. No failure leads to an exception of obstore's, not as its context either.
 6. obstore does not notice signals, so the program's own thread leaves its calls to another one: an
-   interrupt ends the wait, and the call is left to its time-outs.
+   interrupt ends the wait, and the call is left to its time-outs. A reader's thread asks itself: in
+   another one Python may collect what h5py's lock, which the first holds, is needed for.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import importlib
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -61,6 +63,12 @@ def _begin_in_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_begin_in_fork)
+
+
+def _notices_interrupts() -> bool:
+    """Whether Ctrl-C is for this thread: not in a reader, where h5py may hold its lock as well."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 P = ParamSpec("P")
@@ -112,7 +120,7 @@ def _names_failures(ask: Callable[P, T]) -> Callable[P, T]:
     @wraps(ask)
     def asked(*arguments: P.args, **named: P.kwargs) -> T:
         try:
-            if threading.current_thread() is not threading.main_thread():
+            if not _notices_interrupts():
                 return ask(*arguments, **named)
             return concurrently(lambda _: ask(*arguments, **named), [None], 1)[0]
         except (StoreFailure, MissingLibraryError, OptionsError):

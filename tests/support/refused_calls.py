@@ -219,7 +219,7 @@ def _try(way: str, path: str, call: str, error: str) -> tuple[str, str]:
 
 
 def _left() -> int:
-    """Processes that the child left behind for longer than a node's host may stay; they end here."""
+    """Processes that the child left for longer than a node's host may stay; they end here."""
     deadline = time.monotonic() + 8
     while True:
         try:
