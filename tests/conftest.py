@@ -44,6 +44,11 @@ _stderr = 2
 _before: Holdings | None = None
 
 
+# Tests never time: a busy machine is no fault of theirs.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--examples",

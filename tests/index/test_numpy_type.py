@@ -152,6 +152,8 @@ def has_overlap(dtype: np.dtype) -> bool:
     """Whether fields lie in others, or behind the end of their element."""
     names = dtype.names or ()
     inner = [dtype[name] for name in names] + [dtype.base] * (dtype.subdtype is not None)
+    of_rows = (dtype.metadata or {}).get("vlen")
+    inner += [of_rows] * isinstance(of_rows, np.dtype)
     places = sorted((dtype.fields[n][1], dtype[n].itemsize) for n in names)
     ends = [at + size for at, size in places]
     starts = [*(at for at, _ in places[1:]), dtype.itemsize]
