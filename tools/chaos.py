@@ -40,7 +40,7 @@ class Run:
         self.wrong = 0
 
     def work(self, folder: Path) -> None:
-        """Run schedules until there are none, or the time is over."""
+        """Run schedules until the last one, or until the time is over."""
         with Runner(folder, self.seed) as runner:
             while (number := self._next()) is not None:
                 self._add(runner.run(number))

@@ -4,7 +4,7 @@ Law
 ---
 1. Links, virtual sources, raw files and references alike. What is refused is an error, never
    a missing file: data is as with ``links="anywhere"``, or not there.
-2. An HDF5 file of this machine names files of this machine only, whatever its names look like; what
+2. An HDF5 file of this machine names files of this machine only, by any name; what
    lies in a store never names a file of this machine.
 3. A name is judged by what it leads to, through symbolic links and "..". A file of this machine is
    judged again when it is open, since another process may have changed what the name leads to.

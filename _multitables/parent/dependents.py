@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Whatever comes after the end is ended at once, so `close` in one thread leaves nothing of what
+1. What comes after the end is ended at once, so `close` in one thread leaves nothing of what
    another one starts at the same moment.
 """
 

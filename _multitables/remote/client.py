@@ -96,7 +96,7 @@ def concurrently(ask: Callable[[Any], T], things: Sequence[Any], threads: int) -
     for _ in range(min(threads, len(things))):
         try:
             threading.Thread(target=run, daemon=True).start()
-        except RuntimeError:  # there is no thread to be had
+        except RuntimeError:  # the system starts no thread
             break
         started += 1
     if not started:

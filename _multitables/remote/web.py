@@ -162,7 +162,7 @@ class Web:
         Raises
         ------
         StoreFailure
-            Whatever went wrong.
+            The request failed; the kind says how.
         """
         until = time.monotonic() + self._options["retry_timeout_seconds"]
         pause, n_retries = FIRST_PAUSE_SECONDS, 0

@@ -27,15 +27,15 @@ class RegionError(Exception):
     """Its text is why a selection cannot be used."""
 
 
-def region_steps(told: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """Return NumPy's indexes, one after another, for a selection as the core tells it.
+def region_steps(selection: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return NumPy's indexes, one after another, for a selection as the core gives it.
 
     Raises
     ------
     RegionError
         It is not within this shape, or has too many elements that are to be listed.
     """
-    kind, *what = told
+    kind, *what = selection
     if kind == "all":
         return ()
     if kind == "none":
@@ -50,9 +50,9 @@ def region_steps(told: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Any, ..
     return (tuple(places.T),) if kind == "points" else _blocks(places.reshape(-1, 2, rank))
 
 
-def region_shape(told: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+def region_shape(selection: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of what the indexes of `region_steps` give of a dataset of this shape."""
-    kind, *what = told
+    kind, *what = selection
     if kind == "all":
         return shape
     if kind == "none":
@@ -60,7 +60,7 @@ def region_shape(told: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ..
     if kind == "regular":
         _check_grid(shape, what[0])
         return tuple(count * block for _, _, count, block in what[0])
-    steps = region_steps(told, shape)
+    steps = region_steps(selection, shape)
     if len(steps) < len(shape):  # of points, or of blocks that are no box
         return (len(steps[0][0]),)
     return tuple(len(step[-1]) for step in steps)

@@ -237,7 +237,7 @@ def test_a_name_that_is_the_same_for_each_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "text"),
+    ("selection", "text"),
     [
         (("regular", [(0, 4, UNLIMITED, 2)]), "beyond"),
         (("regular", [(2**64 - 1, 1, 1, 1)]), "beyond"),
@@ -251,18 +251,18 @@ def test_a_name_that_is_the_same_for_each_number() -> None:
         (("blocks", 1, [0, 2**39, 2**39 + 2, 2**39 + 4]), "do not follow"),
     ],
 )
-def test_regions_that_lie(told: Any, text: str) -> None:
+def test_regions_that_lie(selection: Any, text: str) -> None:
     for question in (region_steps, region_shape):
-        if question is region_steps or told[0] != "regular" or text != "do not follow":
+        if question is region_steps or selection[0] != "regular" or text != "do not follow":
             with pytest.raises(RegionError, match=text):
-                question(told, (2**40,))
+                question(selection, (2**40,))
 
 
 def test_a_large_box_is_no_list() -> None:
-    told = ("regular", [(1, 1, 1, 2**39), (0, 3, 2**20, 1)])
+    selection = ("regular", [(1, 1, 1, 2**39), (0, 3, 2**20, 1)])
     shape = (2**40, 2**40)
-    assert region_shape(told, shape) == (2**39, 2**20)
-    steps = region_steps(told, shape)
+    assert region_shape(selection, shape) == (2**39, 2**20)
+    steps = region_steps(selection, shape)
     assert [step[-1] for step in steps] == [slice(1, 2**39 + 1), slice(0, 3 * 2**20 - 2, 3)]
 
 

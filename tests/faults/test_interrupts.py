@@ -86,7 +86,7 @@ def swallowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     So it does where a file is closed by that.
     """
     lost: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: lost.append(told.exc_type))
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: lost.append(raised.exc_type))
     yield lost
     assert set(lost) <= {KeyboardInterrupt, ResourceWarning}
 

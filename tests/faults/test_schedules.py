@@ -20,7 +20,7 @@ SAMPLE = 32
 
 
 def test_every_fault_meets_every_reading_that_it_is_for() -> None:
-    """Numbers go through the whole table, whatever the seed."""
+    """Numbers go through the whole table with any seed."""
     for seed in (0, 12345):
         drawn = (Schedule.of(seed, n) for n in range(len(FAULTS) * len(READINGS)))
         met = {(schedule.fault_name, schedule.reading) for schedule in drawn}

@@ -2,7 +2,7 @@
 
 Law
 ---
-1. Not used, with a warning: the file answers. Whoever could replace the file may index it.
+1. Not used, with a warning: the file answers. A user who could replace the file may index it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 1. A folder of another user, a link, or one that others may enter is not used.
 2. What a killed process has left is in nobody's way, and goes.
-3. Two runs agree on nothing, whatever else is equal.
+3. Two runs agree on nothing, though all else is equal.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ print(listener.accept()[0].recv(100))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_a_host_of_another_user(rows_file: Path) -> None:
-    """It is told apart by the kernel, even if it were in the folder."""
+    """The kernel names its user, even if it were in the folder."""
     listener = meeting.listening(link_of(rows_file, 0, 2)._name, 1)
     assert listener is not None
     with (
@@ -222,7 +222,7 @@ def test_a_host_that_cannot_start(rows_file: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_is_no_rank(rows_file: Path) -> None:
-    """One of three is none; the others get their rows."""
+    """One of three is no rank; the others get their rows."""
     rank = link_of(rows_file, 2, 3)
     of_rank, of_host = rank._proofs
     rank.send({"next": 0})

@@ -21,9 +21,9 @@ import h5py
 import numpy as np
 import obstore
 import pytest
-import trustme
 from object_stores import s3_store
 from oracle import same, streamed
+from plain_server import issued
 from remote_files import Remote, noise
 
 import multitables
@@ -381,12 +381,7 @@ def test_names_are_no_reasons(key: str, path: Path, remote: Remote) -> None:
 def test_certificates(
     path: Path, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    files = (tmp_path / "chain.pem", tmp_path / "key.pem")
-    issued.cert_chain_pems[0].write_to_path(files[0])
-    issued.private_key_pem.write_to_path(files[1])
-    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    files = issued(tmp_path)
     name = remote.put(path)
     with Proxy(remote.server.endpoint, tls=files) as proxy:
         secure = remote.options(**QUICK, endpoint=proxy.endpoint)

@@ -1,4 +1,4 @@
-"""Ctrl-C while a store does not answer: it ends whatever waits, and the program can go on.
+"""Ctrl-C while a store does not answer: it ends the wait, and the program can go on.
 
 1. The signal is a real one, sent while the server holds its answer back.
 2. What was asked for is left to threads, which end when the server answers.

@@ -21,8 +21,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-import trustme
-from plain_server import PlainServer, plain_server
+from plain_server import PlainServer, issued, plain_server
 
 import multitables
 from _benchmark.objects.proxy import Proxy
@@ -240,12 +239,7 @@ def test_redirects_that_are_not_followed(
 def test_no_redirect_leaves_encryption(
     headers: dict[str, str], servers: tuple[PlainServer, PlainServer], tmp_path: Path
 ) -> None:
-    authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    files = (tmp_path / "chain.pem", tmp_path / "key.pem")
-    issued.cert_chain_pems[0].write_to_path(files[0])
-    issued.private_key_pem.write_to_path(files[1])
-    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    files = issued(tmp_path)
     good, other = servers
     given = {**QUICK, "headers": headers, "certificate": str(tmp_path / "authority.pem")}
     good.objects["/refs.json"] = refs("/d/a")

@@ -15,8 +15,11 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
+
+import trustme
 
 
 class Sent(NamedTuple):
@@ -42,27 +45,38 @@ class PlainServer:
     endpoint: str = ""
 
 
+def issued(folder: Path) -> tuple[Path, Path]:
+    """Return files of a certificate for this machine and its key, beside ``authority.pem``."""
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1")
+    files = (folder / "chain.pem", folder / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(files[0])
+    certificate.private_key_pem.write_to_path(files[1])
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    return files
+
+
 @contextlib.contextmanager
 def plain_server(**settings: object) -> Iterator[PlainServer]:
     """Serve until the block ends."""
-    told = PlainServer(**settings)  # type: ignore[arg-type]
+    served = PlainServer(**settings)  # type: ignore[arg-type]
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             sent = Sent(self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
-            told.sent.append(sent)
+            served.sent.append(sent)
             path = unquote(self.path.partition("?")[0])
-            if path in told.moved:
-                place = told.moved[path]
+            if path in served.moved:
+                place = served.moved[path]
                 self.answer(302, b"", *([("Location", place)] if place else []))
                 return
-            data = told.objects.get(path)
-            refused = told.status(sent) or (404 if data is None else 0)
+            data = served.objects.get(path)
+            refused = served.status(sent) or (404 if data is None else 0)
             if refused < 0:
                 self.close_connection = True
                 return
             if refused or data is None:
-                self.answer(refused, told.words)
+                self.answer(refused, served.words)
                 return
             found = re.fullmatch(r"bytes=(\d+)-(\d+)", sent.headers.get("range", ""))
             if not found:
@@ -76,19 +90,19 @@ def plain_server(**settings: object) -> Iterator[PlainServer]:
 
         def do_PUT(self) -> None:
             sent = Sent(self.command, self.path, {k.lower(): v for k, v in self.headers.items()})
-            told.sent.append(sent)
+            served.sent.append(sent)
             data = self.rfile.read(int(sent.headers["content-length"]))
-            refused = told.status(sent)
+            refused = served.status(sent)
             if not refused:
-                told.objects[self.path] = data
+                served.objects[self.path] = data
             self.answer(refused or 201, b"")
 
         def answer(self, status: int, body: bytes, *headers: tuple[str, str]) -> None:
             self.send_response(status)
             for name, value in headers:
                 self.send_header(name, value)
-            if told.etag:
-                self.send_header("ETag", told.etag)
+            if served.etag:
+                self.send_header("ETag", served.etag)
             self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -105,11 +119,11 @@ def plain_server(**settings: object) -> Iterator[PlainServer]:
 
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = False  # its end waits for them
-    told.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+    served.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield told
+        yield served
     finally:
         server.shutdown()
         thread.join()

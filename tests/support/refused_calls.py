@@ -6,7 +6,7 @@ Law
    file in that way, and from its filter on the kernel answers the call with the error: to the
    child, and to all that it starts. The row HIDDEN is /proc with nothing in it.
 2. What is right: the file's data, or an error of the library's, and no process left. What is wrong:
-   anything else, and whatever takes longer than DEADLINE_SECONDS.
+   anything else, and what takes longer than DEADLINE_SECONDS.
 3. The whole of the library is imported before the filter stands: without some calls Python itself
    imports nothing. Without those of NEEDED neither Python nor the C library works; there a death is
    right, too.

@@ -186,7 +186,7 @@ class Training:
         self.kills = 0
 
     def run(self, kills: int) -> None:
-        """Begin trainings, and end them, until so many kills were survived."""
+        """Begin trainings, and end them, until they survived this number of kills."""
         while self.kills < kills:
             self._folder.mkdir()
             self._train(kills)

@@ -3,7 +3,7 @@
 Law
 ---
 1. The host must be a process of this user that knows what the run has agreed on; before that is
-   known it is given nothing. Where there is none, one is started.
+   known it is given nothing. A missing one is started.
 2. A host that ends is an error, and so is one that does not answer for `options.STALL_SECONDS`, as
    a signal has stopped it. The same holds for a rank that is stopped and for which this one waits.
 3. It knows no streams: what a message says, but for what concerns the host, is the caller's.
@@ -86,7 +86,7 @@ class HostLink:
             raise host_ended(error) from None
 
     def receive(self, timeout: float) -> tuple[dict[str, Any] | None, list[int]]:
-        """Take a message; None: there is none."""
+        """Take a message; None: nothing came."""
         connection = self._socket  # which another thread may close
         try:
             if connection is None or not _can_be_read(connection, timeout):
@@ -142,7 +142,7 @@ class HostLink:
     # ---- the host
 
     def _connected(self) -> socket.socket:
-        """Reach the host, which is started where there is none."""
+        """Reach the host, which is started if it is missing."""
         deadline = time.monotonic() + options.STALL_SECONDS
         try:
             while True:

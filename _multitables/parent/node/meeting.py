@@ -3,10 +3,10 @@
 Law
 ---
 1. The folder belongs to this user, and nobody else may enter it: it is opened without following a
-   link, and what was opened is looked at. Another one is not used, whatever it is called.
+   link, and what was opened is looked at. Another one is not used.
 2. A socket there has a host as long as a process listens at it. One that nobody listens at is what
    a killed process has left: the next one that listens, or ends, removes it.
-3. Who listens or removes holds the folder's lock, which the kernel frees whatever happens.
+3. Who listens or removes holds the folder's lock, which the kernel frees when they end.
 4. Nothing here waits: callers try again, and have a deadline.
 
 This file must never know what is said through a socket.
@@ -43,7 +43,7 @@ class _Folder:
 
 
 def connected(name: str) -> socket.socket | None:
-    """Return a connection with the process that listens; None: there is none.
+    """Return a connection with the process that listens; None: nobody listens.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def _parents() -> Iterator[str]:
 
 
 def _opened(path: str) -> int:
-    """Return the descriptor of a private folder, which is made where there is none."""
+    """Return the descriptor of a private folder, which is made if it is missing."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -66,7 +66,7 @@ def close(descriptors: list[int]) -> list[int]:
 
 def filled(data: bytes) -> int:
     """Return the descriptor of memory that has these bytes for ever."""
-    memory = os.memfd_create("multitables-told", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    memory = os.memfd_create("multitables-message", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(memory, "wb", closefd=False) as out:
             out.write(data)

@@ -7,7 +7,7 @@ Law
    of a node have the same number, which its host sees.
 3. A run is what its launcher calls it. Without a launcher it is the process that started the ranks,
    with the time at which that began: a pid that is used again is another run. Machines and
-   containers that have a folder in common are told apart by boot and namespaces.
+   boot and namespaces tell containers apart that have a folder in common.
 4. What the ranks of a run agree on is made of this. It is a secret if the launcher gave them one,
    or if `MULTITABLES_RUN` is one. Else the guard is the user's private folder, and what the kernel
    says of the other end of a socket (meeting.py, kernel_view.py).

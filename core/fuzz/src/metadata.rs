@@ -1,6 +1,6 @@
 //! A file's metadata, walked as far as they lead.
 //!
-//! Law: whatever the bytes say, each question has an answer or an error.
+//! Law: each question has an answer or an error, for any bytes.
 //!
 //! Input: the file. Its checksums are not looked at, so that a change leads further.
 

@@ -1,7 +1,7 @@
 //! Virtual datasets: which parts of other datasets they show (VII.F, IV.A.2.i), and the form in which a
 //! file keeps selections (VIII.B of the dataspace functions: `H5Sencode`).
 //!
-//! Law: every list is as long as the bytes that are there, whatever its count says. A name that many
+//! Law: every list is as long as the bytes that are there, and not as its count says. A name that many
 //! mappings have is kept once.
 
 use super::cursor::{Block, Cursor, Sizes};

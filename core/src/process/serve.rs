@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Milliseconds between two looks at a parent of which nothing else tells.
+/// Milliseconds between two looks at a parent, where no descriptor shows its end.
 const LOOK_MS: i32 = 200;
 
 /// What a reader does through HDF5 libraries.
@@ -91,7 +91,7 @@ fn stream(plan: &Plan, ring: &RingMaps, me: usize, library: &mut LibraryRead<'_>
 }
 
 /// End this process when `parent` ends. A pidfd sees every kind of death, and is not fooled by
-/// descriptors that the parent's other children inherited. Where a sandbox tells no process ids, the
+/// descriptors that the parent's other children inherited. Where a sandbox hides process ids, the
 /// parent's end of the socket has to do.
 fn end_with(parent: i32, socket: RawFd) -> io::Result<()> {
     // SAFETY: pidfd_open takes a pid and flags and returns a descriptor or -1.

@@ -1,8 +1,8 @@
 //! Children of this process, as Python sees them.
 //!
 //! Law:
-//! 1. A child that no Python object holds any more is killed and reaped, whatever interrupted the code
-//!    that started it.
+//! 1. A child that no Python object holds any more is killed and reaped, also if the code that
+//!    started it was interrupted.
 
 use crate::os::child::{Child as Inner, end_together};
 use crate::os::spawn;

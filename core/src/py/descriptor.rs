@@ -1,8 +1,8 @@
 //! Open files and folders, as Python holds them.
 //!
 //! Law:
-//! 1. A file is closed with its last reference, whatever interrupted the code that opened it. A number
-//!    that Python holds would stay open there.
+//! 1. A file is closed with its last reference, also if the code that opened it was interrupted. A
+//!    number that Python holds would stay open there.
 
 use super::child::refused;
 use crate::os::descriptors::open_at;

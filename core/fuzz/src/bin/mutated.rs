@@ -3,7 +3,7 @@
 //!
 //! Law:
 //! 1. First the corpus as it is, then mutations, drawn from the seed: a run repeats but for its end.
-//! 2. Before each input is tried it is written to the file FAULT, which is removed at the end: it is there after whatever kills.
+//! 2. Before each input is tried it is written to the file FAULT, which is removed at the end: an input that kills is left there.
 
 use multitables_fuzz::body;
 use std::fs;

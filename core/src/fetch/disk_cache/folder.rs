@@ -1,7 +1,7 @@
 //! The folder of a cache by its descriptor, and the key that binds its files to it.
 //!
 //! Law:
-//! 1. Whatever another user put here is refused. The folder and each file in it belong to this process'
+//! 1. What another user put here is refused. The folder and each file in it belong to this process'
 //!    user, no other user may write them, and a file is a regular one that has no second name.
 //! 2. Files are opened below the descriptor of the folder, and no symbolic link is followed: what takes
 //!    the folder's name later changes nothing.
