@@ -83,7 +83,7 @@ KNOW_PROCESSES = {
         "multiprocessing.context.get_spawning_popen",
         "multiprocessing.reduction",
         "multiprocessing.reduction.DupFd",
-    }
+    },
 }
 #: Values in, values out: whole folders, and the loose files below them.
 PURE = {"errors", "filter_names", "sizes", "tree", "options", "select", "plan", "wire"}
