@@ -14,6 +14,7 @@ Usage: ``PYTHONPATH=tests/support python tools/chaos.py [--schedules 10000] [--s
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import random
 import sys
@@ -39,11 +40,10 @@ class Run:
         self.ends: Counter[tuple[str, str]] = Counter()
         self.wrong = 0
 
-    def work(self, folder: Path) -> None:
+    def work(self, runner: Any) -> None:
         """Run schedules until the last one, or until the time is over."""
-        with Runner(folder, self.seed) as runner:
-            while (number := self._next()) is not None:
-                self._add(runner.run(number))
+        while (number := self._next()) is not None:
+            self._add(runner.run(number))
 
     def _next(self) -> int | None:
         with self._lock:
@@ -69,11 +69,13 @@ def main() -> int:
     print(f"--seed {given.seed}", flush=True)
     numbers = itertools.count() if given.schedule is None else iter([given.schedule])
     run = Run(given.seed, itertools.islice(numbers, given.schedules), given.minutes)
-    with tempfile.TemporaryDirectory() as folder:
-        threads = [
-            threading.Thread(target=run.work, args=(Path(folder, str(job)),))
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as opened:
+        # All files are written before the first program starts, which would inherit their locks.
+        runners = [
+            opened.enter_context(Runner(Path(folder, str(job)), run.seed))
             for job in range(given.jobs if given.schedule is None else 1)
         ]
+        threads = [threading.Thread(target=run.work, args=(runner,)) for runner in runners]
         for thread in threads:
             thread.start()
         for thread in threads:
