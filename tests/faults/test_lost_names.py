@@ -216,6 +216,28 @@ def test_a_streamer_that_keeps_nothing_keeps_its_file(
     assert streamed(streamer, "/ragged") == want["/ragged"]
 
 
+def test_files_of_a_list_that_were_unlinked(tmp_path: Path) -> None:
+    """A reader opens most of them when their rows come."""
+    paths = [tmp_path / f"{number}.h5" for number in range(60)]
+    for number, path in enumerate(paths):
+        with h5py.File(path, "w") as file:
+            file["x"] = np.full((2, 4096), number)
+    delivered = []
+    stream = Streamer(paths).get_queue("/x", n_procs=1, block_size=1, read_ahead=1)
+
+    def take() -> None:
+        for guard in stream:
+            with guard as block:
+                delivered.append(int(block.min()))
+            for path in paths:
+                path.unlink(missing_ok=True)
+
+    with stream, pytest.raises(multitables.MissingFileError, match="was removed") as caught:
+        take()
+    assert delivered == [row // 2 for row in range(len(delivered))]
+    assert caught.value.filename == str(paths[len(delivered) // 2])
+
+
 def test_what_another_file_has_the_name_of(tmp_path: Path, want: dict[str, list[Any]]) -> None:
     """It is not taken for the first one; a Streamer opens it, as it opens its file each time."""
     path = tmp_path / "data.h5"

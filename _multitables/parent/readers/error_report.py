@@ -23,6 +23,7 @@ from _multitables.errors import (
     CorruptFileError,
     FileChangedError,
     LibraryTimeoutError,
+    MissingFileError,
     ReaderDiedError,
     StalledError,
     SubprocessException,
@@ -154,6 +155,19 @@ def _system(place: Place, record: Record, doing: str) -> Exception:
     )
 
 
+def _unopened(place: Place, record: Record) -> Exception:
+    if record.detail != errno.ENOENT:
+        return _system(place, record, "opening the file in a reader")
+    values = place.values()
+    return MissingFileError(
+        f"{values['filename']!r} was removed after it was indexed, so a reader cannot open it for "
+        f"{place.where}",
+        good=place.lost,
+        advice="Put the file back, then open a new stream",
+        **values,
+    )
+
+
 def _changed(place: Place, record: Record) -> Exception:
     sizes = f"{record.expected} -> {record.got} bytes"
     if record.expected == record.got:
@@ -237,7 +251,7 @@ KINDS: dict[str, Callable[[Place, Record], Exception]] = {
     "filter_truncated": _damaged("{name} data is cut short for {where} " + _SIZES),
     "short": _damaged("the file ends inside {where} " + _SIZES + ": it is truncated"),
     "read": partial(_system, doing="reading"),
-    "open": partial(_system, doing="opening the file in a reader"),
+    "open": _unopened,
     "changed": _changed,
     "library": _library,
     "internal": _internal,

@@ -2,12 +2,12 @@
 //!
 //! Law:
 //! 1. One pool for a process, as long as somebody holds it. A thread starts when a job finds none idle,
-//!    up to the bound of the caller, and ends with the pool.
+//!    up to the bound of the caller, and ends with the pool. Where no thread can start, jobs are done
+//!    by the threads that send them.
 //! 2. A dropped pool does not wait for its jobs: a store may take long to answer.
 //! 3. A process that was forked makes a pool of its own, as its parent's threads are not there.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
@@ -49,8 +49,8 @@ impl Pool {
         pool
     }
 
-    /// Have a thread do a job, with at most `limit` threads.
-    pub(super) fn send(&self, job: Job, limit: usize) -> io::Result<()> {
+    /// Have a thread do a job, with at most `limit` threads; the caller does it where none can start.
+    pub(super) fn send(&self, job: Job, limit: usize) {
         let mut state = self.0.lock();
         state.jobs.push_back(job);
         if state.idle < state.jobs.len() && state.threads < limit {
@@ -60,16 +60,16 @@ impl Pool {
                 .spawn(move || shared.serve());
             match started {
                 Ok(_) => state.threads += 1,
-                Err(error) if state.threads == 0 => {
-                    state.jobs.pop_back();
-                    return Err(error);
+                Err(_) if state.threads == 0 => {
+                    let job = state.jobs.pop_back();
+                    drop(state);
+                    return job.into_iter().for_each(|job| job());
                 }
                 Err(_) => {} // the others do it
             }
         }
         drop(state);
         self.0.changed.notify_one();
-        Ok(())
     }
 }
 

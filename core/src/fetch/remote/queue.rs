@@ -141,14 +141,7 @@ impl RemoteQueue {
                 done,
             });
         };
-        if let Err(error) = self.pool.send(Box::new(job), self.requests) {
-            self.land(Landed {
-                ticket,
-                len,
-                bytes: Vec::new(),
-                done: Err(FetchError::Read(error)),
-            });
-        }
+        self.pool.send(Box::new(job), self.requests);
     }
 
     /// Take in a read that has ended.
