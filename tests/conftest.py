@@ -31,7 +31,7 @@ import pytest
 import tables
 import threadpoolctl
 from disk_cases import spinning
-from processes import Holdings, children, kill, leaks
+from processes import Holdings, children, kill, leaks, threads
 from simulated_disk import Mounted
 
 from _multitables import _core
@@ -104,7 +104,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     global _before
     marker = item.get_closest_marker("hang")
     seconds = marker.args[0] if marker else HANG_SECONDS
-    others = Holdings.now().threads
+    others = frozenset(threads())
     faulthandler.dump_traceback_later(seconds + GRACE_SECONDS, exit=True, file=_stderr)
     _before = Holdings.now()
     while _before.threads <= others:  # the kernel's list may lack the watchdog's own thread

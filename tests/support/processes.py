@@ -101,7 +101,7 @@ class Holdings:
         return cls(
             frozenset(f"{pid} {line}" for pid, line in children().items()),
             frozenset(_descriptors()),
-            frozenset(_threads()),
+            frozenset(threads()),
             frozenset(_mappings()),
         )
 
@@ -124,7 +124,8 @@ def _descriptors() -> Iterator[str]:
                 yield f"{name} -> {target}"
 
 
-def _threads() -> Iterator[str]:
+def threads() -> Iterator[str]:
+    """The threads of this process, each with its name."""
     for tid in _tasks(os.getpid()):
         with contextlib.suppress(OSError):
             yield f"{tid} {Path(f'/proc/self/task/{tid}/comm').read_text().strip()}"
