@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each import for_each
 from processes import run_script
 
 import _multitables
@@ -122,8 +123,10 @@ FRIENDS = {
 ADAPTED = {"torch", "torchdata", "jax", "tensorflow"}
 
 
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
+@functools.cache
+def imports(path: Path) -> list[tuple[str, bool]]:
     """(module or module.name, at the top level) of every import of a file."""
+    found = []
     tree = ast.parse(path.read_text(encoding="utf-8"))
     top = set(ast.walk(tree)) - {
         inner
@@ -133,14 +136,14 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, node in top
+            found += [(alias.name, node in top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
             assert node.module is not None
             for alias in node.names:
-                yield f"{node.module}.{alias.name}", node in top
-                yield node.module, node in top
+                found.append((f"{node.module}.{alias.name}", node in top))
+                found.append((node.module, node in top))
+    return found
 
 
 def ours(path: Path) -> set[str]:
@@ -184,11 +187,6 @@ def against_the_law(module: str) -> set[tuple[str, str]]:
     return found
 
 
-@pytest.fixture(params=sorted(NAMES))
-def module(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def test_there_is_something_to_read() -> None:
     assert {"_multitables.parent.stream.stream_queue", "_multitables.reader.__main__"} <= set(NAMES)
     assert "_multitables.plan.stream_plan" in ours(NAMES["_multitables.parent.start_blocks"])
@@ -196,6 +194,7 @@ def test_there_is_something_to_read() -> None:
     assert set(NAMES) >= PURE_FILES | {ASKS_VERSIONS}
 
 
+@for_each(sorted(NAMES))
 def test_every_file_has_a_folder(module: str) -> None:
     assert folder(module) or module == "_multitables.__init__"
 
@@ -204,21 +203,25 @@ def test_the_top_is_not_crowded() -> None:
     assert len(list(LIBRARY.glob("*.py"))) <= 8
 
 
+@for_each(sorted(NAMES))
 def test_folders_import_what_is_below_them(module: str) -> None:
     assert against_the_law(module) == set()
 
 
+@for_each(sorted(NAMES))
 def test_who_touches_an_hdf5_library(module: str) -> None:
     found = {name.split(".")[0] for name, _ in imports(NAMES[module])} & HDF5
     if folder(module) not in TOUCH_HDF5 and module != ASKS_VERSIONS:
         assert found == set()
 
 
+@for_each(sorted(NAMES))
 def test_hdf5_libraries_are_imported_when_needed_only(module: str) -> None:
     top = {name.split(".")[0] for name, at_top in imports(NAMES[module]) if at_top}
     assert not top & HDF5
 
 
+@for_each(sorted(NAMES))
 def test_only_adapters_touch_what_they_are_for(module: str) -> None:
     found = {name.split(".")[0] for name, _ in imports(NAMES[module])} & ADAPTED
     assert len(found) <= (".adapters." in module)
@@ -255,6 +258,7 @@ def test_no_imports_go_in_a_circle() -> None:
     list(graphlib.TopologicalSorter(below).static_order())
 
 
+@for_each(sorted(NAMES))
 def test_only_one_file_starts_or_signals_processes(module: str) -> None:
     path = NAMES[module]
     if module in START_PROCESSES:
@@ -270,12 +274,13 @@ def test_only_one_file_starts_or_signals_processes(module: str) -> None:
     assert not attributes & {*starts, "Process", "kill", "killpg", "terminate", "send_signal"}
 
 
+@for_each(sorted(NAMES))
 def test_nothing_is_pickled(module: str) -> None:
     found = {name.split(".")[0] for name, _ in imports(NAMES[module])}
     assert not found & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
 
-@pytest.mark.parametrize("path", BENCHMARK, ids=lambda path: path.name)
+@for_each(BENCHMARK)
 def test_the_benchmark_imports_only_the_face(path: Path) -> None:
     inside = {name for name, _ in imports(path) if name.split(".")[0] == "_multitables"}
     assert inside == set()
@@ -310,6 +315,7 @@ def test_the_face_names_what_is_public() -> None:
             assert getattr(multitables, name).__doc__
 
 
+@for_each(sorted(NAMES))
 def test_every_file_begins_with_its_law(module: str) -> None:
     path = NAMES[module]
     source = path.read_text(encoding="utf-8")
@@ -330,11 +336,13 @@ def test_files_of_the_core_begin_with_their_law() -> None:
         assert path.read_text(encoding="utf-8").startswith("//!"), path
 
 
+@for_each(sorted(NAMES))
 def test_names_are_nouns(module: str) -> None:
     last = module.rpartition(".")[2]
     assert last not in {"utils", "util", "common", "helpers", "helper", "misc", "tools"}
 
 
+@for_each(sorted(NAMES))
 def test_files_are_not_too_long(module: str) -> None:
     assert len(NAMES[module].read_text(encoding="utf-8").splitlines()) <= 500
 
@@ -351,7 +359,7 @@ def test_words() -> None:
             assert word not in words, f"{word} in {path}"
 
 
-@pytest.mark.parametrize("path", [*FILES, FACE], ids=lambda path: path.stem)
+@for_each([*FILES, FACE])
 def test_the_fields_words(path: Path) -> None:
     """The field has a word for it: work queue, request handle, shard, checkpoint, least loaded."""
     source = path.read_text(encoding="utf-8")
@@ -363,7 +371,7 @@ def test_the_fields_words(path: Path) -> None:
     assert not re.findall(r"\b(?:MOST|LEAST)_\w+", source), path
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@for_each(FILES)
 def test_functions_are_not_too_long(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -372,7 +380,7 @@ def test_functions_are_not_too_long(path: Path) -> None:
             assert length <= 80 or node.name in LONG_FUNCTIONS, f"{path}: {node.name}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@for_each(FILES)
 def test_what_is_private_is_used_where_it_is_defined(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     defined, used = set(), set()
@@ -421,6 +429,7 @@ def test_the_reader_program_explains_itself() -> None:
     assert "multitables" in done.stderr
 
 
+@for_each(sorted(NAMES))
 def test_one_home_of_defaults(module: str) -> None:
     """Limits are named in options.py; only machine.py asks how many cores there are."""
     if module == "_multitables.machine":

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each import for_each
 
 import _benchmark
 
@@ -146,7 +147,7 @@ def test_analysis_is_pure() -> None:
             assert not {other.partition(".")[0] for other in imports(path)} & machinery, name
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@for_each(sorted(NAMES))
 def test_files_begin_with_their_law_and_are_short(name: str) -> None:
     path = NAMES[name]
     source = path.read_text(encoding="utf-8")
