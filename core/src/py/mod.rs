@@ -4,16 +4,20 @@
 //! 1. No lock is held while Python code can run. Waiting releases the GIL.
 //! 2. Each binding says what it binds; the work is done in the other folders.
 
+mod arrays;
 pub mod child;
 pub mod codec_limit;
 pub mod convert;
 pub mod datatype;
 pub mod descriptor;
 pub mod format_error;
+mod machine;
 pub mod metadata;
 mod module;
+mod order;
 pub mod pieces;
 pub mod read;
+mod reader;
 pub mod request_handle;
 pub mod requests;
 pub mod ring;
@@ -21,3 +25,4 @@ pub mod saved_parts;
 mod selections;
 pub mod store;
 pub mod survey;
+mod words;

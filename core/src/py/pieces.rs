@@ -4,11 +4,13 @@
 
 use super::request_handle::RequestHandle;
 use super::requests::{Stages, WorkQueue};
+use super::words::{not_shared, words_of};
 use crate::engine::pieces::Pieces;
-use crate::requests::dispatcher::{Request, ShareError, SharedDataset};
+use crate::requests::dispatcher::Request;
+use crate::requests::shared_dataset::SharedDataset;
 use numpy::npyffi::npy_intp;
 use numpy::{PyArrayDescr, dtype};
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -62,21 +64,5 @@ impl Table {
             shape: Some(vec![out_bytes as npy_intp]),
             out_bytes,
         })
-    }
-}
-
-/// The words of a request.
-pub fn words_of(bytes: &[u8]) -> PyResult<Vec<u64>> {
-    let words = bytes.chunks(8);
-    let words = words.map(|word| word.try_into().map(u64::from_le_bytes));
-    let words: Result<_, _> = words.collect();
-    words.map_err(|_| PyValueError::new_err("a request is whole words"))
-}
-
-/// Why readers cannot be told of a table.
-pub fn not_shared(error: ShareError) -> PyErr {
-    match error {
-        ShareError::Memory(error) => PyOSError::new_err(error),
-        ShareError::Refused(reason) => PyValueError::new_err(reason),
     }
 }

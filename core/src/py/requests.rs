@@ -5,12 +5,13 @@
 //! 2. Refusals are exceptions of errors.py's kinds only in Python: here they are codes.
 
 use super::child::{Child, refused};
-use super::pieces::{not_shared, words_of};
 use super::request_handle::{RequestHandle, deadline_in};
+use super::words::{not_shared, words_of};
 use crate::engine::heap_read::{Descriptors, KIND_HEAP};
 use crate::requests::arena::Arena as Memory;
-use crate::requests::dispatcher::{Dispatcher, Request, SharedDataset};
+use crate::requests::dispatcher::{Dispatcher, Request};
 use crate::requests::handle::RequestHandle as Inner;
+use crate::requests::shared_dataset::SharedDataset;
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
 use crate::requests::work_queue::WORK_QUEUE;
 use crate::select::selection::Hyperslab;

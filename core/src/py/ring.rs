@@ -10,6 +10,7 @@
 
 use super::child::{Child, refused};
 use crate::os::memory::{Mapping, reserved_memfd, sealed_memfd};
+use crate::ring::control;
 use crate::ring::leases::{EMPTY, HELD, Leases};
 use crate::ring::maps::{RingMaps, map_ring};
 use crate::ring::tape::tape_rows;
@@ -483,4 +484,10 @@ impl Ring {
         told.copy_from_slice(&self.inner.book.maps.control.record(reader).account()[..12]);
         Ok(told)
     }
+}
+
+/// Bytes of a ring's control header.
+#[pyfunction]
+pub fn control_bytes(n_readers: usize, n_slots: usize, n_consumers: usize) -> usize {
+    control::control_bytes(n_readers, n_slots, n_consumers)
 }

@@ -5,7 +5,7 @@
 //! 2. It fills the memory that it is lent, and keeps no view of it.
 //! 3. What a signal's handler raises while the core waits ends the wait, and is raised when the call ends.
 
-use super::module::{describe, lent};
+use super::arrays::{describe, lent};
 use crate::fetch::data_file::FetchError;
 use crate::fetch::disk_cache::DiskCache;
 use crate::fetch::remote::client::{Client, set_client};

@@ -7,16 +7,16 @@
 //! 4. A forked child sends nothing.
 
 use crate::requests::arena::{Arena, Region};
-use crate::requests::handle::{self, Outcome, RequestHandle};
+use crate::requests::handle::{self, Outcome, Reaper, RequestHandle, lock};
+use crate::requests::shared_dataset::SharedDataset;
 use crate::requests::stage_pool::{Refusal, StageLease, StagePool};
-use crate::requests::work_queue::{INLINE_WORDS, WorkQueue};
-use crate::tables::dataset::{Chunk, Dataset, DatasetTable, Memory};
+use crate::requests::work_queue::{INLINE_WORDS, Slot, WorkQueue};
 use crate::task_error::TaskError;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// While one waits for memory or a slot, dropped handles are reaped this often.
@@ -26,52 +26,6 @@ const SPARE_REQUESTS: usize = 64;
 const SPARE_REQUEST_BYTES: usize = 64 << 10;
 /// Readers that may die of a task before it fails.
 pub const DEATHS_ALLOWED: u64 = 2;
-
-/// Datasets as the readers know them: a table in the arena.
-pub struct SharedDataset {
-    pub id: u64,
-    pub region: Region,
-    pub len: usize,
-    table: DatasetTable,
-}
-
-impl SharedDataset {
-    pub fn new(arena: &Arc<Arena>, bytes: &[u8]) -> Result<SharedDataset, ShareError> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let mut region = arena.take(bytes.len()).map_err(ShareError::Memory)?;
-        region.write(bytes);
-        let table = DatasetTable::over(
-            Memory::Shared(arena.map().clone()),
-            region.at(),
-            bytes.len(),
-        )
-        .map_err(ShareError::Refused)?;
-        Ok(SharedDataset {
-            id: NEXT.fetch_add(1, SeqCst),
-            len: bytes.len(),
-            region,
-            table,
-        })
-    }
-
-    /// The first one, or the only one; a table may have none.
-    pub fn dataset(&self) -> &Dataset {
-        &self.table.datasets[0]
-    }
-
-    pub fn table(&self) -> &DatasetTable {
-        &self.table
-    }
-
-    pub fn chunks(&self) -> &[Chunk] {
-        self.table.chunks()
-    }
-}
-
-pub enum ShareError {
-    Memory(io::Error),
-    Refused(&'static str),
-}
 
 /// Who shall answer a request.
 pub enum Request<'a> {
@@ -108,7 +62,7 @@ pub struct Dispatcher {
     fd: Mutex<Option<OwnedFd>>,
     closed: AtomicBool,
     /// Readers may write after the end.
-    pub(super) outlived: AtomicBool,
+    outlived: AtomicBool,
 }
 
 struct State {
@@ -118,10 +72,6 @@ struct State {
     dropped: Vec<Arc<RequestHandle>>,
     spare_requests: Vec<Region>,
     pending: usize,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Dispatcher {
@@ -219,7 +169,7 @@ impl Dispatcher {
             },
         };
         let handle = Arc::new(RequestHandle {
-            dispatch: self.clone(),
+            reaper: self.clone(),
             state: Mutex::new(handle::State {
                 slots: slots.clone(),
                 outcome: slots.is_empty().then_some(Outcome::Done),
@@ -234,26 +184,15 @@ impl Dispatcher {
         });
         let mut state = lock(&handle.state);
         for (at, (&slot, &owner)) in slots.iter().zip(owners).enumerate() {
-            let place = self.work_queue.slot(slot);
-            let (part, n_parts) = match request {
+            let part = match request {
                 Request::Shares(_, count) => (at, *count),
                 _ => (owner, n_readers),
             };
-            place.part.store(part as u32, SeqCst);
-            place.n_parts.store(n_parts as u32, SeqCst);
+            let place = self.work_queue.slot(slot);
             place.request_bytes.store(bytes as u64, SeqCst);
-            let at = region
-                .as_ref()
-                .map_or(u64::MAX, |region| region.at() as u64);
-            place.request_at.store(at, SeqCst);
-            if is_inline {
-                for (to, &word) in place.inline.iter().zip(words) {
-                    to.store(word, SeqCst);
-                }
-            }
+            set_task(place, part, region.as_ref(), is_inline.then_some(words));
             place.out_at.store(lease.at() as u64, SeqCst);
             place.out_bytes.store(out_bytes as u64, SeqCst);
-            place.n_dims.store(0, SeqCst);
         }
         state.lease = Some(Arc::new(lease));
         state.request = region;
@@ -318,22 +257,6 @@ impl Dispatcher {
                 self.work_queue.unwatch();
             }
         }
-    }
-
-    /// Slots and a request that a handle does not need any more.
-    pub(super) fn take_home(&self, slots: Vec<u32>, request: Option<Region>) {
-        let mut state = lock(&self.state);
-        state.pending -= slots.len();
-        state.free.extend(slots);
-        if state.spare_requests.len() < SPARE_REQUESTS {
-            let spare = request.filter(|request| request.len() <= SPARE_REQUEST_BYTES);
-            state.spare_requests.extend(spare);
-        }
-    }
-
-    /// Nobody asks for this handle any more, which is still on its way.
-    pub(super) fn reap(&self, handle: Arc<RequestHandle>) {
-        lock(&self.state).dropped.push(handle);
     }
 
     /// Reap handles that were dropped on their way.
@@ -413,6 +336,46 @@ impl Dispatcher {
             lock(&self.state).spare_requests.clear();
             *lock(&self.fd) = None;
         }
+    }
+}
+
+/// Say in a slot which part of a request it is, and where the request lies: in a region, or in the slot.
+fn set_task(place: &Slot, part: (usize, usize), region: Option<&Region>, inline: Option<&[u64]>) {
+    place.part.store(part.0 as u32, SeqCst);
+    place.n_parts.store(part.1 as u32, SeqCst);
+    let at = region.map_or(u64::MAX, |region| region.at() as u64);
+    place.request_at.store(at, SeqCst);
+    for (to, &word) in place.inline.iter().zip(inline.unwrap_or_default()) {
+        to.store(word, SeqCst);
+    }
+    place.n_dims.store(0, SeqCst);
+}
+
+impl Reaper for Dispatcher {
+    fn is_mine(&self) -> bool {
+        Dispatcher::is_mine(self)
+    }
+
+    fn work_queue(&self) -> &WorkQueue {
+        &self.work_queue
+    }
+
+    fn outlived(&self) -> bool {
+        self.outlived.load(SeqCst)
+    }
+
+    fn take_home(&self, slots: Vec<u32>, request: Option<Region>) {
+        let mut state = lock(&self.state);
+        state.pending -= slots.len();
+        state.free.extend(slots);
+        if state.spare_requests.len() < SPARE_REQUESTS {
+            let spare = request.filter(|request| request.len() <= SPARE_REQUEST_BYTES);
+            state.spare_requests.extend(spare);
+        }
+    }
+
+    fn reap(&self, handle: Arc<RequestHandle>) {
+        lock(&self.state).dropped.push(handle);
     }
 }
 

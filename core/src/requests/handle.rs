@@ -7,12 +7,12 @@
 //! 3. Every wait has a deadline. A forked child waits for nothing.
 
 use crate::requests::arena::Region;
-use crate::requests::dispatcher::{Dispatcher, SharedDataset, lock};
+use crate::requests::shared_dataset::SharedDataset;
 use crate::requests::stage_pool::StageLease;
-use crate::requests::work_queue;
+use crate::requests::work_queue::{self, WorkQueue};
 use crate::task_error::Failure;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// An answer is looked for so long before the thread sleeps: to be woken for each of many small
@@ -30,8 +30,29 @@ pub enum Outcome {
     Closed,
 }
 
+/// Where a handle's tasks went, and what takes back what it does not need any more.
+pub(super) trait Reaper: Send + Sync {
+    /// False in a forked child.
+    fn is_mine(&self) -> bool;
+
+    fn work_queue(&self) -> &WorkQueue;
+
+    /// Readers may write after the end.
+    fn outlived(&self) -> bool;
+
+    /// Slots and a request that a handle does not need any more.
+    fn take_home(&self, slots: Vec<u32>, request: Option<Region>);
+
+    /// Nobody asks for this handle any more, which is still on its way.
+    fn reap(&self, handle: Arc<RequestHandle>);
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 pub struct RequestHandle {
-    pub(super) dispatch: Arc<Dispatcher>,
+    pub(super) reaper: Arc<dyn Reaper>,
     pub(super) state: Mutex<State>,
 }
 
@@ -53,14 +74,14 @@ impl RequestHandle {
     /// How it ended, or None: it is still on its way.
     pub fn poll(&self) -> Option<Outcome> {
         // First: a thread of the parent may have held the lock at the fork.
-        if !self.dispatch.is_mine() {
+        if !self.reaper.is_mine() {
             return Some(Outcome::Closed);
         }
         let mut state = lock(&self.state);
         if state.outcome.is_some() {
             return state.outcome.clone();
         }
-        let work_queue = &self.dispatch.work_queue;
+        let work_queue = self.reaper.work_queue();
         let mut home = Vec::new();
         let mut slots = std::mem::take(&mut state.slots);
         slots.retain(|&slot| {
@@ -101,10 +122,10 @@ impl RequestHandle {
         let over = matches!(state.outcome, Some(Outcome::Cancelled | Outcome::Closed));
         let request = state.request.take_if(|_| landed);
         let mut lease = state.lease.take_if(|_| over);
-        if closed && self.dispatch.outlived.load(SeqCst) {
+        if closed && self.reaper.outlived() {
             std::mem::forget(lease.take());
         }
-        self.dispatch.take_home(home, request);
+        self.reaper.take_home(home, request);
         let outcome = state.outcome.clone();
         drop(state);
         drop(lease);
@@ -128,21 +149,21 @@ impl RequestHandle {
             }
             let slot = lock(&self.state).slots.first().copied();
             if let Some(slot) = slot {
-                self.dispatch.work_queue.wait_for_answer(slot, left);
+                self.reaper.work_queue().wait_for_answer(slot, left);
             }
         }
     }
 
     /// Cancel it if no reader has begun it; whether it is cancelled.
     pub fn cancel(&self) -> bool {
-        if !self.dispatch.is_mine() {
+        if !self.reaper.is_mine() {
             return false;
         }
         let mut state = lock(&self.state);
         if state.outcome.is_some() {
             return state.outcome == Some(Outcome::Cancelled);
         }
-        let work_queue = &self.dispatch.work_queue;
+        let work_queue = self.reaper.work_queue();
         // One task is taken back for certain or not at all; of several, one may have begun.
         if let [slot] = state.slots[..] {
             state.cancelled |= work_queue.cancel(slot);
@@ -173,7 +194,7 @@ impl RequestHandle {
 
     /// The shape of a library's result.
     pub fn shape(&self) -> Vec<u64> {
-        if !self.dispatch.is_mine() {
+        if !self.reaper.is_mine() {
             return Vec::new();
         }
         lock(&self.state).shape.clone()
@@ -181,7 +202,7 @@ impl RequestHandle {
 
     /// The result is not needed any more, or not at all.
     pub fn release(self: &Arc<RequestHandle>) {
-        if !self.dispatch.is_mine() {
+        if !self.reaper.is_mine() {
             return;
         }
         if self.poll().is_some() {
@@ -191,7 +212,7 @@ impl RequestHandle {
                 kept.detach();
             }
         } else {
-            self.dispatch.reap(self.clone());
+            self.reaper.reap(self.clone());
         }
     }
 }

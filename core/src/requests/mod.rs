@@ -11,6 +11,7 @@ pub mod arena;
 pub mod dispatcher;
 pub mod handle;
 pub mod server;
+pub mod shared_dataset;
 pub mod stage_pool;
 pub mod work_queue;
 

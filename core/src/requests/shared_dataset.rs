@@ -1,0 +1,58 @@
+//! A table of datasets in the arena, as the readers know it.
+//!
+//! Law:
+//! 1. It has a number of its own in this process: readers keep what they made of it under that.
+//! 2. It is checked before any reader sees it.
+
+use crate::requests::arena::{Arena, Region};
+use crate::tables::dataset::{Chunk, Dataset, DatasetTable, Memory};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Datasets as the readers know them: a table in the arena.
+pub struct SharedDataset {
+    pub id: u64,
+    pub region: Region,
+    pub len: usize,
+    table: DatasetTable,
+}
+
+impl SharedDataset {
+    pub fn new(arena: &Arc<Arena>, bytes: &[u8]) -> Result<SharedDataset, ShareError> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let mut region = arena.take(bytes.len()).map_err(ShareError::Memory)?;
+        region.write(bytes);
+        let table = DatasetTable::over(
+            Memory::Shared(arena.map().clone()),
+            region.at(),
+            bytes.len(),
+        )
+        .map_err(ShareError::Refused)?;
+        Ok(SharedDataset {
+            id: NEXT.fetch_add(1, SeqCst),
+            len: bytes.len(),
+            region,
+            table,
+        })
+    }
+
+    /// The first one, or the only one; a table may have none.
+    pub fn dataset(&self) -> &Dataset {
+        &self.table.datasets[0]
+    }
+
+    pub fn table(&self) -> &DatasetTable {
+        &self.table
+    }
+
+    pub fn chunks(&self) -> &[Chunk] {
+        self.table.chunks()
+    }
+}
+
+pub enum ShareError {
+    Memory(io::Error),
+    Refused(&'static str),
+}
