@@ -5,10 +5,10 @@
 //! 2. Metadata lies together: it is read in pages, of which a bounded number is kept. Long blocks pass
 //!    the pages by.
 
-use super::cache_image::CacheImage;
 use super::cursor::{Cursor, Sizes, UNDEFINED};
 use super::error::{FormatError, Result, corrupt};
 use super::kept::Kept;
+use super::overlay::Overlay;
 use super::source::ByteSource;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct Blocks {
     pub sizes: Sizes,
     pages: Kept<Vec<u8>>,
     /// What is to be read in place of the file's bytes.
-    pub image: CacheImage,
+    pub image: Overlay,
 }
 
 impl Blocks {
@@ -33,7 +33,7 @@ impl Blocks {
             base,
             sizes,
             pages: Kept::default(),
-            image: CacheImage::default(),
+            image: Overlay::default(),
         }
     }
 

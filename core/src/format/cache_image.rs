@@ -1,5 +1,4 @@
-//! The image of a writer's metadata cache (IV.A.2.y): structures as they were when it closed the file,
-//! in place of the bytes at their addresses.
+//! The image of a writer's metadata cache (IV.A.2.y): structures as they were when it closed the file.
 //!
 //! Law:
 //! 1. An image is read once, with the file's first structures. Its bytes are part of the file.
@@ -7,62 +6,36 @@
 use super::blocks::Blocks;
 use super::cursor::{Block, UNDEFINED};
 use super::error::Result;
+use super::overlay::Overlay;
 
-/// Structures, sorted by their addresses.
-#[derive(Default)]
-pub struct CacheImage(Vec<Block>);
-
-impl CacheImage {
-    /// Read the image at the place that a message gives.
-    pub fn read(blocks: &Blocks, message: &Block) -> Result<CacheImage> {
-        let mut cursor = blocks.cursor(message);
-        cursor.version("cache image message", 0)?;
+/// Read the image at the place that a message gives.
+pub fn read(blocks: &Blocks, message: &Block) -> Result<Overlay> {
+    let mut cursor = blocks.cursor(message);
+    cursor.version("cache image message", 0)?;
+    let (offset, len) = (cursor.offset()?, cursor.length()?);
+    if offset == UNDEFINED {
+        return Ok(Overlay::default());
+    }
+    let image = blocks.block(offset, len)?;
+    let mut cursor = blocks.cursor(&image);
+    cursor.signature(b"MDCI")?;
+    cursor.version("cache image", 0)?;
+    let mut cursor = cursor.checked()?;
+    cursor.skip(1)?; // flags
+    cursor.length()?;
+    let mut entries = Vec::new();
+    for _ in 0..cursor.u32()? {
+        cursor.skip(1 + 1 + 1 + 1 + 2 + 2)?; // how the cache kept it
+        let n_parents = usize::from(cursor.u16()?);
+        cursor.skip(4)?;
         let (offset, len) = (cursor.offset()?, cursor.length()?);
-        if offset == UNDEFINED {
-            return Ok(CacheImage::default());
-        }
-        let image = blocks.block(offset, len)?;
-        let mut cursor = blocks.cursor(&image);
-        cursor.signature(b"MDCI")?;
-        cursor.version("cache image", 0)?;
-        let mut cursor = cursor.checked()?;
-        cursor.skip(1)?; // flags
-        cursor.length()?;
-        let mut entries = Vec::new();
-        for _ in 0..cursor.u32()? {
-            cursor.skip(1 + 1 + 1 + 1 + 2 + 2)?; // how the cache kept it
-            let n_parents = usize::from(cursor.u16()?);
-            cursor.skip(4)?;
-            let (offset, len) = (cursor.offset()?, cursor.length()?);
-            cursor.skip(n_parents * blocks.sizes.address)?;
-            entries.push(Block {
-                address: blocks.address(offset),
-                bytes: cursor.take(len as usize)?.to_vec(),
-            });
-        }
-        entries.sort_by_key(|entry| entry.address);
-        Ok(CacheImage(entries))
+        cursor.skip(n_parents * blocks.sizes.address)?;
+        entries.push(Block {
+            address: blocks.address(offset),
+            bytes: cursor.take(len as usize)?.to_vec(),
+        });
     }
-
-    /// Put structures over the bytes of the file that begin at an address.
-    pub fn put_over(&self, address: u64, bytes: &mut [u8]) {
-        let end = address + bytes.len() as u64;
-        let before = self.0.partition_point(|entry| entry.address < end);
-        for entry in self.0[..before].iter().rev() {
-            let behind = entry.address.saturating_add(entry.bytes.len() as u64);
-            let Some(behind) = behind.checked_sub(address) else {
-                break;
-            };
-            let (from, to) = match entry.address.checked_sub(address) {
-                Some(to) => (0, to as usize),
-                None => ((address - entry.address) as usize, 0),
-            };
-            let end = bytes.len().min(behind as usize);
-            if to < end {
-                bytes[to..end].copy_from_slice(&entry.bytes[from..from + end - to]);
-            }
-        }
-    }
+    Ok(Overlay::new(entries))
 }
 
 #[cfg(test)]
@@ -86,7 +59,7 @@ mod tests {
             bytes: place.0,
             address: 0,
         };
-        let image = CacheImage::read(&blocks(file.0), &message).unwrap();
+        let image = read(&blocks(file.0), &message).unwrap();
         let over = |address: u64, len: usize| {
             let mut bytes = vec![b'.'; len];
             image.put_over(address, &mut bytes);

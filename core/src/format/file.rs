@@ -9,7 +9,7 @@
 use super::blocks::Blocks;
 use super::btree_v1::{self, Kind};
 use super::btree_v2::BTreeV2;
-use super::cache_image::CacheImage;
+use super::cache_image;
 use super::checksum::lookup3;
 use super::chunks::{ChunkTable, chunk_table};
 use super::cursor::{Block, Cursor, UNDEFINED};
@@ -117,7 +117,7 @@ impl File {
         if superblock.extension != UNDEFINED {
             let extension = ObjectHeader::read(&blocks, superblock.extension)?;
             if let Some(message) = extension.find(message::CACHE_IMAGE) {
-                blocks.image = CacheImage::read(&blocks, &message.body)?;
+                blocks.image = cache_image::read(&blocks, &message.body)?;
             }
             shared = SharedMessages::open(&blocks, &extension)?;
             if let Some(message) = extension.find(message::DRIVER) {

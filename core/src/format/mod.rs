@@ -38,6 +38,7 @@ pub mod layout;
 pub mod link;
 pub mod local_heap;
 pub mod object_header;
+mod overlay;
 mod path;
 pub mod shared_messages;
 pub mod source;
