@@ -287,10 +287,21 @@ impl DatasetTable {
         Ok(table)
     }
 
+    /// The parts of a dataset fit those that they show.
+    fn check_parts(&self, number: usize, of: &Dataset) -> Result<(), Refused> {
+        let has_elements = of.decoded_size > 0 && of.clipped;
+        of.parts.check(&of.dims, has_elements, |shown| {
+            // Those that are shown come later: there is no circle.
+            let source = self.datasets.get(shown).filter(|_| shown > number)?;
+            let is_alike = source.whole_elements() == Some(of.stored_element_bytes);
+            (is_alike && !source.by_library).then_some(&source.dims)
+        })
+    }
+
     /// A dataset's chunks are there, in order, of its grid, and in sources that there are.
     fn check(&self) -> Result<(), Refused> {
         for (number, dataset) in self.datasets.iter().enumerate() {
-            dataset.parts.check(number, &self.datasets)?;
+            self.check_parts(number, dataset)?;
             if dataset.source >= self.sources.len() {
                 return Err("a dataset of the plan has no source");
             }

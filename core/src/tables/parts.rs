@@ -6,7 +6,6 @@
 //! 2. Where parts overlap, the later one is shown.
 //! 3. `parse` and `check` refuse what lies outside its dataset; later code indexes freely.
 
-use super::dataset::Dataset;
 use super::words::Refused;
 use std::ops::Range;
 
@@ -61,7 +60,7 @@ impl Part<'_> {
     }
 
     /// It names elements of its source, as many as it shows.
-    fn fits(&self, dims: &[u64], source: &Dataset) -> bool {
+    fn fits(&self, dims: &[u64], source: &[u64]) -> bool {
         let inside = |start: u64, step: u64, count: u64, dim: u64| {
             let last = count.checked_sub(1).and_then(|n| n.checked_mul(step));
             let last = last.and_then(|last| last.checked_add(start));
@@ -72,7 +71,7 @@ impl Part<'_> {
             inside(start, step, count, dims[axis])
         });
         let mut next = 0;
-        let named = (0..source.dims.len()).all(|number| {
+        let named = (0..source.len()).all(|number| {
             let (start, step, axis) = self.source_axis(number);
             let count = match axis {
                 None => 1,
@@ -83,7 +82,7 @@ impl Part<'_> {
                 }
                 Some(_) => 0,
             };
-            inside(start, step, count, source.dims[number])
+            inside(start, step, count, source[number])
         });
         shown && named && (next..dims.len()).all(|axis| self.axis(axis).2 == 1)
     }
@@ -122,22 +121,21 @@ impl Parts {
         Ok(parts)
     }
 
-    /// All parts of a dataset of this number fit those that they show.
-    pub fn check(&self, number: usize, datasets: &[Dataset]) -> Result<(), Refused> {
-        let of = &datasets[number];
-        if !self.is_empty() && (of.decoded_size == 0 || !of.clipped) {
+    /// All parts of a dataset with these dims fit those that they show. `shown` gives the dims of a
+    /// dataset by its number, if its elements may be shown.
+    pub fn check<'a>(
+        &self,
+        dims: &[u64],
+        has_elements: bool,
+        shown: impl Fn(usize) -> Option<&'a [u64]>,
+    ) -> Result<(), Refused> {
+        if !has_elements && !self.is_empty() {
             return Err("a virtual dataset of parts has no elements, or chunks that go beyond it");
         }
         let fits = (0..self.ends.len()).all(|n| {
             let part = self.part(n);
-            let source = datasets.get(part.dataset());
-            source.is_some_and(|source| {
-                // Those that are shown come later: there is no circle.
-                part.dataset() > number
-                    && !source.by_library
-                    && source.whole_elements() == Some(of.stored_element_bytes)
-                    && self.len >= 2 + AXIS * (self.n_dims + source.dims.len())
-                    && part.fits(&of.dims, source)
+            shown(part.dataset()).is_some_and(|source| {
+                self.len >= 2 + AXIS * (self.n_dims + source.len()) && part.fits(dims, source)
             })
         });
         match fits {

@@ -5,7 +5,9 @@
 //!    columns of the chunk grid, or is one share of a window, and together they have all.
 //! 2. Pure; a plan may say anything.
 
-use super::{Dataset, Refused, Task, Work};
+use crate::tables::dataset::Dataset;
+use crate::tables::task::{Task, Work};
+use crate::tables::words::Refused;
 
 /// How far one tape's tasks have come.
 #[derive(Clone, Copy, Debug, Default)]
