@@ -5,7 +5,7 @@
 //! 2. A record is complete before its `error_kind` says so.
 //! 3. Composes no message: the parent knows names, this side only numbers.
 
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::filters::{FilterError, FilterErrorKind};
 use crate::os::sync::{AtomicU32, AtomicU64};
 use std::sync::atomic::AtomicU8;

@@ -8,7 +8,8 @@
 
 use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::transfer::NO_CHUNK;
-use crate::fetch::data_file::{DataFile, FetchError, OpenFiles};
+use crate::fetch::data_file::{DataFile, OpenFiles};
+use crate::fetch::error::FetchError;
 use crate::fetch::local_file::LocalFile;
 use crate::fetch::remote::metadata::{RemoteMetadata, StoreError};
 use crate::fetch::remote::object::Object;

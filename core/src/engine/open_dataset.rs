@@ -9,7 +9,7 @@ use crate::engine::assemble::Assembler;
 use crate::engine::counters::{Record, add_ns};
 use crate::engine::read_context::Shared;
 use crate::engine::transfer::Transfer;
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fetch::queue::FetchQueue;
 use crate::filters::{FilterError, FilterErrorKind, Pipeline};
 use crate::scatter::interleave::Interleaver;

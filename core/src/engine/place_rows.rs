@@ -8,7 +8,7 @@
 use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
 use crate::engine::counters::count;
 use crate::fetch::coalesce::Run;
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;

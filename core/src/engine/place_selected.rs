@@ -10,7 +10,7 @@ use crate::engine::chunk_cache::{Key, SharedCache};
 use crate::engine::counters::Record;
 use crate::engine::transfer::{ChunkRead, Place};
 use crate::fetch::coalesce::Run;
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor, Pair, Segment};

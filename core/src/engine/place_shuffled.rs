@@ -10,7 +10,7 @@ use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
 use crate::engine::chunk_cache::{ChunkCache, Key};
 use crate::engine::shuffle_task::ShuffleTask;
 use crate::fetch::coalesce::{Run, runs};
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};
 use crate::scatter::fill;
 use crate::scatter::interleave::Interleaver;

@@ -7,7 +7,7 @@
 
 use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::open_dataset::Lookup;
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fetch::queue::FetchQueue;
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::task_error::TaskError;

@@ -11,9 +11,10 @@
 
 use crate::engine::assemble::{Assembler, Elements};
 use crate::engine::counters::{Record, add_ns, count};
+use crate::fetch::buffer::grow;
 use crate::fetch::coalesce::Run;
-use crate::fetch::data_file::FetchError;
-use crate::fetch::queue::{FetchQueue, Fetched, Turn, grow};
+use crate::fetch::error::FetchError;
+use crate::fetch::queue::{FetchQueue, Fetched, Turn};
 use crate::filters::{GroupItem, Pipeline};
 use crate::scatter::fill;
 use crate::tables::dataset::{Chunk, Dataset};

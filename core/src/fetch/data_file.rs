@@ -9,6 +9,7 @@
 //! 4. Those who read one file together share its descriptor; a position is named with each read.
 //! 5. This file knows nothing of filters, tapes or tasks.
 
+use super::error::FetchError;
 use super::recent::Recent;
 use super::remote::object::Caches;
 use crate::os::descriptors::at_most;
@@ -22,25 +23,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The kernel's default of how far it reads ahead.
 const HINT_BYTES: u64 = 128 << 10;
-
-/// Why stored bytes could not be had.
-#[derive(Debug)]
-pub enum FetchError {
-    Open(io::Error),
-    Read(io::Error),
-    /// The file ends inside the range.
-    Short {
-        expected: u64,
-        got: u64,
-    },
-    /// The file is not the one that was indexed, or no longer.
-    Changed {
-        expected: u64,
-        got: u64,
-    },
-    /// A store refused, or did not answer: the client's exception.
-    Store(String),
-}
 
 /// The descriptors of files that were opened lately, if the process may have that many; others are their readers' alone.
 const DESCRIPTORS: usize = 64;

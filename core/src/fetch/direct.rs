@@ -8,10 +8,12 @@
 //!    queue that is dropped waits for what is in flight.
 
 mod aligned_buffer;
+mod request;
 mod thread_pool;
 
 use aligned_buffer::{ALIGN, AlignedBuffer, no_memory};
 use io_uring::{IoUring, Probe, opcode, types};
+use request::Request;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,37 +25,6 @@ const ENTRIES: u32 = 64;
 /// A busy kernel is asked again so often, so long apart.
 const BUSY_TRIES: u32 = 1000;
 const BUSY_NAP: Duration = Duration::from_millis(1);
-
-/// A read in flight: what was asked for, and how much of it has come.
-#[derive(Debug)]
-struct Request {
-    /// Open until the read has ended.
-    file: Arc<OwnedFd>,
-    buffer: AlignedBuffer,
-    /// First byte in the file, rounded down; bytes to read, rounded up.
-    from: u64,
-    len: usize,
-    /// The part that was asked for, inside the buffer.
-    skip: usize,
-    wanted: usize,
-    done: usize,
-    /// Bytes that had come when the read was last taken up again; no more than these: the end.
-    before: usize,
-}
-
-impl Request {
-    /// `got` more bytes came. The total when that is all; None when the rest, from an aligned
-    /// place on, has to be asked for again.
-    fn take_up(&mut self, got: usize) -> Option<usize> {
-        let total = self.done + got;
-        if total >= self.skip + self.wanted || total <= self.before {
-            return Some(total.max(self.before));
-        }
-        self.before = total;
-        self.done = total / ALIGN * ALIGN;
-        None
-    }
-}
 
 /// A finished read; `bytes` may be shorter than asked when the file ends.
 #[derive(Debug)]

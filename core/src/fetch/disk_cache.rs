@@ -19,6 +19,7 @@
 //!    and nothing is written from then on.
 //! 6. Only what this user wrote is believed; see folder.rs.
 
+mod file_calls;
 mod folder;
 mod object;
 mod page_file;
@@ -27,12 +28,11 @@ pub use object::{CachedObject, Fetch, ReadFrom};
 pub use page_file::PAGE_BYTES;
 
 use crate::os::clock::now_ns;
-use folder::Folder;
-use page_file::{COUNTED, Header, MAX_OBJECT_BYTES, PageFile, counted_bytes};
-use std::fs::File;
+use file_calls::flock;
+use folder::{Folder, Lock};
+use page_file::{COUNTED, Header, PageFile, counted_bytes, runs};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,19 +75,6 @@ impl DiskCache {
     /// Whether a folder can be opened, which is created if it is missing; the error says why not.
     pub fn check(folder: &Path) -> io::Result<()> {
         Folder::open(folder).map(drop)
-    }
-
-    /// The object of `size` bytes at a URL, in a version such as its ETag. The URL must not contain a
-    /// signature: the file's header shows it, and with the next signature it would be another object.
-    pub fn object(&self, url: &[u8], version: &[u8], size: u64) -> CachedObject {
-        let file = match size {
-            1..=MAX_OBJECT_BYTES => {
-                let tag = |header: &[u8]| self.0.folder.tag(header);
-                self.noted(self.page_file(&Header::new(url, version, size, tag), url))
-            }
-            _ => None,
-        };
-        CachedObject::new(self.clone(), file.flatten())
     }
 
     /// The bytes of all files in the folder.
@@ -154,7 +141,7 @@ impl DiskCache {
         });
         let granted: Vec<bool> = granted.map(|bytes| bytes.is_some()).collect();
         locked.set_used(used)?;
-        for run in object::runs(&granted, true) {
+        for run in runs(&granted, true) {
             file.put_words(pages.start + run.start as u64, &vec![COUNTED; run.len()])?;
         }
         if !has_room {
@@ -174,20 +161,18 @@ impl DiskCache {
 struct LockedFolder<'a> {
     folder: &'a Folder,
     /// The count and its complement, which shows whether a count was written whole.
-    used: File,
+    used: Lock,
 }
 
 impl LockedFolder<'_> {
-    /// Each lock opens the file again, so it also excludes other threads of this process.
     fn lock(folder: &Folder) -> io::Result<LockedFolder<'_>> {
-        let used = folder.file_or_new("used")?;
-        flock(&used, libc::LOCK_EX)?;
+        let used = Lock::of(folder)?;
         Ok(LockedFolder { folder, used })
     }
 
     fn used(&self) -> io::Result<u64> {
         let mut words = [[0; 8]; 2];
-        let read = self.used.read_exact_at(words.as_flattened_mut(), 0);
+        let read = self.used.file.read_exact_at(words.as_flattened_mut(), 0);
         let [used, complement] = words.map(u64::from_le_bytes);
         match read {
             Ok(()) if used == !complement => Ok(used),
@@ -197,7 +182,7 @@ impl LockedFolder<'_> {
 
     fn set_used(&self, used: u64) -> io::Result<()> {
         let words = [used, !used].map(u64::to_le_bytes);
-        self.used.write_all_at(words.as_flattened(), 0)
+        self.used.file.write_all_at(words.as_flattened(), 0)
     }
 
     /// The names of the files of objects, the least recently opened or filled first. What has such a
@@ -262,13 +247,6 @@ impl LockedFolder<'_> {
     }
 }
 
-impl Drop for LockedFolder<'_> {
-    /// A process that was forked meanwhile has the file open, too: closing it would not unlock it.
-    fn drop(&mut self) {
-        let _ = flock(&self.used, libc::LOCK_UN);
-    }
-}
-
 /// FNV-1a of 128 bits: the same in each version of this library. The header settles collisions.
 fn file_name(url: &[u8]) -> String {
     let mixed = |hash: u128, &byte: &u8| (hash ^ u128::from(byte)).wrapping_mul(0x13b | 1 << 88);
@@ -282,19 +260,6 @@ fn file_name(url: &[u8]) -> String {
 fn is_ours(name: &[u8]) -> bool {
     let hash = name.strip_suffix(b".pages");
     hash.is_some_and(|hash| hash.len() == 32 && hash.iter().all(u8::is_ascii_hexdigit))
-}
-
-fn flock(file: &File, operation: libc::c_int) -> io::Result<()> {
-    loop {
-        // SAFETY: a live descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
 }
 
 #[cfg(test)]

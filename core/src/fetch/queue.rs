@@ -14,9 +14,11 @@
 //!    compared first, if it was read.
 //! 4. Knows nothing of chunks, rows and filters.
 
+use super::buffer::grow;
 use super::coalesce::{Limits, Run};
-use super::data_file::{DataFile, FetchError, OpenFiles};
+use super::data_file::{DataFile, OpenFiles};
 use super::direct::{Direct, Finished};
+use super::error::FetchError;
 use super::recent::Recent;
 use super::remote::object::Object;
 use super::remote::queue::{Origin, RemoteQueue};
@@ -469,15 +471,4 @@ impl FetchQueue {
         }
         Ok(landed)
     }
-}
-
-/// Make `buffer`, whose bytes may be anything, at least `len` long; too little memory is an error, not an abort.
-pub fn grow(buffer: &mut Vec<u8>, len: usize) -> io::Result<()> {
-    if buffer.len() < len {
-        let no_memory = |_| io::Error::from_raw_os_error(libc::ENOMEM);
-        buffer.clear();
-        buffer.try_reserve_exact(len).map_err(no_memory)?;
-        buffer.resize(len, 0);
-    }
-    Ok(())
 }

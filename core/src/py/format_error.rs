@@ -2,7 +2,7 @@
 //!
 //! Law: an exception carries values; Python composes the message.
 
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fetch::remote::metadata::StoreError;
 use crate::format::error::FormatError;
 use pyo3::create_exception;

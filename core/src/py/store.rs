@@ -6,8 +6,8 @@
 //! 3. What a signal's handler raises while the core waits ends the wait, and is raised when the call ends.
 
 use super::arrays::{describe, lent};
-use crate::fetch::data_file::FetchError;
 use crate::fetch::disk_cache::DiskCache;
+use crate::fetch::error::FetchError;
 use crate::fetch::remote::client::{Client, set_client};
 use crate::os::interrupt;
 use pyo3::prelude::*;

@@ -10,7 +10,7 @@ mod pieces;
 pub(crate) mod random_requests;
 
 use crate::engine::counters::Record;
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::filters::FilterErrorKind;
 use crate::fixtures::XorShift64;
 use crate::requests::answer::Answerer;

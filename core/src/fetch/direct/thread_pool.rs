@@ -4,7 +4,7 @@
 //! 1. A request is the thread's that took it, with its buffer, until it comes back with its result.
 //! 2. A pool that is dropped ends its threads, after the reads that it was given.
 
-use super::Request;
+use super::request::Request;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::mpsc;

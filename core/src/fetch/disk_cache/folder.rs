@@ -7,7 +7,7 @@
 //!    the folder's name later changes nothing.
 //! 3. The key is random, and stands in the file `key`. A file that was made without it is not believed.
 
-use super::{LockedFolder, flock, page_file::filled};
+use super::file_calls::{filled, flock};
 use std::collections::hash_map::RandomState;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
@@ -49,9 +49,21 @@ impl Folder {
             descriptor,
             key: [0; 2],
         };
-        let key = LockedFolder::lock(&folder)?.key()?;
-        folder.key = key;
+        let locked = Lock::of(&folder)?;
+        folder.key = folder.read_key()?;
+        drop(locked);
         Ok(folder)
+    }
+
+    /// Read the key, or make one: the files that there are then belong to nobody.
+    fn read_key(&self) -> io::Result<[u64; 2]> {
+        let (mut words, file) = ([[0; 8]; 2], self.file_or_new("key")?);
+        if filled(&file, words.as_flattened_mut(), 0)? < 16 {
+            // From the system's random numbers.
+            words = [(); 2].map(|()| RandomState::new().build_hasher().finish().to_le_bytes());
+            file.write_all_at(words.as_flattened(), 0)?;
+        }
+        Ok(words.map(u64::from_le_bytes))
     }
 
     /// Open a file for reading and writing.
@@ -106,16 +118,24 @@ impl Folder {
     }
 }
 
-impl LockedFolder<'_> {
-    /// Read the key, or make one: the files that there are then belong to nobody.
-    fn key(&self) -> io::Result<[u64; 2]> {
-        let (mut words, file) = ([[0; 8]; 2], self.folder.file_or_new("key")?);
-        if filled(&file, words.as_flattened_mut(), 0)? < 16 {
-            // From the system's random numbers.
-            words = [(); 2].map(|()| RandomState::new().build_hasher().finish().to_le_bytes());
-            file.write_all_at(words.as_flattened(), 0)?;
-        }
-        Ok(words.map(u64::from_le_bytes))
+/// The lock of a folder, until this is dropped.
+pub(super) struct Lock {
+    pub file: File,
+}
+
+impl Lock {
+    /// Each lock opens the file again, so it also excludes other threads of this process.
+    pub fn of(folder: &Folder) -> io::Result<Lock> {
+        let file = folder.file_or_new("used")?;
+        flock(&file, libc::LOCK_EX)?;
+        Ok(Lock { file })
+    }
+}
+
+impl Drop for Lock {
+    /// A process that was forked meanwhile has the file open, too: closing it would not unlock it.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, libc::LOCK_UN);
     }
 }
 

@@ -7,7 +7,7 @@
 //! 3. Knows nothing of how bytes are fetched. An error of the fetch is the caller's own.
 
 use super::DiskCache;
-use super::page_file::{COUNTED, PAGE_BYTES, PageFile, word_of};
+use super::page_file::{COUNTED, Header, MAX_OBJECT_BYTES, PAGE_BYTES, PageFile, runs, word_of};
 use libdeflater::Crc;
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -58,6 +58,21 @@ impl Wanted<'_> {
     /// Pages by their numbers in the object.
     fn pages(&self, run: &Range<usize>) -> Range<u64> {
         self.first + run.start as u64..self.first + run.end as u64
+    }
+}
+
+impl DiskCache {
+    /// The object of `size` bytes at a URL, in a version such as its ETag. The URL must not contain a
+    /// signature: the file's header shows it, and with the next signature it would be another object.
+    pub fn object(&self, url: &[u8], version: &[u8], size: u64) -> CachedObject {
+        let file = match size {
+            1..=MAX_OBJECT_BYTES => {
+                let tag = |header: &[u8]| self.0.folder.tag(header);
+                self.noted(self.page_file(&Header::new(url, version, size, tag), url))
+            }
+            _ => None,
+        };
+        CachedObject::new(self.clone(), file.flatten())
     }
 }
 
@@ -241,15 +256,4 @@ fn sum(places: [&[u8]; 3], range: Range<usize>) -> u32 {
         begin += place.len();
     }
     crc.sum()
-}
-
-/// Neighbours with the same flag.
-pub(super) fn runs(flags: &[bool], flag: bool) -> Vec<Range<usize>> {
-    let mut end = 0;
-    let groups = flags.chunk_by(|one, other| one == other).map(|group| {
-        end += group.len();
-        (group[0], end - group.len()..end)
-    });
-    let found = groups.filter(|&(of_group, _)| of_group == flag);
-    found.map(|(_, run)| run).collect()
 }

@@ -8,7 +8,7 @@
 //! 3. A file is neither mapped nor truncated. It is sparse, and ends where it was last written: what
 //!    is behind its end is missing.
 
-use super::flock;
+use super::file_calls::{filled, flock};
 use super::folder::{Folder, is_foreign};
 use libdeflater::crc32;
 use std::fs::File;
@@ -199,16 +199,13 @@ fn words(file: &File, at: u64, n: u64) -> io::Result<Vec<u32>> {
     Ok(words.into_iter().map(u32::from_le_bytes).collect())
 }
 
-/// Fill `out` with what the file has from `at` on. Returns how many bytes were there; others stay.
-pub(super) fn filled(file: &File, out: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < out.len() {
-        match file.read_at(&mut out[done..], at + done as u64) {
-            Ok(0) => break,
-            Ok(got) => done += got,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
+/// Neighbouring pages with the same flag.
+pub(super) fn runs(flags: &[bool], flag: bool) -> Vec<Range<usize>> {
+    let mut end = 0;
+    let groups = flags.chunk_by(|one, other| one == other).map(|group| {
+        end += group.len();
+        (group[0], end - group.len()..end)
+    });
+    let found = groups.filter(|&(of_group, _)| of_group == flag);
+    found.map(|(_, run)| run).collect()
 }

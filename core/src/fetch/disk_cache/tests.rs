@@ -1,8 +1,9 @@
 //! The cache against objects in memory, with several users, damaged files and a full disk.
 
+use super::page_file::MAX_OBJECT_BYTES;
 use super::*;
 use crate::fixtures::XorShift64;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 

@@ -4,7 +4,7 @@
 //! 1. One client for the whole process, handed in once; it may be asked by many threads at a time.
 //! 2. It gives all bytes of a range, of the version of the object that was indexed, or says why not.
 
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use std::io;
 use std::sync::OnceLock;
 

@@ -13,7 +13,7 @@
 use super::object::Object;
 use super::pool::Pool;
 use super::queue::{Origin, RemoteQueue, interrupted};
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::format::source::ByteSource;
 use crate::os::interrupt::{PULSE, is_stopped};
 use crate::tables::access::Access;

@@ -6,8 +6,8 @@
 //! 3. An object does without a cache that cannot be opened: the parent has refused such a folder.
 
 use super::client::client;
-use crate::fetch::data_file::FetchError;
 use crate::fetch::disk_cache::{CachedObject, DiskCache};
+use crate::fetch::error::FetchError;
 use crate::tables::access::Access;
 use crate::tables::dataset::Source;
 use std::collections::HashMap;

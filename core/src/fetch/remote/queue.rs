@@ -10,8 +10,8 @@
 
 use super::object::Object;
 use super::pool::Pool;
-use crate::fetch::data_file::FetchError;
-use crate::fetch::queue::grow;
+use crate::fetch::buffer::grow;
+use crate::fetch::error::FetchError;
 use crate::os::interrupt;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;

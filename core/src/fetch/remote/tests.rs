@@ -8,7 +8,7 @@ use super::client::{Client, set_client};
 use super::metadata::RemoteMetadata;
 use super::object::{Caches, Object};
 use super::queue::{Origin, RemoteQueue};
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fixtures::XorShift64;
 use crate::format::source::ByteSource;
 use crate::tables::access::Access;

@@ -5,7 +5,7 @@
 //! 2. In tests a few hundred bytes are shared among threads already.
 
 use super::*;
-use crate::fetch::data_file::FetchError;
+use crate::fetch::error::FetchError;
 use crate::fixtures::XorShift64;
 use crate::requests::tests::datasets::{Layout, TestDataset};
 use crate::requests::tests::random_requests::Request;
