@@ -1,6 +1,6 @@
 //! The blosc buffer: format of c-blosc (versions 1, 2) and c-blosc2 (3 to 5).
 //!
-//! Owns: header, block starts and byte/bit shuffle of one buffer. Written from the
+//! Owns: header and block starts of one buffer; `blocks` and `streams` decode it. Written from the
 //! published chunk format and not bound to C's entry points, because those trust parts of the
 //! header (lazy chunks, plug-in codecs) and copy each stream once more than needed.
 //!
@@ -14,16 +14,14 @@
 //!
 //! It must never know of frames, n-dimensional blocks or HDF5.
 
+mod blocks;
+pub(super) mod prefix;
 mod streams;
 
 use std::ops::Range;
 
 use super::Fault;
-use super::codecs;
-use super::partial::Fetched;
-use super::shuffle::{interleave, unshuffle_part};
 pub(super) use streams::Codecs;
-use streams::Stream;
 
 const HEADER: usize = 16;
 const EXTENDED_HEADER: usize = 32;
@@ -73,8 +71,7 @@ pub(super) struct BloscChunk<'a> {
 }
 
 impl<'a> BloscChunk<'a> {
-    /// Reads and checks the header; bytes behind the buffer are ignored. Long, as it follows the format
-    /// field by field.
+    /// Reads and checks the header; bytes behind the buffer are ignored.
     pub fn parse(stored: &'a [u8]) -> Result<BloscChunk<'a>, Fault> {
         let short = |wanted| Fault::truncated(wanted, stored.len());
         let bad = Fault::malformed(BAD_HEADER);
@@ -129,19 +126,8 @@ impl<'a> BloscChunk<'a> {
 
         let body = &bytes[header_size..];
         let content = match special {
-            0 if flags & 2 != 0 || nbytes == 0 => Content::Raw(
-                body.get(..nbytes)
-                    .ok_or(Fault::truncated(nbytes, body.len()))?,
-            ),
-            0 => Content::Blocks,
-            // 4: never initialised, so any bytes are right.
-            1 | 4 => Content::Zeros,
-            2 if typesize == 4 || typesize == 8 => Content::Nans,
-            3 => Content::Repeat(
-                body.get(..typesize)
-                    .ok_or(Fault::truncated(typesize, body.len()))?,
-            ),
-            _ => return Err(Fault::unsupported(special.into())),
+            0 if flags & 2 == 0 && nbytes > 0 => Content::Blocks,
+            _ => content(special, body, nbytes, typesize)?,
         };
         let codec = flags >> 5;
         if content == Content::Blocks && !(0..=4).contains(&codec) {
@@ -214,187 +200,6 @@ impl<'a> BloscChunk<'a> {
             .ok_or(Fault::malformed(BAD_OFFSET))
     }
 
-    /// Decodes all blocks; returns how many bytes were made.
-    pub fn decode(&self, codecs: &mut Codecs, out: &mut [u8]) -> Result<usize, Fault> {
-        let size = out.len();
-        let out = out
-            .get_mut(..self.nbytes)
-            .ok_or(Fault::wrong_size(size, self.nbytes))?;
-        if self.content == Content::Blocks {
-            for (n, block) in out.chunks_mut(self.block_size).enumerate() {
-                let (stored, all) = (self.stored_from(n)?, 0..block.len());
-                self.decode_stored_block(codecs, stored, Fetched::All, all, block)?;
-            }
-        } else {
-            self.fill(0, out);
-        }
-        Ok(self.nbytes)
-    }
-
-    /// Decodes block `n` into `out`, which is exactly as long as `block_range(n)`.
-    pub fn decode_block(&self, codecs: &mut Codecs, n: usize, out: &mut [u8]) -> Result<(), Fault> {
-        let range = self.block_range(n);
-        assert_eq!(out.len(), range.len());
-        match self.content {
-            Content::Blocks => {
-                let (stored, all) = (self.stored_from(n)?, 0..range.len());
-                self.decode_stored_block(codecs, stored, Fetched::All, all, out)?;
-            }
-            _ => self.fill(range.start, out),
-        }
-        Ok(())
-    }
-
-    /// Decodes of block `n`, which lies in `span`, at least the bytes `wanted`, into their places in
-    /// `out`, which is exactly as long as `block_range(n)`. Other bytes of `out` may become anything.
-    /// How many bytes were decoded for it; None: more of the span is needed than was asked for.
-    pub fn decode_part(
-        &self,
-        codecs: &mut Codecs,
-        (n, span, fetched): (usize, Range<usize>, Fetched),
-        wanted: Range<usize>,
-        out: &mut [u8],
-    ) -> Result<Option<usize>, Fault> {
-        let range = self.block_range(n);
-        assert!(out.len() == range.len() && wanted.end <= out.len());
-        match self.content {
-            Content::Blocks => {
-                let stored = self.bytes.get(span).ok_or(Fault::malformed(BAD_OFFSET))?;
-                self.decode_stored_block(codecs, stored, fetched, wanted, out)
-            }
-            _ => {
-                let (start, len) = (range.start + wanted.start, wanted.len());
-                self.fill(start, &mut out[wanted]);
-                Ok(Some(len))
-            }
-        }
-    }
-
-    /// Decodes from byte `start` of the data on, where no block is stored.
-    fn fill(&self, start: usize, out: &mut [u8]) {
-        let phase = start % self.typesize;
-        match self.content {
-            Content::Raw(data) => out.copy_from_slice(&data[start..start + out.len()]),
-            Content::Zeros | Content::Blocks => out.fill(0),
-            Content::Nans if self.typesize == 4 => repeat(&f32::NAN.to_le_bytes(), phase, out),
-            Content::Nans => repeat(&f64::NAN.to_le_bytes(), phase, out),
-            Content::Repeat(value) => repeat(value, phase, out),
-        }
-    }
-
-    /// Decode the streams of a block. Long, as streams, filters and what is wanted of them share one
-    /// loop: apart, each would be handed all of the others' state.
-    fn decode_stored_block(
-        &self,
-        codecs: &mut Codecs,
-        mut rest: &'a [u8],
-        fetched: Fetched,
-        wanted: Range<usize>,
-        out: &mut [u8],
-    ) -> Result<Option<usize>, Fault> {
-        let n_streams = self.n_streams(out.len());
-        let stream_size = out.len() / n_streams;
-        if stream_size == 0 || stream_size * n_streams != out.len() {
-            return Err(Fault::malformed(BAD_HEADER));
-        }
-        let Codecs {
-            zstd,
-            zlib,
-            streams,
-        } = codecs;
-        let (is_split, mut work) = (n_streams > 1, 0);
-        if self.shuffling == Shuffling::No {
-            for (j, place) in out.chunks_exact_mut(stream_size).enumerate() {
-                let needed = self.needed(j, stream_size, is_split, &wanted);
-                match self.next_stream(&mut rest, stream_size)? {
-                    _ if needed.is_empty() => continue,
-                    Stream::Raw(data) => {
-                        place[needed.clone()].copy_from_slice(&data[needed.clone()]);
-                    }
-                    Stream::Run(byte) => place[needed.clone()].fill(byte),
-                    Stream::Packed(data) => {
-                        let Some(made) =
-                            self.unpack(zstd, zlib, (data, fetched), needed.end, place)?
-                        else {
-                            return Ok(None);
-                        };
-                        work += made;
-                        continue;
-                    }
-                }
-                work += needed.len();
-            }
-            return Ok(Some(work));
-        }
-        if streams.len() < out.len() {
-            streams.resize(out.len(), 0);
-        }
-        let streams = &mut streams[..out.len()];
-        // With a stream for each byte of the elements, only as far as the last wanted element.
-        let apart = self.shuffling == Shuffling::Bytes && n_streams == self.typesize;
-        let first = wanted.start / self.typesize;
-        let last = wanted.end.div_ceil(self.typesize);
-        let Range { start, end: needed } = self.needed(0, stream_size, apart, &wanted);
-        // Where stream j lies: in the buffer itself if raw, else decoded in `streams`.
-        let mut raw: [Option<&[u8]>; 256] = [None; 256];
-        let mut all_raw = true;
-        for (j, place) in streams.chunks_exact_mut(stream_size).enumerate() {
-            match self.next_stream(&mut rest, stream_size)? {
-                Stream::Raw(data) => {
-                    raw[j] = Some(data);
-                    work += needed - start;
-                    continue;
-                }
-                Stream::Run(byte) => {
-                    place[start..needed].fill(byte);
-                    work += needed - start;
-                }
-                Stream::Packed(data) => {
-                    let Some(made) = self.unpack(zstd, zlib, (data, fetched), needed, place)?
-                    else {
-                        return Ok(None);
-                    };
-                    work += made;
-                }
-            }
-            all_raw = false;
-        }
-        let streams = &*streams;
-        match self.shuffling {
-            Shuffling::Bytes if apart => {
-                let plane = |j: usize| raw[j].unwrap_or(&streams[j * stream_size..][..stream_size]);
-                let some = |j: usize| &plane(j)[first..needed];
-                let body = &mut out[first * self.typesize..needed * self.typesize];
-                interleave(self.typesize, some, body);
-            }
-            Shuffling::Bytes if n_streams == 1 => {
-                let source = raw[0].unwrap_or(streams);
-                unshuffle_part(self.typesize, source, first..last, out);
-            }
-            _ => {
-                let one = n_streams == 1 && all_raw;
-                let mut gathered = Vec::new();
-                let source = match raw[0] {
-                    Some(data) if one => data,
-                    _ if raw[..n_streams].iter().all(Option::is_none) => streams,
-                    _ => {
-                        // Bit planes have to be contiguous; raw ones among packed are rare.
-                        gathered.reserve(out.len());
-                        for (j, data) in raw[..n_streams].iter().enumerate() {
-                            let packed = &streams[j * stream_size..][..stream_size];
-                            gathered.extend_from_slice(data.unwrap_or(packed));
-                        }
-                        &gathered
-                    }
-                };
-                if !codecs::blosc_bitunshuffle(self.typesize, self.version.max(2), source, out) {
-                    return Err(Fault::malformed(BAD_HEADER));
-                }
-            }
-        }
-        Ok(Some(work))
-    }
-
     /// Into how many streams a block of this size was split.
     pub(super) fn n_streams(&self, block_len: usize) -> usize {
         let is_leftover = block_len != self.block_size;
@@ -432,9 +237,15 @@ fn extended_shuffling(slots: &[u8]) -> Result<Shuffling, Fault> {
     Ok(shuffling)
 }
 
-/// Fills `out` with `value` after `value`, beginning at byte `phase` of it.
-fn repeat(value: &[u8], phase: usize, out: &mut [u8]) {
-    for (byte, &with) in out.iter_mut().zip(value.iter().cycle().skip(phase)) {
-        *byte = with;
+/// What stands in for blocks: the data itself, or a value that it all has.
+fn content(special: u8, body: &[u8], nbytes: usize, typesize: usize) -> Result<Content<'_>, Fault> {
+    let first = |n: usize| body.get(..n).ok_or(Fault::truncated(n, body.len()));
+    match special {
+        0 => first(nbytes).map(Content::Raw),
+        // 4: never initialised, so any bytes are right.
+        1 | 4 => Ok(Content::Zeros),
+        2 if typesize == 4 || typesize == 8 => Ok(Content::Nans),
+        3 => first(typesize).map(Content::Repeat),
+        _ => Err(Fault::unsupported(special.into())),
     }
 }

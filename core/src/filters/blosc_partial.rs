@@ -8,6 +8,7 @@
 //! 3. A read costs about as much as copying a few thousand bytes, so small savings are left.
 
 use super::Fault;
+use super::blosc_format::prefix::{likely_bytes, prefix_pays};
 use super::blosc_format::{BloscChunk, Content, Shuffling};
 use super::partial::Fetches;
 use std::ops::Range;
@@ -18,18 +19,6 @@ const WORTH_BYTES: usize = 8 << 10;
 const ALONG_BYTES: usize = 512;
 /// A stream's length, and the byte that tells of a run.
 const LENGTH_BYTES: usize = 5;
-
-/// Whether an LZ4 stream of this many bytes should be decoded only as far as needed. liblz4 takes
-/// as long for a byte then, but many times as long where it ends in a run.
-pub(super) fn prefix_pays(stored: usize, needed: usize, decoded: usize) -> bool {
-    16 * needed < 15 * decoded && 16 * stored > decoded
-}
-
-/// How many bytes of such a stream, of which only the beginning is decoded, are fetched.
-pub(super) fn likely_bytes(stored: usize, needed: usize, decoded: usize) -> usize {
-    let share = (stored as u64 * needed as u64 / decoded.max(1) as u64) as usize;
-    stored.min(share + stored / 16 + 64)
-}
 
 impl BloscChunk<'_> {
     /// What is needed of stream `j` of a block, for the bytes `wanted` of the block.

@@ -25,7 +25,9 @@ mod blosc_partial;
 mod bzip2;
 mod codecs;
 mod converted;
+mod decoder;
 mod deflate;
+mod fault;
 mod fletcher32;
 mod lz4;
 mod lzf;
@@ -42,43 +44,15 @@ mod zstd;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use decoder::FilterSpec;
+pub(crate) use decoder::{Decoder, OutputSize};
+pub(crate) use fault::Fault;
+pub use fault::{FilterError, FilterErrorKind};
 pub use multi_inflate::MAX_STREAMS as MAX_GROUP;
 pub use partial::{Blocks, Fetched, Fetches, Parts};
 pub use pipeline::{GroupItem, MAX_GROUP_BYTES, Pipeline};
 
 use std::fmt;
-
-/// One filter of a dataset's pipeline, as the file describes it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct FilterSpec {
-    pub id: u32,
-    pub flags: u32,
-    pub values: Vec<u32>,
-}
-
-/// What went wrong; says what `expected` and `got` of the error mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FilterErrorKind {
-    /// `expected` is the checksum that is stored, `got` the one computed.
-    Checksum,
-    /// `expected` bytes had to come out, `got` bytes did (at least, where the filter stopped).
-    WrongSize,
-    /// `expected` bytes had to be stored, `got` were.
-    Truncated,
-    /// The stored bytes break the filter's format; `got` is the decoder's code, as an i64.
-    Malformed,
-    /// Perhaps valid, but not handled here; `got` is what was met. A library may read it.
-    Unsupported,
-}
-
-/// One stage of a pipeline failed on one chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FilterError {
-    pub filter: u32,
-    pub kind: FilterErrorKind,
-    pub expected: u64,
-    pub got: u64,
-}
 
 impl FilterError {
     /// Bytes that a plugin and HDF5 fail with: they break the filter's format.
@@ -122,107 +96,6 @@ impl fmt::Display for FilterError {
                 )
             }
         }
-    }
-}
-
-impl std::error::Error for FilterError {}
-
-/// A `FilterError` before the pipeline has put the filter's id on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    pub kind: FilterErrorKind,
-    pub expected: u64,
-    pub got: u64,
-}
-
-impl Fault {
-    pub fn wrong_size(expected: usize, got: usize) -> Fault {
-        Fault::new(FilterErrorKind::WrongSize, expected as u64, got as u64)
-    }
-
-    pub fn truncated(expected: usize, got: usize) -> Fault {
-        Fault::new(FilterErrorKind::Truncated, expected as u64, got as u64)
-    }
-
-    pub fn malformed(code: i64) -> Fault {
-        Fault::new(FilterErrorKind::Malformed, 0, code as u64)
-    }
-
-    pub fn unsupported(what: u64) -> Fault {
-        Fault::new(FilterErrorKind::Unsupported, 0, what)
-    }
-
-    /// The same, of a filter.
-    pub fn of(self, filter: u32) -> FilterError {
-        FilterError {
-            filter,
-            kind: self.kind,
-            expected: self.expected,
-            got: self.got,
-        }
-    }
-
-    pub fn checksum(stored: u32, computed: u32) -> Fault {
-        Fault::new(FilterErrorKind::Checksum, stored.into(), computed.into())
-    }
-
-    fn new(kind: FilterErrorKind, expected: u64, got: u64) -> Fault {
-        Fault {
-            kind,
-            expected,
-            got,
-        }
-    }
-}
-
-/// How many bytes a stage makes of some stored bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputSize {
-    /// Known before decoding: from the stored size or from a header.
-    Exactly(usize),
-    /// Only decoding tells.
-    Unknown,
-}
-
-/// One filter's decoder, with the contexts it reuses from chunk to chunk.
-pub(crate) trait Decoder: Send {
-    /// True when these parameters make the filter do nothing.
-    fn is_noop(&self) -> bool {
-        false
-    }
-
-    /// The size of the stored bytes, where it follows from the decoded size alone.
-    fn stored_size(&self, _decoded_size: usize) -> Option<usize> {
-        None
-    }
-
-    /// The size of the decoded bytes, where header or stored size tell it.
-    fn output_size(&self, stored: &[u8]) -> Result<OutputSize, Fault>;
-
-    /// The part of `stored` that is the decoded data, for filters that change no byte.
-    /// None: `decode` has to be called.
-    fn unwrap<'a>(&self, _stored: &'a [u8]) -> Option<Result<&'a [u8], Fault>> {
-        None
-    }
-
-    /// Decodes into `out` and returns how many bytes were made. More bytes than `out` holds
-    /// are a `WrongSize` fault.
-    fn decode(&mut self, stored: &[u8], out: &mut [u8]) -> Result<usize, Fault>;
-
-    /// For filters whose chunks are made of blocks that can be decoded alone.
-    fn by_block(&mut self) -> Option<&mut dyn partial::BlockDecoder> {
-        None
-    }
-
-    /// Whether there is a `decode_group`, which may be quicker than `decode` of each chunk.
-    fn decodes_groups(&self) -> bool {
-        false
-    }
-
-    /// Decodes two to four chunks, each to exactly the size of its out. False: at least one may be
-    /// bad, or this is not done here, and `decode` has to be called for each.
-    fn decode_group(&mut self, _stored: &[&[u8]], _outs: &mut [&mut [u8]]) -> bool {
-        false
     }
 }
 

@@ -277,6 +277,34 @@ fn stored_size(stages: &[Stage], filter_mask: u32, decoded_size: usize) -> Optio
     active.try_fold(decoded_size, |size, s| s.decoder.stored_size(size))
 }
 
+/// Decode into memory that becomes as long as is needed, up to the limit; how many bytes it were.
+fn decode_to(
+    decoder: &mut dyn Decoder,
+    stored: &[u8],
+    out: &mut Vec<u8>,
+    known: Option<usize>,
+    limit: usize,
+) -> Result<usize, Fault> {
+    let mut size = known.unwrap_or((stored.len() * 4).clamp(4096, limit));
+    if size > limit {
+        return Err(Fault::wrong_size(limit, size));
+    }
+    loop {
+        if out.len() < size {
+            out.resize(size, 0);
+        }
+        match decoder.decode(stored, &mut out[..size]) {
+            // The size was a guess: try again with more room.
+            Err(fault)
+                if known.is_none() && fault.kind == FilterErrorKind::WrongSize && size < limit =>
+            {
+                size = (size * 2).min(limit);
+            }
+            made => return made,
+        }
+    }
+}
+
 /// Run the active stages, and return how many bytes they made. Long, as each step needs all of the loop's state: which bytes are current,
 /// where they are, and which memory is free.
 fn decode_stages(
@@ -326,26 +354,7 @@ fn decode_stages(
         if is_last {
             return stage.decoder.decode(bytes, out).map_err(fail);
         }
-        let mut size = known.unwrap_or((bytes.len() * 4).clamp(4096, limit));
-        if size > limit {
-            return Err(fail(Fault::wrong_size(limit, size)));
-        }
-        let made = loop {
-            if spare.len() < size {
-                spare.resize(size, 0);
-            }
-            match stage.decoder.decode(bytes, &mut spare[..size]) {
-                // The size was a guess: try again with more room, up to the limit.
-                Err(fault)
-                    if known.is_none()
-                        && fault.kind == FilterErrorKind::WrongSize
-                        && size < limit =>
-                {
-                    size = (size * 2).min(limit);
-                }
-                made => break made.map_err(fail)?,
-            }
-        };
+        let made = decode_to(&mut *stage.decoder, bytes, spare, known, limit).map_err(fail)?;
         std::mem::swap(&mut input, &mut spare);
         span = 0..made;
         in_scratch = true;

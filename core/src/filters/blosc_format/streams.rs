@@ -9,11 +9,11 @@
 use libdeflater::Decompressor;
 
 use super::super::Fault;
-use super::super::blosc_partial::{likely_bytes, prefix_pays};
 use super::super::codecs::{self, Zstd};
 use super::super::deflate::zlib_decode;
 use super::super::partial::Fetched;
 use super::super::snappy::snappy;
+use super::prefix::{likely_bytes, prefix_pays};
 use super::{BAD_STREAM, BloscChunk};
 
 /// What the decoders of one thread reuse.
