@@ -6,9 +6,11 @@
 //!    each chunk once, into its place where that is in one piece.
 //! 3. Errors name the chunk of the dataset that is shown.
 
+use crate::engine::chunk_read::{NO_CHUNK, room};
 use crate::engine::counters::Record;
-use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
-use crate::engine::transfer::{NO_CHUNK, room};
+use crate::engine::elements::{Elements, ReadElements};
+use crate::engine::read_context::ReadContext;
+use crate::engine::shared::{SelectedDataset, Shared};
 use crate::scatter::fill;
 use crate::scatter::strided::{Axis, StridedCopy};
 use crate::select::selection::{HEAD_WORDS, Hyperslab, KIND_NATIVE};
@@ -23,23 +25,6 @@ use std::sync::Arc;
 const SHOWN_BYTES: usize = 64 << 20;
 /// Parts of one chunk that are compared with each other, to see whether they leave gaps.
 const MAX_COMPARED: usize = 32;
-
-/// Elements of a virtual dataset: a box, of which `out` is all.
-pub struct Elements<'a> {
-    pub dataset: &'a Dataset,
-    pub offset: &'a [u64],
-    pub extents: &'a [u64],
-}
-
-impl Elements<'_> {
-    fn axis(&self, axis: usize) -> Range<u64> {
-        self.offset[axis]..self.offset[axis].saturating_add(self.extents[axis])
-    }
-
-    fn n_dims(&self) -> usize {
-        self.offset.len()
-    }
-}
 
 /// What is wanted of one part: along each axis of the virtual dataset, the numbers of its elements.
 struct Piece<'a> {
@@ -72,7 +57,7 @@ impl Piece<'_> {
 }
 
 /// Puts chunks of virtual datasets of one table together.
-pub struct Assembler {
+struct Assembler {
     table: Arc<DatasetTable>,
     shared: Arc<Shared>,
     context: ReadContext,
@@ -84,23 +69,23 @@ pub struct Assembler {
     stored: Vec<u8>,
 }
 
-impl Assembler {
-    pub fn new(table: Arc<DatasetTable>, shared: Arc<Shared>) -> Assembler {
-        let virtuals = table.datasets.iter().filter(|of| !of.parts.is_empty());
-        Assembler {
-            context: ReadContext::one_of(virtuals.count(), shared.clone()),
-            table,
-            shared,
-            datasets: HashMap::new(),
-            found: Vec::new(),
-            words: Vec::new(),
-            buffer: Vec::new(),
-            stored: Vec::new(),
-        }
-    }
+/// What reads the virtual datasets of a table.
+pub fn assembler(table: &Arc<DatasetTable>, shared: &Arc<Shared>) -> Box<dyn ReadElements> {
+    let virtuals = table.datasets.iter().filter(|of| !of.parts.is_empty());
+    Box::new(Assembler {
+        context: ReadContext::one_of(virtuals.count(), shared.clone()),
+        table: table.clone(),
+        shared: shared.clone(),
+        datasets: HashMap::new(),
+        found: Vec::new(),
+        words: Vec::new(),
+        buffer: Vec::new(),
+        stored: Vec::new(),
+    })
+}
 
-    /// Write what is wanted into `out`, as it is delivered.
-    pub fn read(
+impl ReadElements for Assembler {
+    fn read(
         &mut self,
         wanted: &Elements<'_>,
         out: &mut [u8],
@@ -116,7 +101,9 @@ impl Assembler {
         self.stored = stored;
         done
     }
+}
 
+impl Assembler {
     fn read_stored(
         &mut self,
         wanted: &Elements<'_>,

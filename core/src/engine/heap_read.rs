@@ -6,8 +6,8 @@
 //!    request share the descriptors: each has some that follow each other.
 //! 3. What was read of a file that changed meanwhile is an error.
 
+use crate::engine::chunk_read::NO_CHUNK;
 use crate::engine::counters::{Record, add_ns, count};
-use crate::engine::transfer::NO_CHUNK;
 use crate::fetch::data_file::{DataFile, OpenFiles};
 use crate::fetch::error::FetchError;
 use crate::fetch::local_file::LocalFile;

@@ -6,7 +6,9 @@
 
 pub mod assemble;
 pub mod chunk_cache;
+pub mod chunk_read;
 pub mod counters;
+mod elements;
 pub mod heap_read;
 pub mod open_dataset;
 mod partial_decode;
@@ -17,6 +19,7 @@ pub mod place_shuffled;
 pub mod read_ahead;
 pub mod read_context;
 pub mod selected_read;
+pub mod shared;
 pub mod shuffle_task;
 mod sieve;
 pub mod transfer;

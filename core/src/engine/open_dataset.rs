@@ -5,9 +5,9 @@
 //!    for more memory than the file is long.
 //! 2. Knows nothing of rows: the caller says which chunks, and where to.
 
-use crate::engine::assemble::Assembler;
 use crate::engine::counters::{Record, add_ns};
-use crate::engine::read_context::Shared;
+use crate::engine::elements::ReadElements;
+use crate::engine::shared::Shared;
 use crate::engine::transfer::Transfer;
 use crate::fetch::error::FetchError;
 use crate::fetch::queue::FetchQueue;
@@ -29,7 +29,7 @@ pub struct OpenDataset {
     pub decoded: Vec<u8>,
     pub interleaver: Interleaver,
     /// Of a virtual dataset.
-    pub assembler: Option<Box<Assembler>>,
+    pub assembler: Option<Box<dyn ReadElements>>,
 }
 
 impl OpenDataset {
@@ -48,7 +48,7 @@ impl OpenDataset {
         let queue = FetchQueue::open(table, dataset, &shared.files);
         let queue = queue.map_err(|error| TaskError::Fetch(number, error))?;
         add_ns(&record.open_ns, start);
-        let assembler = || Box::new(Assembler::new(table.clone(), shared.clone()));
+        let assembler = || (shared.assembler)(table, shared);
         Ok(OpenDataset {
             assembler: (!dataset.parts.is_empty()).then(assembler),
             queue,
@@ -68,7 +68,7 @@ impl OpenDataset {
             record,
             queue: &mut self.queue,
             pipeline: &mut self.pipeline,
-            assembler: self.assembler.as_deref_mut(),
+            assembler: self.assembler.as_mut(),
             decoded: &mut self.decoded,
             place: place(&mut self.interleaver),
         }

@@ -6,11 +6,11 @@
 //! 2. Whatever is odd about the head is left to the whole chunk's decoding, which tells.
 //! 3. Decoded bytes keep their places in the chunk; what is between them may be anything.
 
+use crate::engine::chunk_read::room;
 use crate::engine::counters::{add_ns, count};
 use crate::engine::place_selected::deliver;
-use crate::engine::selected_read::{InHand, Scratch, SelectedRead};
-use crate::engine::transfer::room;
-use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts};
+use crate::engine::read_ahead::{InHand, ReadAhead};
+use crate::filters::{Blocks, Fetched, Fetches, FilterError, Parts, Pipeline};
 use crate::scatter::elements::{Row, Unit};
 use crate::task_error::TaskError;
 use std::ops::Range;
@@ -29,12 +29,12 @@ pub struct WantedBlocks {
     /// The wanted bytes of each block, as a range of the chunk; empty where the block is not wanted.
     hulls: Vec<Range<usize>>,
     /// The wanted blocks, where they are stored, and how they are fetched.
-    pub spans: Vec<(usize, Range<usize>, Fetched)>,
+    spans: Vec<(usize, Range<usize>, Fetched)>,
 }
 
 impl WantedBlocks {
     /// Begin with a chunk. False if it has to be decoded whole.
-    pub fn begin(&mut self, blocks: &Blocks, decoded_size: usize) -> bool {
+    fn begin(&mut self, blocks: &Blocks, decoded_size: usize) -> bool {
         self.hulls.clear();
         self.spans.clear();
         if blocks.decoded_size != decoded_size || blocks.n_blocks > MAX_BLOCKS {
@@ -45,7 +45,7 @@ impl WantedBlocks {
     }
 
     /// A row is wanted.
-    pub fn add(&mut self, blocks: &Blocks, unit: &Unit<'_>, row: &Row) {
+    fn add(&mut self, blocks: &Blocks, unit: &Unit<'_>, row: &Row) {
         if row.step.unsigned_abs() <= blocks.block_size || row.n == 1 {
             return self.add_bytes(blocks, unit.reach(row));
         }
@@ -70,12 +70,12 @@ impl WantedBlocks {
     }
 
     /// Wanted bytes, and what lies between them in their blocks.
-    pub fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.hulls.iter().map(ExactSizeIterator::len).sum()
     }
 
     /// Find out where the wanted blocks are stored, when the first `head` stored bytes are there.
-    pub fn locate(
+    fn locate(
         &mut self,
         blocks: &Blocks,
         parts: &Parts<'_>,
@@ -97,13 +97,13 @@ impl WantedBlocks {
     }
 
     /// The wanted bytes of block `n`, within the block.
-    pub fn wanted(&self, blocks: &Blocks, n: usize) -> Range<usize> {
+    fn wanted(&self, blocks: &Blocks, n: usize) -> Range<usize> {
         let (hull, start) = (&self.hulls[n], blocks.range(n).start);
         hull.start - start..hull.end - start
     }
 
     /// Ranges of the stored bytes of blocks that are fetched whole, in the order of the blocks.
-    pub fn fetches(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+    fn fetches(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut rest = &self.spans[..];
         std::iter::from_fn(move || {
             let is_whole = |(.., fetched): &(_, _, Fetched)| *fetched == Fetched::All;
@@ -155,6 +155,60 @@ impl WantedBlocks {
         }
         Ok(true)
     }
+
+    /// Decode what was fetched: into its place in `decoded`, or in the result where that is one row.
+    fn decode(
+        &self,
+        blocks: &Blocks,
+        parts: &mut Parts<'_>,
+        stored: &mut [u8],
+        fetch: &mut impl Fetch,
+        straight: Option<Row>,
+        (decoded, out): (&mut [u8], &mut [u8]),
+    ) -> Result<usize, Stopped> {
+        let mut work = 0;
+        for (n, span, fetched) in &self.spans {
+            let range = blocks.range(*n);
+            let part = self.wanted(blocks, *n);
+            // A block that is wanted whole, in one piece, is decoded where it belongs.
+            let to = match straight {
+                Some(row) if part.len() == range.len() => {
+                    let at = row.dst + (range.start - row.src);
+                    &mut out[at..at + range.len()]
+                }
+                _ => &mut decoded[range.clone()],
+            };
+            let block = (*n, span.clone(), *fetched);
+            work += match parts.decode_block(stored, block, part.clone(), to)? {
+                Some(work) => work,
+                None => {
+                    fetch(stored, span.clone()).map_err(Stopped::Fetch)?;
+                    let block = (*n, span.clone(), Fetched::All);
+                    let done = parts.decode_block(stored, block, part.clone(), to)?;
+                    done.unwrap_or(0)
+                }
+            };
+            if let (Some(row), true) = (straight, part.len() < range.len()) {
+                let from = range.start + part.start;
+                let at = row.dst + (from - row.src);
+                let bytes = &decoded[from..from + part.len()];
+                out[at..at + part.len()].copy_from_slice(bytes);
+            }
+        }
+        Ok(work)
+    }
+}
+
+/// Why wanted blocks did not come.
+enum Stopped {
+    Fetch(TaskError),
+    Decode(FilterError),
+}
+
+impl From<FilterError> for Stopped {
+    fn from(error: FilterError) -> Stopped {
+        Stopped::Decode(error)
+    }
 }
 
 /// Fetches stored bytes of a chunk to where they belong in its buffer.
@@ -179,39 +233,46 @@ fn fetch_head(
     Ok(Some(blocks))
 }
 
-impl SelectedRead<'_> {
-    /// Fetch and decode only the blocks that hold wanted bytes. False: it has to be the whole.
-    pub fn decode_parts(&mut self, here: &InHand<'_>, row: Option<Row>) -> Result<bool, TaskError> {
-        let size = self.stored.lookup.dataset.decoded_size;
-        let pairs = self.stored.chunk_iter.pairs();
-        let len = here.chunk.stored_size as usize;
-        let Some(mut parts) = self.pipeline.parts(here.chunk.filter_mask) else {
-            return Ok(false);
-        };
-        let Scratch {
+/// What a decoding of wanted blocks works with, and memory that it uses again.
+pub struct PartialDecode<'a, 'r> {
+    pub from: &'a mut ReadAhead<'r>,
+    pub pipeline: &'a mut Pipeline,
+    pub unit: Unit<'a>,
+    pub stored: &'a mut Vec<u8>,
+    pub decoded: &'a mut Vec<u8>,
+    pub wanted: &'a mut WantedBlocks,
+    pub out: &'a mut [u8],
+}
+
+impl PartialDecode<'_, '_> {
+    /// Fetch and decode only the blocks that hold wanted bytes, and return how much work they were.
+    /// None: it has to be the whole.
+    pub fn run(self, here: &InHand<'_>, row: Option<Row>) -> Result<Option<usize>, TaskError> {
+        let PartialDecode {
+            from,
+            pipeline,
+            unit,
             stored,
             decoded,
-            blocks: wanted,
-            ..
-        } = &mut *self.scratch;
-        let stored = room(stored, len, here.number)?;
-        let mut fetch = |stored: &mut [u8], span: Range<usize>| {
-            let at = here.chunk.byte_offset + span.start as u64;
-            (self.stored).read(
-                here.cursor,
-                here.number,
-                (here.chunk.source, at),
-                &mut stored[span],
-            )
+            wanted,
+            out,
+        } = self;
+        let (size, record) = (from.lookup.dataset.decoded_size, from.record);
+        let (segments, pairs) = (&here.cursor.segments, from.chunk_iter.pairs());
+        let len = here.chunk.stored_size as usize;
+        let Some(mut parts) = pipeline.parts(here.chunk.filter_mask) else {
+            return Ok(None);
         };
+        let stored = room(stored, len, here.number)?;
+        let mut fetch =
+            |stored: &mut [u8], span: Range<usize>| from.read(here, span.start, &mut stored[span]);
         let Some(blocks) = fetch_head(&parts, stored, &mut fetch)? else {
-            return Ok(false);
+            return Ok(None);
         };
         if !wanted.begin(&blocks, size) {
-            return Ok(false);
+            return Ok(None);
         }
-        let unit = self.unit;
-        unit.each_row(&here.cursor.segments, pairs, &mut |row| {
+        unit.each_row(segments, pairs, &mut |row| {
             wanted.add(&blocks, &unit, &row);
         });
         // Where it is nearly all, it may as well be kept.
@@ -219,54 +280,23 @@ impl SelectedRead<'_> {
         let head = HEAD_BYTES.min(len).max(blocks.head_bytes);
         let located = few && wanted.locate(&blocks, &parts, stored, head).is_ok();
         if !located || !wanted.fetch_all(&blocks, &parts, stored, head, &mut fetch)? {
-            return Ok(false);
+            return Ok(None);
         }
-        let (start, mut work) = (Instant::now(), 0);
+        let start = Instant::now();
         let decoded = room(decoded, size, here.number)?;
         let straight = row.filter(|row| unit.is_contiguous(row));
-        for (n, span, fetched) in &wanted.spans {
-            let range = blocks.range(*n);
-            let part = wanted.wanted(&blocks, *n);
-            // A block that is wanted whole, in one piece, is decoded where it belongs.
-            let out = match straight {
-                Some(row) if part.len() == range.len() => {
-                    let at = row.dst + (range.start - row.src);
-                    &mut self.out[at..at + range.len()]
-                }
-                _ => &mut decoded[range.clone()],
-            };
-            let wrong = |error| here.wrong(error);
-            let block = (*n, span.clone(), *fetched);
-            let done = parts.decode_block(stored, block, part.clone(), out);
-            work += match done.map_err(wrong)? {
-                Some(work) => work,
-                None => {
-                    fetch(stored, span.clone())?;
-                    let block = (*n, span.clone(), Fetched::All);
-                    let done = parts.decode_block(stored, block, part.clone(), out);
-                    done.map_err(wrong)?.unwrap_or(0)
-                }
-            };
-            if let (Some(row), true) = (straight, part.len() < range.len()) {
-                let from = range.start + part.start;
-                let at = row.dst + (from - row.src);
-                let bytes = &decoded[from..from + part.len()];
-                self.out[at..at + part.len()].copy_from_slice(bytes);
-            }
-        }
+        let to = (&mut *decoded, &mut *out);
+        let work = wanted.decode(&blocks, &mut parts, stored, &mut fetch, straight, to);
+        let work = work.map_err(|error| match error {
+            Stopped::Fetch(error) => error,
+            Stopped::Decode(error) => here.wrong(error),
+        })?;
         match straight {
-            Some(row) => {
-                let len = row.n * unit.bytes;
-                unit.apply_fixes(&mut self.out[row.dst..row.dst + len]);
-            }
-            None => {
-                let segments = &here.cursor.segments;
-                deliver(&unit, segments, pairs, decoded, 0, self.out);
-            }
+            Some(row) => unit.apply_fixes(&mut out[row.dst..row.dst + row.n * unit.bytes]),
+            None => deliver(&unit, segments, pairs, decoded, 0, out),
         }
-        self.cache.note(here.key, work);
-        count(&self.stored.record.decoded_bytes, work);
-        add_ns(&self.stored.record.decode_ns, start);
-        Ok(true)
+        count(&record.decoded_bytes, work);
+        add_ns(&record.decode_ns, start);
+        Ok(Some(work))
     }
 }

@@ -11,10 +11,11 @@
 //! 5. What was read of a file that changed meanwhile is an error.
 
 use crate::convert::ElementConversion;
+use crate::engine::chunk_read::{ChunkRead, Fetches, NO_CHUNK, Place};
 use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::open_dataset::Lookup;
 use crate::engine::place_rows::PlaceRows;
-use crate::engine::transfer::{ChunkRead, Fetches, NO_CHUNK, Place, Transfer};
+use crate::engine::transfer::Transfer;
 use crate::fetch::coalesce::{RUN_BYTES, Run, runs};
 use crate::fetch::data_file::OpenFiles;
 use crate::fetch::error::FetchError;

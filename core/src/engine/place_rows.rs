@@ -5,7 +5,8 @@
 //! 2. Nothing outside the given rows is written, whatever a file's numbers say.
 //! 3. Every chunk of the grid is written: what has no record is the fill value.
 
-use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
+use super::chunk_read::{ChunkRead, NO_CHUNK, Place};
+use super::transfer::Transfer;
 use crate::engine::counters::count;
 use crate::fetch::coalesce::Run;
 use crate::fetch::error::FetchError;

@@ -7,8 +7,8 @@
 //! 3. Nothing but the selection's own elements of the result is written.
 
 use crate::engine::chunk_cache::{Key, SharedCache};
+use crate::engine::chunk_read::{ChunkRead, Place};
 use crate::engine::counters::Record;
-use crate::engine::transfer::{ChunkRead, Place};
 use crate::fetch::coalesce::Run;
 use crate::fetch::error::FetchError;
 use crate::fetch::queue::{FetchQueue, Turn};

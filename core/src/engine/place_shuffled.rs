@@ -6,7 +6,8 @@
 //! 2. A chunk of which others want the rest is kept decoded (`ChunkCache`).
 //! 3. Only places of the share's own rows are written.
 
-use super::transfer::{ChunkRead, NO_CHUNK, Place, Transfer};
+use super::chunk_read::{ChunkRead, NO_CHUNK, Place};
+use super::transfer::Transfer;
 use crate::engine::chunk_cache::{ChunkCache, Key};
 use crate::engine::shuffle_task::ShuffleTask;
 use crate::fetch::coalesce::{Run, runs};

@@ -5,11 +5,14 @@
 //!    chunks named to the kernel, so that the device has a queue.
 //! 2. Knows nothing of filters and of where bytes go.
 
+use crate::engine::chunk_cache::Key;
 use crate::engine::counters::{Record, add_ns, count};
 use crate::engine::open_dataset::Lookup;
 use crate::fetch::error::FetchError;
 use crate::fetch::queue::FetchQueue;
+use crate::filters::FilterError;
 use crate::select::chunk_iter::{ChunkIter, Cursor};
+use crate::tables::dataset::Chunk;
 use crate::task_error::TaskError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -17,6 +20,21 @@ use std::time::Instant;
 /// Chunks that are named at once, and their bytes, unless the first has more.
 const HINTS: usize = 128;
 const HINT_BYTES: u64 = 32 << 20;
+
+/// A chunk in hand.
+#[derive(Clone, Copy)]
+pub struct InHand<'w> {
+    pub number: u64,
+    pub chunk: Chunk,
+    pub cursor: &'w Cursor,
+    pub key: Key,
+}
+
+impl InHand<'_> {
+    pub fn wrong(&self, error: FilterError) -> TaskError {
+        TaskError::Filter(self.number, error)
+    }
+}
 
 pub struct ReadAhead<'a> {
     pub lookup: Lookup<'a>,
@@ -61,30 +79,32 @@ impl<'a> ReadAhead<'a> {
         self.record.chunk.store(number + 1, Relaxed);
     }
 
-    /// Fill `out` from the file, for the chunk at which `cursor` stands.
+    /// Fill `out` with the stored bytes of a chunk from `from` on.
     pub fn read(
         &mut self,
-        cursor: &Cursor,
-        number: u64,
-        (source, byte_offset): (u32, u64),
+        here: &InHand<'_>,
+        from: usize,
         out: &mut [u8],
     ) -> Result<(), TaskError> {
+        let byte_offset = here.chunk.byte_offset + from as u64;
         let (start, before) = (Instant::now(), self.queue.fetches());
         self.touched = true;
         let first = self.turn > self.hinted;
-        let read = self.queue.read(out, source, byte_offset, |queue| {
-            if first {
-                self.ahead.clone_from(cursor);
-                hint(queue, self.lookup, self.chunk_iter, self.ahead);
-            }
-        });
+        let read = self
+            .queue
+            .read(out, here.chunk.source, byte_offset, |queue| {
+                if first {
+                    self.ahead.clone_from(here.cursor);
+                    hint(queue, self.lookup, self.chunk_iter, self.ahead);
+                }
+            });
         if let Ok(true) = read {
             self.hinted = self.hinted.max(self.turn + HINTS * usize::from(first));
         }
         count(&self.record.fetches, self.queue.fetches() - before);
         count(&self.record.fetched_bytes, out.len());
         add_ns(&self.record.fetch_ns, start);
-        let read = read.map_err(|error| TaskError::Fetch(number, error));
+        let read = read.map_err(|error| TaskError::Fetch(here.number, error));
         read.map(|_| ())
     }
 

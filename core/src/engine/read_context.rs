@@ -1,4 +1,4 @@
-//! What one thread needs to read selections of datasets, and what threads share of that.
+//! What one thread needs to read selections of datasets.
 //!
 //! Law:
 //! 1. A request is checked against its dataset before anything is done for it (`Hyperslab::parse`).
@@ -7,127 +7,25 @@
 //! 3. What was read from a file that changed meanwhile is neither published nor kept.
 //! 4. A row that is kept costs no system call, no clock and no new memory.
 
-use crate::engine::chunk_cache::{Key, SharedCache};
+use crate::engine::chunk_read::NO_CHUNK;
 use crate::engine::counters::{Record, count};
 use crate::engine::open_dataset::{Lookup, OpenDataset};
 use crate::engine::place_selected::deliver;
 use crate::engine::read_ahead::ReadAhead;
 use crate::engine::selected_read::{Scratch, SelectedRead};
-use crate::engine::transfer::NO_CHUNK;
+use crate::engine::shared::{SelectedDataset, Shared};
 use crate::fetch::coalesce::Run;
-use crate::fetch::data_file::OpenFiles;
 use crate::fetch::recent::Recent;
 use crate::os::descriptors::at_most;
 use crate::scatter::elements::Unit;
-use crate::select::chunk_iter::{ChunkIter, Cursor, Geometry};
+use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::select::selection::Hyperslab;
-use crate::tables::dataset::{Chunk, Dataset, DatasetTable};
 use crate::task_error::TaskError;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Ways to decode a file that one context has open.
 const OPEN: usize = 64;
-
-/// A dataset of which selections are read.
-#[derive(Debug)]
-pub struct SelectedDataset {
-    pub table: Arc<DatasetTable>,
-    /// Which of the table's datasets it is.
-    number: usize,
-    geometry: Geometry,
-    /// What is open for it: its files, and the way in which their chunks are decoded.
-    way: u64,
-    /// The files and this way, as the cache numbers them.
-    pub keys: Keys,
-}
-
-/// What is kept of a dataset goes by these.
-#[derive(Debug)]
-pub struct Keys {
-    /// One for each source of the table.
-    sources: Arc<[u64]>,
-    decoding: u64,
-}
-
-impl Keys {
-    pub fn of(&self, chunk: &Chunk) -> Key {
-        Key {
-            source: self.sources[chunk.source as usize] ^ self.decoding,
-            byte_offset: chunk.byte_offset,
-        }
-    }
-
-    /// Nothing of these files is kept any more.
-    fn forget(&self, cache: &SharedCache) {
-        let sources = self.sources.iter();
-        sources.for_each(|source| cache.forget(source ^ self.decoding));
-    }
-}
-
-impl SelectedDataset {
-    pub fn dataset(&self) -> &Dataset {
-        &self.table.datasets[self.number]
-    }
-}
-
-/// What the contexts of several threads have in common.
-#[derive(Debug)]
-pub struct Shared {
-    pub cache: SharedCache,
-    pub files: OpenFiles,
-    numbers: RandomState,
-}
-
-impl Shared {
-    pub fn new(cache_limit_bytes: usize) -> Shared {
-        Shared {
-            cache: SharedCache::new(cache_limit_bytes),
-            files: OpenFiles::default(),
-            numbers: RandomState::new(),
-        }
-    }
-
-    /// Know the first dataset of a table.
-    pub fn dataset(&self, table: DatasetTable) -> Result<SelectedDataset, &'static str> {
-        self.dataset_of(Arc::new(table), 0)
-    }
-
-    /// Know a dataset of a table.
-    pub fn dataset_of(
-        &self,
-        table: Arc<DatasetTable>,
-        number: usize,
-    ) -> Result<SelectedDataset, &'static str> {
-        let dataset = table.datasets.get(number);
-        let dataset = dataset.ok_or("a request's table has a dataset")?;
-        let geometry = Geometry::new(dataset).ok_or("the grid is too large")?;
-        // That two of these are equal by chance, of a function that nobody can foresee, will not happen.
-        let sources = table.source_keys(|file| {
-            let what = (&file.fingerprint, file.direct, &file.inline);
-            self.numbers.hash_one(what)
-        });
-        let how = (&dataset.filters, &dataset.conversion, dataset.decoded_size);
-        let decoding = self.numbers.hash_one(how);
-        let chunks = table.chunks_of(dataset);
-        let is_alone = chunks.iter().all(|c| c.source as usize == dataset.source);
-        // By its number a source is found, and parts by the numbers of datasets.
-        let others = match is_alone && dataset.parts.is_empty() {
-            true => None,
-            false => Some((&sources, number, Arc::as_ptr(&table) as usize)),
-        };
-        let own = (dataset.source, sources[dataset.source], decoding);
-        Ok(SelectedDataset {
-            way: self.numbers.hash_one((own, others)),
-            keys: Keys { sources, decoding },
-            geometry,
-            number,
-            table,
-        })
-    }
-}
 
 /// Reads selections, one after the other.
 pub struct ReadContext {
@@ -251,7 +149,7 @@ impl ReadContext {
             stored: ReadAhead::new(lookup, record, chunk_iter, &mut open.queue, &mut self.ahead),
             pipeline: &mut open.pipeline,
             keys: &of.keys,
-            assembler: open.assembler.as_deref_mut(),
+            assembler: open.assembler.as_mut(),
             cache,
             keeps: out.len() <= cache.limit(),
             unit: Unit::new(slab, dataset, chunk_iter.together),

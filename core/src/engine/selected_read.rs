@@ -10,17 +10,18 @@
 //! 4. What was decoded is kept only when the file was compared after it was fetched.
 //! 5. An error names the chunk by the number of its record.
 
-use crate::engine::assemble::{Assembler, Elements};
 use crate::engine::chunk_cache::{Key, SharedCache};
+use crate::engine::chunk_read::{Fetches, NO_CHUNK, room};
 use crate::engine::counters::{add_ns, count};
-use crate::engine::partial_decode::WantedBlocks;
+use crate::engine::elements::{Elements, ReadElements};
+use crate::engine::partial_decode::{PartialDecode, WantedBlocks};
 use crate::engine::place_selected::{PlaceSelected, Wanted, deliver, whole};
-use crate::engine::read_ahead::ReadAhead;
-use crate::engine::read_context::Keys;
+use crate::engine::read_ahead::{InHand, ReadAhead};
+use crate::engine::shared::Keys;
 use crate::engine::sieve::Sieve;
-use crate::engine::transfer::{Fetches, NO_CHUNK, Transfer, room};
+use crate::engine::transfer::Transfer;
 use crate::fetch::coalesce::{Run, runs};
-use crate::filters::{Fault, FilterError, Pipeline};
+use crate::filters::{Fault, Pipeline};
 use crate::scatter::elements::{Row, Unit};
 use crate::select::chunk_iter::{ChunkIter, Cursor};
 use crate::tables::dataset::Chunk;
@@ -42,10 +43,10 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Memory that is used again and again.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    pub stored: Vec<u8>,
-    pub decoded: Vec<u8>,
-    pub sieve: Sieve,
-    pub blocks: WantedBlocks,
+    stored: Vec<u8>,
+    decoded: Vec<u8>,
+    sieve: Sieve,
+    blocks: WantedBlocks,
     cached: Cursor,
     value: Vec<u8>,
     served: Served,
@@ -82,27 +83,12 @@ impl Served {
     }
 }
 
-/// A chunk in hand.
-#[derive(Clone, Copy)]
-pub struct InHand<'w> {
-    pub number: u64,
-    pub chunk: Chunk,
-    pub cursor: &'w Cursor,
-    pub key: Key,
-}
-
-impl InHand<'_> {
-    pub fn wrong(&self, error: FilterError) -> TaskError {
-        TaskError::Filter(self.number, error)
-    }
-}
-
 pub struct SelectedRead<'a> {
     pub stored: ReadAhead<'a>,
     pub pipeline: &'a mut Pipeline,
     pub keys: &'a Keys,
     /// Of a virtual dataset.
-    pub assembler: Option<&'a mut Assembler>,
+    pub assembler: Option<&'a mut Box<dyn ReadElements>>,
     pub cache: &'a SharedCache,
     /// Chunks that are decoded are kept. If not, those that are kept are found all the same.
     pub keeps: bool,
@@ -112,7 +98,7 @@ pub struct SelectedRead<'a> {
 }
 
 impl<'a> SelectedRead<'a> {
-    pub fn chunk_iter(&self) -> &'a ChunkIter {
+    fn chunk_iter(&self) -> &'a ChunkIter {
         self.stored.chunk_iter
     }
 
@@ -164,12 +150,12 @@ impl<'a> SelectedRead<'a> {
         self.scratch.cached = ahead;
     }
 
-    pub fn key(&self, chunk: &Chunk) -> Key {
+    fn key(&self, chunk: &Chunk) -> Key {
         self.keys.of(chunk)
     }
 
     /// Gather from a chunk that the cache has. False if it has not.
-    pub fn find(&mut self, cursor: &Cursor, key: Key) -> bool {
+    fn find(&mut self, cursor: &Cursor, key: Key) -> bool {
         let Some(bytes) = self.cache.find(key) else {
             return false;
         };
@@ -209,7 +195,7 @@ impl<'a> SelectedRead<'a> {
             }
             (true, false) => match self.piece(cursor) {
                 Some(piece) => self.add(&here, piece.clone(), piece.len(), false),
-                None => self.read_wanted(here),
+                None => (self.scratch.sieve).read(&mut self.stored, &here, &self.unit, self.out),
             },
             (true, true) => {
                 let hull = self.hull(cursor);
@@ -282,8 +268,21 @@ impl<'a> SelectedRead<'a> {
         let is_part = whole(&self.unit, row, size).is_none();
         let worth = is_part && self.keeps && self.cache.is_worth_it(here.key, size);
         let has_parts = is_part && self.pipeline.parts(here.chunk.filter_mask).is_some();
-        if has_parts && !worth && self.decode_parts(here, row)? {
-            return Ok(());
+        if has_parts && !worth {
+            let scratch = &mut *self.scratch;
+            let decode = PartialDecode {
+                from: &mut self.stored,
+                pipeline: self.pipeline,
+                unit: self.unit,
+                stored: &mut scratch.stored,
+                decoded: &mut scratch.decoded,
+                wanted: &mut scratch.blocks,
+                out: self.out,
+            };
+            if let Some(work) = decode.run(here, row)? {
+                self.cache.note(here.key, work);
+                return Ok(());
+            }
         }
         self.add(here, 0..here.chunk.stored_size as usize, size, worth)
     }

@@ -9,7 +9,7 @@
 //!    them.
 //! 4. Pure but for that memory: no files, no tapes.
 
-use crate::engine::transfer::{ChunkRead, NO_CHUNK};
+use crate::engine::chunk_read::{ChunkRead, NO_CHUNK};
 use crate::fetch::coalesce::RUN_BYTES;
 use crate::shuffle::order::{Epoch, Order};
 use crate::shuffle::row_map::RowMap;

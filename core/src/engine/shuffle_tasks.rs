@@ -6,8 +6,8 @@
 //! 2. What a read's record says is where these rows are stored.
 //! 3. What a share is does not depend on the shares that were asked for before.
 
+use crate::engine::chunk_read::{ChunkRead, NO_CHUNK};
 use crate::engine::shuffle_task::{ShuffleTask, Windows};
-use crate::engine::transfer::{ChunkRead, NO_CHUNK};
 use crate::fixtures::{
     ROW_WORDS, TestDataset, TestFile, TestOrder, TestPlan, TestTask, XorShift64,
 };

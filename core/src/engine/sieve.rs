@@ -5,9 +5,9 @@
 //! 2. Others are read through a window: what lies between wanted bytes is read along as long as
 //!    that is cheaper than another read, and the window stays small.
 
+use crate::engine::chunk_read::room;
 use crate::engine::counters::count;
-use crate::engine::selected_read::{InHand, SelectedRead};
-use crate::engine::transfer::room;
+use crate::engine::read_ahead::{InHand, ReadAhead};
 use crate::scatter::elements::{BlockCopy, Row, Unit};
 use crate::task_error::TaskError;
 use std::ops::Range;
@@ -22,18 +22,19 @@ const DENSE: usize = 4;
 /// Rows of one chunk that are read at once.
 #[derive(Debug, Default)]
 pub struct Sieve {
-    pub rows: Vec<Row>,
-    pub span: Range<usize>,
+    rows: Vec<Row>,
+    span: Range<usize>,
+    stored: Vec<u8>,
 }
 
 impl Sieve {
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         self.rows.clear();
         self.span = 0..0;
     }
 
     /// Add a row, if it lies near the others.
-    pub fn take(&mut self, unit: &Unit<'_>, row: Row) -> bool {
+    fn take(&mut self, unit: &Unit<'_>, row: Row) -> bool {
         let reach = unit.reach(&row);
         if self.rows.is_empty() {
             self.span = reach;
@@ -47,6 +48,85 @@ impl Sieve {
         }
         self.rows.push(row);
         true
+    }
+
+    /// Read the wanted bytes of a chunk that is stored as it is.
+    pub fn read(
+        &mut self,
+        from: &mut ReadAhead<'_>,
+        here: &InHand<'_>,
+        unit: &Unit<'_>,
+        out: &mut [u8],
+    ) -> Result<(), TaskError> {
+        if self.read_dense(from, here, unit, out)? {
+            return Ok(());
+        }
+        self.clear();
+        let mut result = Ok(());
+        let pairs = from.chunk_iter.pairs();
+        unit.each_row(&here.cursor.segments, pairs, &mut |row| {
+            split(unit, row, &mut |row| {
+                if result.is_ok() && !self.take(unit, row) {
+                    result = self.read_window(from, here, unit, out);
+                    self.clear();
+                    self.take(unit, row);
+                }
+            });
+        });
+        result.and_then(|()| self.read_window(from, here, unit, out))
+    }
+
+    /// Read many rows at once, if they lie densely. False if they do not.
+    fn read_dense(
+        &mut self,
+        from: &mut ReadAhead<'_>,
+        here: &InHand<'_>,
+        unit: &Unit<'_>,
+        out: &mut [u8],
+    ) -> Result<bool, TaskError> {
+        let (segments, pairs) = (&here.cursor.segments, from.chunk_iter.pairs());
+        if unit.only_row(segments, pairs).is_some() {
+            return Ok(false);
+        }
+        let Some(blocks) = BlockCopy::new(unit, segments, pairs) else {
+            return Ok(false);
+        };
+        let (span, bytes) = (blocks.span(), blocks.bytes());
+        if span.len() > WINDOW_BYTES || span.len() > bytes * DENSE + GAP_BYTES {
+            return Ok(false);
+        }
+        let stored = room(&mut self.stored, span.len(), here.number)?;
+        from.read(here, span.start, stored)?;
+        blocks.copy(stored, span.start, out);
+        count(&from.record.decoded_bytes, bytes);
+        Ok(true)
+    }
+
+    fn read_window(
+        &mut self,
+        from: &mut ReadAhead<'_>,
+        here: &InHand<'_>,
+        unit: &Unit<'_>,
+        out: &mut [u8],
+    ) -> Result<(), TaskError> {
+        let (span, mut bytes) = (self.span.clone(), 0);
+        if let [row] = &self.rows[..] {
+            if unit.is_contiguous(row) {
+                let out = &mut out[row.dst..row.dst + row.n * unit.bytes];
+                from.read(here, span.start, out)?;
+                unit.apply_fixes(out);
+                count(&from.record.decoded_bytes, out.len());
+                return Ok(());
+            }
+        }
+        let stored = room(&mut self.stored, span.len(), here.number)?;
+        from.read(here, span.start, stored)?;
+        for row in &self.rows {
+            unit.copy(row, stored, span.start, out);
+            bytes += row.n * unit.bytes;
+        }
+        count(&from.record.decoded_bytes, bytes);
+        Ok(())
     }
 }
 
@@ -70,77 +150,5 @@ pub fn split(unit: &Unit<'_>, row: Row, f: &mut impl FnMut(Row)) {
             ..row
         });
         done += n;
-    }
-}
-
-impl SelectedRead<'_> {
-    /// Read the wanted bytes of a chunk that is stored as it is.
-    pub fn read_wanted(&mut self, here: InHand<'_>) -> Result<(), TaskError> {
-        if self.read_dense(&here)? {
-            return Ok(());
-        }
-        let mut window = std::mem::take(&mut self.scratch.sieve);
-        window.clear();
-        let mut result = Ok(());
-        let unit = self.unit;
-        let pairs = self.chunk_iter().pairs();
-        unit.each_row(&here.cursor.segments, pairs, &mut |row| {
-            split(&unit, row, &mut |row| {
-                if result.is_ok() && !window.take(&unit, row) {
-                    result = self.read_window(&here, &window);
-                    window.clear();
-                    window.take(&unit, row);
-                }
-            });
-        });
-        let result = result.and_then(|()| self.read_window(&here, &window));
-        self.scratch.sieve = window;
-        result
-    }
-
-    /// Read many rows at once, if they lie densely. False if they do not.
-    fn read_dense(&mut self, here: &InHand<'_>) -> Result<bool, TaskError> {
-        let (segments, pairs) = (&here.cursor.segments, self.chunk_iter().pairs());
-        if self.unit.only_row(segments, pairs).is_some() {
-            return Ok(false);
-        }
-        let Some(blocks) = BlockCopy::new(&self.unit, segments, pairs) else {
-            return Ok(false);
-        };
-        let (span, bytes) = (blocks.span(), blocks.bytes());
-        if span.len() > WINDOW_BYTES || span.len() > bytes * DENSE + GAP_BYTES {
-            return Ok(false);
-        }
-        let at = here.chunk.byte_offset + span.start as u64;
-        let stored = room(&mut self.scratch.stored, span.len(), here.number)?;
-        self.stored
-            .read(here.cursor, here.number, (here.chunk.source, at), stored)?;
-        blocks.copy(stored, span.start, self.out);
-        count(&self.stored.record.decoded_bytes, bytes);
-        Ok(true)
-    }
-
-    fn read_window(&mut self, here: &InHand<'_>, window: &Sieve) -> Result<(), TaskError> {
-        let at = here.chunk.byte_offset + window.span.start as u64;
-        let mut bytes = 0;
-        if let [row] = &window.rows[..] {
-            if self.unit.is_contiguous(row) {
-                let out = &mut self.out[row.dst..row.dst + row.n * self.unit.bytes];
-                self.stored
-                    .read(here.cursor, here.number, (here.chunk.source, at), out)?;
-                self.unit.apply_fixes(out);
-                count(&self.stored.record.decoded_bytes, out.len());
-                return Ok(());
-            }
-        }
-        let stored = room(&mut self.scratch.stored, window.span.len(), here.number)?;
-        self.stored
-            .read(here.cursor, here.number, (here.chunk.source, at), stored)?;
-        for row in &window.rows {
-            (self.unit).copy(row, stored, window.span.start, self.out);
-            bytes += row.n * self.unit.bytes;
-        }
-        count(&self.stored.record.decoded_bytes, bytes);
-        Ok(())
     }
 }

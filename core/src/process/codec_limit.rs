@@ -7,10 +7,11 @@
 //! 3. Clocks start when every process stands ready, and end when the last one is done.
 //! 4. A decode error is an error here too; a rate for wrong bytes means nothing.
 
+use crate::engine::assemble::assembler;
+use crate::engine::chunk_read::{ChunkRead, Fetches, Place};
 use crate::engine::counters::{Record, count};
 use crate::engine::open_dataset::{OpenDataset, check};
-use crate::engine::read_context::Shared;
-use crate::engine::transfer::{ChunkRead, Fetches, Place};
+use crate::engine::shared::Shared;
 use crate::fetch::coalesce::{RUN_BYTES, Run, runs};
 use crate::fetch::queue::Turnstile;
 use crate::os::clock::now_ns;
@@ -75,7 +76,7 @@ struct Submitted {
 
 impl Part<'_> {
     fn open(&mut self) -> Result<(), TaskError> {
-        let (table, shared) = (&self.plan.table, Arc::new(Shared::new(0)));
+        let (table, shared) = (&self.plan.table, Arc::new(Shared::new(0, assembler)));
         for dataset in &table.datasets {
             let open = OpenDataset::open(table, dataset, &shared, self.record, 0)?;
             self.open.push(open);

@@ -9,9 +9,11 @@
 //!    neither locked nor freed.
 //! 4. Nothing is opened or started before a read needs it.
 
+use crate::engine::assemble::assembler;
+use crate::engine::chunk_read::NO_CHUNK;
 use crate::engine::counters::Record;
-use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
-use crate::engine::transfer::NO_CHUNK;
+use crate::engine::read_context::ReadContext;
+use crate::engine::shared::{SelectedDataset, Shared};
 use crate::os::fork::ForkMark;
 use crate::os::interrupt;
 use crate::os::workers::{PULSE, Workers};
@@ -146,7 +148,7 @@ impl State {
         Ok(State {
             mark: ForkMark::new()?,
             workers: OnceLock::new(),
-            shared: Arc::new(Shared::new(cache_bytes)),
+            shared: Arc::new(Shared::new(cache_bytes, assembler)),
             contexts: Mutex::default(),
             records: Mutex::default(),
         })

@@ -5,10 +5,12 @@
 //!    is an internal error.
 //! 2. A bounded number of datasets is known at a time; the least recently used is forgotten first.
 
+use crate::engine::assemble::assembler;
 use crate::engine::counters::Record;
 use crate::engine::heap_read::{Descriptors, HeapFile, KIND_HEAP};
 use crate::engine::pieces::{KIND_PIECES, OpenPieces, Pieces};
-use crate::engine::read_context::{ReadContext, SelectedDataset, Shared};
+use crate::engine::read_context::ReadContext;
+use crate::engine::shared::{SelectedDataset, Shared};
 use crate::fetch::queue::Turn;
 use crate::fetch::recent::Recent;
 use crate::os::memory::Mapping;
@@ -39,7 +41,7 @@ pub struct Answerer {
 
 impl Answerer {
     pub fn new(arena: Arc<Mapping>, cache_limit_bytes: usize) -> Answerer {
-        let shared = Arc::new(Shared::new(cache_limit_bytes));
+        let shared = Arc::new(Shared::new(cache_limit_bytes, assembler));
         Answerer {
             arena,
             datasets: Recent::new(KNOWN),

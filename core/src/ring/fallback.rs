@@ -7,10 +7,10 @@
 //!    value, and what stood there before is no row of this stream.
 //! 3. A file that changed meanwhile is told as that, whatever the library made of it.
 
+use crate::engine::chunk_read::room;
 use crate::engine::counters::{add_ns, count};
 use crate::engine::place_shuffled::PlaceShuffled;
 use crate::engine::shuffle_task::ShuffleTask;
-use crate::engine::transfer::room;
 use crate::fetch::data_file::DataFile;
 use crate::ring::reader_loop::{Claimed, LibraryRead, Reader};
 use crate::scatter::interleave::Interleaver;

@@ -13,15 +13,15 @@
 //! 5. Whatever goes wrong becomes a record in the control header and a failed slot, never a panic
 //!    that leaves the parent waiting.
 
-use crate::engine::assemble::kept_bytes;
+use crate::engine::assemble::{assembler, kept_bytes};
 use crate::engine::chunk_cache::{ChunkCache, Policy};
+use crate::engine::chunk_read::{ChunkRead, Fetches, NO_CHUNK};
 use crate::engine::counters::{Mark, Record, add_ns, count};
 use crate::engine::open_dataset::{OpenDataset, check};
 use crate::engine::place_rows::PlaceRows;
 use crate::engine::place_shuffled::{PlaceShuffled, fetches};
-use crate::engine::read_context::Shared;
+use crate::engine::shared::Shared;
 use crate::engine::shuffle_task::{ShuffleTask, Windows};
-use crate::engine::transfer::{ChunkRead, Fetches, NO_CHUNK};
 use crate::fetch::coalesce::{RUN_BYTES, Run, runs};
 use crate::fetch::queue::{Turn, Turnstile};
 use crate::filters::FilterErrorKind;
@@ -111,7 +111,10 @@ impl<'a> Reader<'a> {
             tapes,
             me,
             open,
-            shared: Arc::new(Shared::new(kept_bytes(&plan.table, plan.cache_bytes()))),
+            shared: Arc::new(Shared::new(
+                kept_bytes(&plan.table, plan.cache_bytes()),
+                assembler,
+            )),
             spare_runs: Vec::new(),
             windows: Windows::new(plan),
             cache: ChunkCache::new(plan.cache_bytes() as usize, Policy::Never),
