@@ -26,23 +26,10 @@ impl TableMaker {
         reversed: [0; 288],
     };
 
-    /// Fills a table with the entries of `1 << bits` next bits, and then the subtables. Every entry of
-    /// the first part has the flags `all`.
-    ///
-    /// The symbols, each with the length of its code (0: unused) and its meaning, are a multiple of
-    /// four and at most 288. What stands for the link to a subtable is asked of `kept`. None: the code
-    /// is not complete.
-    ///
-    /// Long, as its passes hand on a dozen small arrays, which stay in registers and the first cache.
-    pub(crate) fn fill(
-        &mut self,
-        table: &mut [u32],
-        bits: usize,
-        all: u32,
-        lengths: &[u8],
-        meanings: &[(u32, u32)],
-        kept: &mut dyn FnMut(u32) -> Option<u32>,
-    ) -> Option<()> {
+    /// Sort what symbols mean by the lengths of their codes; how many codes there are of each length.
+    /// None: they are not complete. Inlined, as its small arrays then stay in registers.
+    #[inline(always)]
+    fn sort(&mut self, all: u32, lengths: &[u8], meanings: &[(u32, u32)]) -> Option<[usize; 16]> {
         // Each quarter of the symbols is counted apart, since a count has to wait for the one before.
         let size = lengths.len() / 4;
         let quarter = |i| {
@@ -84,6 +71,25 @@ impl TableMaker {
                 *place += 1;
             }
         }
+        Some(counts)
+    }
+
+    /// Fills a table with the entries of `1 << bits` next bits, and then the subtables. Every entry of
+    /// the first part has the flags `all`.
+    ///
+    /// The symbols, each with the length of its code (0: unused) and its meaning, are a multiple of
+    /// four and at most 288. What stands for the link to a subtable is asked of `kept`. None: the code
+    /// is not complete.
+    pub(crate) fn fill(
+        &mut self,
+        table: &mut [u32],
+        bits: usize,
+        all: u32,
+        lengths: &[u8],
+        meanings: &[(u32, u32)],
+        kept: &mut dyn FnMut(u32) -> Option<u32>,
+    ) -> Option<()> {
+        let counts = self.sort(all, lengths, meanings)?;
         let mut entries = self.entries.as_slice();
 
         // The next code, from the highest bit on. In the stream, codes lie the other way round.

@@ -4,7 +4,7 @@
 
 use super::metadata::bytes;
 use crate::format::cursor::{Block, Cursor, Sizes};
-use crate::format::datatype::{self, Bits, ByteOrder, Datatype, Kind, Text};
+use crate::format::datatype::{self, Bits, ByteOrder, Datatype, FloatFields, Kind, Text};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -28,16 +28,22 @@ pub fn describe_datatype<'py>(py: Python<'py>, body: Vec<u8>) -> PyResult<Bound<
 fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("size", datatype.size)?;
-    let base = |base: &Datatype| dict.set_item("base", described(py, base)?);
-    let kind = match &datatype.kind {
+    dict.set_item("kind", set_kind(&dict, &datatype.kind)?)?;
+    Ok(dict)
+}
+
+/// Set what belongs to a kind, and return its name.
+fn set_kind(dict: &Bound<'_, PyDict>, kind: &Kind) -> PyResult<&'static str> {
+    let py = dict.py();
+    let set_base = |base: &Datatype| dict.set_item("base", described(py, base)?);
+    let name = match kind {
         Kind::Integer {
             order,
             bits,
             signed,
             ..
         } => {
-            set_order(&dict, *order)?;
-            set_bits(&dict, *bits)?;
+            set_bits(dict, *order, *bits)?;
             dict.set_item("signed", signed)?;
             "integer"
         }
@@ -46,27 +52,21 @@ fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'py, P
             bits,
             fields,
         } => {
-            set_order(&dict, *order)?;
-            set_bits(&dict, *bits)?;
-            dict.set_item("sign_at", fields.sign_at)?;
-            dict.set_item("exponent", (fields.exponent_at, fields.exponent_bits))?;
-            dict.set_item("mantissa", (fields.mantissa_at, fields.mantissa_bits))?;
-            dict.set_item("exponent_bias", fields.exponent_bias)?;
-            dict.set_item("normalization", fields.normalization)?;
+            set_bits(dict, *order, *bits)?;
+            set_float(dict, fields)?;
             "float"
         }
         Kind::Time { order, precision } => {
-            set_order(&dict, *order)?;
+            set_order(dict, *order)?;
             dict.set_item("precision", precision)?;
             "time"
         }
         Kind::String(text) => {
-            set_text(&dict, *text)?;
+            set_text(dict, *text)?;
             "string"
         }
         Kind::Bitfield { order, bits, .. } => {
-            set_order(&dict, *order)?;
-            set_bits(&dict, *bits)?;
+            set_bits(dict, *order, *bits)?;
             "bitfield"
         }
         Kind::Opaque { tag } => {
@@ -86,7 +86,7 @@ fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'py, P
             "reference"
         }
         Kind::Enum { base: of, values } => {
-            base(of)?;
+            set_base(of)?;
             let values = values
                 .iter()
                 .map(|(name, value)| (bytes(py, name), bytes(py, value)));
@@ -94,25 +94,32 @@ fn described<'py>(py: Python<'py>, datatype: &Datatype) -> PyResult<Bound<'py, P
             "enum"
         }
         Kind::Sequence(of) => {
-            base(of)?;
+            set_base(of)?;
             "sequence"
         }
         Kind::VariableString(text) => {
-            set_text(&dict, *text)?;
+            set_text(dict, *text)?;
             "variable_string"
         }
         Kind::Array { dims, base: of } => {
-            base(of)?;
+            set_base(of)?;
             dict.set_item("dims", PyTuple::new(py, dims)?)?;
             "array"
         }
         Kind::Complex(of) => {
-            base(of)?;
+            set_base(of)?;
             "complex"
         }
     };
-    dict.set_item("kind", kind)?;
-    Ok(dict)
+    Ok(name)
+}
+
+fn set_float(dict: &Bound<'_, PyDict>, fields: &FloatFields) -> PyResult<()> {
+    dict.set_item("sign_at", fields.sign_at)?;
+    dict.set_item("exponent", (fields.exponent_at, fields.exponent_bits))?;
+    dict.set_item("mantissa", (fields.mantissa_at, fields.mantissa_bits))?;
+    dict.set_item("exponent_bias", fields.exponent_bias)?;
+    dict.set_item("normalization", fields.normalization)
 }
 
 fn set_order(dict: &Bound<'_, PyDict>, order: ByteOrder) -> PyResult<()> {
@@ -126,7 +133,8 @@ fn set_order(dict: &Bound<'_, PyDict>, order: ByteOrder) -> PyResult<()> {
     )
 }
 
-fn set_bits(dict: &Bound<'_, PyDict>, bits: Bits) -> PyResult<()> {
+fn set_bits(dict: &Bound<'_, PyDict>, order: ByteOrder, bits: Bits) -> PyResult<()> {
+    set_order(dict, order)?;
     dict.set_item("bits", (bits.offset, bits.precision))
 }
 
