@@ -1,4 +1,4 @@
-"""Files whose structure is what is read: very many small datasets, or one of very many chunks.
+"""Files whose structure is what is read: many datasets, small or equal, or one of many chunks.
 
 Law
 ---
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from _benchmark.data.workloads import kept, whole
+from _benchmark.data.workloads import Workload, kept, slabs, whole
 
 PATH = "/data"
 GROUP = 100  # datasets of a group
@@ -77,6 +77,49 @@ class ManyDatasets:
 
 
 @dataclass(frozen=True)
+class EqualDatasets:
+    """Datasets of the same size in one group: rows of float32 waves, contiguous or deflated.
+
+    Chunks are of at most 256 rows. Datasets have other values, by numbers from `seed` on.
+    """
+
+    name: str
+    n_datasets: int
+    rows: int
+    level: int = 0
+    columns: int = 256
+    seed: int = 0
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Of all datasets."""
+        return 4 * self.n_datasets * self.rows * self.columns
+
+    @property
+    def needed_bytes(self) -> int:
+        """Free bytes the file may need."""
+        return 2 * self.decoded_bytes + 2**12 * self.n_datasets + 2**22
+
+    def paths(self) -> list[str]:
+        """Of the datasets, in the order of writing and of names."""
+        return [f"/signals/{number:04}" for number in range(self.n_datasets)]
+
+    def write(self, filename: str) -> None:
+        """Write the file."""
+        import h5py
+
+        chunks = (min(self.rows, 256), self.columns)
+        gzip = {"compression": "gzip", "compression_opts": self.level, "chunks": chunks}
+        with h5py.File(filename, "w") as file:
+            file.attrs[MARK] = repr(self)
+            for number, path in enumerate(self.paths(), self.seed):
+                kind = (self.rows, self.columns, "float32")
+                values = Workload(path, *kind, "waves", seed=number)
+                rows = np.concatenate([*slabs(values)])
+                file.create_dataset(path, data=rows, **(gzip if self.level else {}))
+
+
+@dataclass(frozen=True)
 class ManyChunks:
     """One dataset of very many chunks of 32 bytes, which deflate makes smaller or larger.
 
@@ -122,7 +165,7 @@ class ManyChunks:
                 dataset[start : start + 4] = rows.reshape(4, -1)
 
 
-Structure = ManyDatasets | ManyChunks
+Structure = ManyDatasets | EqualDatasets | ManyChunks
 
 
 def in_directory(structure: Structure, directory: str) -> str:

@@ -76,19 +76,26 @@ class Library:
 # ---- h5py, and those that have its face
 
 
-def _by_visititems(library: Any, chunks_of: Callable[[Any], Any]) -> Callable[..., None]:
+def _by_visititems(
+    library: Any, chunks_of: Callable[[Any], Any], attributes_of: Callable[[Any], Any] = dict
+) -> Callable[..., None]:
     def objects(filename: str, with_chunks: bool, see: See) -> None:
         with library().File(filename, "r") as file:
 
             def visit(name: str, found: Any) -> None:
                 if hasattr(found, "dtype"):
                     chunked = with_chunks and found.chunks is not None
-                    attributes, chunks = dict(found.attrs), chunks_of(found) if chunked else None
+                    chunks = chunks_of(found) if chunked else None
+                    attributes = attributes_of(found.attrs)
                     see(f"/{name}", found.shape, found.dtype, attributes, chunks)
 
             file.visititems(visit)
 
     return objects
+
+
+def _names(attributes: Any) -> dict[str, str]:
+    return dict.fromkeys(attributes, "")
 
 
 def _of_h5py(dataset: Any) -> list[Any]:
@@ -236,6 +243,8 @@ LIBRARIES = {
         _plain_core_chunks,
     ),
     "open": Library(_by_visititems(_Face, not_told)),
+    "h5py, names": Library(_by_visititems(_h5py, not_told, _names)),
+    "open, names": Library(_by_visititems(_Face, not_told, _names)),
     "hidefix": Library(chunks=_hidefix, count=lambda _dataset: 0, proof=_hidefix_proof),
 }
 

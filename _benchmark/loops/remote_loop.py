@@ -45,15 +45,21 @@ def _options(asked: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def queue(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
-    """A queue to its end, of a streamer that is opened when the clock runs."""
+    """A queue to its end, of a streamer that is opened when the clock runs.
+
+    What is told is also how long the first block took.
+    """
 
     def read(checks: bool) -> Any:
-        digest, n_bytes = stream_loop.Digest(), 0
+        digest, n_bytes, start = stream_loop.Digest(), 0, time.perf_counter()
+        first_seconds = 0.0
         with library.Streamer(asked["url"], **_options(asked)) as streamer:
             for block in _blocks(streamer, asked):
+                first_seconds = first_seconds or time.perf_counter() - start
                 n_bytes += block.nbytes
                 if checks:
                     digest.see(block)
+        asked["told"]["first_seconds"] = first_seconds
         return [digest.hashes() if checks else n_bytes]
 
     yield read
@@ -86,7 +92,7 @@ def _blocks(streamer: Any, asked: dict[str, Any]) -> Iterator[Any]:
                 yield block
         told = queue.statistics()
     fetched = sum(one["fetched_bytes"] for one in told["readers"])
-    asked["told"] = {"fetched_bytes": fetched, "metadata": told["metadata"]}
+    asked["told"] = {"fetched_bytes": fetched, "metadata": told.get("metadata")}  # of a store
 
 
 @contextlib.contextmanager
@@ -102,6 +108,18 @@ def slabs(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
             for start in range(0, stop, step):
                 digest.see(dataset[start : min(start + step, stop)])
         return [digest.hashes()]
+
+    yield read
+
+
+@contextlib.contextmanager
+def whole(library: Any, asked: dict[str, Any]) -> Iterator[Read]:
+    """All rows at once through a file that is opened when the clock runs."""
+
+    def read(checks: bool) -> Any:
+        with library.open(asked["url"], **_options(asked)) as file:
+            rows = file[asked["path"]][...]
+        return [hashes_of(rows) if checks else rows.nbytes]
 
     yield read
 
@@ -255,6 +273,7 @@ RECIPES: dict[str, Callable[[Any, dict[str, Any]], AbstractContextManager[Read]]
     "queue": queue,
     "kept queue": kept_queue,
     "slabs": slabs,
+    "whole": whole,
     "download": download,
     "reader": reader,
     "batches": shuffled,
@@ -268,7 +287,7 @@ def answer(library: Any, asked: dict[str, Any]) -> Any:
     """Do what one request of the protocol asks."""
 
     def ask() -> Any:
-        if asked["store"]:
+        if "://" in asked["url"]:
             importlib.import_module("obstore")
         with RECIPES[asked["recipe"]](library, asked) as read:
             remote_clock.mark(asked["clock"])

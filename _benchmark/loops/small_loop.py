@@ -1,10 +1,11 @@
-"""The loops in which many small datasets of one file are read and timed, as a child of its own.
+"""The loops in which many small datasets or files are read and timed, as a child of its own.
 
 Law
 ---
 1. A recipe opens the file when it is entered, and then opens, indexes and reads each dataset whole,
-   as an array. Processes and threads have been started with the last dataset before the clock.
-2. What is checked and timed of it is the same for all.
+   as an array or as the blocks of a stream. Recipes of many files are given the dataset's path, and
+   open each file. Processes and threads have been started with the last one before the clock.
+2. What is checked and timed of it is the same for all: rows, in the order of the paths.
 3. It is run as a program, beside its neighbours: standard library, NumPy, and the recipe's library.
 """
 
@@ -14,7 +15,7 @@ import contextlib
 import importlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -29,9 +30,10 @@ else:  # run as a program
     import stream_loop  # type: ignore[import-not-found,no-redef]
 
 IN_FLIGHT = 64
+BATCH_ROWS = 256
 
-#: From paths to their arrays.
-Read = Callable[[Iterable[str]], Iterator[Any]]
+#: From paths to their arrays, or the blocks of them.
+Read = Callable[[list[str]], Iterator[Any]]
 
 
 def _one_by_one(read: Callable[[str], Any]) -> Read:
@@ -70,7 +72,7 @@ def _reader_ahead(library: Any, filename: str) -> Iterator[Read]:
     """Datasets are opened while the requests of others are on their way."""
     reader = library.Reader(filename, n_procs=2)
 
-    def read(paths: Iterable[str]) -> Iterator[Any]:
+    def read(paths: list[str]) -> Iterator[Any]:
         pending: deque[Any] = deque()
         for path in paths:
             pending.append(reader.request(reader.get_dataset(path)[...]))
@@ -101,6 +103,61 @@ def _streamer(library: Any, filename: str) -> Iterator[Read]:
         yield _one_by_one(read)
 
 
+@contextlib.contextmanager
+def _queue(library: Any, filename: str) -> Iterator[Read]:
+    """The same with the default number of readers; blocks are used where they lie."""
+
+    def read(paths: list[str]) -> Iterator[Any]:
+        for path in paths:
+            with streamer.get_queue(path, remainder=True) as queue:
+                for guard in queue:
+                    with guard as block:
+                        yield block
+
+    with library.Streamer(filename) as streamer:
+        yield read
+
+
+@contextlib.contextmanager
+def _collection(library: Any, filename: str) -> Iterator[Read]:
+    """One collection of all paths, which lie in one group; each dataset is an item."""
+
+    def read(paths: list[str]) -> Iterator[Any]:
+        group, _, name = paths[0].rpartition("/")
+        some = "*" if len(paths) > 1 else f"{name[:-1]}[{name[-1]}]"
+        with streamer.get_collection(f"{group}/{some}", scales=False, order="key") as items:
+            for item in items:
+                yield from item.values()
+
+    with library.Streamer(filename) as streamer:
+        yield read
+
+
+@contextlib.contextmanager
+def _files_by_h5py(_library: Any, path: str) -> Iterator[Read]:
+    h5py = importlib.import_module("h5py")
+
+    def read(filename: str) -> Any:
+        with h5py.File(filename, "r") as file:
+            return file[path][...]
+
+    yield _one_by_one(read)
+
+
+@contextlib.contextmanager
+def _files_as_list(library: Any, path: str) -> Iterator[Read]:
+    """Batches in the order of the files, of a streamer that is new each time."""
+
+    def read(filenames: list[str]) -> Iterator[Any]:
+        with (
+            library.Streamer(filenames) as streamer,
+            streamer.get_batches(path, BATCH_ROWS, shuffle=None, epochs=1) as batches,
+        ):
+            yield from batches
+
+    yield read
+
+
 RECIPES: dict[str, Callable[[Any, str], AbstractContextManager[Read]]] = {
     "h5py": _h5py,
     "pyfive": _pyfive,
@@ -108,25 +165,31 @@ RECIPES: dict[str, Callable[[Any, str], AbstractContextManager[Read]]] = {
     "reader": _reader,
     "reader ahead": _reader_ahead,
     "streamer": _streamer,
+    "queue": _queue,
+    "collection": _collection,
+    "h5py, files": _files_by_h5py,
+    "files": _files_as_list,
 }
 
 
 def check(read: Read, paths: list[str]) -> dict[str, Any]:
-    """The digest of one row of bytes for each dataset."""
-    found = (np.ascontiguousarray(one).reshape(1, -1) for one in read(paths))
-    return stream_loop.digest_of(found)
+    """The digest of all rows."""
+    return stream_loop.digest_of(read(paths))
 
 
 def timed(read: Read, paths: list[str]) -> dict[str, Any]:
-    """Seconds, and how many datasets and bytes were read."""
+    """Seconds, those until the first array, and how many arrays and bytes were read."""
     for array in read(paths[-1:]):
         del array
     n = n_bytes = 0
+    first_seconds = 0.0
     start = time.perf_counter()
     for array in read(paths):
+        first_seconds = first_seconds or time.perf_counter() - start
         n += 1
         n_bytes += array.nbytes
-    return {"seconds": time.perf_counter() - start, "n": n, "n_bytes": n_bytes}
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "first_seconds": first_seconds, "n": n, "n_bytes": n_bytes}
 
 
 VERBS: dict[str, Callable[[Read, list[str]], Any]] = {"check": check, "time": timed}

@@ -27,6 +27,7 @@ from _benchmark.studies.random import study as random_study
 from _benchmark.studies.remote import study as remote_study
 from _benchmark.studies.report import study as report_study
 from _benchmark.studies.shots import study as shots_study
+from _benchmark.studies.small import study as small_study
 from _benchmark.studies.sweep import study as sweep_study
 from _benchmark.studies.targets import study as targets_study
 from _benchmark.studies.versions import study as versions_study
@@ -48,6 +49,7 @@ STUDIES: dict[str, Study] = {
     "batches": batches_study,
     "index": index_study,
     "files": files_study,
+    "small": small_study,
     "remote": remote_study,
     "iotest": iotest_study,
     "shots": shots_study,

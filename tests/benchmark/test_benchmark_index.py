@@ -110,6 +110,16 @@ def test_later_versions_of_the_format(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+def test_names_of_attributes_without_their_values(tmp_path: Path) -> None:
+    filename = many(tmp_path, n=8)
+    found = told("open, names", filename, with_chunks=False)
+    assert found == told("h5py, names", filename, with_chunks=False)
+    assert found["in_order"] != told("h5py", filename, with_chunks=False)["in_order"]
+    with h5py.File(filename, "r+") as file:
+        file[structures.path_of(3)].attrs["another"] = 1
+    assert found != told("open, names", filename, with_chunks=False)
+
+
 @pytest.mark.parametrize("index", CHUNK_INDEXES)
 def test_all_tell_the_same_chunks(index: str, tmp_path: Path) -> None:
     filename = one_of_many_chunks(tmp_path, index)
