@@ -19,23 +19,22 @@ import refused_calls
 from _multitables.errors import SYSTEM_ADVICE
 
 DRAWN = 10
-#: Forks without MADV_WIPEONFORK, cores, ends of readers, sessions, the working directory.
+#: Forks without MADV_WIPEONFORK, cores, ends of readers, sessions, the working directory, messages.
 ONCE_WRONG = (
     ("madvise", "EINVAL"), ("sched_getaffinity", "EPERM"), ("kill", "EPERM"), ("setsid", "EPERM"),
     ("wait4", "ENOSYS"), ("getcwd", "EPERM"), ("getppid", "ENOSYS"), ("memfd_create", "ENOSYS"),
-    ("execve", "EPERM"), ("old kernel", "ENOSYS"),
+    ("execve", "EPERM"), ("old kernel", "ENOSYS"), ("sendmsg", "EPERM"), ("recvmsg", "ENOSYS"),
 )  # fmt: skip
 NOTHING_STARTS = {"memfd_create", "execve"}
 
 
 def outcomes(path: Path, rows: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """What comes of rows, but for what is known to be wrong."""
+    """What comes of rows."""
     if refused_calls.cannot_refuse():
         pytest.skip(refused_calls.cannot_refuse())
     found = list(refused_calls.outcomes(path, rows))
     assert len(found) == len(rows) * len(refused_calls.WAYS)
-    still = refused_calls.STILL_WRONG
-    return [one for one in found if one["call"] not in still.get(one["way"], ())]
+    return found
 
 
 @pytest.mark.hang(240)
@@ -52,8 +51,6 @@ def test_what_was_wrong_once_is_right_or_named(tmp_path: Path) -> None:
 @pytest.mark.hang(240)
 def test_rows_of_the_table_are_right_or_named(tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
-    hang = set.union(*refused_calls.STILL_WRONG.values())
     rows = [(call, error) for call in refused_calls.CALLS for error in refused_calls.ERRORS]
-    rows = [row for row in rows if row[0] not in hang]
     found = outcomes(refused_calls.file_in(tmp_path), random.Random(seed).sample(rows, DRAWN))
     assert [one for one in found if not one["is_right"]] == [], f"seed {seed}"

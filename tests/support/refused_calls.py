@@ -43,8 +43,6 @@ TOGETHER = {
         "close_range", "statx", "preadv2", "mbind", "ioprio_set", "ioprio_get",
     )
 }  # fmt: skip
-#: What is known to be wrong, by way; this list can only shrink.
-STILL_WRONG = {"node": {"recvmsg", "sendmsg"}}
 ROWS = 3000
 #: Bytes for what a child says, which may not be able to write.
 SAID_BYTES = 1 << 16

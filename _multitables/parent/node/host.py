@@ -201,8 +201,8 @@ class Host:
         self._leave_here(watched)
 
     def _leave_here(self, one: socket.socket | int) -> None:
-        self._here.discard(one)
-        if not self._here:
+        if one in self._here:
+            self._here.remove(one)
             self._left = time.monotonic()
 
     def _drop(self, rank: _Rank) -> None:

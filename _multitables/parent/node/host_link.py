@@ -19,7 +19,13 @@ import time
 from typing import Any
 
 from _multitables import options
-from _multitables.errors import MultitablesError, OptionsError, ReaderDiedError, StalledError
+from _multitables.errors import (
+    MultitablesError,
+    OptionsError,
+    ReaderDiedError,
+    StalledError,
+    advice_for,
+)
 from _multitables.parent.node import kernel_view, meeting, messages
 from _multitables.parent.node.place import NodePlace, agreed
 from _multitables.parent.readers.process import start_alone
@@ -192,7 +198,7 @@ class HostLink:
             if not _can_be_read(connection, max(0.0, deadline - time.monotonic())):
                 return False
             answer, descriptors = messages.receive(connection)
-        except (OSError, ValueError):
+        except (ConnectionError, ValueError):
             return False
         messages.close(descriptors)
         if answer is None:
@@ -238,10 +244,11 @@ def _can_be_read(connection: socket.socket, seconds: float) -> bool:
 def host_ended(error: Exception | None = None) -> ReaderDiedError:
     """Compose the exception for a host that is not there."""
     why = f" ({error})" if error else ""
+    advice = "A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)"
     return ReaderDiedError(
         f"the process that hosts the readers of this node has ended or cannot be reached{why}",
         good="What was delivered is good",
-        advice="A SIGKILL that you did not send is usually the kernel out of memory (see dmesg)",
+        advice=advice_for(error, advice) if isinstance(error, OSError) else advice,
     )
 
 
