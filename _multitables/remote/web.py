@@ -9,10 +9,12 @@ Law
 3. urllib3 is imported here and nowhere else: it keeps connections, and knows proxies and TLS. It
    neither follows redirects nor repeats requests, nothing of it passes a fork, and it logs none.
 4. Failures are `StoreFailure`s, without words of the server.
+5. An answer has an end, from its first byte on: it comes within `SLOW` times the longest silence.
 """
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import random
@@ -31,6 +33,8 @@ from _multitables.remote.failures import StoreFailure, of_status
 from _multitables.remote.names import owner_of
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from urllib3 import BaseHTTPResponse, PoolManager
 
 MAX_REDIRECTS = 10
@@ -115,7 +119,7 @@ class Web:
             first, last, size = map(int, found.groups()) if found else (0, -1, 0)
             if (first, last + 1) != (begin, min(end, size)):
                 raise StoreFailure("short", f"expected bytes {begin}:{end}, got others")
-            data = b"".join(self._pieces(answer, last + 1 - first))
+            data = b"".join(_pieces(answer, last + 1 - first))
             if len(data) < last + 1 - first:
                 raise StoreFailure("cut", f"{last + 1 - first} bytes were announced")
             return _meta(answer, size), memoryview(data)
@@ -139,15 +143,6 @@ class Web:
         with open(file, "rb") as data:
             headers = {"Content-Length": str(os.fstat(data.fileno()).st_size)}
             self._again("PUT", url, headers, lambda answer: _check(answer, 200, 201, 204), data)
-
-    def _pieces(self, answer: BaseHTTPResponse, n_bytes: int) -> Iterator[bytes]:
-        """Yield a body as it comes, for a number of bytes or to its end."""
-        until = time.monotonic() + SLOW * self._options["timeout_seconds"]
-        while n_bytes and (piece := answer.read1(min(n_bytes, PIECE_BYTES))):
-            yield piece
-            n_bytes -= len(piece)
-            if n_bytes and time.monotonic() > until:
-                raise StoreFailure("timeout", "")
 
     def _again(
         self,
@@ -204,7 +199,7 @@ class Web:
                 if answer.status not in REDIRECTS or body:
                     return take(answer)
                 place = answer.headers.get("Location")
-                for _ in self._pieces(answer, PIECE_BYTES):
+                for _ in _pieces(answer, PIECE_BYTES):
                     pass  # the connection is kept behind its end
             if place is None:
                 raise StoreFailure("redirect", f"HTTP status {answer.status} without a place")
@@ -228,6 +223,7 @@ class Web:
         key = os.getpid(), proxy
         if key not in self._managers:
             self._managers[key] = self._made(proxy)
+            self._managers[key].pool_classes_by_scheme = _bounded_pools()
         return self._managers[key]
 
     def _made(self, proxy: str) -> PoolManager:
@@ -244,6 +240,54 @@ class Web:
         return ProxyManager(
             proxy, proxy_headers=headers, proxy_ssl_context=context, **self._settings
         )
+
+
+class _UntilTimeout(io.RawIOBase):
+    """The bytes of an answer, which all come by a deadline: else `TimeoutError`."""
+
+    def __init__(self, of: socket) -> None:
+        self._socket, self._raw = of, of.makefile("rb", buffering=0)
+        self._until = time.monotonic() + SLOW * (of.gettimeout() or 0.0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int | None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._socket.settimeout(min(left, self._socket.gettimeout() or left))
+        return self._raw.readinto(into)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _bounded_pools() -> dict[str, Any]:
+    """Return pools, by scheme, in which status, headers and body of an answer have one end."""
+    from http.client import HTTPResponse
+
+    from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+
+    class Answer(HTTPResponse):
+        def __init__(self, of: socket, *arguments: Any, **options: Any) -> None:
+            super().__init__(of, *arguments, **options)
+            self.fp.close()
+            self.fp = io.BufferedReader(_UntilTimeout(of))
+
+    found: dict[str, Any] = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
+    for scheme, pool in found.items():
+        made = type("Connection", (pool.ConnectionCls,), {"response_class": Answer})
+        found[scheme] = type(pool.__name__, (pool,), {"ConnectionCls": made})
+    return found
+
+
+def _pieces(answer: BaseHTTPResponse, n_bytes: int) -> Iterator[bytes]:
+    """Yield a body as it comes, for a number of bytes or to its end."""
+    while n_bytes and (piece := answer.read1(min(n_bytes, PIECE_BYTES))):
+        yield piece
+        n_bytes -= len(piece)
 
 
 def _is_of_others(_: logging.LogRecord) -> bool:

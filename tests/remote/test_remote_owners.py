@@ -286,14 +286,18 @@ def test_a_file_that_is_put_again(servers: tuple[PlainServer, PlainServer], tmp_
     assert good.objects["/x"] == DATA.tobytes()
 
 
-def test_a_body_that_drips() -> None:
+HEAD = b"HTTP/1.1 206 .\r\n"
+RANGE = b"Content-Length: 9999\r\nContent-Range: bytes 0-9998/9999\r\n\r\n"
+
+
+@pytest.mark.parametrize("begin", [b"", HEAD, HEAD + RANGE], ids=["status", "header", "body"])
+def test_an_answer_that_drips(begin: bytes) -> None:
     """Each byte comes in time, and all would take minutes."""
-    sent = b"HTTP/1.1 206 .\r\nContent-Length: 9999\r\nContent-Range: bytes 0-9998/9999\r\n\r\n"
 
     def drip() -> None:
         taken, _ = server.accept()
         with taken, contextlib.suppress(ConnectionError):
-            taken.sendall(sent)
+            taken.sendall(begin)
             while True:
                 taken.sendall(b"x")
                 time.sleep(0.02)
